@@ -20,6 +20,7 @@ import suffice
 from suffice import Policy, fixed_k
 from suffice.decisions import Trial
 from suffice.decisions.losses import Measured
+from suffice.decisions.same_loop import LoopStops
 from suffice.rounds import Floats
 from suffice.seen import Seen
 from suffice.tables import Column, Table, render
@@ -146,7 +147,7 @@ def judged(draw: Draw, n: int, false: tuple[bool, ...], rng: np.random.Generator
         alpha=ALPHA,
         cost="calls",
         baseline="recorded",
-        highest=ROUNDS,
+        loop=LoopStops(highest=ROUNDS, lowest_cap=ROUNDS, own=False),
         tune=Seen(),
     )
     proved = trial.extended(units(worst[:, n_tune:], best[:, n_tune:]), Seen()).proved

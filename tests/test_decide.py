@@ -7,7 +7,6 @@ import itertools
 import json
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.decisions import Advice, Wealth, decide
-from suffice.decisions.advice import more_questions
 from suffice.decisions.losses import measure_candidates, uncut
 from suffice.decisions.trial import frontier
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, NotFoundError, SchemaError, UnknownSignalError
@@ -133,15 +131,15 @@ def test_a_bound_outside_0_and_1_is_refused(bound):
 
 def test_the_questions_needed_are_enough_four_times_in_five():
     rng = np.random.default_rng(2)
-    draw = lambda n: rng.choice([0.0, 1.0, -1.0], n, p=[0.9, 0.05, 0.05])  # noqa: E731
-    log = log_of(60, converged_at_2)
-    trial = decide(log, metric="quality").trial
-    fresh = replace(trial, below=Wealth.start(0.02, "below", len(trial.candidates)))
-    needed = more_questions(fresh, 0, draw(5000))
+    start = Wealth.start(0.02, "below", 1)
+    assert start.more_losses(0.05, 0) is None
+    few = rng.permutation(np.repeat([0.0, 1.0, -1.0], [900, 50, 50]))  # the shares that they have in the long run
+    begun = start.bet(few[None, :100]).bet(few[None, 100:])
+    needed = begun.more_losses(0.05, 0)
     assert needed is not None
-    reached = [Wealth.start(0.02, "below", 1).bet(draw(needed)[None]).shown(0.05)[0] for _ in range(60)]
-    assert 0.6 < np.mean(reached) <= 1  # about: it rests on a sample of losses, and on their normal sum
-    assert more_questions(fresh, 0, np.full(10, 0.02)) is None
+    draws = (rng.choice([0.0, 1.0, -1.0], needed, p=[0.9, 0.05, 0.05])[None] for _ in range(60))
+    assert 0.6 < np.mean([begun.bet(losses).shown(0.05)[0] for losses in draws]) <= 1  # about: their sum is normal
+    assert start.bet(np.full((1, 10), 0.02)).more_losses(0.05, 0) is None
 
 
 def test_advice_is_rarely_false_where_every_candidate_loses_the_most_that_is_accepted():

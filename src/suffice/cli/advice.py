@@ -32,7 +32,7 @@ class _Declared:
         str | None,
         typer.Option(
             "--metric",
-            help="What must not be lost: a column in [0, 1]; default: f1, em for multiple choice, or agreement.",
+            help="What must not be lost: a column in [0, 1], more is better; default: f1, em for multiple choice, or agreement.",
         ),
     ] = None
     max_loss: Annotated[

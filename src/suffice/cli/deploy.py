@@ -38,6 +38,12 @@ def ask(question):
 """The lines for a loop of one's own."""
 
 
+_LATER = (
+    "to ask again later, record some questions without the policy, with the old cap: what it cut off is unknown, and against "
+    "itself a loop loses nothing"
+)
+
+
 def deploy_command(
     path: Annotated[Path, typer.Argument(metavar="DECISION", help="A decision, or a policy file.")],
     output: Output,
@@ -63,17 +69,19 @@ def deploy_command(
             raise DataError(f"there is nothing to deploy. {advice.sentence}")
         policy, sentence, target = advice.policy, advice.sentence, out or POLICY
         then = f"suffice decide FRESH.parquet --continue {path}"
+        notes = [_LATER]
     else:
         policy = options.load_policy(path)
         sentence, target = f"{policy.label}: {policy.rule}, at most {policy.max_rounds} rounds.", out or path
         then = f"suffice replay FRESH.parquet --policy {target}"
+        notes = []
     policy.check()
     if target != path:
         if out is None and target.exists() and Policy.load(target) != policy:
             raise DataError(f"{target} is another policy: give -o {target} to replace it, or another name")
         policy.save(target)
     lines = with_policy(PYTHON, target) if to == "python" else snippet(to, target)
-    notes = _needed_notes(policy)
+    notes += _needed_notes(policy)
     files = {} if target == path else {"policy": target}
     screen = Screen(sentences=[sentence], notes=notes, files=files, then=then)
     output.show({"policy": str(target), "to": to, "lines": lines, "needs": notes, "sentence": sentence}, screen)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +12,6 @@ from typing import Any, Literal
 import numpy as np
 
 from suffice._version import __version__
-from suffice.certificates.ltt import two_digits
 from suffice.decisions.candidates import change_text
 from suffice.decisions.figures import CandidateFigures, advice_chart, candidate_columns, candidate_figures
 from suffice.decisions.trial import Trial
@@ -36,9 +34,7 @@ VERSION = 1
 
 AdviceKind = Literal["do it", "not enough data", "keep what you have", "cannot be judged"]
 
-_POWER_Z = 0.841621  # four times in five
 _MOST_ROWS = 5
-_MOST_QUESTIONS = 1_000_000
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
@@ -51,12 +47,10 @@ class Advice(Result):
         trial: The declared question and the evidence.
         notes: What a reader must know.
         rounds_text: What the log did by itself, in words.
-        needed: By place of a candidate, about how many more questions would show that it loses less than `max_loss`.
     """
 
     trial: Trial
     rounds_text: str = ""
-    needed: Mapping[int, int | None]
     notes: tuple[str, ...] = ()
 
     @property
@@ -91,6 +85,11 @@ class Advice(Result):
     def unjudged(self) -> str:
         """Why nothing can be said: too much is unknown of all that saves and does not lose more; else empty."""
         trial, totals = self.trial, self.trial.totals
+        if totals.constant is not None and totals.constant < 1:
+            return (
+                f"{trial.metric} is {totals.constant:g} in every answer of {counted(self.n, 'question')}, so nothing could be "
+                "lost. Check how it was scored, or judge by something else (metric='agreement', --metric agreement)"
+            )
         blocked = totals.blocked(trial.max_loss) & ~trial.hopeless & self._saves
         if not blocked.any() or not (blocked | trial.hopeless)[self._saves].all():
             return ""
@@ -135,38 +134,46 @@ class Advice(Result):
     def sentence(self) -> str:
         """The advice, a verb first."""
         trial, verdict = self.trial, self.verdict
-        points = f"{100 * trial.max_loss:g} points"
+        points, judges = f"{100 * trial.max_loss:g} points", counted(self.n, "question")
+        do, show, rule = ("does", "shows", "rules") if self.n == 1 else ("do", "show", "rule")
         if verdict == "cannot be judged":
             return f"This cannot be judged yet: {self.unjudged}"
         if verdict == "keep what you have" and not self._saves.any():
-            return f"Keep what you have: nothing here would save {trial.cost}, as {counted(self.n, 'question')} show."
+            return f"Keep what you have: nothing here would save {trial.cost}, as {judges} {show}."
         if verdict == "keep what you have":
             return (
                 f"Keep what you have: everything that would save {trial.cost} loses more than {points} of {trial.metric}, "
-                f"as {counted(self.n, 'question')} show."
+                f"as {judges} {show}."
             )
         if self.chosen is None:
             return (
                 f"Not enough data: nothing that saves {trial.cost} seems to stay within {points} of {trial.metric}, and "
-                f"{counted(self.n, 'question')} do not rule it out either. Record more questions."
+                f"{judges} {do} not rule it out either. Record more questions."
             )
-        change = change_text(trial.candidates[self.chosen], trial.highest)
+        change = change_text(trial.candidates[self.chosen], None if self._against else trial.loop.highest)
         if verdict == "do it":
             return (
                 f"{change[0].upper()}{change[1:]}: it saves {self._saved()} and changes {trial.metric} by {self._change()} "
-                f"points; {counted(self.n, 'question')} rule out a loss of {points} or more (risk {100 * trial.alpha:g} %)."
+                f"points{self._against}; {judges} {rule} out a loss of {points} or more (risk "
+                f"{100 * trial.alpha:g} %)."
                 f"{self._rival_text()}"
             )
         needed = self._questions_needed(self.chosen)
         return (
-            f"Not enough data: to {change} would save {self._saved()} and change {trial.metric} by {self._change()} points, "
-            f"but {counted(self.n, 'question')} do not rule out a loss of {points}. "
+            f"Not enough data: to {change} would save {self._saved()} and change {trial.metric} by {self._change()} points"
+            f"{self._against}, but {judges} {do} not rule out a loss of {points}. "
             + (
                 f"Record about {needed:,} more questions."
                 if needed
                 else "Record many more questions, or accept a larger loss."
             )
+            + self._rival_text()
         )
+
+    @property
+    def _against(self) -> str:
+        """The baseline in words; empty where it is what the log did itself."""
+        return "" if self.trial.baseline == "recorded" else f" against {self.trial.baseline}"
 
     @property
     def lead(self) -> str:
@@ -192,13 +199,13 @@ class Advice(Result):
         mean, low, high = self.trial.totals.interval()
         place = self.chosen
         # A change is a loss with its sign turned, and so are the ends of its interval.
-        return figure((0.0 - mean[place], -high[place], 0.0 - low[place]), "+.1f", 100)
+        return figure((0.0 - mean[place], 0.0 - high[place], 0.0 - low[place]), "+.1f", 100)
 
     def _questions_needed(self, place: int) -> int | None:
         """Return the most that any candidate up to a tested one needs: the sequence ends at the first that fails."""
         upto = self.trial.sequence[: self.trial.sequence.index(place) + 1]
         shown = self.trial.below.shown(self.trial.alpha) & ~self.trial.contradicted
-        numbers = [self.needed.get(before) for before in upto if not shown[before]]
+        numbers = [self.trial.below.more_losses(self.trial.alpha, before) for before in upto if not shown[before]]
         known = [number for number in numbers if number is not None]
         return max(known) if known and len(known) == len(numbers) else None
 
@@ -242,7 +249,9 @@ class Advice(Result):
     def figures(self) -> list[CandidateFigures]:
         """What is known of each candidate, in their order."""
         advised = self.chosen if self.verdict == "do it" else None
-        return candidate_figures(self.trial, advised, {place: self._questions_needed(place) for place in self.needed})
+        return candidate_figures(
+            self.trial, advised, {place: self._questions_needed(place) for place in self.trial.sequence}
+        )
 
     def plot(self) -> Chart:
         """Return the chart of what each candidate changes, with its interval, against what it costs."""
@@ -250,7 +259,9 @@ class Advice(Result):
 
     @property
     def now(self) -> str:
-        """What you have, in words."""
+        """What differences are taken against, in words."""
+        if self._against:
+            return f"baseline: {self.trial.baseline}"
         return f"now: {self.rounds_text}" if self.rounds_text else "now"
 
     def table(self) -> Table:
@@ -287,7 +298,6 @@ class Advice(Result):
                 "policy": None if policy is None else policy.to_dict(),
                 "dominated_by": None if self.rival is None else trial.candidates[self.rival].label,
                 "candidates": [figures.to_dict(trial.metric) for figures in self.figures],
-                "needed": {str(place): number for place, number in self.needed.items()},
                 "notes": list(self.notes),
                 "trial": trial.to_dict(),
             }
@@ -309,7 +319,6 @@ class Advice(Result):
             return cls(
                 trial=Trial.from_dict(data["trial"]),
                 rounds_text=str(data["rounds_text"]),
-                needed={int(place): number for place, number in data["needed"].items()},
                 notes=tuple(map(str, data["notes"])),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -334,29 +343,3 @@ class Advice(Result):
         except (ValueError, RecursionError) as error:
             raise SchemaError(f"the decision {str(path)!r} is not JSON: {error}") from None
         return cls.from_dict(data)
-
-
-def more_questions(trial: Trial, place: int, losses: np.typing.NDArray[np.float64]) -> int | None:
-    """Return about how many further questions would show, four times in five, that a candidate loses little enough.
-
-    If losses stay distributed as `losses`, the capital of a constant stake grows by a normal number of known mean and
-    variance; the best stake counts.
-
-    Args:
-        trial: The evidence so far.
-        place: The candidate.
-        losses: What it lost, question by question, shape ``(n,)``.
-
-    Returns:
-        None if no number would do: the loss is not below the bound, or more than a million would be needed.
-    """
-    wealth = trial.below
-    growth = np.log1p(wealth.stakes[:, None] * (wealth.bound - losses))
-    mean, spread = growth.mean(axis=1), growth.std(axis=1)
-    # One stake of many must carry the mean alone.
-    lacking = np.log(len(mean) / trial.alpha) - wealth.log_capital[place]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        root = (_POWER_Z * spread + np.sqrt((_POWER_Z * spread) ** 2 + 4 * mean * np.maximum(lacking, 0))) / (2 * mean)
-    numbers = np.where(mean > 0, root**2, np.inf)
-    number = float(np.nanmin(numbers))
-    return None if number > _MOST_QUESTIONS else two_digits(math.ceil(number))

@@ -52,16 +52,20 @@ def candidates(tune: Recording, metric: str, selector: Selector) -> tuple[tuple[
     return tuple(policies), tuple(notes)
 
 
-def change_text(policy: Policy, highest: int) -> str:
+def change_text(policy: Policy, highest: int | None) -> str:
     """Return what following a policy means, a verb first.
 
-    >>> change_text(Policy(rule=fixed_k(3), max_rounds=3), 5)
-    'lower the cap from 5 to 3'
+    >>> change_text(Policy(rule=fixed_k(3), max_rounds=3), 5), change_text(Policy(rule=fixed_k(3), max_rounds=3), None)
+    ('lower the cap from 5 to 3', 'lower the cap to 3')
     >>> change_text(Policy(rule="answer_stable"), 5), change_text(Policy(rule="tasr", name="tasr"), 5)
     ('stop when answer_stable >= 1', 'stop by tasr')
+
+    Args:
+        policy: A candidate.
+        highest: The cap that one has; None where differences are taken against something else.
     """
     if policy.rule == fixed_k(policy.max_rounds):
-        return f"lower the cap from {highest} to {policy.max_rounds}"
+        return f"lower the cap{'' if highest is None else f' from {highest}'} to {policy.max_rounds}"
     if policy.start_round == 0:
         return f"answer without retrieval when {policy.rule}"
     return f"stop by {policy.label}" if policy.label.isidentifier() else f"stop when {policy.rule}"

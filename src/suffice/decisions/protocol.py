@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.decisions.advice import Advice, more_questions
+from suffice.decisions.advice import Advice
 from suffice.decisions.candidates import candidates
 from suffice.decisions.losses import SAVABLE, Measured, measure_candidates, uncut
+from suffice.decisions.same_loop import LoopStops, fingerprints, refuse_other_outcomes
 from suffice.decisions.trial import Trial
 from suffice.errors import ConfigMismatchError, DataError
+from suffice.metrics import METRICS
 from suffice.replays import check_policy, dividing_names, seen_from, seen_in, selected_on
 from suffice.replays.outcomes import (
     agreement_note,
@@ -97,6 +99,7 @@ def decide(
         UnknownSignalError: A candidate reads a signal that the questions of the verdict lack.
     """
     given: dict[str, Any] = {
+        "leave_out_failed": leave_out_failed or None,
         "metric": metric,
         "max_loss": max_loss,
         "alpha": alpha,
@@ -111,18 +114,21 @@ def decide(
         share = 0.3 if tune_share is None else tune_share
         _check_options(declared["max_loss"], declared["alpha"], declared["cost"], share)
         logged = _logged(recording, declared["baseline"], leave_out_failed, notes)
+        declared["loop"] = LoopStops.of(recording)
         trial, fresh = _begun(logged, share if tune is None else tune, declared, prices, notes)
     else:
         trial = previous.trial
         if tune is not None or tune_share is not None:
             raise ConfigMismatchError("the earlier decision has its tune questions: give none, or decide anew")
         _refuse_other_declaration(trial, given)
-        logged = _logged(recording, trial.baseline, leave_out_failed, notes)
+        trial.loop.refuse_others(recording, own_is_baseline=trial.baseline == "recorded")
+        logged = _logged(recording, trial.baseline, trial.leave_out_failed, notes)
         if not is_agreement(trial.metric) and not has_outcome(logged, trial.metric):
             raise ConfigMismatchError(
                 f"the earlier decision is about {trial.metric}, which this log lacks: decide anew, without the earlier decision "
                 "(-o OTHER.json)"
             )
+        refuse_other_outcomes(trial.marks, logged, trial.metric)
         fresh = _new_questions(logged, trial, notes)
     verdict_part = _unseen(logged, fresh, trial, notes)
     if verdict_part is None:
@@ -131,16 +137,16 @@ def decide(
                 "no question is left for the verdict, because all chose or fitted something: record others, which neither "
                 "a tune recording nor a gate has seen"
             )
-        return replace(previous, rounds_text=_rounds_text(recording), notes=tuple(notes))
+        return replace(previous, notes=tuple(dict.fromkeys([*previous.notes, *notes])))
     notes += _candidate_notes(verdict_part, trial)
     units = measure_candidates(verdict_part, trial.candidates, trial.baseline, trial.metric, prices)
     units.require_cost(trial.cost)
-    trial = trial.extended(units.ordered(_drawn_order(verdict_part)), seen_from(verdict_part))
+    marks = fingerprints(verdict_part, trial.metric)
+    trial = trial.extended(units.ordered(_drawn_order(verdict_part)), seen_from(verdict_part), marks)
     return Advice(
         trial=trial,
         rounds_text=_rounds_text(recording),
-        needed={place: more_questions(trial, place, units.worst[place]) for place in trial.sequence},
-        notes=tuple(dict.fromkeys([*notes, *_unit_notes(verdict_part, units, trial)])),
+        notes=tuple(dict.fromkeys([*trial.notes, *notes, *_unit_notes(verdict_part, units, trial)])),
     )
 
 
@@ -164,18 +170,25 @@ def _begun(
     notes: list[str],
 ) -> tuple[Trial, Mask]:
     """Return the trial that tune questions declare, and which questions are not among them, shape ``(n_questions,)``."""
-    metric = declared.pop("metric", None) or _default_metric(logged)
+    stated = declared.pop("metric", None)
+    metric = stated or _default_metric(logged)
     if is_agreement(metric):
         _require_answers(logged)
-    highest = int(logged.index[-1])
-    if highest <= 1:
+    if int(logged.index[-1]) <= 1:
         raise DataError("every question has a single round: there is nothing to stop earlier. Log every round")
     first, fresh = _divided(logged, tune, declared["baseline"], notes)
     policies, untried = candidates(first, metric, parse_selector(declared.pop("selector")))
-    notes += untried
     units = measure_candidates(first, policies, declared["baseline"], metric, prices)
     units.require_cost(declared["cost"])
-    trial = Trial.declare(policies, units, metric=metric, highest=highest, tune=seen_from(first), **declared)
+    trial = Trial.declare(
+        policies,
+        units,
+        metric=metric,
+        tune=seen_from(first),
+        marks=fingerprints(first, metric),
+        notes=(*untried, *_metric_notes(logged, metric, stated=stated is not None)),
+        **declared,
+    )
     return trial, fresh
 
 
@@ -218,7 +231,11 @@ def _candidate_notes(recording: Recording, trial: Trial) -> list[str]:
     """Refuse questions on which a candidate cannot decide; return what a reader must know of the tested ones."""
     if is_agreement(trial.metric):
         _require_answers(recording)
-    noted = [check_policy(policy, recording) for policy in trial.candidates]
+    highest = int(recording.index[-1])  # few questions of a loop that stops by itself may all be short
+    noted = [
+        check_policy(replace(policy, max_rounds=min(policy.max_rounds, highest)), recording)
+        for policy in trial.candidates
+    ]
     return [note for place in trial.sequence for note in noted[place]]
 
 
@@ -250,6 +267,18 @@ def _default_metric(recording: Recording) -> str:
     return next(measured_here, "agreement")
 
 
+def _metric_notes(recording: Recording, metric: str, *, stated: bool) -> list[str]:
+    """Return what a reader must know of a metric that somebody else defined."""
+    name = metric.split(">", maxsplit=1)[0].strip()
+    if name in METRICS or is_agreement(name):
+        return []
+    notes = [f"a higher {name} counts as better"]
+    others = [other for other in recording.names("metric") if other != name]
+    if not stated and others:
+        notes.append(f"judged by {name}; the log has {', '.join(others)}, too (metric=..., --metric NAME)")
+    return notes
+
+
 def _divided(recording: Recording, tune: Recording | float, baseline: str, notes: list[str]) -> tuple[Recording, Mask]:
     """Return tune questions, and which of the recorded ones are not among them, shape ``(n_questions,)``."""
     if isinstance(tune, Recording):
@@ -270,11 +299,6 @@ def _divided(recording: Recording, tune: Recording | float, baseline: str, notes
 
 def _new_questions(recording: Recording, trial: Trial, notes: list[str]) -> Mask:
     """Return which questions an earlier trial has not seen, shape ``(n_questions,)``."""
-    if int(recording.index[-1]) > trial.highest:
-        raise ConfigMismatchError(
-            f"the earlier decision was about a cap of {trial.highest}, and this log goes to round "
-            f"{int(recording.index[-1])}: decide anew, without the earlier decision"
-        )
     known = seen_in(recording, trial.tune | trial.counted)
     if known.any():
         said = f"{counted(int(known.sum()), 'question')} counted before, or used to choose the candidates"
@@ -285,9 +309,11 @@ def _new_questions(recording: Recording, trial: Trial, notes: list[str]) -> Mask
 def _unit_notes(recording: Recording, units: Measured, trial: Trial) -> list[str]:
     notes = []
     if is_agreement(trial.metric):
+        # Only where the baseline returns that very answer, and where answers agree or do not.
+        bounds = trial.metric != "agreement_f1" and trial.selector == "last" and trial.baseline in ("recorded", "full")
+        bound = "A policy can lose at most the share of answers that differ, on any metric; for"
         notes.append(
-            f"{agreement_note(recording)}. A policy can lose at most the share of answers that differ, on any metric; for "
-            "rules on stability the comparison is circular"
+            f"{agreement_note(recording)}. {bound if bounds else 'For'} rules on stability the comparison is circular"
         )
     notes += choice_notes(recording, [trial.metric])
     notes += [
@@ -295,11 +321,16 @@ def _unit_notes(recording: Recording, units: Measured, trial: Trial) -> list[str
         "questions so far: the loop, or what it is asked, may have changed, so it is not advised any more"
         for place in np.flatnonzero(trial.contradicted).tolist()
     ]
-    if units.failed.any():
-        notes.append(f"{int(units.failed.sum())} questions failed while recording, and count as lost")
-    if units.unknown.any():
-        share = 100 * units.unknown.mean()
+    totals = trial.totals
+    if totals.failed:
+        notes.append(f"{counted(totals.failed, 'question')} failed while recording, and count as lost")
+    if totals.unknown:
+        share = 100 * totals.unknown / totals.n
         notes.append(f"in {share:.1f} % of the questions an outcome is unknown, and counts at its worst")
+    if totals.constant is not None and not is_agreement(trial.metric):
+        notes.append(
+            f"{trial.metric} is {totals.constant:g} in every answer that counts here: what never varies shows no loss"
+        )
     repeated = len(recording.question_ids) - units.worst.shape[-1]
     if repeated:
         notes.append(f"{repeated} rows repeat a question: each question counts once, with its mean")

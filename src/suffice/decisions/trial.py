@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from suffice.decisions.losses import SAVABLE, Measured
+from suffice.decisions.same_loop import LoopStops
 from suffice.decisions.wealth import Wealth
 from suffice.errors import SchemaError
 from suffice.rounds import Floats, Mask
@@ -19,6 +20,8 @@ __all__ = ["Totals", "Trial", "frontier"]
 
 _Z = 1.959964  # two-sided 95 %
 _ONE_SIDED_Z = 1.644854
+_PLAIN = ("metric", "max_loss", "alpha", "cost", "baseline", "leave_out_failed")
+"""Attributes of a trial that are JSON as they are."""
 _SLACK = 1e-12  # means are sums in another order
 
 
@@ -33,6 +36,7 @@ class Totals:
         squares: Sum of the squares of the largest, same shape.
         values: Sum of the metric, shape ``(n_candidates + 1,)``.
         costs: Sums by name in `SAVABLE`, same shape; NaN where some were unknown.
+        squared: Sum of the squares of the baseline's metric.
         unknown: Units in which an outcome is unknown under some candidate.
         failed: Units in which a recording failed.
     """
@@ -43,6 +47,7 @@ class Totals:
     squares: Floats
     values: Floats
     costs: Mapping[str, Floats]
+    squared: float = 0.0
     unknown: int = 0
     failed: int = 0
 
@@ -62,6 +67,7 @@ class Totals:
             squares=self.squares + (units.worst**2).sum(axis=-1),
             values=self.values + units.values.sum(axis=-1),
             costs={name: self.costs[name] + units.costs[name].sum(axis=-1) for name in SAVABLE},
+            squared=self.squared + float((units.values[-1] ** 2).sum()),
             unknown=self.unknown + int(units.unknown.sum()),
             failed=self.failed + int(units.failed.sum()),
         )
@@ -73,6 +79,14 @@ class Totals:
         """
         blocked: Mask = np.minimum(self.open, self.losses) > self.n * max_loss
         return blocked
+
+    @property
+    def constant(self) -> float | None:
+        """What the answers of the baseline and of all candidates score in every unit alike; None where it varies."""
+        if self.n < 2 or self.squares.any():  # noqa: PLR2004 - one value varies from nothing
+            return None
+        mean = float(self.values[-1] / self.n)
+        return mean if abs(self.squared / self.n - mean**2) < _SLACK else None
 
     def saving(self, cost: str) -> Floats:
         """Return the share of a cost that each candidate saves, shape ``(n_candidates,)``; NaN where unknown."""
@@ -99,7 +113,8 @@ class Totals:
         """Return JSON-ready values; an unknown cost is None."""
         costs = {name: None if np.isnan(sums).any() else sums.tolist() for name, sums in self.costs.items()}
         sums = {name: getattr(self, name).tolist() for name in ("losses", "open", "squares", "values")}
-        return {"n": self.n, "unknown": self.unknown, "failed": self.failed, **sums, "costs": costs}
+        counts = {"n": self.n, "squared": self.squared, "unknown": self.unknown, "failed": self.failed}
+        return {**counts, **sums, "costs": costs}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Totals:
@@ -113,7 +128,7 @@ class Totals:
             name: nothing_known if known is None else np.asarray(known, dtype=np.float64)
             for name, known in data["costs"].items()
         }
-        return cls(**numbers, **sums, costs=costs)
+        return cls(**numbers, **sums, squared=float(data["squared"]), costs=costs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,14 +141,17 @@ class Trial:
         alpha: The risk of advice whose true loss is larger, in (0, 1).
         cost: What is to be saved, one of `SAVABLE`.
         baseline: `recorded`, or the text of a rule.
-        highest: The baseline's cap: the highest recorded round.
+        loop: How far the loop goes by itself.
         candidates: Everything that may be advised.
         sequence: Places of the candidates that are tested, from conservative to cheap, as tune questions order them.
         tune: The questions that fixed candidates and sequence; the verdict never counts them.
         counted: The questions that the evidence is made of; each counts once, whenever it returns.
+        marks: What the rounds of both answered and scored, see `fingerprints`.
         below: The evidence that a candidate loses less than `max_loss`.
         above: The evidence that it loses more.
         totals: Sums behind the figures.
+        leave_out_failed: Whether questions whose recording failed are left out; otherwise they count as lost.
+        notes: What a reader must know of the declaration.
     """
 
     metric: str
@@ -141,7 +159,7 @@ class Trial:
     alpha: float
     cost: str
     baseline: str
-    highest: int
+    loop: LoopStops
     candidates: tuple[Policy, ...]
     sequence: tuple[int, ...]
     tune: Seen
@@ -149,6 +167,9 @@ class Trial:
     above: Wealth
     totals: Totals
     counted: Seen = field(default_factory=Seen)
+    marks: Mapping[str, str] = field(default_factory=dict)
+    leave_out_failed: bool = False
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def declare(
@@ -190,14 +211,15 @@ class Trial:
         """How all candidates return answers."""
         return str(self.candidates[0].selector)
 
-    def extended(self, units: Measured, counted: Seen) -> Trial:
-        """Return the trial with the evidence of further units, in the order of their arrival."""
+    def extended(self, units: Measured, counted: Seen, marks: Mapping[str, str] | None = None) -> Trial:
+        """Return the trial with the evidence of further units, in the order in which they are bet on."""
         return replace(
             self,
             below=self.below.bet(units.worst),
             above=self.above.bet(units.best),
             totals=self.totals.plus(units),
             counted=self.counted | counted,
+            marks={**self.marks, **(marks or {})},
         )
 
     @property
@@ -233,13 +255,15 @@ class Trial:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
-        plain = {name: getattr(self, name) for name in ("metric", "max_loss", "alpha", "cost", "baseline", "highest")}
         return {
-            **plain,
+            **{name: getattr(self, name) for name in _PLAIN},
+            "loop": self.loop.to_dict(),
+            "notes": list(self.notes),
             "candidates": [policy.to_dict() for policy in self.candidates],
             "sequence": list(self.sequence),
             "tune": self.tune.to_dict(),
             "counted": self.counted.to_dict(),
+            "marks": dict(self.marks),
             "below": self.below.to_dict(),
             "above": self.above.to_dict(),
             "totals": self.totals.to_dict(),
@@ -255,11 +279,14 @@ class Trial:
         """
         try:
             trial = cls(
-                **{name: data[name] for name in ("metric", "max_loss", "alpha", "cost", "baseline", "highest")},
+                **{name: data[name] for name in _PLAIN},
+                loop=LoopStops.from_dict(data["loop"]),
+                notes=tuple(map(str, data["notes"])),
                 candidates=tuple(Policy.from_dict(item) for item in data["candidates"]),
                 sequence=tuple(int(place) for place in data["sequence"]),
                 tune=Seen.from_dict(data["tune"]) or Seen(),
                 counted=Seen.from_dict(data["counted"]) or Seen(),
+                marks={str(name): str(mark) for name, mark in data["marks"].items()},
                 below=Wealth.from_dict(data["below"]),
                 above=Wealth.from_dict(data["above"]),
                 totals=Totals.from_dict(data["totals"]),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
+from suffice.certificates.ltt import two_digits
 from suffice.errors import DataError, SchemaError
 from suffice.rounds import Floats
 
@@ -19,6 +21,8 @@ _LARGEST = 0.99
 _SMALLEST = 0.01
 """The smallest stake, as a share of the largest: enough for losses that vary most and bounds below one point."""
 _BLOCK = 4096  # losses at once, a bound on memory
+_POWER_Z = 0.841621  # four times in five
+_MOST_LOSSES = 1_000_000
 
 BetSide = Literal["below", "above"]
 
@@ -44,6 +48,7 @@ class Wealth:
         side: `below` to show that the mean loss is smaller than the bound, `above` that it is larger.
         log_capital: Logarithm of each gambler's capital, shape ``(n_candidates, n_stakes)``.
         log_highest: Logarithm of the highest wealth so far, at least 0, shape ``(n_candidates,)``.
+        squares: Sum of the squares by which the logarithm of each capital changed, shape of `log_capital`.
         n: Losses so far.
     """
 
@@ -51,6 +56,7 @@ class Wealth:
     side: BetSide
     log_capital: Floats
     log_highest: Floats
+    squares: Floats
     n: int = 0
 
     @classmethod
@@ -69,6 +75,7 @@ class Wealth:
             side=side,
             log_capital=np.zeros((n_candidates, N_STAKES)),
             log_highest=np.zeros(n_candidates),
+            squares=np.zeros((n_candidates, N_STAKES)),
         )
 
     @property
@@ -90,15 +97,45 @@ class Wealth:
         if not (np.abs(losses) <= 1).all():  # also where undefined
             raise DataError("losses must lie in [-1, 1] and be defined: what is unknown counts at its worst")
         gains = self.bound - losses if self.side == "below" else losses - self.bound
-        capital, highest = self.log_capital, self.log_highest
+        capital, highest, squares = self.log_capital, self.log_highest, self.squares
         for first in range(0, losses.shape[-1], _BLOCK):
             block = gains[:, first : first + _BLOCK]
             # One axis for the gamblers; their mean is taken after every loss, because any of these moments may be the highest.
-            paths = capital[:, :, None] + np.cumsum(np.log1p(self.stakes[:, None] * block[:, None, :]), axis=-1)
+            growth = np.log1p(self.stakes[:, None] * block[:, None, :])
+            squares = squares + (growth**2).sum(axis=-1)
+            paths = capital[:, :, None] + np.cumsum(growth, axis=-1)
             top = paths.max(axis=1)
             wealth = top + np.log(np.exp(paths - top[:, None, :]).mean(axis=1))
             capital, highest = paths[:, :, -1], np.maximum(highest, wealth.max(axis=-1))
-        return replace(self, log_capital=capital, log_highest=highest, n=self.n + losses.shape[-1])
+        n = self.n + losses.shape[-1]
+        return replace(self, log_capital=capital, log_highest=highest, squares=squares, n=n)
+
+    def more_losses(self, alpha: float, place: int) -> int | None:
+        """Return about how many further losses would show, four times in five, what is bet on a candidate.
+
+        If losses stay distributed as they were, the capital of a constant stake grows by a normal number of known mean
+        and variance; the best stake counts.
+
+        Args:
+            alpha: The risk.
+            place: The candidate.
+
+        Returns:
+            None if no number would do: the mean loss is not on that side, more than a million would be needed, or there
+            were no losses yet.
+        """
+        if not self.n:
+            return None
+        mean = self.log_capital[place] / self.n
+        spread = np.sqrt(np.maximum(self.squares[place] / self.n - mean**2, 0.0))
+        # One stake of many must carry the mean alone.
+        lacking = np.log(N_STAKES / alpha) - self.log_capital[place]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            root = (_POWER_Z * spread + np.sqrt((_POWER_Z * spread) ** 2 + 4 * mean * np.maximum(lacking, 0))) / (
+                2 * mean
+            )
+        number = float(np.where(mean > 0, root**2, np.inf).min())
+        return None if number > _MOST_LOSSES else two_digits(math.ceil(number))
 
     def shown(self, alpha: float) -> np.typing.NDArray[np.bool_]:
         """Return for which candidates the wealth has reached 1 / alpha, shape ``(n_candidates,)``."""
@@ -113,6 +150,7 @@ class Wealth:
             "n": self.n,
             "log_capital": self.log_capital.tolist(),
             "log_highest": self.log_highest.tolist(),
+            "squares": self.squares.tolist(),
         }
 
     @classmethod
@@ -128,10 +166,12 @@ class Wealth:
                 start,
                 log_capital=np.asarray(data["log_capital"], dtype=np.float64).reshape(start.log_capital.shape),
                 log_highest=np.asarray(data["log_highest"], dtype=np.float64),
+                squares=np.asarray(data["squares"], dtype=np.float64).reshape(start.squares.shape),
                 n=int(data["n"]),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise SchemaError(f"the evidence of a decision file does not read: {error!r}") from None
-        if data["side"] not in ("below", "above") or not np.isfinite(wealth.log_highest).all():
+        defined = all(np.isfinite(array).all() for array in (wealth.log_capital, wealth.log_highest, wealth.squares))
+        if data["side"] not in ("below", "above") or not defined:
             raise SchemaError(f"the evidence of a decision file has side {data['side']!r} or undefined wealth")
         return wealth

@@ -1,0 +1,126 @@
+"""Whether later questions come from the loop that a decision is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from suffice.errors import ConfigMismatchError
+from suffice.rounds import Positions
+from suffice.seen import id_hash
+from suffice.store.recording import Recording
+
+__all__ = ["LoopStops", "fingerprints", "refuse_other_outcomes"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopStops:
+    """How far a loop goes by itself.
+
+    Attributes:
+        highest: The highest recorded round.
+        lowest_cap: The lowest round at which a question ended because no more were allowed; 0 if none did.
+        own: Whether the loop stopped some questions by a rule of its own.
+    """
+
+    highest: int
+    lowest_cap: int
+    own: bool
+
+    @classmethod
+    def of(cls, recording: Recording) -> LoopStops:
+        """Return how far the loop went in a recording."""
+        last, ends = _last_rounds(recording), recording.ends
+        capped = last[ends == "max_rounds"]
+        lowest_cap = int(capped.min()) if len(capped) else 0
+        return cls(highest=int(recording.index[-1]), lowest_cap=lowest_cap, own=bool((ends == "rule").any()))
+
+    def refuse_others(self, recording: Recording, *, own_is_baseline: bool) -> None:
+        """Raise a `ConfigMismatchError` where a recording is of a loop that goes further, or stops earlier.
+
+        A loop that follows the advice already shows nothing about the one before: the two stop alike, so that nothing is
+        ever lost.
+
+        Args:
+            recording: Of later questions.
+            own_is_baseline: Whether differences are taken against what the log did itself.
+        """
+        other = LoopStops.of(recording)
+        if other.highest > self.highest:
+            raise ConfigMismatchError(
+                f"the earlier decision was about a cap of {self.highest}, and this log goes to round {other.highest}: decide "
+                "anew, without the earlier decision"
+            )
+        if self.own:
+            return  # few questions may all stop early
+        if other.own and own_is_baseline:
+            n = int((recording.ends == "rule").sum())
+            raise ConfigMismatchError(
+                f"a rule ended {n} of these {len(recording.ends)} questions, and none of those of the earlier decision: against "
+                "itself a loop loses nothing. Record later questions without the rule, or decide anew"
+            )
+        if 0 < other.lowest_cap < self.lowest_cap:
+            raise ConfigMismatchError(
+                f"the earlier decision was about a cap of {self.lowest_cap}, and this log has one of {other.lowest_cap}: what "
+                "the rounds after it would have given is unknown. Record later questions with the old cap, or decide anew"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return {"highest": self.highest, "lowest_cap": self.lowest_cap, "own": self.own}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> LoopStops:
+        """Return what `to_dict` wrote."""
+        return cls(highest=int(data["highest"]), lowest_cap=int(data["lowest_cap"]), own=bool(data["own"]))
+
+
+def fingerprints(recording: Recording, metric: str) -> dict[str, str]:
+    """Return for each question, by the hash of its id, a hash of what its rounds answered and scored.
+
+    Args:
+        recording: Recorded rounds.
+        metric: What must not be lost; what is computed from answers is not hashed again.
+    """
+    name = metric.split(">", maxsplit=1)[0].strip()
+    columns = set(recording.table.column_names)
+    last = recording.seen.sum(axis=1).tolist()
+    texts = recording.answers.tolist() if "answer" in columns else [()] * len(last)
+    scores = np.empty((len(last), 0))
+    if name in columns:
+        scores = np.round(recording.column(name), 9) + 0.0  # files differ in the last digit, and in the sign of zero
+    return {
+        id_hash(question): id_hash("\x1f".join((str(n), *map(str, answers[:n]), values[:n].tobytes().hex())))
+        for question, n, answers, values in zip(recording.question_ids, last, texts, scores, strict=True)
+    }
+
+
+def refuse_other_outcomes(known: Mapping[str, str], recording: Recording, metric: str) -> None:
+    """Raise a `ConfigMismatchError` where questions of known names have other answers or scores than before.
+
+    Args:
+        known: The `fingerprints` of the earlier questions.
+        recording: What is given now.
+        metric: See `fingerprints`.
+    """
+    now = fingerprints(recording, metric)
+    others = [
+        name
+        for name, (key, mark) in zip(recording.question_ids, now.items(), strict=True)
+        if known.get(key, mark) != mark
+    ]
+    if others:
+        raise ConfigMismatchError(
+            f"{len(others)} of {len(now)} questions have names that the earlier decision knows, with other answers or scores "
+            f"(question {others[0]!r}): another loop's rounds are not evidence about this one. Decide anew, in another file "
+            "(-o OTHER.json); if these are other questions, give them other names"
+        )
+
+
+def _last_rounds(recording: Recording) -> Positions:
+    """Return the highest recorded round of each question, shape ``(n_questions,)``; -1 without rounds."""
+    last: Positions = np.where(recording.seen, recording.index, -1).max(axis=1)
+    return last

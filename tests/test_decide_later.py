@@ -1,0 +1,182 @@
+"""Coming back to a decision: which questions are evidence about the same loop, and what is said of them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from suffice.decisions import Advice, decide
+from suffice.decisions.same_loop import fingerprints
+from suffice.errors import ConfigMismatchError, SchemaError
+from suffice.store.recording import Recording
+from suffice.store.schema import build_table
+from tests.test_decide import converged_at_2, log_of, losing_three_points
+
+
+def unscored(recording: Recording) -> Recording:
+    """Return a log without its metric."""
+    return Recording(recording.table.drop_columns(["quality"]), recording.metadata)
+
+
+def test_another_loops_answers_to_the_same_questions_are_refused():
+    first = decide(log_of(400, converged_at_2), metric="quality")
+    with pytest.raises(ConfigMismatchError, match="400 of 400 questions have names .* other answers or scores"):
+        decide(log_of(400, losing_three_points), previous=first)
+    by_agreement = decide(unscored(log_of(400, converged_at_2)))
+    with pytest.raises(ConfigMismatchError, match="other answers"):
+        decide(unscored(log_of(400, losing_three_points)), previous=by_agreement)
+
+
+def test_one_changed_score_is_seen_also_among_tune_questions():
+    log = log_of(100, converged_at_2)
+    first = decide(log, metric="quality")
+    for q in range(0, 100, 9):
+        rows = log.table.to_pylist()
+        rows[5 * q + 2]["quality"] = 0.5
+        changed = Recording(build_table(rows, kinds={"quality": "metric"}))
+        with pytest.raises(ConfigMismatchError, match=f"1 of 100 questions .*'q{q}'"):
+            decide(changed, previous=first)
+
+
+def test_the_last_digit_of_a_score_and_the_order_of_rows_change_no_fingerprint():
+    log = log_of(20, lambda q, r: (q * r % 7) / 7)
+    rows = [{**row, "quality": row["quality"] + 1e-13} for row in reversed(log.table.to_pylist())]
+    rows.sort(key=lambda row: row["round"])
+    again = Recording(build_table(rows, kinds={"quality": "metric"}))
+    assert fingerprints(log, "quality") == fingerprints(again, "quality")
+    assert fingerprints(log, "quality") != fingerprints(log, "agreement")  # what is computed is not hashed again
+
+
+def test_a_lowered_cap_is_not_evidence_about_the_old_one():
+    first = decide(log_of(400, converged_at_2), metric="quality")
+    for cap in (4, 2, 1):
+        with pytest.raises(ConfigMismatchError, match=f"cap of 5, and this log has one of {cap}"):
+            decide(log_of(100, converged_at_2, first=400, rounds=cap), previous=first)
+
+
+def test_a_loop_that_follows_a_rule_by_now_is_not_evidence_about_the_one_before():
+    first = decide(log_of(400, converged_at_2), metric="quality")
+    stopped = log_of(100, converged_at_2, first=400, rounds=lambda q: 2 + q % 4, end="rule")
+    with pytest.raises(ConfigMismatchError, match="a rule ended 100 of these 100 questions"):
+        decide(stopped, previous=first)
+
+
+def test_few_short_questions_of_a_loop_that_stops_by_itself_count():
+    def end(q: int, r: int) -> str:
+        return "rule" if q % 4 < 3 else "max_rounds"
+
+    first = decide(log_of(400, converged_at_2, rounds=lambda q: 2 + q % 4, end=end), metric="quality")
+    short = log_of(3, converged_at_2, first=400, rounds=3, end="max_rounds")  # as a table of them is imported
+    assert decide(short, previous=first).n == first.n + 3
+
+
+def test_what_was_noted_stays_noted():
+    log = unscored(log_of(100, converged_at_2))
+    first = decide(log)
+    same, more = decide(log, previous=first), decide(unscored(log_of(5, converged_at_2, first=100)), previous=first)
+    for note in first.notes:
+        assert note in same.notes
+        assert note in more.notes
+    assert any("not truth" in note for note in more.notes)
+    assert len(decide(log, previous=same).notes) == len(same.notes)
+
+
+def test_what_is_unknown_is_noted_of_all_questions():
+    first = decide(log_of(200, lambda q, r: None if r == 2 and q % 2 else 1.0 - q % 2 / 2), metric="quality")
+    later = decide(log_of(100, converged_at_2, first=200), previous=first)
+    share = 100 * later.trial.totals.unknown / later.n
+    assert 20 < share < 45
+    assert any(note.startswith(f"in {share:.1f} % of the questions an outcome is unknown") for note in later.notes)
+
+
+def test_a_few_new_questions_do_not_change_how_many_more_are_needed_by_much():
+    def values(q: int, r: int) -> float:
+        return 1.0 if r == 5 else float(q % 50 > 0)
+
+    first = decide(log_of(600, values), metric="quality", max_loss=0.05, alpha=0.001)
+    later = decide(log_of(3, lambda q, r: 1.0, first=601), previous=first)
+    numbers = [advice.figures[advice.chosen].needed for advice in (first, later) if advice.chosen is not None]
+    assert len(numbers) == 2
+    assert 0.7 < numbers[0] / numbers[1] < 1.4
+
+
+def test_leaving_failed_questions_out_is_declared_once():
+    def end(q: int, r: int) -> str:
+        return "failed" if q % 10 == 0 else "max_rounds"
+
+    log, more = log_of(300, converged_at_2, end=end), log_of(100, converged_at_2, first=300, end=end)
+    counted, left_out = (decide(log, metric="quality", leave_out_failed=out) for out in (False, True))
+    with pytest.raises(ConfigMismatchError, match="leave_out_failed False, not True"):
+        decide(more, previous=counted, leave_out_failed=True)
+    later = decide(more, previous=left_out)
+    assert later.n == left_out.n + 90
+    assert later.trial.totals.failed == 0
+    assert Advice.from_dict(later.to_dict()).trial.leave_out_failed
+
+
+def test_undefined_capital_in_a_file_is_refused():
+    data = decide(log_of(60, converged_at_2), metric="quality").to_dict()
+    data["trial"]["below"]["log_capital"][0][0] = None
+    with pytest.raises(SchemaError, match="undefined"):
+        Advice.from_dict(data)
+
+
+# What the sentence rests on
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5])
+def test_a_metric_that_never_varies_cannot_judge(value):
+    advice = decide(log_of(400, lambda q, r: value), metric="quality")
+    assert advice.verdict == "cannot be judged"
+    assert f"quality is {value:g} in every answer" in advice.sentence
+
+
+def test_a_loop_that_is_always_right_may_save_and_a_note_says_that_nothing_varied():
+    advice = decide(log_of(400, lambda q, r: 1.0), metric="quality")
+    assert advice.verdict == "do it"
+    assert any("quality is 1 in every answer" in note for note in advice.notes)
+    assert "[+0.0, +0.0]" in advice.sentence  # no negative zero
+
+
+def test_it_is_said_which_way_a_metric_is_read_and_which_others_there_are():
+    log = log_of(100, converged_at_2)
+    rows = [{**row, "errors": 1 - row["quality"]} for row in log.table.to_pylist()]
+    both = Recording(build_table(rows, kinds={"quality": "metric", "errors": "metric"}))
+    notes = decide(both).notes
+    assert "a higher quality counts as better" in notes or "a higher errors counts as better" in notes
+    assert any(note.startswith("judged by ") for note in notes)
+    assert not any(note.startswith("judged by ") for note in decide(both, metric="errors").notes)
+    assert not any("counts as better" in note for note in decide(unscored(log)).notes)
+
+
+def test_the_sentence_names_what_it_compares_with():
+    advice = decide(log_of(400, converged_at_2), metric="quality", baseline="fixed_k(4)")
+    assert advice.sentence.startswith("Lower the cap to 2: it saves 50 % of the calls")
+    assert "points against fixed_k(4);" in advice.sentence
+    assert advice.table().rows[0][0] == "baseline: fixed_k(4)"
+
+
+def test_agreement_bounds_the_loss_of_metrics_only_against_the_last_answer():
+    log = unscored(log_of(100, converged_at_2))
+    bound = "at most the share of answers that differ"
+    assert any(bound in note for note in decide(log).notes)
+    for options in ({"selector": "majority"}, {"baseline": "fixed_k(4)"}, {"metric": "agreement_f1"}):
+        assert not any(bound in note for note in decide(log, **options).notes)
+
+
+def test_one_question_is_one_question():
+    advice = decide(log_of(41, converged_at_2), metric="quality", tune=log_of(40, converged_at_2))
+    assert "1 question does not rule out" in advice.sentence
+
+
+def test_a_fixed_budget_that_dominates_is_named_whatever_the_verdict():
+    # The rule stops at round 3 or later; two rounds are as good, and on tune questions they seemed to lose.
+    stable = {"answer_stable": lambda q, r: math.nan if r == 1 else float(r > 2)}
+    tune = log_of(200, lambda q, r: float(r >= 3 or q % 10 > 0), **stable)
+    for n, verdict in ((150, "not enough data"), (500, "do it")):
+        advice = decide(log_of(n, lambda q, r: float(r >= 2), first=200, **stable), metric="quality", tune=tune)
+        assert advice.verdict == verdict
+        assert "fixed_k(2) dominates it here" in advice.sentence
+        assert any(row[0] == "fixed_k(2)" for row in advice.table().rows)
+        assert advice.to_dict()["dominated_by"] == "fixed_k(2)"

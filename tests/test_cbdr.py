@@ -236,6 +236,7 @@ def test_a_second_run_asks_the_model_only_for_what_is_measured_anew(run, questio
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("suffice.papers.cbdr.run.measure_shift", lambda *_a, **_k: run.shift)
         patch.setattr("suffice.papers.cbdr.run._Pipeline._known", lambda _s, _probe, texts: np.full(len(texts), 0.5))
+        patch.setattr("suffice.retrieval.rerank.CrossEncoderScorer.scores", Untouched._refuse)
         found = run_cbdr(questions, again, reranker, work, settings=SETTINGS)
     assert found.accuracy == run.accuracy
     assert found.ranking == run.ranking

@@ -1,8 +1,8 @@
 """CBDR from end to end: labels, states, probe, preference data, aligned reranker, gate, on one model and one question set.
 
 "Rethinking LLM Parametric Knowledge as Confidence for Effective and Efficient RAG": sections 3 and 4, appendices C, F
-and H.  Answers, states, preference data and the reranker are kept in one folder and reused; probes, which take seconds,
-and the check of both prompts are computed again.
+and H.  Answers, states, preference data, the reranker and the orders of the passages are kept in one folder and reused;
+probes, which take seconds, and the check of both prompts are computed again.
 """
 
 from __future__ import annotations
@@ -341,12 +341,28 @@ class _Pipeline:
         self, name: str, ranked: Retriever, questions: Sequence[Question]
     ) -> dict[int, dict[str, str | None]]:
         """Return the answers with the first passages of an order, by depth and question."""
-        deepest = max(self.settings.depths)
-        order = [ranked.rank(q.question, pool=q.passages, k=deepest) for q in questions]
+        orders = self._orders(name, ranked, questions)
         return {
-            depth: self._answers(f"{name} top-{depth}", questions, [passages[:depth] for passages in order])
+            depth: self._answers(f"{name} top-{depth}", questions, [passages[:depth] for passages in orders])
             for depth in self.settings.depths
         }
+
+    def _orders(self, name: str, ranked: Retriever, questions: Sequence[Question]) -> list[list[Passage]]:
+        """Return the first passages of each question; those that an earlier run ranked are not ranked again."""
+        deepest = max(self.settings.depths)
+        config = {"retriever": dict(ranked.fingerprint()), "questions": dataset_hash(questions), "depth": deepest}
+        with closing(Journal(self.out / "orders" / f"{_file_name(name)}.journal", config)) as journal:
+            rows = dict(journal.finished())
+            for question in questions:
+                if question.question_id not in rows:
+                    ranking = ranked.rank(question.question, pool=question.passages, k=deepest)
+                    rows[question.question_id] = [{"passage_id": passage.passage_id} for passage in ranking]
+                    journal.finish(question.question_id, rows[question.question_id])
+        pools = [{passage.passage_id: passage for passage in question.passages} for question in questions]
+        return [
+            [pool[row["passage_id"]] for row in rows[question.question_id]]
+            for question, pool in zip(questions, pools, strict=True)
+        ]
 
     def _accuracy(self, questions: Sequence[Question], answers: Mapping[str, str | None]) -> tuple[float, float, float]:
         marks = [is_right(answers[q.question_id], q.answers, self.label) for q in questions]

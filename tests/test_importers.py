@@ -317,7 +317,7 @@ def test_bytes_that_are_not_utf8_broken_lines_and_foreign_files_are_named(tmp_pa
     for content, message in (
         (b"{", "not JSON .*line 1"),
         (b"3", "no rows"),
-        (b"[3]", "record 1: found int"),
+        (b"[3]", "record 1 is 3; expected an object"),
         (b'{"\xe9": 1}', "line 1: byte .* is not UTF-8"),
     ):
         (tmp_path / "b.jsonl").write_bytes(content)

@@ -31,7 +31,9 @@ _TEXT_COLUMNS = frozenset({"question_id", "cluster", "end", "question", "answer"
 OWN_COLUMNS = _TEXT_COLUMNS | {"round", "golds"}
 """Names of ours beside signals, metrics and costs."""
 
-_EMPTY = frozenset({"", "nan", "null", "none", "na"})
+_EMPTY = frozenset({"", "nan", "null", "none", "na", "n/a", "#n/a", "<na>", "-"})
+_WORDS = {"true": 1.0, "yes": 1.0, "pass": 1.0, "passed": 1.0, "false": 0.0, "no": 0.0, "fail": 0.0, "failed": 0.0}
+"""Words that are truth values where a number is expected."""
 _END_NAMES = get_args(End)
 
 
@@ -199,6 +201,12 @@ def _signal_cell(value: Any, name: str, theirs: str, where: str, *, strict: bool
 def _trajectory_of_rows(
     question_id: str, rows: Sequence[_Row], grid: Grid, shift: int, longest: int
 ) -> ImportedTrajectory:
+    indices = [row.index + shift for row in rows]
+    if indices[0] not in (0, 1) or indices != [*range(indices[0], indices[0] + len(indices))]:
+        raise DataError(
+            f"question {question_id!r} has the rounds {[row.index for row in rows]!r:.80}; expected 0, 1, 2, ... or 1, 2, ... "
+            "without gaps. --column round= counts the rows of each question in their order instead"
+        )
     first = rows[0]
     end = first.own.get("end") or None
     for name, value in first.labels.items():
@@ -277,8 +285,10 @@ def cell_number(value: Any, name: str, where: str) -> float:
     """
     if value is None or (isinstance(value, str) and value.strip().lower() in _EMPTY):
         return math.nan
-    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
-        return float(value.strip().lower() == "true")
+    if isinstance(value, str) and value.strip().lower() in _WORDS:
+        return _WORDS[value.strip().lower()]
+    if isinstance(value, str) and re.fullmatch(r"\s*[0-9]+(\.[0-9]*)?\s*%\s*", value):
+        return float(value.strip()[:-1]) / 100
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):  # an integer may have hundreds of digits

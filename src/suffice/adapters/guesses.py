@@ -27,6 +27,7 @@ from suffice.adapters.names import (
 from suffice.adapters.records import Record
 from suffice.adapters.shapes import Shape
 from suffice.adapters.table_columns import TableColumns
+from suffice.adapters.unread import unread_notes
 from suffice.errors import UnsettledError
 from suffice.metrics import METRICS
 from suffice.signals import SIGNALS
@@ -67,8 +68,9 @@ _SECONDS = {
     "time_ms": 1e-3,
 }
 _CALLS = ("calls", "n_calls", "num_calls", "llm_calls", "api_calls")
-_NUMBER_NAMES = frozenset({"calls", "seconds"})  # costs, although signals of these names are computed from them
+_NUMBER_NAMES = frozenset({"calls", "seconds", "tokens"})  # costs: signals of these names are computed, and are sums
 _COST = "cost.generator."
+_COSTS = (*_INPUT_COLUMNS, *_OUTPUT_COLUMNS, *_CACHED_COLUMNS, _READ, _WRITTEN, *_SECONDS, *_CALLS)
 OF_ROUNDS = frozenset({"answer", "text", "feedback", "finish_reason"})
 """Columns that say something of a round; beside a list of rounds, the record's own are not those."""
 
@@ -83,6 +85,7 @@ class ColumnMap:
         labels: Labels by name.
         formulas: Columns that are computed from others, by name.
         readings: What was understood, for people.
+        notes: Which columns with usual names cannot be used, and why.
     """
 
     columns: dict[str, str]
@@ -90,6 +93,7 @@ class ColumnMap:
     labels: dict[str, str]
     formulas: dict[str, Callable[[Record], Any]] = field(default_factory=dict)
     readings: list[ColumnReading] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def read(self, ours: str, theirs: str, how: str = "usual name", shown: str = "") -> None:
         """Take a column as one of ours."""
@@ -147,6 +151,8 @@ def guess_columns(
     guess.texts()
     guess.costs()
     guess.numbers()
+    used = {*result.columns.values(), *result.metrics.values(), *result.labels.values(), *columns}
+    result.notes += unread_notes(table, result.columns, shape, used, _COSTS)
     return result
 
 
@@ -194,7 +200,8 @@ class _Guess:
             self.result.formulas["question_id"] = lambda row: row.number
             self.result.read("question_id", "question_id", "no column has an id", "number of the record")
         else:
-            questions = [name for name in self.free(QUESTIONS) if self.table.repeats(name)]
+            texts = dict.fromkeys([*self.table.by_name(("question",)), *self.free(QUESTIONS)])
+            questions = [name for name in texts if self.table.repeats(name)]
             if questions:
                 self.result.read("question_id", questions[0], "text of the question, as no column has its id")
 

@@ -10,6 +10,7 @@ __all__ = [
     "GOLDS",
     "IDS",
     "MODELS",
+    "MONEY",
     "OUTCOME_NAMES",
     "OWN_SIGNALS",
     "PARSED_ANSWERS",
@@ -18,6 +19,8 @@ __all__ = [
     "ROUND_WORDS",
     "RUNS",
     "SYNONYMS",
+    "TIMES",
+    "TOTAL_TOKENS",
     "WEAK_REPLIES",
     "is_round_name",
     "plain_name",
@@ -208,11 +211,31 @@ OWN_SIGNALS = (
 def plain_name(name: str) -> str:
     """Return a name in lower case with underscores.
 
-    >>> plain_name("finalAnswer"), plain_name("Final-Answer ")
-    ('final_answer', 'final_answer')
+    >>> plain_name("finalAnswer"), plain_name("Final-Answer "), plain_name("Turn #"), plain_name("Latency (ms)")
+    ('final_answer', 'final_answer', 'turn', 'latency_ms')
     """
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip())
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", re.sub(r"[#($%)\[\]:?]+", " ", name).strip())
     return re.sub(r"[\s\-]+", "_", spaced).lower()
+
+
+TOTAL_TOKENS = ("tokens", "total_tokens", "n_tokens", "num_tokens", "token_count", "tokens_used", "total_token_count")
+"""Tokens whose kind nothing says."""
+
+MONEY = ("cost", "cost_usd", "total_cost", "price", "usd", "cost_in_usd", "total_cost_usd", "cost_eur", "price_usd")
+
+TIMES = (
+    "timestamp",
+    "time",
+    "ts",
+    "datetime",
+    "created_at",
+    "created",
+    "start_time",
+    "started_at",
+    "logged_at",
+    "date",
+)
+"""When a row was written."""
 
 
 def is_round_name(name: str) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from suffice.adapters.names import IDS
+from suffice.adapters.names import ANSWERS, IDS, is_round_name, plain_name
 from suffice.adapters.recognise import data_files, head_of, json_document
 from suffice.errors import DataError, SchemaError
 from suffice.files import decoded, json_lines, unpacked
@@ -117,6 +119,9 @@ def csv_rows(path: Path, delimiter: str = ",") -> Iterator[tuple[str, dict[str, 
     try:
         lines = (decoded(raw, f"{path}, line {number}") for number, raw in enumerate(unpacked(path), start=1))
         table = csv.DictReader(lines, strict=True, delimiter=delimiter)
+        twice = next((name for name, n in Counter(table.fieldnames or ()).items() if n > 1 and name), None)
+        if twice is not None:
+            raise DataError(f"{path}: two columns are called {twice!r}; rename one of them")
         for record in table:
             where = f"{path}, line {table.line_num}"
             if None in record or None in record.values():
@@ -155,16 +160,20 @@ def _json_records(path: Path, value: Any) -> Iterator[tuple[str, Mapping[str, An
     else:
         shared = {}
     if not isinstance(value, list):
-        raise DataError(f"{path}: found {type(value).__name__}; expected an object or a list of objects")
-    for number, item in enumerate(value, start=1):
+        raise DataError(f"{path} contains {value!r:.60}; expected an object or a list of objects")
+    for number, record in enumerate(value, start=1):
         where = f"{path}, record {number}"
+        item = {"rounds": record} if _are_objects(record) else record
         if not isinstance(item, dict):
-            raise DataError(f"{where}: found {type(item).__name__}; expected an object")
+            raise DataError(f"{where} is {item!r:.60}; expected an object, or a list of objects")
         yield where, {**shared, **item}
 
 
 def _listed(path: Path, value: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]:
     """Return what all records of a document share, and its records."""
+    table = _data_frame(value)
+    if table is not None:
+        return {}, table
     lists = [name for name, items in value.items() if _are_objects(items)]
     scalars = {name: item for name, item in value.items() if not isinstance(item, list | dict)}
     rounds = [name for name in lists if name.lower() in ROUND_LISTS]
@@ -189,6 +198,21 @@ def _listed(path: Path, value: Mapping[str, Any]) -> tuple[dict[str, Any], list[
             {"key": key, **item} if isinstance(item, dict) else {"key": key, "rounds": item} for key, item in keyed
         ]
     return {}, [dict(value)]
+
+
+def _data_frame(value: Mapping[str, Any]) -> list[Any] | None:
+    """Return the rows of a table that a document contains column by column, as data frames are written; None if it does not."""
+    names, cells = value.get("columns"), value.get("data")
+    if isinstance(names, list) and isinstance(cells, list) and all(isinstance(row, list) for row in cells):
+        return [dict(zip(map(str, names), row, strict=False)) for row in cells]
+    if not any(plain_name(name) in (*IDS, *ANSWERS) or is_round_name(name) for name in value):
+        return None
+    columns = list(value.values())
+    if len(columns) > 1 and all(isinstance(column, dict) for column in columns):
+        return [{name: column.get(row) for name, column in value.items()} for row in dict.fromkeys(chain(*columns))]
+    if len(columns) > 1 and all(isinstance(column, list) for column in columns) and len(set(map(len, columns))) == 1:
+        return [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)]
+    return None
 
 
 def _are_objects(items: Any) -> bool:

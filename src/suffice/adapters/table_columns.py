@@ -53,6 +53,19 @@ class TableColumns:
         values = self.column(name)
         return all(_is_whole(value) for value in values) and len(set(map(str, values))) > 1
 
+    def not_whole(self, name: str) -> Any:
+        """Return the first value that is not a whole number of at least 0; None if there is none."""
+        return next((value for value in self.column(name) if not _is_whole(value)), None)
+
+    def not_a_number(self, name: str) -> Any:
+        """Return the first value that is not a number; None if there is none."""
+        for value in self.column(name):
+            try:
+                cell_number(value, name, "")
+            except DataError:
+                return value
+        return None
+
     def is_text(self, name: str) -> bool:
         """Return whether a column has no lists and no objects."""
         return all(value is None or isinstance(value, str | int | float) for value in self.column(name))
@@ -79,5 +92,5 @@ def _is_whole(value: Any) -> bool:
     if isinstance(value, bool):
         return False
     if isinstance(value, str):
-        return value.strip().isdigit()
+        return value.strip().removesuffix(".0").isdigit()
     return isinstance(value, int | float) and value >= 0 and value % 1 == 0

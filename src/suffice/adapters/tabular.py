@@ -17,10 +17,11 @@ from typing import Literal
 from suffice.adapters.base import ImportedRun, ImportedTrajectory
 from suffice.adapters.grid import Grid, group_trajectories
 from suffice.adapters.guesses import ColumnMap, guess_columns, is_long
-from suffice.adapters.names import RUNS, is_round_name, plain_name
+from suffice.adapters.names import RUNS, TIMES, is_round_name, plain_name
 from suffice.adapters.records import Record, records_of
 from suffice.adapters.shapes import ROUNDS, unfold
 from suffice.adapters.tally import Tally
+from suffice.adapters.traces.files import nanoseconds
 from suffice.errors import DataError
 from suffice.rounds import End
 from suffice.seen import one_name_per_text
@@ -142,13 +143,30 @@ def in_order(rows: Sequence[Record], plan: ColumnMap) -> tuple[list[Record], lis
     if "round" not in columns and "question_id" in columns:
         ids = [str(row.values.get(columns["question_id"])) for row in counted_rows]
         if len(set(ids)) < len(ids):
+            name, order = _order_by_time(counted_rows, ids)
             seen: Counter[str] = Counter()
-            for place, (row, own) in enumerate(zip(counted_rows, ids, strict=True)):
-                seen[own] += 1
-                counted_rows[place] = replace(row, values={**row.values, "round": seen[own]})
-            plan.read("round", "round", "no column counts rounds", "order of the rows")
-            notes.append("no column counts rounds: the rows of a question are its rounds, in their order")
+            for place in order:
+                row = counted_rows[place]
+                seen[ids[place]] += 1
+                counted_rows[place] = replace(row, values={**row.values, "round": seen[ids[place]]})
+            how = f"order of {name!r}" if name else "order of the rows"
+            plan.read("round", "round", "no column counts rounds", how)
+            by = f"by {name!r}" if name else "in their order"
+            notes.append(f"no column counts rounds: the rows of a question are its rounds, {by}")
     return counted_rows, notes
+
+
+def _order_by_time(rows: Sequence[Record], ids: Sequence[str]) -> tuple[str, Sequence[int]]:
+    """Return the column of times that orders the rows of each question, and that order; no name and that of the file without one."""
+    for name in [name for name in _names(rows) if plain_name(name).rpartition(".")[2] in TIMES]:
+        try:
+            times = [nanoseconds(row.values.get(name), row.where) for row in rows]
+        except DataError:
+            continue
+        known = [time for time in times if time is not None]
+        if len(known) == len(rows) == len(set(zip(ids, known, strict=True))):
+            return name, sorted(range(len(rows)), key=known.__getitem__)
+    return "", range(len(rows))
 
 
 def _first_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | None) -> int | None:

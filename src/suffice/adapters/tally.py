@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -16,6 +17,8 @@ from suffice.tables import counted
 __all__ = ["Tally"]
 
 _FEW, _COPIED = 5, 0.98
+_MISSING_WORDS = frozenset({"nan", "null", "none", "na", "n/a", "#n/a", "<na>"})
+"""Texts by which programs write that a value is missing; as answers they are texts."""
 
 
 class Tally:
@@ -28,6 +31,9 @@ class Tally:
         self._unmapped: dict[str, None] = {}
         self._labels: dict[str, set[Any]] = {name: set() for name in PINNED_LABELS}
         self._scored = self._equal = 0
+        self._rounds = self._silent = self._without_golds = 0
+        self._known = Counter[str]()
+        self._texts: dict[str, Counter[str]] = {"answer": Counter(), "gold answer": Counter()}
 
     def add(self, trajectories: Iterable[ImportedTrajectory]) -> None:
         """Count further trajectories."""
@@ -38,6 +44,13 @@ class Tally:
             self._unmapped.update(dict.fromkeys(name for row in item.extras for name in row))
             for name, values in self._labels.items():
                 values.add(item.labels.get(name))
+            self._rounds += len(item.rounds)
+            self._silent += sum(not (row.answer or "").strip() for row in item.rounds)
+            self._without_golds += not item.golds
+            for what, texts in (("answer", [row.answer or "" for row in item.rounds]), ("gold answer", item.golds)):
+                self._texts[what].update(text for text in texts if text.strip().lower() in _MISSING_WORDS)
+            for metrics in item.metrics:
+                self._known.update(name for name, value in metrics.items() if not math.isnan(value))
             answer = item.rounds[-1].answer
             if answer and item.golds:
                 self._scored += 1
@@ -66,7 +79,11 @@ class Tally:
         elif grid.first_round is not None:
             notes.append(f"the lowest {plan.columns['round']!r} is read as round 1, the first draft or evidence")
         if "answer" not in plan.columns:
-            notes.append("no column is read as the answer: rules and metrics that need answers are undefined")
+            notes.append(
+                "no column is read as the answer: rules and metrics that need answers are undefined. Name it with --column "
+                "answer=COLUMN if there is one"
+            )
+        notes += [*self._missing_notes(plan), *plan.notes]
         if self._unmapped:
             notes.append(f"columns that are kept as they are: {', '.join(self._unmapped)}")
         if grid.ended is None and "end" not in plan.columns:
@@ -79,6 +96,29 @@ class Tally:
         notes += [
             f"policies fitted on this recording depend on {name} {value!r}" for name, value in self.depends().items()
         ]
+        return notes
+
+    def _missing_notes(self, plan: ColumnMap) -> list[str]:
+        """Return which answers and gold answers are missing, or look like it."""
+        notes = []
+        if "answer" in plan.columns and self._silent:
+            scored = ", and where gold answers are known it counts as wrong" if "golds" in plan.columns else ""
+            notes.append(f"{self._silent:,} of {counted(self._rounds, 'round')} have no answer{scored}")
+        if "golds" in plan.columns and self._without_golds:
+            notes.append(
+                f"{self._without_golds:,} of {counted(self.lengths.total(), 'trajectory', 'trajectories')} have no gold answer, so "
+                "that their EM and F1 are unknown"
+            )
+        notes += [
+            f"{name!r} is known in {self._known[name]:,} of {counted(self._rounds, 'round')}: a stop at another one cannot be judged"
+            for name in plan.metrics
+            if self._known[name] < self._rounds
+        ]
+        for what, texts in self._texts.items():
+            notes += [
+                f"{text!r} is read as the text of {counted(n, what)}: leave it empty if it means that there is none"
+                for text, n in texts.items()
+            ]
         return notes
 
     def _end_note(self) -> str:

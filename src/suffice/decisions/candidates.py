@@ -48,7 +48,7 @@ def candidates(tune: Recording, metric: str, selector: Selector) -> tuple[tuple[
     notes = [f"not tried: {', '.join(rules)}, because {reason}" for reason, rules in untried.items()]
     lacking = [name for name in _OPTIONAL_SIGNALS if name not in _signals_with_values(tune)]
     if lacking:
-        notes.append(f"rules on {', '.join(lacking)} were not tried: the log has no values of it")
+        notes.append(f"rules on {', '.join(lacking)} were not tried: the log has no values of them")
     return tuple(policies), tuple(notes)
 
 

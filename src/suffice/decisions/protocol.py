@@ -172,7 +172,7 @@ def _begun(
     """Return the trial that tune questions declare, and which questions are not among them, shape ``(n_questions,)``."""
     stated = declared.pop("metric", None)
     metric = stated or _default_metric(logged)
-    if is_agreement(metric):
+    if _is_of_answers(metric, logged):
         _require_answers(logged)
     if int(logged.index[-1]) <= 1:
         raise DataError("every question has a single round: there is nothing to stop earlier. Log every round")
@@ -218,18 +218,23 @@ def _unseen(logged: Recording, fresh: Mask, trial: Trial, notes: list[str]) -> R
     return None if selected.mask.all() else recording.select(~selected.mask)
 
 
+def _is_of_answers(metric: str, recording: Recording) -> bool:
+    """Return whether a metric says nothing without answers: agreement, or one that scores answers and is nowhere above 0."""
+    return is_agreement(metric) or (metric in METRICS and not np.nansum(outcome(recording, metric)))
+
+
 def _require_answers(recording: Recording) -> None:
-    """Refuse agreement where no round has an answer: what is missing everywhere agrees everywhere."""
+    """Refuse to judge where no round has an answer: what is missing everywhere agrees everywhere, and is wrong everywhere."""
     if unanswered(recording) == len(recording.question_ids):
         raise DataError(
-            "there is nothing to judge by: no round has an answer, so that agreement would be complete whatever is lost, and "
-            "there is no metric in [0, 1]. Log the answers of the rounds, or a score of each (--metric NAME)"
+            "there is nothing to judge by: no round has an answer, so that nothing could be lost by any change, and there is no "
+            "other metric in [0, 1]. Log the answers of the rounds, or a score of each (--metric NAME)"
         )
 
 
 def _candidate_notes(recording: Recording, trial: Trial) -> list[str]:
     """Refuse questions on which a candidate cannot decide; return what a reader must know of the tested ones."""
-    if is_agreement(trial.metric):
+    if _is_of_answers(trial.metric, recording):
         _require_answers(recording)
     highest = int(recording.index[-1])  # few questions of a loop that stops by itself may all be short
     noted = [

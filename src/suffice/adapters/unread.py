@@ -1,0 +1,79 @@
+"""What a newcomer would miss: columns with usual names that could not be read as what their names say, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from suffice.adapters.names import MONEY, OUTCOME_NAMES, OWN_SIGNALS, SYNONYMS, TOTAL_TOKENS, is_round_name, plain_name
+from suffice.adapters.shapes import Shape
+from suffice.adapters.table_columns import TableColumns
+
+__all__ = ["unread_notes"]
+
+_OUTPUT = "cost.generator.output_tokens"
+
+
+def unread_notes(
+    table: TableColumns, columns: Mapping[str, str], shape: Shape, used: Collection[str], costs: Collection[str]
+) -> list[str]:
+    """Return a note for each column whose usual name promises more than its values hold.
+
+    Args:
+        table: The columns.
+        columns: What is read, our name to theirs.
+        shape: The rows of rounds.
+        used: Columns that are read as something, or that the user named.
+        costs: Usual names of costs.
+    """
+    left = [name for name in table.names if name not in used and table.filled(name)]
+    return [
+        *_rounds(table, columns, left),
+        *_costs(table, columns, [name for name in left if name not in shape.outer], costs),
+        *_outcomes(table, columns, shape, left),
+    ]
+
+
+def _called(names: Collection[str], usual: Collection[str]) -> list[str]:
+    return [name for name in names if plain_name(name).rpartition(".")[2] in usual]
+
+
+def _rounds(table: TableColumns, columns: Mapping[str, str], left: Collection[str]) -> Iterator[str]:
+    if "round" not in columns:
+        names = [name for name in left if is_round_name(name.rpartition(".")[2]) and not table.counts(name)]
+        for name in names[:1]:
+            fault = table.not_whole(name)
+            why = "it is the same everywhere" if fault is None else f"it has {fault!r:.40}"
+            yield f"{name!r} does not count rounds: {why}"
+
+
+def _costs(
+    table: TableColumns, columns: Mapping[str, str], left: Collection[str], costs: Collection[str]
+) -> Iterator[str]:
+    for name in _called(left, costs):
+        fault = table.not_a_number(name)
+        if fault is not None:
+            yield f"{name!r} is not read as a cost: it has {fault!r:.40}, which is not a number"
+    if not any(ours.startswith("cost.") and ours.endswith("_tokens") for ours in columns):
+        for name in _called(left, TOTAL_TOKENS)[:1]:
+            yield (
+                f"{name!r} does not say which tokens are input and which output, so they are not counted; --column "
+                f"{_OUTPUT}={name} counts all of them as output"
+            )
+    for name in _called(left, MONEY)[:1]:
+        yield f"{name!r} is kept as it is: what is paid follows from tokens and prices (suffice decide --prices)"
+
+
+def _outcomes(table: TableColumns, columns: Mapping[str, str], shape: Shape, left: Collection[str]) -> Iterator[str]:
+    for name in _called(left, (*OUTCOME_NAMES, *SYNONYMS, *OWN_SIGNALS)):
+        is_outcome = bool(_called([name], OUTCOME_NAMES))
+        fault = table.not_a_number(name)
+        if is_outcome and name in shape.outer:
+            yield f"{name!r} is known once of a question, not of each round, so it cannot judge an earlier stop"
+        elif fault is not None:
+            expected = "a metric has numbers in [0, 1], or true and false" if is_outcome else "expected a number"
+            yield f"{name!r} is not read, because it has {fault!r:.40}: {expected}"
+    for ours in [ours for ours in columns if ours in OUTCOME_NAMES and ours not in ("em", "f1")]:
+        values = table.numbers(columns[ours]) or [0.0]
+        if not all(0 <= value <= 1 for value in values):
+            span = f"[{min(values):g}, {max(values):g}]"
+            yield f"{columns[ours]!r} is not a metric, because it lies in {span}: scale it to [0, 1] to judge by it"

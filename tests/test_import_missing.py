@@ -1,0 +1,165 @@
+"""Tables in which something is missing, or is not what its name says: nothing of it passes in silence."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from suffice import decide, import_recording
+from suffice.adapters import read_tabular
+from suffice.errors import DataError
+from suffice.store import read_recording
+
+ANSWERS = ("Bern", "Oslo", "Oslo")
+
+
+def rows_with(**columns):
+    """Return rows of two questions; a column is one value, or a list with one for each round."""
+    return [
+        {"id": q, "step": r, "response": ANSWERS[r]}
+        | {name: value[r] if isinstance(value, list) else value for name, value in columns.items()}
+        for q in ("a", "b")
+        for r in range(3)
+    ]
+
+
+def table(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def notes_of(tmp_path, rows, **options):
+    return "\n".join(read_tabular(table(tmp_path / "log.jsonl", rows), **options).notes)
+
+
+@pytest.mark.parametrize(
+    ("column", "note"),
+    [
+        ({"score": ["0,3", "0,8", "1"]}, "'score' is not read, because it has '0,3'"),
+        ({"correct": "maybe"}, "'correct' is not read, because it has 'maybe'"),
+        ({"score": [3, 8, 10]}, "'score' is not a metric, because it lies in [3, 10]: scale it"),
+        ({"score": [None, None, 1]}, "'score' is known in 2 of 6 rounds"),
+        ({"input_tokens": "1,200"}, "'input_tokens' is not read as a cost: it has '1,200'"),
+        ({"tokens": 300}, "--column cost.generator.output_tokens=tokens counts all of them as output"),
+        ({"cost_usd": 0.002}, "'cost_usd' is kept as it is: what is paid follows from tokens and prices"),
+        ({"response": ["Bern", None, "Oslo"]}, "2 of 6 rounds have no answer"),
+        ({"response": ["Bern", "None", "Oslo"]}, "'None' is read as the text of 2 answers"),
+        ({"gold": "NaN"}, "'NaN' is read as the text of 2 gold answers"),
+        ({"step": ["step 1", "step 2", "step 3"]}, "'step' does not count rounds: it has 'step 1'"),
+        ({"step": 1}, "'step' does not count rounds: it is the same everywhere"),
+    ],
+)
+def test_what_a_name_promises_and_its_values_do_not_hold_is_said(column, note, tmp_path):
+    assert note in notes_of(tmp_path, rows_with(**column))
+    clean = notes_of(
+        tmp_path, rows_with(score=0.5, prompt_tokens=3, completion_tokens=4, gold="Oslo"), log_golds="keep"
+    )
+    assert not any(
+        word in clean for word in ("not read", "not a metric", "no answer", "known in", "as the text", "count")
+    )
+
+
+def test_a_score_of_the_whole_question_is_said_to_judge_no_round(tmp_path):
+    record = {"id": "a", "score": 1.0, "steps": [{"answer": text} for text in ANSWERS]}
+    assert "'score' is known once of a question" in notes_of(tmp_path, [record])
+
+
+def test_questions_without_gold_answers_are_counted(tmp_path):
+    rows = rows_with(gold="Oslo")
+    rows = [row | {"gold": None} if row["id"] == "b" else row for row in rows]
+    assert "1 of 2 trajectories have no gold answer" in notes_of(tmp_path, rows)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (["no", "yes", "yes"], [0, 1, 1]),
+        (["fail", "PASS", "n/a"], [0, 1, None]),
+        (["30%", "80 %", "100%"], [0.3, 0.8, 1]),
+    ],
+)
+def test_words_and_percentages_are_numbers_of_a_metric(values, expected, tmp_path):
+    run = read_tabular(table(tmp_path / "log.jsonl", rows_with(correct=values)))
+    assert [item["correct"] for item in run.trajectories[0].metrics] == pytest.approx(
+        [float("nan") if value is None else value for value in expected], nan_ok=True
+    )
+
+
+def test_rounds_that_were_written_as_fractions_count(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("id,step,answer\n" + "".join(f"a,{r}.0,{text}\n" for r, text in enumerate(ANSWERS)))
+    assert [item.theirs for item in read_tabular(path).readings if item.ours == "round"] == ["step"]
+
+
+def test_rows_without_numbers_are_ordered_by_time_where_the_file_has_times(tmp_path):
+    rows = [
+        {"id": q, "timestamp": f"2026-01-0{r + 1}T00:00:00", "answer": f"{q}{r}"} for r in (2, 0, 1) for q in ("a", "b")
+    ]
+    run = read_tabular(table(tmp_path / "log.jsonl", rows))
+    assert [[item.answer for item in one.rounds] for one in run.trajectories] == [
+        ["a0", "a1", "a2"],
+        ["b0", "b1", "b2"],
+    ]
+    assert any("by 'timestamp'" in note for note in run.notes)
+    same = [row | {"timestamp": "2026-01-01"} for row in rows]
+    run = read_tabular(table(tmp_path / "log.jsonl", same))
+    assert [item.answer for item in run.trajectories[0].rounds] == ["a2", "a0", "a1"]
+
+
+def test_numbers_with_gaps_can_be_replaced_by_the_order_of_the_rows(tmp_path):
+    path = table(tmp_path / "log.jsonl", rows_with(step=[10, 20, 30]))
+    with pytest.raises(DataError, match=r"rounds \[10, 20, 30\].*--column round="):
+        read_tabular(path)
+    run = read_tabular(path, {"round": ""})
+    assert [item.index for item in run.trajectories[0].rounds] == [1, 2, 3]
+
+
+def test_names_with_signs_in_them_are_usual_names(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("Query ID,Turn #,Model Output,Latency (ms)\na,1,Bern,120\na,2,Oslo,80\n")
+    readings = {item.ours: item.theirs for item in read_tabular(path).readings}
+    assert readings["round"] == "Turn #"
+    assert readings["cost.generator.seconds"] == "Latency (ms) / 1000"
+
+
+def test_a_question_without_an_id_is_named_by_its_text(tmp_path):
+    rows = [{"question": q, "step": r, "answer": ANSWERS[r]} for q in ("Where?", "Who?") for r in range(3)]
+    assert [one.question_id for one in read_tabular(table(tmp_path / "log.jsonl", rows)).trajectories] == [
+        "Where?",
+        "Who?",
+    ]
+
+
+def test_documents_by_column_are_tables_as_data_frames_write_them(tmp_path):
+    rows = rows_with()
+    names = list(rows[0])
+    documents = {
+        "columns": {name: {str(place): row[name] for place, row in enumerate(rows)} for name in names},
+        "lists": {name: [row[name] for row in rows] for name in names},
+        "split": {"columns": names, "index": [*range(6)], "data": [list(row.values()) for row in rows]},
+        "nested": [[row for row in rows if row["id"] == q] for q in ("a", "b")],
+    }
+    for form, document in documents.items():
+        path = tmp_path / f"{form}.json"
+        path.write_text(json.dumps(document))
+        run = read_tabular(path)
+        assert [[item.answer for item in one.rounds] for one in run.trajectories] == [list(ANSWERS)] * 2, form
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("id,step,answer,answer\na,1,Bern,Oslo\n")
+    with pytest.raises(DataError, match="two columns are called 'answer'"):
+        read_tabular(path)
+
+
+def test_a_log_without_any_answer_is_not_judged_by_its_gold_answers(tmp_path):
+    """F1 would be 0 at every round, so that any cap would seem to lose nothing."""
+    rows = [
+        {"id": f"q{q}", "step": r, "answer": None, "gold": "Oslo", "note": "x"} for q in range(60) for r in range(3)
+    ]
+    summary = import_recording(table(tmp_path / "log.jsonl", rows), out=tmp_path / "log.parquet")
+    assert any("180 of 180 rounds have no answer" in note for note in summary.notes)
+    with pytest.raises(DataError, match="no round has an answer"):
+        decide(read_recording(summary.path))

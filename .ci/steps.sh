@@ -9,7 +9,7 @@ finish() { # what took how long, also after a failure; pytest's closing line las
 }
 trap finish EXIT
 exec </dev/null
-unset PYTHONPATH PYTHONHOME VIRTUAL_ENV
+unset PYTHONPATH PYTHONHOME VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX="$work/pycache" # compiled once, and not into the checkout
 export PIP_DISABLE_PIP_VERSION_CHECK=1 HF_HUB_OFFLINE=1 COVERAGE_FILE="$work/coverage"
 export PIP_NO_COMPILE=0 # pip's way to say no: of 20,000 modules only those are compiled that a test imports

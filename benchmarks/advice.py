@@ -122,6 +122,8 @@ def units(worst: Floats, best: Floats) -> Measured:
         best=best,
         values=np.zeros((ROUNDS, n)),
         costs={"calls": calls, "tokens": calls, "money": calls},
+        twins=np.full(worst.shape, np.nan),
+        gains=np.full(worst.shape, np.nan),
         unknown=(worst != best).any(axis=0),
         failed=np.zeros(n, dtype=np.bool_),
     )

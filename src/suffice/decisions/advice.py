@@ -12,8 +12,8 @@ from typing import Any, Literal
 import numpy as np
 
 from suffice._version import __version__
-from suffice.decisions.candidates import change_text
-from suffice.decisions.figures import CandidateFigures, advice_chart, candidate_columns, candidate_figures
+from suffice.decisions.candidates import change_text, is_fixed_budget
+from suffice.decisions.figures import CandidateFigures, advice_chart, candidate_columns, candidate_figures, twin_table
 from suffice.decisions.trial import Trial
 from suffice.display import Chart
 from suffice.errors import NotFoundError, SchemaError
@@ -22,7 +22,6 @@ from suffice.json_text import refuse_constant
 from suffice.replays import seen_in
 from suffice.results import Result, jsonable
 from suffice.rounds import Mask
-from suffice.rules import fixed_k
 from suffice.session import Policy
 from suffice.store.recording import Recording
 from suffice.tables import Table, counted, figure
@@ -156,7 +155,7 @@ class Advice(Result):
                 f"{change[0].upper()}{change[1:]}: it saves {self._saved()} and changes {trial.metric} by {self._change()} "
                 f"points{self._against}; {judges} {rule} out a loss of {points} or more (risk "
                 f"{100 * trial.alpha:g} %)."
-                f"{self._rival_text()}"
+                f"{self._rivals_text()}"
             )
         needed = self._questions_needed(self.chosen)
         return (
@@ -167,7 +166,7 @@ class Advice(Result):
                 if needed
                 else "Record many more questions, or accept a larger loss."
             )
-            + self._rival_text()
+            + self._rivals_text()
         )
 
     @property
@@ -220,18 +219,25 @@ class Advice(Result):
             place
             for place, policy in enumerate(trial.candidates)
             if place != me
-            and policy.rule == fixed_k(policy.max_rounds)
+            and is_fixed_budget(policy)
             and values[place] >= values[me]
             and costs[place] <= costs[me]
             and (values[place], -costs[place]) != (values[me], -costs[me])
         ]
         return min(others, key=lambda place: costs[place]) if others else None
 
-    def _rival_text(self) -> str:
-        if self.rival is None:
+    def _rivals_text(self) -> str:
+        """Return what does as well as the chosen one without reading a signal; empty where it beats that."""
+        if self.chosen is None:
             return ""
-        rival = self.trial.candidates[self.rival]
-        return f" But {rival.label} dominates it here: at least the {self.trial.metric} for no more {self.trial.cost}."
+        text = ""
+        if self.rival is not None:
+            label = self.trial.candidates[self.rival].label
+            text += f" But {label} dominates it here: at least the {self.trial.metric} for no more {self.trial.cost}."
+        gain = tuple(float(ends[self.chosen]) for ends in self.trial.totals.gain_interval())
+        if self.chosen in self.trial.twinned and not gain[1] > 0:
+            text += f" It is not shown to beat stopping at random as often: {figure(gain, '+.1f', 100)} points."
+        return text
 
     def _rows(self) -> list[int]:
         """Return the places of the table's rows under the baseline: the advised one, its rival, then others in order."""
@@ -272,7 +278,8 @@ class Advice(Result):
         """Return the short table, then every candidate in it."""
         costs = self.trial.totals.costs[self.trial.cost]
         everything = sorted(range(len(self.trial.candidates)), key=lambda place: -costs[place])
-        return [self.table(), self._table(everything, "Every candidate")]
+        twins = twin_table(self.figures, self.trial)
+        return [self.table(), self._table(everything, "Every candidate"), *([] if twins is None else [twins])]
 
     def _table(self, places: Iterable[int], title: str) -> Table:
         trial, n, figures = self.trial, max(self.n, 1), self.figures

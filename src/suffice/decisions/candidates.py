@@ -15,7 +15,7 @@ from suffice.rules import Selector, fixed_k
 from suffice.session import Policy
 from suffice.store.recording import Recording
 
-__all__ = ["candidates", "change_text"]
+__all__ = ["candidates", "change_text", "is_fixed_budget"]
 
 _OPTIONAL_SIGNALS = ("answer_stable", "answer_margin", "critic_approved", "semantic_distance")
 """Signals that a log may lack, and that candidates read."""
@@ -64,11 +64,20 @@ def change_text(policy: Policy, highest: int | None) -> str:
         policy: A candidate.
         highest: The cap that one has; None where differences are taken against something else.
     """
-    if policy.rule == fixed_k(policy.max_rounds):
+    if is_fixed_budget(policy):
         return f"lower the cap{'' if highest is None else f' from {highest}'} to {policy.max_rounds}"
     if policy.start_round == 0:
         return f"answer without retrieval when {policy.rule}"
     return f"stop by {policy.label}" if policy.label.isidentifier() else f"stop when {policy.rule}"
+
+
+def is_fixed_budget(policy: Policy) -> bool:
+    """Return whether a candidate is a smaller cap alone.
+
+    >>> is_fixed_budget(Policy(rule=fixed_k(3), max_rounds=3)), is_fixed_budget(Policy(rule="tasr"))
+    (True, False)
+    """
+    return policy.rule == fixed_k(policy.max_rounds)
 
 
 def _signals_with_values(tune: Recording) -> set[str]:

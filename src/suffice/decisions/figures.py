@@ -11,9 +11,9 @@ import numpy as np
 from suffice.decisions.trial import Trial
 from suffice.display import Chart
 from suffice.replays.charts import COST_TITLES, axis_of, bound_layer, chart_of, legend_entry, point_layer, scale_of
-from suffice.tables import Column
+from suffice.tables import Column, Table
 
-__all__ = ["CandidateFigures", "advice_chart", "candidate_columns", "candidate_figures"]
+__all__ = ["CandidateFigures", "advice_chart", "candidate_columns", "candidate_figures", "twin_table"]
 
 _COLOURS = {
     "advised": "var(--accent)",
@@ -43,6 +43,8 @@ class CandidateFigures:
         tested: Whether it is in the sequence of tests.
         needed: About how many further questions would prove it; None where none are needed, or no number would do.
         evidence: The highest wealth of the bet that it loses less than the largest accepted loss.
+        twin: The metric of stopping at random, as often at each round; NaN where it is not a tested rule.
+        gain: Its mean gain over that, and the ends of its interval; NaN likewise.
     """
 
     policy: str
@@ -54,6 +56,8 @@ class CandidateFigures:
     tested: bool
     needed: int | None
     evidence: float
+    twin: float
+    gain: tuple[float, float, float]
 
     def row(self, cost: str, max_loss: float) -> tuple[Any, ...]:
         """Return the cells of `candidate_columns`."""
@@ -76,6 +80,9 @@ class CandidateFigures:
             "loses_more": self.state == "loses more",
             "needed": self.needed,
             "evidence": self.evidence,
+            "random_twin": None
+            if np.isnan(self.twin)
+            else {metric: self.twin, "gain": self.gain[0], "interval": list(self.gain[1:])},
         }
 
 
@@ -89,6 +96,7 @@ def candidate_figures(trial: Trial, advised: int | None, needed: Mapping[int, in
     """
     n, totals = max(trial.totals.n, 1), trial.totals
     mean, low, high = totals.interval()
+    gain, least, most = totals.gain_interval()
     saving, proved, hopeless = totals.saving(trial.cost), trial.proved, trial.hopeless
     return [
         CandidateFigures(
@@ -109,6 +117,8 @@ def candidate_figures(trial: Trial, advised: int | None, needed: Mapping[int, in
             tested=place in trial.sequence,
             needed=needed.get(place),
             evidence=float(np.exp(min(trial.below.log_highest[place], 700.0))),
+            twin=float(totals.twins[place] / n) if trial.totals.n else np.nan,
+            gain=(float(gain[place]), float(least[place]), float(most[place])),
         )
         for place, policy in enumerate(trial.candidates)
     ]
@@ -125,6 +135,21 @@ def candidate_columns(trial: Trial) -> tuple[Column, ...]:
         Column("verdict"),
         Column(f"{-100 * trial.max_loss:g} and 0 are |"),
     )
+
+
+def twin_table(figures: Iterable[CandidateFigures], trial: Trial) -> Table | None:
+    """Return what tested rules give beside stopping at random; None where no rule is tested."""
+    rows = tuple((item.policy, item.value, item.twin, item.gain) for item in figures if not np.isnan(item.twin))
+    if not rows:
+        return None
+    columns = (
+        Column("policy"),
+        Column(trial.metric, ".1f", scale=100),
+        Column("at random", ".1f", scale=100),
+        Column("gain", "+.1f", scale=100, interval=True),
+    )
+    note = "at random: the exact expectation of dealing a rule's own stops out to the questions at random, for the same calls"
+    return Table(title="Tested rules beside stopping at random", columns=columns, rows=rows, notes=(note,))
 
 
 def interval_bar(change: tuple[float, float, float], max_loss: float) -> str:

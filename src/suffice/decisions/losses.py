@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from suffice.errors import CensoredError, DataError
 from suffice.replays import dividing_names
-from suffice.replays.baselines import Run, recorded_run, run_policy
+from suffice.replays.baselines import Run, random_stop, recorded_run, run_policy
 from suffice.replays.prepared import PreparedRecording
 from suffice.replays.prices import Price
 from suffice.replays.references import answering_like, baseline_policy
@@ -40,6 +40,9 @@ class Measured:
         best: The smallest possible loss, same shape; the same where everything is known.
         values: The metric, shape ``(n_candidates + 1, n_units)``, with the worst case of what is unknown.
         costs: By name in `SAVABLE`, same shape as `values`; NaN where unknown.
+        twins: The metric of each candidate's random twin, which stops as often at each round, shape of `worst`, with the
+            worst case of what is unknown; NaN where none was asked for.
+        gains: The smallest possible gain of each candidate over its twin, same shape.
         unknown: In which units an outcome is unknown under some candidate, shape ``(n_units,)``.
         failed: In which units a recording failed, same shape; those questions count as lost.
     """
@@ -48,6 +51,8 @@ class Measured:
     best: Floats
     values: Floats
     costs: dict[str, Floats]
+    twins: Floats
+    gains: Floats
     unknown: Mask
     failed: Mask
 
@@ -58,6 +63,8 @@ class Measured:
             best=self.best[:, places],
             values=self.values[:, places],
             costs={name: spent[:, places] for name, spent in self.costs.items()},
+            twins=self.twins[:, places],
+            gains=self.gains[:, places],
             unknown=self.unknown[places],
             failed=self.failed[places],
         )
@@ -93,7 +100,9 @@ def measure_candidates(
     policies: Sequence[Policy],
     baseline: str,
     metric: str,
+    *,
     prices: Price | Mapping[str, Price] | None = None,
+    with_twins: Collection[int] = (),
 ) -> Measured:
     """Return what candidates lose against the baseline.
 
@@ -103,6 +112,7 @@ def measure_candidates(
         baseline: `recorded` for what the log did itself, or a rule (`fixed_k(5)`, `full`).
         metric: See `suffice.replays.outcome`.
         prices: For money; None = unknown.
+        with_twins: Places of the candidates that are compared with stopping at random.
 
     Raises:
         CensoredError: The baseline goes on past what was recorded.
@@ -127,13 +137,13 @@ def measure_candidates(
         each: Floats = units.sums(everywhere[None])[0] / units.sizes
         return each
 
-    worst, best = (np.empty((len(policies), units.n_units)) for _ in range(2))
+    worst, best, twins, gains = (np.full((len(policies), units.n_units), np.nan) for _ in range(4))
     values = np.empty((len(policies) + 1, units.n_units))
     costs = {name: np.empty_like(values) for name in SAVABLE}
     unknown = np.zeros(units.n_units, dtype=np.bool_)
     for place, policy in enumerate([*policies, None]):
         # One run at a time: of a million rounds each is large.
-        run = base if policy is None else run_policy(prepared, policy)[0]
+        run, stops = (base, None) if policy is None else run_policy(prepared, policy)
         values[place] = means(np.nan_to_num(run.worst[metric]), 0.0)
         for name in SAVABLE:
             costs[name][place] = means(run.ledger.spent(name), 0.0)
@@ -141,8 +151,22 @@ def measure_candidates(
             low, high = _bounds(run, base, metric)
             best[place], worst[place] = means(low, -1.0), means(high, 1.0)
             unknown |= means(low != high, 1.0) > 0
+        if policy is not None and stops is not None and place in with_twins:
+            twin = random_stop(prepared, policy, stops)
+            twins[place] = means(np.nan_to_num(twin.worst[metric]), 0.0)
+            gain = np.nan_to_num(run.worst[metric]) - np.nan_to_num(twin.best[metric], nan=1.0)
+            gains[place] = means(gain, 0.0)
     failed = means(np.zeros(prepared.n, dtype=np.bool_), 1.0) > 0
-    return Measured(worst=worst, best=best, values=values, costs=costs, unknown=unknown, failed=failed)
+    return Measured(
+        worst=worst,
+        best=best,
+        values=values,
+        costs=costs,
+        twins=twins,
+        gains=gains,
+        unknown=unknown,
+        failed=failed,
+    )
 
 
 def _bounds(run: Run, base: Run, metric: str) -> tuple[Floats, Floats]:

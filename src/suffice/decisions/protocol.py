@@ -139,7 +139,9 @@ def decide(
             )
         return replace(previous, notes=tuple(dict.fromkeys([*previous.notes, *notes])))
     notes += _candidate_notes(verdict_part, trial)
-    units = measure_candidates(verdict_part, trial.candidates, trial.baseline, trial.metric, prices)
+    units = measure_candidates(
+        verdict_part, trial.candidates, trial.baseline, trial.metric, prices=prices, with_twins=trial.twinned
+    )
     units.require_cost(trial.cost)
     marks = fingerprints(verdict_part, trial.metric)
     trial = trial.extended(units.ordered(_drawn_order(verdict_part)), seen_from(verdict_part), marks)
@@ -178,7 +180,7 @@ def _begun(
         raise DataError("every question has a single round: there is nothing to stop earlier. Log every round")
     first, fresh = _divided(logged, tune, declared["baseline"], notes)
     policies, untried = candidates(first, metric, parse_selector(declared.pop("selector")))
-    units = measure_candidates(first, policies, declared["baseline"], metric, prices)
+    units = measure_candidates(first, policies, declared["baseline"], metric, prices=prices)
     units.require_cost(declared["cost"])
     trial = Trial.declare(
         policies,

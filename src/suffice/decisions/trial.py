@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from suffice.decisions.candidates import is_fixed_budget
 from suffice.decisions.losses import SAVABLE, Measured
 from suffice.decisions.same_loop import LoopStops
 from suffice.decisions.wealth import Wealth
 from suffice.errors import SchemaError
+from suffice.results import jsonable
 from suffice.rounds import Floats, Mask
 from suffice.seen import Seen
 from suffice.session import Policy
@@ -22,6 +24,8 @@ _Z = 1.959964  # two-sided 95 %
 _ONE_SIDED_Z = 1.644854
 _PLAIN = ("metric", "max_loss", "alpha", "cost", "baseline", "leave_out_failed")
 """Attributes of a trial that are JSON as they are."""
+_SUMS = ("losses", "open", "squares", "values", "twins", "gains", "squared_gains")
+"""Attributes of totals that are sums over units."""
 _SLACK = 1e-12  # means are sums in another order
 
 
@@ -36,6 +40,9 @@ class Totals:
         squares: Sum of the squares of the largest, same shape.
         values: Sum of the metric, shape ``(n_candidates + 1,)``.
         costs: Sums by name in `SAVABLE`, same shape; NaN where some were unknown.
+        twins: Sum of the metric of the random twins, shape ``(n_candidates,)``; NaN where there are none.
+        gains: Sum of the smallest possible gains over them, same shape.
+        squared_gains: Sum of the squares of these, same shape.
         squared: Sum of the squares of the baseline's metric.
         unknown: Units in which an outcome is unknown under some candidate.
         failed: Units in which a recording failed.
@@ -47,6 +54,9 @@ class Totals:
     squares: Floats
     values: Floats
     costs: Mapping[str, Floats]
+    twins: Floats
+    gains: Floats
+    squared_gains: Floats
     squared: float = 0.0
     unknown: int = 0
     failed: int = 0
@@ -55,8 +65,10 @@ class Totals:
     def start(cls, n_candidates: int) -> Totals:
         """Return the sums of nothing."""
         zeros = np.zeros(n_candidates + 1)
-        costs = dict.fromkeys(SAVABLE, zeros)
-        return cls(n=0, losses=zeros[1:], open=zeros[1:], squares=zeros[1:], values=zeros, costs=costs)
+        sums: dict[str, Any] = dict.fromkeys(
+            ("losses", "open", "squares", "twins", "gains", "squared_gains"), zeros[1:]
+        )
+        return cls(n=0, values=zeros, costs=dict.fromkeys(SAVABLE, zeros), **sums)
 
     def plus(self, units: Measured) -> Totals:
         """Return the sums with further units."""
@@ -67,6 +79,9 @@ class Totals:
             squares=self.squares + (units.worst**2).sum(axis=-1),
             values=self.values + units.values.sum(axis=-1),
             costs={name: self.costs[name] + units.costs[name].sum(axis=-1) for name in SAVABLE},
+            twins=self.twins + units.twins.sum(axis=-1),
+            gains=self.gains + units.gains.sum(axis=-1),
+            squared_gains=self.squared_gains + (units.gains**2).sum(axis=-1),
             squared=self.squared + float((units.values[-1] ** 2).sum()),
             unknown=self.unknown + int(units.unknown.sum()),
             failed=self.failed + int(units.failed.sum()),
@@ -99,20 +114,16 @@ class Totals:
         They are for reading: valid for the number of units that there happens to be, in large samples.  The verdict
         rests on the wealth.
         """
-        if not self.n:
-            undefined = np.full(len(self.losses), np.nan)
-            return undefined, undefined, undefined
-        mean = self.losses / self.n
-        if self.n == 1:
-            return mean, np.full(len(mean), np.nan), np.full(len(mean), np.nan)
-        variance = np.maximum(self.squares / self.n - mean**2, 0.0) * self.n / (self.n - 1)
-        half = _Z * np.sqrt(variance / self.n)
-        return mean, mean - half, mean + half
+        return _normal_interval(self.losses, self.squares, self.n)
+
+    def gain_interval(self) -> tuple[Floats, Floats, Floats]:
+        """Return mean gains over the random twins and the ends of their intervals, as `interval` does; NaN without one."""
+        return _normal_interval(self.gains, self.squared_gains, self.n)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; an unknown cost is None."""
         costs = {name: None if np.isnan(sums).any() else sums.tolist() for name, sums in self.costs.items()}
-        sums = {name: getattr(self, name).tolist() for name in ("losses", "open", "squares", "values")}
+        sums = {name: jsonable(getattr(self, name).tolist()) for name in _SUMS}
         counts = {"n": self.n, "squared": self.squared, "unknown": self.unknown, "failed": self.failed}
         return {**counts, **sums, "costs": costs}
 
@@ -120,9 +131,7 @@ class Totals:
     def from_dict(cls, data: Mapping[str, Any]) -> Totals:
         """Return the sums that `to_dict` wrote."""
         numbers: dict[str, Any] = {name: int(data[name]) for name in ("n", "unknown", "failed")}
-        sums: dict[str, Any] = {
-            name: np.asarray(data[name], dtype=np.float64) for name in ("losses", "open", "squares", "values")
-        }
+        sums: dict[str, Any] = {name: np.asarray(data[name], dtype=np.float64) for name in _SUMS}
         nothing_known = np.full(sums["values"].shape, np.nan)
         costs = {
             name: nothing_known if known is None else np.asarray(known, dtype=np.float64)
@@ -205,6 +214,11 @@ class Trial:
             totals=Totals.start(len(candidates)),
             **fields,
         )
+
+    @property
+    def twinned(self) -> frozenset[int]:
+        """Places of the tested candidates that are more than a smaller cap: they must beat stopping at random."""
+        return frozenset(place for place in self.sequence if not is_fixed_budget(self.candidates[place]))
 
     @property
     def selector(self) -> str:
@@ -304,6 +318,18 @@ class Trial:
                 f"sequence {trial.sequence}, cost {trial.cost!r}"
             )
         return trial
+
+
+def _normal_interval(sums: Floats, squares: Floats, n: int) -> tuple[Floats, Floats, Floats]:
+    """Return means and the ends of their normal 95 % intervals, of sums over n units and of sums of squares."""
+    undefined = np.full(len(sums), np.nan)
+    if not n:
+        return undefined, undefined, undefined
+    mean = sums / n
+    if n == 1:
+        return mean, undefined, undefined
+    half = _Z * np.sqrt(np.maximum(squares / n - mean**2, 0.0) / (n - 1))
+    return mean, mean - half, mean + half
 
 
 def frontier(losses: Floats, costs: Floats, baseline: float) -> tuple[int, ...]:

@@ -37,10 +37,11 @@ class ReportPart:
 
 def advice_part(advice: Advice) -> ReportPart:
     """Return the part that says whether the loop should change."""
+    short, every, *twins = advice.tables()
     # The last column draws intervals as text, where there is no chart.
     short, every = (
         replace(table, columns=table.columns[:-1], rows=tuple(row[:-1] for row in table.rows))
-        for table in advice.tables()
+        for table in (short, every)
     )
     caption = "Each candidate with its 95 % interval, on questions that neither chose nor fitted it."
     return ReportPart(
@@ -48,5 +49,5 @@ def advice_part(advice: Advice) -> ReportPart:
         sentences=(advice.sentence,),
         charts={"advice": (dict(advice.plot().spec), caption)},
         tables=(short,),
-        folded={"Every candidate": (every,)},
+        folded={"Every candidate": (every, *twins)},
     )

@@ -1,0 +1,161 @@
+"""What the sentence of a decision rests on, and what it must admit."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from suffice.decisions import Advice, decide
+from suffice.replays import replay
+from suffice.replays.selected import seen_in
+from suffice.reports.part import advice_part
+from suffice.store.recording import Recording
+from suffice.store.schema import build_table
+from tests.test_decide import converged_at_2, log_of
+from tests.test_decide_later import unscored
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5])
+def test_a_metric_that_never_varies_cannot_judge(value):
+    advice = decide(log_of(400, lambda q, r: value), metric="quality")
+    assert advice.verdict == "cannot be judged"
+    assert f"quality is {value:g} in every answer" in advice.sentence
+
+
+def test_a_loop_that_is_always_right_may_save_and_a_note_says_that_nothing_varied():
+    advice = decide(log_of(400, lambda q, r: 1.0), metric="quality")
+    assert advice.verdict == "do it"
+    assert any("quality is 1 in every answer" in note for note in advice.notes)
+    assert "[+0.0, +0.0]" in advice.sentence  # no negative zero
+
+
+def test_it_is_said_which_way_a_metric_is_read_and_which_others_there_are():
+    log = log_of(100, converged_at_2)
+    rows = [{**row, "errors": 1 - row["quality"]} for row in log.table.to_pylist()]
+    both = Recording(build_table(rows, kinds={"quality": "metric", "errors": "metric"}))
+    notes = decide(both).notes
+    assert "a higher quality counts as better" in notes or "a higher errors counts as better" in notes
+    assert any(note.startswith("judged by ") for note in notes)
+    assert not any(note.startswith("judged by ") for note in decide(both, metric="errors").notes)
+    assert not any("counts as better" in note for note in decide(unscored(log)).notes)
+
+
+def test_the_sentence_names_what_it_compares_with():
+    advice = decide(log_of(400, converged_at_2), metric="quality", baseline="fixed_k(4)")
+    assert advice.sentence.startswith("Lower the cap to 2: it saves 50 % of the calls")
+    assert "points against fixed_k(4);" in advice.sentence
+    assert advice.table().rows[0][0] == "baseline: fixed_k(4)"
+
+
+def test_agreement_bounds_the_loss_of_metrics_only_against_the_last_answer():
+    log = unscored(log_of(100, converged_at_2))
+    bound = "at most the share of answers that differ"
+    assert any(bound in note for note in decide(log).notes)
+    for options in ({"selector": "majority"}, {"baseline": "fixed_k(4)"}, {"metric": "agreement_f1"}):
+        assert not any(bound in note for note in decide(log, **options).notes)
+
+
+def test_one_question_is_one_question():
+    advice = decide(log_of(41, converged_at_2), metric="quality", tune=log_of(40, converged_at_2))
+    assert "1 question does not rule out" in advice.sentence
+
+
+def test_a_fixed_budget_that_dominates_is_named_whatever_the_verdict():
+    # The rule stops at round 3 or later; two rounds are as good, and on tune questions they seemed to lose.
+    stable = {"answer_stable": lambda q, r: math.nan if r == 1 else float(r > 2)}
+    tune = log_of(200, lambda q, r: float(r >= 3 or q % 10 > 0), **stable)
+    for n, verdict in ((150, "not enough data"), (500, "do it")):
+        advice = decide(log_of(n, lambda q, r: float(r >= 2), first=200, **stable), metric="quality", tune=tune)
+        assert advice.verdict == verdict
+        assert "fixed_k(2) dominates it here" in advice.sentence
+        assert any(row[0] == "fixed_k(2)" for row in advice.table().rows)
+        assert advice.to_dict()["dominated_by"] == "fixed_k(2)"
+
+
+# Stopping at random as often
+
+
+def drafts(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return from which round on each question is right, and numbers that know nothing of it, ``(n,)`` and ``(n, 6)``."""
+    rng = np.random.default_rng(0)
+    return rng.choice([1, 2, 3, 4], n, p=[0.6, 0.2, 0.1, 0.1]), rng.random((n, 6))
+
+
+def test_a_rule_that_knows_nothing_does_not_beat_its_random_twin_and_the_sentence_says_so():
+    right_from, blind = drafts(1500)
+    log = log_of(
+        1500,
+        lambda q, r: float(r >= right_from[q]),
+        critic_approved=lambda q, r: float(blind[q, r] < 0.5),
+    )
+    advice = decide(log, metric="quality", max_loss=0.2)
+    assert advice.policy is not None
+    assert advice.policy.label == "critic_only"
+    assert "It is not shown to beat stopping at random as often: " in advice.sentence
+    assert [table.title for table in advice.tables()][-1] == "Tested rules beside stopping at random"
+    assert advice_part(advice).folded["Every candidate"][-1] == advice.tables()[-1]  # in a report, too
+
+
+def test_the_random_twin_is_that_of_replay_and_of_plain_loops():
+    right_from, _ = drafts(900)
+
+    def values(q: int, r: int) -> float:
+        return float(r >= right_from[q])
+
+    log = log_of(
+        900,
+        values,
+        rounds=lambda q: 5 - q % 2,
+        end=lambda q, r: "exhausted" if q % 2 else "max_rounds",
+        critic_approved=lambda q, r: float(r >= right_from[q]),
+    )
+    advice = decide(log, metric="quality", max_loss=0.1)
+    assert advice.policy is not None
+    assert advice.policy.label == "critic_only"
+    assert "at random" not in advice.sentence  # it beats that
+    twin = next(item for item in advice.to_dict()["candidates"] if item["policy"] == "critic_only")["random_twin"]
+
+    judged = log.select(seen_in(log, advice.trial.counted))
+    row = next(row for row in replay(judged, "critic_only", metrics="quality").rows if row.kind == "random")
+    assert math.isclose(twin["quality"], row.metrics["quality"], rel_tol=1e-9)
+
+    expected, gains = {}, []
+    questions = [int(name[1:]) for name in judged.question_ids]
+    stop = {q: min(max(2, right_from[q]), 5 - q % 2) for q in questions}  # the rule asks from round 2 on
+    for q in questions:
+        alike = [other for other in questions if other % 2 == q % 2]  # those with as many rounds
+        expected[q] = sum(values(q, stop[other]) for other in alike) / len(alike)
+        gains.append(values(q, stop[q]) - expected[q])
+    assert math.isclose(twin["quality"], sum(expected.values()) / len(questions), rel_tol=1e-9)
+    assert math.isclose(twin["gain"], np.mean(gains), rel_tol=1e-9)
+    half = 1.959964 * np.std(gains, ddof=1) / math.sqrt(len(gains))
+    np.testing.assert_allclose(twin["interval"], [np.mean(gains) - half, np.mean(gains) + half], rtol=1e-6)
+
+
+def test_what_is_unknown_is_no_gain_over_chance():
+    right_from, _ = drafts(600)
+
+    def values(q: int, r: int) -> float | None:
+        return None if r == 2 and q % 3 == 0 else float(r >= right_from[q])
+
+    log = log_of(600, values, critic_approved=lambda q, r: float(r >= right_from[q]))
+    known = log_of(600, lambda q, r: float(r >= right_from[q]), critic_approved=lambda q, r: float(r >= right_from[q]))
+    gains = []
+    for recording in (log, known):
+        advice = decide(recording, metric="quality", max_loss=0.3)
+        twins = [item["random_twin"] for item in advice.to_dict()["candidates"] if item["policy"] == "critic_only"]
+        gains.append(twins[0]["gain"])
+    assert gains[0] < gains[1]
+
+
+def test_smaller_caps_have_no_random_twin_and_a_file_keeps_those_of_rules():
+    right_from, _ = drafts(600)
+    log = log_of(600, lambda q, r: float(r >= right_from[q]), critic_approved=lambda q, r: float(r >= right_from[q]))
+    advice = decide(log, metric="quality", max_loss=0.1)
+    twins = {item["policy"]: item["random_twin"] for item in advice.to_dict()["candidates"]}
+    assert [name for name, twin in twins.items() if twin] == ["critic_only"]
+    again = Advice.from_dict(advice.to_dict())
+    assert again.to_dict() == advice.to_dict()
+    assert again.sentence == advice.sentence

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from suffice import AnswerPosition, Cost, Round
+from suffice.adapters.traces import read_openai
 from suffice.errors import DataError
 from suffice.llm.replies import reply_of_response
 from suffice.signals import compute_signals
@@ -85,6 +86,48 @@ def test_a_reply_that_only_calls_tools_has_no_answer_unless_the_answer_is_in_a_t
 
 def test_a_refusal_is_what_was_said():
     assert Round.from_openai(PAYLOADS["openai_chat_refusal"]).answer == "I can't help with that."
+
+
+def refused_response():
+    """Return a response whose only part is a refusal, as OpenAI's reference documents it, cut by a filter."""
+    parts = [{"type": "refusal", "refusal": "I can't help with that."}]
+    return {
+        "object": "response",
+        "status": "incomplete",
+        "incomplete_details": {"reason": "content_filter"},
+        "output": [{"type": "message", "role": "assistant", "content": parts}],
+        "usage": {"input_tokens": 9, "output_tokens": 6},
+    }
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        *(body for name, body in PAYLOADS.items() if "tools" not in name and name != "openai_chat_two"),
+        refused_response(),
+        {
+            "choices": [
+                {"message": {"role": "assistant", "content": "<think>Hm.</think> Oslo"}, "finish_reason": "stop"}
+            ]
+        },
+        {"choices": [{"message": {"content": [{"type": "refusal", "refusal": "No."}]}, "finish_reason": "stop"}]},
+    ],
+)
+def test_a_reply_in_a_log_is_read_as_the_same_reply_live(payload, tmp_path):
+    live = Round.from_response(payload)
+    (tmp_path / "log.jsonl").write_text(
+        "".join(
+            json.dumps({"custom_id": "q", "response": {"status_code": 200, "body": {**body, "created": at}}}) + "\n"
+            for at, body in enumerate((payload, {"choices": [{"message": {"content": "last"}}]}), start=1)
+        )
+    )
+    rounds = read_openai(tmp_path / "log.jsonl").trajectories[0].rounds
+    logged = rounds[0]
+    assert (logged.answer, logged.text, logged.finish_reason) == (live.answer, live.text, live.finish_reason)
+    assert logged.answer_tokens == live.answer_tokens
+    cost, expected = logged.costs["generator"], live.costs["generator"]
+    for kind in ("uncached_tokens", "cached_tokens", "output_tokens"):
+        assert getattr(cost, kind) == pytest.approx(getattr(expected, kind), nan_ok=True)
 
 
 def test_a_real_response_of_a_real_model():

@@ -22,8 +22,10 @@ __all__ = [
     "content_text",
     "count_of",
     "is_processed",
+    "message_text",
     "parse",
     "request_body",
+    "response_output",
     "tokens_of",
 ]
 
@@ -168,7 +170,7 @@ def completion_of(
         message = {"content": choice.get("text")}
     cost, reported = _cost_of_call(body, seconds)
     return Completion(
-        text=content_text(message.get("content")),
+        text=message_text(message),
         tokens=tokens_of(choice.get("logprobs")),
         cost=cost,
         finish_reason=_string(choice.get("finish_reason")),
@@ -204,10 +206,55 @@ def _object_of_body(text: str, where: str, *, wants_logprobs: bool) -> dict[str,
 
 
 def content_text(content: Any) -> str:
-    """Return the text of a message; some endpoints send it in parts."""
+    """Return the text of a message; some endpoints send it in parts.  A refusal is what was said."""
     if isinstance(content, list):
-        return "".join(part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
+        return "".join(_part_text(part) for part in content if isinstance(part, dict))
     return content if isinstance(content, str) else ""
+
+
+def _part_text(part: Mapping[str, Any]) -> str:
+    return next((part[name] for name in ("text", "refusal") if isinstance(part.get(name), str)), "")
+
+
+def message_text(message: Mapping[str, Any]) -> str:
+    """Return the text of an assistant's message: its content, or where there is none, its refusal."""
+    return content_text(message.get("content")) or _string(message.get("refusal")) or ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseOutput:
+    """What a body of OpenAI's responses interface says.
+
+    Attributes:
+        text: Of all its messages.
+        tokens: With log-probabilities, if every part has them.
+        calls: Name and arguments of each function that it calls.
+        finish_reason: Why it was cut, if it was; else its status.
+    """
+
+    text: str
+    tokens: tuple[Token, ...] | None
+    calls: tuple[tuple[str, Any], ...]
+    finish_reason: str | None
+
+
+def response_output(body: Mapping[str, Any]) -> ResponseOutput:
+    """Return what the items in `output` say, and why they end."""
+    output = body.get("output")
+    items = [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
+    contents = [item.get("content") for item in items if item.get("type", "message") == "message"]
+    parts = [part for content in contents if isinstance(content, list) for part in content if isinstance(part, dict)]
+    tokens = [tokens_of({"content": part.get("logprobs")}) for part in parts]
+    return ResponseOutput(
+        text="".join(map(_part_text, parts)),
+        tokens=tuple(token for run in tokens for token in run or ()) if all(tokens) and tokens else None,
+        calls=tuple(
+            (str(item.get("name") or ""), item.get("arguments"))
+            for item in items
+            if item.get("type") == "function_call"
+        ),
+        finish_reason=_string(_mapping(body.get("incomplete_details")).get("reason")) or _string(body.get("status")),
+    )
 
 
 def _string(value: Any) -> str | None:

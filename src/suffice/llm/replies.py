@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
 from suffice.errors import DataError
-from suffice.llm._wire import Completion, completion_of, content_text, count_of, tokens_of
+from suffice.llm._wire import Completion, completion_of, content_text, count_of, response_output
 from suffice.llm.prompted import reply_of
 from suffice.rounds import Cost, Reply
 from suffice.signals.position import AnswerPosition
@@ -103,28 +102,21 @@ def _chosen(body: Mapping[str, Any], seconds: float) -> Completion:
             f"the response has {len(choices)} choices, and a round has one answer: request one (n=1), or give the text of "
             "each as a round of its own"
         )
-    completion = completion_of(body, choice, seconds=seconds)
-    refusal = choice["message"].get("refusal") if isinstance(choice.get("message"), dict) else None
-    return replace(completion, text=refusal) if not completion.text and isinstance(refusal, str) else completion
+    return completion_of(body, choice, seconds=seconds)
 
 
 def _response(body: Mapping[str, Any], seconds: float) -> Completion:
     """Read a response of OpenAI's responses interface."""
     if body.get("error"):
         raise DataError(f"the response reports a failure: {str(body['error'])[:200]!r}")
-    items = [item for item in body["output"] if isinstance(item, dict)]
-    messages = [part for item in items if item.get("type") == "message" for part in item.get("content") or ()]
-    parts = [part for part in messages if isinstance(part, dict)]
-    tokens = [tokens_of({"content": part.get("logprobs")}) for part in parts]
-    calls = [item["arguments"] for item in items if isinstance(item.get("arguments"), str)]
-    incomplete = body.get("incomplete_details")
-    reason = incomplete.get("reason") if isinstance(incomplete, dict) else None
+    output = response_output(body)
+    arguments = next((given for _, given in output.calls if isinstance(given, str)), None)
     return Completion(
-        text="".join(str(part.get("text") or part.get("refusal") or "") for part in parts),
-        tokens=tuple(token for run in tokens for token in run or ()) if all(tokens) and tokens else None,
+        text=output.text,
+        tokens=output.tokens,
         cost=_reply_cost(body, seconds, cached_in=("input_tokens_details", "cached_tokens")),
-        finish_reason=str(reason or body.get("status") or "") or None,
-        tool_arguments=calls[0] if calls else None,
+        finish_reason=output.finish_reason,
+        tool_arguments=arguments,
     )
 
 

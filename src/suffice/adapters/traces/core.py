@@ -13,8 +13,9 @@ from typing import Any
 from suffice.adapters.traces.spans import CHAT, About, Log, TraceSpan
 from suffice.errors import DataError, UnsettledError
 from suffice.json_text import load_json
+from suffice.signals.position import AnswerPosition
 
-__all__ = ["TRACE_ID", "Conversation", "TraceStep", "conversations_of"]
+__all__ = ["TRACE_ID", "WHOLE", "Conversation", "TraceStep", "conversations_of"]
 
 TRACE_ID = "trace_id"
 """The value of `key` that makes each trace one question."""
@@ -35,6 +36,8 @@ _SECRET = re.compile(r"authorization|api[-_.]?key|secret|password|cookie|credent
 _ANSWER_TOOLS = ("submit", "submit_answer", "final_answer", "final_result")
 _ANSWER_ARGUMENTS = ("answer", "final_answer", "result", "response", "output")
 _QUESTION_CHARS = 60
+WHOLE = AnswerPosition("whole")
+"""The answer is the whole text without reasoning, as that of a live reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +234,7 @@ def _steps(ordered: Sequence[TraceSpan], about: About, notes: Counter[str]) -> l
             steps.append(TraceStep(span, reason="it failed", counts=True))
             notes["failed model calls, left out, whose cost counts to the next round"] += 1
         else:
-            answer = _submitted(span) if by_tool else span.text.strip() or None
+            answer = _submitted(span) if by_tool else WHOLE.locate(span.text, None).answer
             reason = "" if answer is not None else _no_answer(span, by_tool=by_tool)
             steps.append(TraceStep(span, answer=answer, reason=reason, counts=answer is None))
             if answer is None:

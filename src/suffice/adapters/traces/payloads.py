@@ -11,7 +11,7 @@ from typing import Any
 from suffice.adapters.grid import whole_number
 from suffice.adapters.traces.files import fields_of, unwrapped
 from suffice.adapters.traces.spans import LoggedMessage, ToolCall, Usage, usage_of
-from suffice.llm._wire import count_of, tokens_of
+from suffice.llm._wire import count_of, response_output, tokens_of
 from suffice.rounds import Token
 
 __all__ = ["LoggedReply", "count", "first", "logged_reply", "messages_of", "text_of", "usage_in"]
@@ -24,7 +24,7 @@ _ROLES = {
     "developer": "system",
     "function": "tool",
 }
-_TEXT_PARTS = (None, "text", "output_text", "input_text")
+_TEXT_PARTS = (None, "text", "output_text", "input_text", "refusal")
 _INPUT_TOKENS = ("input_tokens", "prompt_tokens", "input", "promptTokens", "inputTokens")
 _CACHE_READS = (
     "cache_read_input_tokens",
@@ -77,7 +77,8 @@ def text_of(content: Any) -> str:
             texts.append(part)
         elif isinstance(part, dict):
             inner = part.get("message_content", part)
-            text: Any = first(inner, ("text", "content")) if inner.get("type") in _TEXT_PARTS else None
+            names = ("refusal",) if inner.get("type") == "refusal" else ("text", "content")
+            text: Any = first(inner, names) if inner.get("type") in _TEXT_PARTS else None
             texts.append(text if isinstance(text, str) else "")
     return "".join(texts)
 
@@ -108,7 +109,8 @@ def _message_text(message: Mapping[str, Any]) -> str:
         text = text_of(unwrapped(message.get(name)) if name == "parts" else message.get(name))
         if text:
             return text
-    return ""
+    refusal = message.get("refusal")  # as live replies are read: it is what was said
+    return refusal if isinstance(refusal, str) else ""
 
 
 def _message_tools(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
@@ -218,24 +220,12 @@ def _of_choice(choices: Sequence[Any]) -> LoggedReply:
 
 def _of_response(body: Mapping[str, Any]) -> LoggedReply:
     """Read an object of the Responses API."""
-    items = [item for item in body["output"] if isinstance(item, dict)]
-    parts = [
-        part
-        for item in items
-        if item.get("type", "message") == "message" and isinstance(item.get("content"), list)
-        for part in item["content"]
-        if isinstance(part, dict)
-    ]
-    logprobs = [token for part in parts if isinstance(part.get("logprobs"), list) for token in part["logprobs"]]
+    output = response_output(body)
     return LoggedReply(
-        text=text_of(parts),
-        tools=tuple(
-            ToolCall(str(item.get("name") or ""), item.get("arguments"))
-            for item in items
-            if item.get("type") == "function_call"
-        ),
-        tokens=_tokens(logprobs),
-        finish_reason=body.get("status"),
+        text=output.text,
+        tools=tuple(ToolCall(name, arguments) for name, arguments in output.calls),
+        tokens=output.tokens,
+        finish_reason=output.finish_reason,
     )
 
 

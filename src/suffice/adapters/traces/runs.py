@@ -9,14 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from suffice.adapters.base import ImportedRun, ImportedTrajectory, end_of, score
-from suffice.adapters.traces.core import Conversation, conversations_of
+from suffice.adapters.traces.core import WHOLE, Conversation, conversations_of
 from suffice.adapters.traces.spans import CHAT, Log, TraceSpan
 from suffice.errors import DataError
 from suffice.metrics import METRICS
 from suffice.rounds import Cost, End, Round
 from suffice.seen import one_name_per_text
 from suffice.signals import SIGNALS
-from suffice.signals._align import tokens_of_span
 from suffice.store.schema import column_kind
 
 __all__ = ["run_of"]
@@ -107,16 +106,12 @@ def _rounds_of(item: Conversation) -> list[Round]:
 
 
 def _round(index: int, span: TraceSpan, answer: str | None, cost: Cost) -> Round:
-    text = span.text
-    tokens = None
-    if answer is not None and span.tokens and answer == text.strip():
-        start = len(text) - len(text.lstrip())
-        tokens = tokens_of_span(text, span.tokens, start, start + len(answer))
+    located = WHOLE.locate(span.text, span.tokens)
     return Round(
         index=index,
         answer=answer,
-        text=text,
-        answer_tokens=tokens,
+        text=span.text,
+        answer_tokens=located.answer_tokens if answer is not None and answer == located.answer else None,
         costs={"generator": cost},
         finish_reason=span.finish_reason,
     )

@@ -9,12 +9,13 @@ import math
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from suffice import Cost, Decision, Policy, Recorder, read_recording, register_signal
-from suffice.errors import ConfigMismatchError, DataError, SchemaError, UnknownSignalError
+from suffice import AnswerPosition, Cost, Decision, Policy, Recorder, read_recording, register_signal, replay
+from suffice.errors import ConfigMismatchError, DataError, NotFittedError, SchemaError, UnknownSignalError
 from suffice.frameworks import QuestionRun, call_cost, frameworks, snippet, trace_decision
 from tests.frameworks.acceptance import QUESTION, RULE, SCRIPT, measured
 
@@ -97,9 +98,9 @@ def test_nothing_is_measured_of_a_reply_without_text():
     assert run.decision is None
 
 
-def test_a_signal_that_nothing_measures_is_an_error():
+def test_a_signal_that_is_not_measured_after_all_is_an_error():
     with pytest.raises(UnknownSignalError, match="reads 'quality'"):
-        QuestionRun(POLICY).observe("The Tempest")
+        QuestionRun(POLICY, measure=lambda question, reply: {}).observe("The Tempest")
 
 
 def test_a_registered_signal_needs_no_measure():
@@ -180,30 +181,143 @@ def test_something_that_is_not_a_reply_is_an_error():
         QuestionRun("answer_stable").observe(None)
 
 
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "runs.parquet"
+
+
+@pytest.mark.parametrize("policy", [None, POLICY])
 @pytest.mark.parametrize(
     ("replies", "end", "ending"),
     [(4, None, "rule"), (6, None, "max_rounds"), (2, "cancelled", "max_rounds"), (2, "exhausted", "exhausted")],
 )
-def test_a_recorder_gets_the_rounds_when_the_run_ends(tmp_path, replies, end, ending):
+def test_a_recorder_gets_the_rounds_and_why_they_ended(path, replies, end, ending, policy):
     answers = SCRIPT[:4] if ending == "rule" else (SCRIPT[:2] * 3)[:replies]
-    with Recorder(tmp_path / "runs.parquet") as recorder:
-        run = QuestionRun(POLICY, QUESTION, measure=quality, recorder=recorder)
+    with Recorder(path, policy=policy, golds={QUESTION: "The Tempest"}) as recorder:
+        decides = POLICY if policy else replace(POLICY, answer_position=AnswerPosition("whole"))
+        run = QuestionRun(decides, QUESTION, measure=quality, recorder=recorder)
         observed(run, *answers)
         if end:
             run.end(end)
             run.end(end)
         QuestionRun(
-            POLICY, measure=quality, recorder=recorder, state=run.to_state()
+            decides, measure=quality, recorder=recorder, state=run.to_state()
         ).end()  # it has ended: once is enough
-    recording = read_recording(tmp_path / "runs.parquet")
+    recording = read_recording(path)
     assert recording.answers.tolist() == [list(answers)]
     assert recording.column("quality").tolist() == [[measured(answer) for answer in answers]]
+    assert recording.column("em").tolist() == [[float(answer == "The Tempest") for answer in answers]]
     assert recording.ends.tolist() == [ending]
+    assert replay(recording, [replace(decides, max_rounds=len(answers))], metrics=["em"]).rows
 
 
-def test_a_recorder_needs_the_question():
+def test_each_round_is_on_disk_when_it_was_observed_and_an_unfinished_question_failed(path):
+    recorder = Recorder(path)
+    for question in (QUESTION, QUESTION, "Which play has Ariel?"):
+        run = QuestionRun("answer_stable", question, recorder=recorder)
+        for number in (1, 2):
+            run.observe(f"Play {number}")
+            assert recorder.journal.n_rounds(run.to_state()["run"]) == number
+    recording = read_recording(path)
+    assert recording.answers.tolist() == [["Play 1", "Play 2"]] * 3
+    assert recording.ends.tolist() == ["failed"] * 3
+    assert len(set(recording.clusters.tolist())) == 2
+    recorder.close()
+
+
+def test_a_loop_without_any_answer_counts_with_the_end_that_it_had(path):
+    with Recorder(path, policy="fixed_k(2)") as recorder:
+        capped, ended = (QuestionRun("fixed_k(2)", name, recorder=recorder) for name in "ab")
+        observed(capped, "", "")
+        ended.observe("")
+        ended.end("exhausted")
+        assert capped.decision.reason == ended.decision.reason == "failed"
+    assert read_recording(path).ends.tolist() == ["rule", "exhausted"]
+
+
+def test_a_run_that_goes_on_from_json_is_recorded_once(path):
+    with Recorder(path) as recorder:
+        state = QuestionRun("answer_stable", QUESTION, recorder=recorder).to_state()
+        for answer in ("Macbeth", "The Tempest", "The Tempest"):
+            run = QuestionRun("answer_stable", recorder=recorder, state=json.loads(json.dumps(state)))
+            run.observe(answer)
+            state = run.to_state()
+    assert read_recording(path).answers.tolist() == [["Macbeth", "The Tempest", "The Tempest"]]
+    assert read_recording(path).ends.tolist() == ["rule"]
+
+
+def test_a_run_that_was_taken_back_is_recorded_beside_what_had_been_recorded(path):
+    with Recorder(path) as recorder:
+        run = QuestionRun("answer_stable", QUESTION, recorder=recorder)
+        run.observe("Macbeth")
+        state = run.to_state()
+        for answers in (["Othello"], ["Macbeth"], ["Hamlet", "Hamlet"]):
+            observed(QuestionRun("answer_stable", recorder=recorder, state=state), *answers)
+            recorder.save()
+    recording = read_recording(path)
+    runs = [[answer for answer in answers if answer] for answers in recording.answers.tolist()]
+    assert sorted(runs) == [["Macbeth", "Hamlet", "Hamlet"], ["Macbeth", "Macbeth"], ["Macbeth", "Othello"]]
+    assert sorted(recording.ends.tolist()) == ["failed", "rule", "rule"]
+    assert len(set(recording.clusters.tolist())) == 1
+
+
+def test_two_runs_from_one_state_at_once_cannot_both_be_the_next_round(path):
+    recorder = Recorder(path)
+    state = QuestionRun("answer_stable", QUESTION, recorder=recorder).to_state()
+    first, second = (QuestionRun("answer_stable", recorder=recorder, state=state) for _ in range(2))
+    first.observe("Macbeth")
+    with pytest.raises(DataError, match="was recorded already"):
+        second.observe("Othello")
+    recorder.close()
+    assert read_recording(path).answers.tolist() == [["Macbeth"]]
+
+
+def test_a_recorder_needs_the_question(path):
+    recorder = Recorder(path)
     with pytest.raises(DataError, match="needs the text of each question"):
-        QuestionRun("answer_stable", recorder=object())
+        QuestionRun("answer_stable", recorder=recorder)
+    recorder.close()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"max_rounds": 3}, {"policy": "round >= 2"}, {"answer_position": AnswerPosition("json", "title")}],
+)
+def test_a_recorder_with_another_policy_or_answer_position_is_refused_before_the_first_call(path, settings):
+    recorder = Recorder(path, **settings)
+    for policy in (Policy(rule="answer_stable"), *(["answer_stable"] if "max_rounds" in settings else [])):
+        with pytest.raises(DataError, match="give it the same policy"):
+            QuestionRun(policy, QUESTION, recorder=recorder)
+    recorder.close()
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"recorder": "runs.parquet"}, "recorder is a Recorder"),
+        ({"measure": {"quality": 0.5}}, "measure is a function"),
+    ],
+)
+def test_something_else_than_a_recorder_or_a_measure_is_refused(arguments, message):
+    with pytest.raises(DataError, match=message):
+        QuestionRun("answer_stable", QUESTION, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("rule", "error", "message"),
+    [
+        ("qualty > 0.5", UnknownSignalError, "reads 'qualty', which no reply here brings.*measure="),
+        ("top_score > 0.5", UnknownSignalError, "reads 'top_score'"),
+        ("answer_stable & (critic_approved > 0.5)", UnknownSignalError, "reads 'critic_approved'"),
+        ("judge_entailment > 0.5", UnknownSignalError, "reads 'judge_entailment'"),
+        ("p_correct > 0.5", NotFittedError, "suffice calibrate"),
+    ],
+)
+def test_a_policy_that_can_never_decide_is_refused_before_the_first_call(rule, error, message):
+    with pytest.raises(error, match=message):
+        QuestionRun(rule)
+    assert not QuestionRun(rule, measure=lambda question, reply: {}).session.rounds  # who measures may measure anything
 
 
 def test_a_decision_is_traced_only_where_a_program_traces():
@@ -223,7 +337,7 @@ def test_every_framework_has_lines_a_page_a_test_and_a_row():
     assert sorted(name.replace("-", "_") for name in rows) == NAMES
     assert {path.stem for path in PAGES.glob("*.md")} - {"index"} == set(rows)
     tested = {path.stem.removeprefix("test_") for path in (ROOT / "tests" / "frameworks").glob("test_*.py")}
-    assert tested == {*NAMES, "retrievers", "tracing"}
+    assert tested == {*NAMES, "recorder", "retrievers", "tracing"}
 
 
 @pytest.mark.parametrize("name", NAMES)

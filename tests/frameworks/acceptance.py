@@ -34,14 +34,17 @@ def policy_file(folder, rule=RULE, max_rounds=50):
 
 @dataclass
 class Script:
-    """A fake model's answers, and how often it was called."""
+    """A fake model's answers, how often it was called, and the call at which it breaks down."""
 
     answers: tuple = SCRIPT
     calls: int = 0
     log: list = field(default_factory=list)
+    fails_at: int | None = None
 
     def next(self):
         self.calls += 1
+        if self.calls == self.fails_at:
+            raise RuntimeError("the model is down")
         return self.answers[min(self.calls, len(self.answers)) - 1]
 
     def rewind(self):
@@ -52,11 +55,23 @@ CAPPED = ("Titus Andronicus", "The Tempest", *["Hamlet"] * 100)
 """Answers on which the rule never fires, so that only the framework's own limit ends the loop."""
 
 
+def tokens_of(answer):
+    """Return an answer as one token with log-probabilities, as OpenAI's interface gives it."""
+    likely, other = (
+        {"token": text, "logprob": value, "bytes": list(text.encode())}
+        for text, value in ((answer, -0.25), ("No", -1.75))
+    )
+    return [{**likely, "top_logprobs": [likely, other]}]
+
+
 def loaded(name, folder, **names):
-    """Return what the lines to paste define, with a policy file for theirs."""
+    """Return what the lines to paste define, with a policy file for theirs, and with `recorder` if it is among the names."""
     namespace = {"__name__": f"pasted_{name}", **names}
     file = folder / f"{name}.py"
-    file.write_text(snippet(name, folder / "policy.json"), "utf-8")  # CrewAI reads the source of a guardrail
+    lines = snippet(name, folder / "policy.json")
+    if "recorder" in names:
+        lines = lines.replace('policy.json"', 'policy.json", recorder=recorder')
+    file.write_text(lines, "utf-8")  # CrewAI reads the source of a guardrail
     exec(compile(file.read_text("utf-8"), str(file), "exec"), namespace)
     return namespace
 

@@ -4,7 +4,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from tests.frameworks.acceptance import Script
+from tests.frameworks.acceptance import Script, tokens_of
 
 
 class FakeChat(BaseChatModel):
@@ -22,8 +22,10 @@ class FakeChat(BaseChatModel):
 
     def _generate(self, messages, stop=None, run_manager=None, **kwargs):
         self.script.log.append(list(messages))
-        usage = {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12}
+        details = {"cache_read": 4}
+        usage = {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12, "input_token_details": details}
         answer = self.script.next()
         calls = [] if self.tool is None else [{"name": self.tool, "args": {}, "id": f"call_{self.script.calls}"}]
-        message = AIMessage(answer, usage_metadata=usage, tool_calls=calls)
+        metadata = {"finish_reason": "stop", "logprobs": {"content": tokens_of(answer)}}
+        message = AIMessage(answer, usage_metadata=usage, tool_calls=calls, response_metadata=metadata)
         return ChatResult(generations=[ChatGeneration(message=message)])

@@ -7,7 +7,7 @@ from agent_framework import Agent, AgentLoopMiddleware, BaseChatClient, ChatResp
 
 from suffice.errors import DataError
 from suffice.frameworks.agent_framework import stop_loop_middleware
-from tests.frameworks.acceptance import CAPPED, QUESTION, Script, check, check_cap, check_stop, loaded
+from tests.frameworks.acceptance import CAPPED, QUESTION, Script, check, check_cap, check_stop, loaded, tokens_of
 
 
 class Fake(BaseChatClient):
@@ -20,7 +20,13 @@ class Fake(BaseChatClient):
 
         async def respond():
             usage = {"input_token_count": 10, "output_token_count": 2, "cache_read_input_token_count": 4}
-            return ChatResponse(messages=[Message("assistant", [self.script.next()])], usage_details=usage)
+            answer = self.script.next()
+            return ChatResponse(
+                messages=[Message("assistant", [answer])],
+                usage_details=usage,
+                finish_reason="stop",
+                additional_properties={"logprobs": {"content": tokens_of(answer)}},
+            )
 
         return respond()
 

@@ -13,7 +13,17 @@ from pydantic import BaseModel
 
 from suffice.errors import DataError
 from suffice.frameworks.openai_agents import stop_hooks
-from tests.frameworks.acceptance import CAPPED, QUESTION, SCRIPT, Script, check, check_cap, check_stop, loaded
+from tests.frameworks.acceptance import (
+    CAPPED,
+    QUESTION,
+    SCRIPT,
+    Script,
+    check,
+    check_cap,
+    check_stop,
+    loaded,
+    tokens_of,
+)
 
 set_tracing_disabled(True)
 
@@ -32,7 +42,9 @@ class Fake(Model):
         self.script.log.append(arguments or options)
         text = self.form.replace("{}", self.script.next())
         number = f"{id(self)}-{self.script.calls}"
-        part = ResponseOutputText(text=text, type="output_text", annotations=[])
+        part = ResponseOutputText.model_validate(
+            {"text": text, "type": "output_text", "annotations": [], "logprobs": tokens_of(text)}
+        )
         said = ResponseOutputMessage(
             id=f"m{number}", content=[part], role="assistant", status="completed", type="message"
         )

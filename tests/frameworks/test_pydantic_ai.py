@@ -9,7 +9,7 @@ from pydantic_ai.usage import RequestUsage
 
 from suffice.errors import DataError
 from suffice.frameworks.pydantic_ai import decision_of, stop_capability
-from tests.frameworks.acceptance import CAPPED, QUESTION, SCRIPT, Script, check, check_cap, loaded
+from tests.frameworks.acceptance import CAPPED, QUESTION, SCRIPT, Script, check, check_cap, loaded, tokens_of
 
 
 class Play(BaseModel):
@@ -25,12 +25,13 @@ def fake(script, *, tool="look_up", typed=False):
     def respond(messages, info):
         script.log.append(list(messages))
         answer = script.next()
-        usage = RequestUsage(input_tokens=10, output_tokens=2)
+        usage = RequestUsage(input_tokens=10, cache_read_tokens=4, output_tokens=2)
         if typed:
             parts = [ToolCallPart(info.output_tools[0].name, {"title": answer})]
         else:
             parts = [TextPart(answer), *([ToolCallPart(tool, {})] if tool else [])]
-        return ModelResponse(parts, usage=usage)
+        details = {"logprobs": tokens_of(answer)}
+        return ModelResponse(parts, usage=usage, provider_details=details, finish_reason="stop")
 
     return FunctionModel(respond)
 

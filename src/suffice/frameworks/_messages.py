@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.frameworks.runs import METADATA, QuestionRun, call_cost
+from suffice.frameworks.runs import METADATA, QuestionRun, call_cost, chat_reply
 from suffice.rounds import Cost
 
-__all__ = ["cost_of", "final_messages", "newest_reply", "question_of"]
+__all__ = ["cost_of", "final_messages", "newest_reply", "question_of", "reply_of_message"]
 
 
 def question_of(messages: Sequence[Any]) -> str:
@@ -24,6 +24,13 @@ def cost_of(message: Any) -> Cost | None:
         return None
     cached = (usage.get("input_token_details") or {}).get("cache_read")
     return call_cost(usage["input_tokens"] - (cached or 0), usage["output_tokens"], cached)
+
+
+def reply_of_message(message: Any) -> dict[str, Any]:
+    """Return what a message says, with its log-probabilities if the model gave any, and why it ended."""
+    metadata = message.response_metadata
+    reason = metadata.get("finish_reason") or metadata.get("stop_reason")
+    return chat_reply(str(message.text), logprobs=metadata.get("logprobs"), finish_reason=reason)
 
 
 def newest_reply(messages: Sequence[Any]) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError
-from suffice.frameworks.runs import METADATA, Measure, QuestionRun, call_cost, opener
+from suffice.frameworks.runs import METADATA, Measure, QuestionRun, call_cost, chat_reply, opener
 from suffice.rounds import Cost
 from suffice.rules import Rule
 from suffice.session import Policy
@@ -26,32 +26,49 @@ def stop_loop_middleware(
 
     `AgentLoopMiddleware(stop.should_continue)` runs the agent again until the policy says stop, and returns all drafts, or
     the last one.  This middleware, before it in the list, returns the best one alone, with the decision in
-    `additional_properties["suffice"]`, also if the loop's own `max_iterations` ended it.
+    `additional_properties["suffice"]`, also if the loop's own `max_iterations` ended it.  A run that waits for an approval goes
+    on in its session.
 
     Args:
         policy: What decides, see `suffice.Session`.
         measure: Measures signals of a draft, given the question and the draft.
-        recorder: Records the rounds of each question when it ends.
+        recorder: Records the rounds of each question, see `QuestionRun`.
 
     Raises:
         ImportError: Agent Framework is not installed.
     """
-    from agent_framework import AgentMiddleware, AgentResponse, Message
+    from agent_framework import AgentMiddleware, AgentResponse, ChatResponse, Message
 
     open_run = opener(policy, measure, recorder)
-    current: ContextVar[QuestionRun] = ContextVar("run")
+    current: ContextVar[tuple[QuestionRun, list[Any]]] = ContextVar("run")
 
-    def best(run: QuestionRun, response: Any) -> Any:
-        """Return the best draft as the response; a response that waits for an approval remains what it is."""
-        waits = any(item.type == "function_approval_request" for said in response.messages for item in said.contents)
-        if waits and run.decision is None:
-            return response
-        run.end("cancelled")
+    def begin(context: Any) -> QuestionRun:
+        """Return the run of a new question, or the one that waited for an approval in the session."""
+        state = {} if context.session is None else context.session.state
+        answered = any(item.type == "function_approval_response" for said in context.messages for item in said.contents)
+        waiting = state.pop(METADATA, None)
+        if answered and waiting is not None:
+            return open_run(state=waiting)
+        texts = [message.text for message in context.messages if message.role == "user" and message.text]
+        return open_run(texts[-1] if texts else "")
+
+    def observe(run: QuestionRun, draft: Any) -> bool:
+        """Observe a draft; return whether the policy ends the loop."""
+        logprobs = (draft.additional_properties or {}).get("logprobs")
+        reply = chat_reply(draft.text, logprobs=logprobs, finish_reason=draft.finish_reason)
+        return run.observe(reply, cost=_usage_cost(draft.usage_details)).stop
+
+    def best(run: QuestionRun, context: Any) -> Any:
+        """Return the best draft as the response."""
+        response = context.result
+        options = {**(getattr(context.agent, "default_options", None) or {}), **(context.options or {})}
         return AgentResponse(
             messages=[Message("assistant", [run.text])] if run.text else response.messages,
             response_id=response.response_id,
             agent_id=response.agent_id,
+            created_at=response.created_at,
             usage_details=response.usage_details,
+            response_format=options.get("response_format"),
             additional_properties={**(response.additional_properties or {}), METADATA: run.metadata()},
         )
 
@@ -59,22 +76,35 @@ def stop_loop_middleware(
         """Begins a question, observes its drafts, and renders its end."""
 
         async def process(self, context: Any, call_next: Any) -> None:
-            """Run the loop, and set the best draft as the result."""
-            run = open_run(" ".join(message.text for message in context.messages if message.role == "user"))
+            """Run the loop, and set the best draft as the result; a response that waits for an approval remains."""
             if context.stream:
                 raise DataError(
                     "a stream has shown its drafts before the best one is known: use run(..., stream=False)"
                 )
-            token = current.set(run)
+            run, replies = begin(context), list[Any]()
+            token = current.set((run, replies))
             try:
                 await call_next()
             finally:
                 current.reset(token)
-            context.result = best(run, context.result)
+            if run.decision is None:
+                said = context.result.messages
+                if any(item.type == "function_approval_request" for message in said for item in message.contents):
+                    if context.session is not None:
+                        context.session.state[METADATA] = run.to_state()
+                    return
+                # At its own limit the loop does not ask whether to go on, so nobody has seen its last draft.
+                last = context.result.raw_representation
+                if isinstance(last, ChatResponse) and not any(reply is last for reply in replies):
+                    observe(run, last)
+            run.end("cancelled")
+            context.result = best(run, context)
 
         def should_continue(self, *, last_result: Any, **_: Any) -> bool:
             """Observe a draft; return whether the agent runs again."""
-            return not current.get().observe(last_result.text, cost=_usage_cost(last_result.usage_details)).stop
+            run, replies = current.get()
+            replies.append(last_result.raw_representation)
+            return not observe(run, last_result)
 
     return StopMiddleware()
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError
-from suffice.frameworks.runs import Measure, QuestionRun, call_cost, opener
+from suffice.frameworks.runs import REPLY_NEEDS, Measure, QuestionRun, call_cost, opener
 from suffice.rounds import Cost
 from suffice.rules import Rule
 from suffice.session import Policy
+from suffice.signals import LOGPROB_NEEDS
 
 if TYPE_CHECKING:
     from suffice.loop import Recorder
@@ -29,13 +30,15 @@ def stop_condition(
 
     A team resets its conditions when it ends, and its result ends with the last message, not the best one.  So the
     condition keeps the run: `ended()` returns the best message and the decision, also if the team's `max_turns` or another
-    condition ended it.  One condition serves one team, for any number of questions one after the other.
+    condition ended it.  Call it after each run: the condition cannot see whether a team ended or broke down, so a question
+    that the policy did not end counts as unfinished in a recording until then.  One condition serves one team, for any
+    number of questions one after the other.
 
     Args:
         policy: What decides, see `suffice.Session`.
         writer: The agent whose messages are rounds; None = every agent.
         measure: Measures signals of a message, given the task and the message.
-        recorder: Records the rounds of each question when it ends.
+        recorder: Records the rounds of each question, see `QuestionRun`.
 
     Raises:
         ImportError: AutoGen AgentChat is not installed.
@@ -43,7 +46,8 @@ def stop_condition(
     from autogen_agentchat.base import TerminatedException, TerminationCondition
     from autogen_agentchat.messages import BaseChatMessage, StopMessage
 
-    open_run = opener(policy, measure, recorder)
+    # Its messages have no log-probabilities.
+    open_run = opener(policy, measure, recorder, gives=REPLY_NEEDS - LOGPROB_NEEDS)
 
     class StopCondition(TerminationCondition):
         """Observes the writer's messages."""
@@ -52,6 +56,7 @@ def stop_condition(
             self._run: QuestionRun | None = None
             self._last: QuestionRun | None = None
             self._costs: list[Cost] = []
+            self._question = ""
 
         @property
         def terminated(self) -> bool:
@@ -64,14 +69,15 @@ def stop_condition(
                 raise TerminatedException("the policy has already ended the team")
             for message in messages:
                 if isinstance(message, BaseChatMessage) and message.source == "user":
-                    self._run = open_run(message.to_model_text())
+                    self._question = message.to_model_text()
+                    self._run = open_run(self._question)
                     continue
                 if message.models_usage is not None:
                     usage = message.models_usage
                     self._costs.append(call_cost(usage.prompt_tokens, usage.completion_tokens))
                 if not isinstance(message, BaseChatMessage) or writer not in (None, message.source):
                     continue
-                run = self._run = self._run or open_run()
+                run = self._run = self._run or open_run(self._question)
                 cost = sum(self._costs[1:], self._costs[0]) if self._costs else None
                 self._costs = []
                 decision = run.observe(message.to_model_text(), cost=cost)
@@ -84,9 +90,7 @@ def stop_condition(
 
         async def reset(self) -> None:
             """Keep the run, and begin a new one with the next message."""
-            if self._run is not None:
-                self._run.end("cancelled")
-                self._last = self._run
+            self._last = self._run or self._last
             self._run, self._costs = None, []
 
         def ended(self) -> tuple[str, dict[str, Any]]:
@@ -95,8 +99,10 @@ def stop_condition(
             Raises:
                 DataError: No team has ended yet.
             """
+            self._last, self._run = self._run or self._last, None
             if self._last is None:
                 raise DataError("no team has ended yet: give one termination_condition=, and run it first")
+            self._last.end("cancelled")
             return self._last.text, self._last.metadata()
 
     return StopCondition()

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
-from suffice.frameworks._messages import cost_of, final_messages, newest_reply, question_of
+from suffice.frameworks._messages import cost_of, final_messages, newest_reply, question_of, reply_of_message
 from suffice.frameworks.runs import Measure, opener
 from suffice.rules import Rule
 from suffice.session import Policy
@@ -32,7 +32,7 @@ def stop_middleware(
     Args:
         policy: What decides, see `suffice.Session`.
         measure: Measures signals of a reply, given the question and the reply.
-        recorder: Records the rounds of each question when it ends.
+        recorder: Records the rounds of each question, see `QuestionRun`.
         revise: What to ask if the agent would end and the policy goes on; None lets the agent end.
 
     Raises:
@@ -64,7 +64,7 @@ def stop_middleware(
             run, newest = open_run(state=state["suffice"]), newest_reply(state["messages"])
             if run.decision is not None:
                 return None
-            decision = run.observe(str(newest.text), cost=cost_of(newest))
+            decision = run.observe(reply_of_message(newest), cost=cost_of(newest))
             steps, before = state["remaining_steps"], state["suffice"].get("steps")
             cycle = _FIRST_AGENT_CYCLE if before is None else before - steps
             if not decision.stop and steps <= cycle + 2:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suffice.frameworks._messages import cost_of, final_messages, newest_reply, question_of
+from suffice.frameworks._messages import cost_of, final_messages, newest_reply, question_of, reply_of_message
 from suffice.frameworks.runs import Measure, opener
 from suffice.rules import Rule
 from suffice.session import Policy
@@ -43,7 +43,7 @@ def stop_node(
         reply: The key of the replies in the state: a list of messages, of which the newest is read and to which the best
             one is added, or one text, which becomes the best one.
         measure: Measures signals of a reply, given the question and the reply.
-        recorder: Records the rounds of each question when it ends.
+        recorder: Records the rounds of each question, see `QuestionRun`.
 
     Raises:
         ImportError: LangGraph is not installed.
@@ -57,13 +57,12 @@ def stop_node(
         stored, value = state.get(_STATE) or {}, state[reply]
         is_text = isinstance(value, str)
         newest = None if is_text else newest_reply(value)
-        text = str(value if newest is None else newest.text)
         if stored and not stored["decision"]:
             run = open_run(state=stored)
         else:
             run = open_run(state.get("question", "") if is_text else question_of(value))
             stored = {}
-        run.observe(text, cost=cost_of(newest))
+        run.observe(value if newest is None else reply_of_message(newest), cost=cost_of(newest))
         steps = state.get("remaining_steps")
         if run.decision is None and steps is not None:
             cycle = stored["steps"] - steps if "steps" in stored else _FIRST_CYCLE

@@ -30,7 +30,7 @@ def stop_hooks(
     Args:
         policy: What decides, see `suffice.Session`.
         measure: Measures signals of a reply, given the question and the reply.
-        recorder: Records the rounds of each question when it ends.
+        recorder: Records the rounds of each question, see `QuestionRun`.
 
     Raises:
         ImportError: OpenAI Agents is not installed.

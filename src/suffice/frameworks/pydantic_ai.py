@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError
-from suffice.frameworks.runs import METADATA, Measure, QuestionRun, call_cost, opener
+from suffice.frameworks.runs import METADATA, Measure, QuestionRun, call_cost, chat_reply, opener
 from suffice.rules import Rule
 from suffice.session import Policy
 
@@ -34,7 +34,7 @@ def stop_capability(
     Args:
         policy: What decides, see `suffice.Session`.
         measure: Measures signals of a reply, given the question and the reply.
-        recorder: Records the rounds of each question when it ends.
+        recorder: Records the rounds of each question, see `QuestionRun`.
         revise: What to ask if the run would end and the policy goes on; None lets it end.  Each time counts as a retry of
             the output, of which an agent has one unless it is given more: `Agent(retries={"output": 10})`.
 
@@ -59,18 +59,20 @@ def stop_capability(
 
         async def for_run(self, ctx: Any) -> Any:
             """Begin a new question."""
-            return StopCapability(open_run(ctx.prompt if isinstance(ctx.prompt, str) else ""))
+            parts = [ctx.prompt] if isinstance(ctx.prompt, str) else ctx.prompt or ()
+            return StopCapability(open_run(" ".join(part for part in parts if isinstance(part, str))))
 
         async def after_model_request(self, ctx: Any, *, request_context: Any, response: Any) -> Any:
             """Observe the response, and replace it by the best one if the policy, or the limit, ends the run."""
             run, usage = self.run, response.usage
             if run is None or run.decision is not None:
                 return response
-            text, self.tools[run.session.next_round], is_final = _reply(
-                response, request_context.model_request_parameters
-            )
+            text, tool, is_final = _reply(response, request_context.model_request_parameters)
+            self.tools[run.session.next_round] = tool
             cached = usage.cache_read_tokens
-            run.observe(text, cost=call_cost(usage.input_tokens - cached, usage.output_tokens, cached))
+            logprobs = None if tool else _openai_logprobs(response)
+            reply = chat_reply(text, logprobs=logprobs, finish_reason=response.finish_reason)
+            run.observe(reply, cost=call_cost(usage.input_tokens - cached, usage.output_tokens, cached))
             limit = None if ctx.usage_limits is None else ctx.usage_limits.request_limit
             if run.decision is None and limit is not None and ctx.usage.requests >= limit:
                 run.end("cancelled")
@@ -116,6 +118,13 @@ def _reply(response: Any, shape: Any) -> tuple[str, str | None, bool]:
     if shape.output_mode not in ("text", "tool_or_text") and not _is_json(text):
         text = ""
     return text, None, bool(text) and not response.tool_calls
+
+
+def _openai_logprobs(response: Any) -> Any:
+    """Return the log-probabilities of a response, or of its only text, in the shape of OpenAI's; None if it has others."""
+    texts = [part for part in response.parts if part.part_kind == "text"]
+    details = (response.provider_details, *(part.provider_details for part in texts if len(texts) == 1))
+    return next((item["logprobs"] for item in details if isinstance((item or {}).get("logprobs"), list)), None)
 
 
 def _is_json(text: str) -> bool:

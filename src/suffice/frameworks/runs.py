@@ -7,24 +7,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from suffice.errors import DataError
+from suffice.errors import DataError, UnknownSignalError, did_you_mean
 from suffice.frameworks.tracing import trace_decision
-from suffice.rounds import Cost, Decision, Reason, Round
+from suffice.rounds import Cost, Decision, Round
 from suffice.rules import Rule
 from suffice.session import Policy, Session
+from suffice.signals import SIGNALS
 
 if TYPE_CHECKING:
-    from suffice.loop import Recorder
+    from suffice.loop import OpenQuestion, Recorder
+    from suffice.loop.recorder import Ending
 
-__all__ = ["METADATA", "Measure", "QuestionRun", "call_cost", "opener"]
+__all__ = ["METADATA", "REPLY_NEEDS", "Measure", "QuestionRun", "call_cost", "chat_reply", "opener"]
 
 METADATA = "suffice"
 """The key of the decision in a framework's final message."""
 
-_ENDINGS: Mapping[Any, Any] = {"cancelled": "max_rounds"}
-"""How a recording calls an end that its loop's own limit brought."""
+REPLY_NEEDS = frozenset({"costs", "logprobs", "token_logprobs", "verbal_confidence"})
+"""What replies of models bring, in the words of `Signal.needs`."""
 
 Measure = Callable[[str, str], Mapping[str, float]]
 """Returns signals of a reply by name, given the question and the reply; NaN where undefined."""
@@ -48,11 +50,15 @@ class QuestionRun:
             the policy in `state`.
         question: The question, for `measure`.
         measure: Measures signals of each reply that the policy reads and that are not computed from the rounds.
-        recorder: Records the rounds when the run ends.  `cancelled` is recorded as `max_rounds`, the cap of the loop.
+        recorder: Records each round when it is observed: one with this policy, or one without a policy and a cap.  `cancelled`
+            is recorded as `max_rounds`, the cap of the loop.
         state: What `to_state` wrote, to continue that run; None begins a new one.
 
     Raises:
-        DataError: The policy file cannot be read, or there is neither a policy nor a state, or a recorder but no question.
+        DataError: The policy file cannot be read, or there is neither a policy nor a state, or a recorder but no question, or
+            a recorder with another policy.
+        UnknownSignalError: The policy reads a signal that no reply brings and nothing measures.
+        NotFittedError: The policy reads a calibrated signal, has no calibrator for it, and nothing measures it.
         SchemaError: `state` is not the state of a run.
         ConfigMismatchError: `state` belongs to another policy.
     """
@@ -66,6 +72,7 @@ class QuestionRun:
         recorder: Recorder | None = None,
         state: Mapping[str, Any] | None = None,
     ) -> None:
+        policy = None if policy is None else _checked_policy(policy, measure, recorder)
         if state is not None:
             self.question = str(state.get("question", ""))
             self.session = Session.from_state(state.get("session", {}), policy)
@@ -73,9 +80,15 @@ class QuestionRun:
             self.question, self.session = question, Session(policy)
         else:
             raise DataError("a run needs a policy, or a state that contains one")
-        if recorder is not None and not self.question.strip():
-            raise DataError("a recording needs the text of each question, and this run has none: give question=")
-        self._measure, self._recorder = measure, recorder
+        self._measure = measure
+        self._recorded: OpenQuestion | None = None
+        if recorder is not None:
+            if not self.question.strip():
+                raise DataError("a recording needs the text of each question, and this run has none: give question=")
+            if state is None:
+                self._recorded = recorder.question(self.question)
+            elif self.decision is None:
+                self._recorded = recorder.resume(str(state.get("run", "")), self.question, self.session.rounds)
 
     @property
     def decision(self) -> Decision | None:
@@ -116,27 +129,31 @@ class QuestionRun:
             observed = replace(observed, signals={**observed.signals, **measured})
         if cost is not None:
             observed = replace(observed, costs={"generator": cost})
-        return self._reported(self.session.observe(observed))
+        if self._recorded is not None and self.decision is None:
+            self._recorded.observe(observed)
+        decision = self.session.observe(observed)
+        if decision.stop:
+            is_cut = decision.reason == "rule" or observed.index != self.session.policy.max_rounds
+            self._report(decision, "rule" if is_cut else "max_rounds")
+        return decision
 
-    def end(self, reason: Reason = "cancelled") -> Decision:
+    def end(self, reason: Literal["exhausted", "cancelled", "failed"] = "cancelled") -> Decision:
         """End the run with the best answer so far; if it has ended, return its decision.
 
         Args:
             reason: `exhausted` if the loop ended by itself, `cancelled` if the framework's own limit ended it, or `failed`.
         """
-        return self.decision or self._reported(self.session.end(reason))
-
-    def _reported(self, decision: Decision) -> Decision:
-        """Record and trace a decision that ends the run."""
-        if decision.stop:
-            trace_decision(decision, rounds=len(self.session.rounds))
-        if decision.stop and self._recorder is not None:
-            with self._recorder.question(self.question) as question:
-                for observed in self.session.rounds:
-                    question.observe(observed)
-                if not question.done:
-                    question.end(_ENDINGS.get(decision.reason, decision.reason))
+        if self.decision is not None:
+            return self.decision
+        decision = self.session.end(reason)
+        self._report(decision, "max_rounds" if reason == "cancelled" else reason)
         return decision
+
+    def _report(self, decision: Decision, ending: Ending) -> None:
+        """Trace a decision that ends the run, and record how it ended."""
+        trace_decision(decision, rounds=len(self.session.rounds))
+        if self._recorded is not None and not self._recorded.done:
+            self._recorded.end(ending)
 
     def metadata(self) -> dict[str, Any]:
         """Return what was decided, JSON-ready, for the metadata of a framework's final message.
@@ -148,28 +165,89 @@ class QuestionRun:
 
     def to_state(self) -> dict[str, Any]:
         """Return the run as JSON-ready values, for frameworks that write their state down between two rounds."""
-        return {"question": self.question, "session": self.session.to_state()}
+        state = {"question": self.question, "session": self.session.to_state()}
+        return state if self._recorded is None else {**state, "run": self._recorded.run}
 
 
 def opener(
-    policy: Policy | Rule | str | Path, measure: Measure | None = None, recorder: Recorder | None = None
+    policy: Policy | Rule | str | Path,
+    measure: Measure | None = None,
+    recorder: Recorder | None = None,
+    *,
+    gives: frozenset[str] = REPLY_NEEDS,
 ) -> partial[QuestionRun]:
-    """Return what opens the run of each question; the policy is read once, here.
+    """Return what opens the run of each question; the policy is read and checked once, here, before any call.
 
     Args:
         policy: What decides, see `QuestionRun`.
         measure: Measures signals of each reply, see `QuestionRun`.
         recorder: Records the rounds, see `QuestionRun`.
+        gives: What the framework's replies bring, in the words of `Signal.needs`.
 
     Raises:
-        DataError: The policy file cannot be read.
+        DataError: The policy file cannot be read, or the recorder has another policy.
         RuleSyntaxError: The text is neither a rule nor the name of a policy file.
+        UnknownSignalError: The policy reads a signal that no reply brings and nothing measures.
+        NotFittedError: The policy reads a calibrated signal, has no calibrator for it, and nothing measures it.
     """
-    return partial(QuestionRun, Session(policy).policy, measure=measure, recorder=recorder)
+    return partial(QuestionRun, _checked_policy(policy, measure, recorder, gives), measure=measure, recorder=recorder)
+
+
+def _checked_policy(
+    policy: Policy | Rule | str | Path,
+    measure: Measure | None,
+    recorder: Recorder | None,
+    gives: frozenset[str] = REPLY_NEEDS,
+) -> Policy:
+    """Return the policy, or raise if it can never decide here or is not the recorder's."""
+    checked = Session(policy).policy
+    if measure is None:
+        checked.check()
+        absent = [name for name in checked.raw_signals if name not in SIGNALS or SIGNALS[name].needs - gives]
+        if absent:
+            hints = "".join(did_you_mean(name, SIGNALS) for name in absent if name not in SIGNALS)
+            raise UnknownSignalError(
+                f"the policy {checked.label!r} reads {', '.join(map(repr, absent))}, which no reply here brings and nothing "
+                f"measures.{hints} Give measure=, a function of the question and the reply that returns "
+                f"{{{absent[0]!r}: ...}}; or use a rule on the answers (answer_stable)"
+            )
+    if not callable(measure or str):
+        raise DataError(f"measure is a function of the question and the reply, not {measure!r}")
+    if recorder is not None:
+        from suffice.loop import Recorder
+
+        if not isinstance(recorder, Recorder):
+            raise DataError(f"recorder is a Recorder, such as Recorder(path, policy=...), not {recorder!r}")
+        if isinstance(policy, Rule) or (isinstance(policy, str) and not policy.endswith(".json")):
+            checked = replace(checked, answer_position=recorder.answer_position)  # the text of a rule has none
+        other = recorder.policy or replace(
+            checked, answer_position=recorder.answer_position, start_round=recorder.start_round
+        )
+        if other.digest != checked.digest:
+            raise DataError(
+                f"the recorder has another policy, cap, first round or answer position than the policy {checked.label!r}: "
+                "give it the same policy, Recorder(path, policy=...)"
+            )
+    return checked
+
+
+def chat_reply(text: str, *, logprobs: Any = None, finish_reason: Any = None) -> dict[str, Any]:
+    """Return a framework's reply in the shape of a chat completion, for `QuestionRun.observe`.
+
+    Args:
+        text: The text of the reply.
+        logprobs: The log-probabilities of a chat completion, or the list of its tokens; None if there are none.
+        finish_reason: As the endpoint gives it; None if the framework does not hand it on.
+    """
+    if hasattr(logprobs, "model_dump"):
+        logprobs = logprobs.model_dump()
+    logprobs = {"content": logprobs} if isinstance(logprobs, list) else logprobs
+    reason = None if finish_reason is None else str(finish_reason)
+    return {"choices": [{"message": {"content": text}, "logprobs": logprobs, "finish_reason": reason}]}
 
 
 def call_cost(uncached: float | None, output: float | None, cached: float | None = None) -> Cost:
-    """Return the cost of one call; an unknown number is NaN.
+    """Return the cost of one call; an unknown number is NaN, and so is an input of 0 tokens, which no call has.
 
     >>> call_cost(120, 8)
     Cost(calls=1.0, uncached_tokens=120.0, cached_tokens=0.0, output_tokens=8.0, seconds=nan)
@@ -179,11 +257,12 @@ def call_cost(uncached: float | None, output: float | None, cached: float | None
         output: Generated tokens; None = unknown.
         cached: Input tokens from a prefix cache; None = not reported, so all input counts as uncached.
     """
-    known = math.nan if uncached is None else 0.0
+    if uncached is not None and not uncached + (cached or 0):
+        uncached, output = None, output or None
     return Cost(
         calls=1.0,
         uncached_tokens=math.nan if uncached is None else float(uncached),
-        cached_tokens=known if cached is None else float(cached),
+        cached_tokens=math.nan if uncached is None else float(cached or 0),
         output_tokens=math.nan if output is None else float(output),
         seconds=math.nan,
     )

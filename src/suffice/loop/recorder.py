@@ -9,7 +9,8 @@ import math
 import time
 import uuid
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, get_args
@@ -67,6 +68,7 @@ class Recorder:
             answer there, or without a policy.
         labels: Texts that all questions share, `model` for instance; policies fitted on the recording depend on `model`
             and `prompt_id`.
+        golds: Gold answers by the text of the question, for questions that are given none when they begin.
         missing: What to do if a round does not bring what the policy reads; see `Session`.
 
     Attributes:
@@ -87,6 +89,7 @@ class Recorder:
         start_round: Literal[0, 1] = 1,
         answer_position: AnswerPosition | None = None,
         labels: Mapping[str, str] | None = None,
+        golds: Mapping[str, str | Sequence[str]] | None = None,
         missing: Missing = "error",
     ) -> None:
         self.path = check_file(path)
@@ -102,10 +105,13 @@ class Recorder:
             has_position = isinstance(policy, Policy | Path) or str(policy).endswith(".json")
             if answer_position is None and has_position:
                 self._position, self._falls_back = self.policy.answer_position, True
+            else:
+                self.policy = replace(self.policy, answer_position=self.answer_position)
         elif max_rounds is not None:
             self.policy = Policy(rule=Never(), start_round=start_round, max_rounds=max_rounds)
         self.start_round = start_round if self.policy is None else self.policy.start_round
         self.labels = _checked_labels(labels or {})
+        self.golds = {text.strip(): _checked_golds(value) for text, value in (golds or {}).items()}
         self.missing = missing
         self.journal = RoundJournal(self.path)
         self._check()
@@ -114,8 +120,13 @@ class Recorder:
     def __repr__(self) -> str:
         return f"Recorder({str(self.path)!r})"
 
+    @property
+    def answer_position(self) -> AnswerPosition:
+        """Where the recorded answers are in the responses."""
+        return self._position or AnswerPosition("whole")
+
     def _metadata(self) -> dict[str, Any]:
-        position = self._position or AnswerPosition("whole")
+        position = self.answer_position
         config = {
             "recorder": 1,
             "start_round": self.start_round,
@@ -147,7 +158,7 @@ class Recorder:
         self,
         question: str,
         *,
-        golds: str | Sequence[str] = (),
+        golds: str | Sequence[str] | None = None,
         question_id: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> OpenQuestion:
@@ -157,23 +168,44 @@ class Recorder:
 
         Args:
             question: Its text.
-            golds: Gold answers, for EM and F1; empty if unknown.
+            golds: Gold answers, for EM and F1; empty if unknown.  None = those that the recorder has for this text.
             question_id: Its name; None = a hash of the text.  Recorded again, it is ``NAME#2``, ``NAME#3``, ...
             labels: Texts of your own, for columns of these names.
 
         Raises:
             DataError: The text is blank, or an argument has another type.
         """
+        entry = self._question(question, golds, question_id)
+        return OpenQuestion(self, entry, {**self.labels, **_checked_labels(labels or {})})
+
+    def resume(self, run: str, question: str, rounds: Sequence[Round]) -> OpenQuestion:
+        """Return a question that somebody holds as values between two rounds; its rounds are recorded once.
+
+        If it has ended, or has other rounds on disk, its loop was taken back to an earlier state: what was recorded stays
+        as it is, and the question is recorded again from `rounds` on.
+
+        Args:
+            run: The `run` of the `OpenQuestion`.
+            question: Its text.
+            rounds: Its rounds so far.
+        """
+        entry = self._question(question, None, None)
+        if self.journal.n_rounds(run) == len(rounds):
+            return OpenQuestion(self, entry, self.labels, run=run, rounds=rounds)
+        again = OpenQuestion(self, entry, self.labels)
+        for observed in rounds:
+            again.observe(observed)
+        return again
+
+    def _question(self, question: str, golds: str | Sequence[str] | None, question_id: str | None) -> Question:
         if not isinstance(question, str) or not question.strip():
             raise DataError(f"a question is a text, not {question!r}")
-        golds = (golds,) if isinstance(golds, str) else tuple(golds)
-        if not all(isinstance(gold, str) for gold in golds):
-            raise DataError(f"gold answers are texts, not {golds!r}")
         if question_id is not None and (not isinstance(question_id, str) or not question_id.strip()):
             raise DataError(f"question_id is a text, not {question_id!r}")
-        name = question_id or hashlib.sha256(question.strip().encode("utf-8", "replace")).hexdigest()[:12]
-        asked = Question(question_id=name, question=question.strip(), answers=golds)
-        return OpenQuestion(self, asked, {**self.labels, **_checked_labels(labels or {})})
+        text = question.strip()
+        answers = self.golds.get(text, ()) if golds is None else _checked_golds(golds)
+        name = question_id or hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+        return Question(question_id=name, question=text, answers=answers)
 
     def save(self) -> None:
         """Move the questions that have ended into the parquet file, which is written anew.
@@ -222,20 +254,32 @@ class OpenQuestion:
 
     Attributes:
         question_id: The name that it was given.
+        run: Unique among all questions that are recorded, for `Recorder.resume`.
         rounds: The rounds so far.
         session: What decides; None without a policy and a cap.
     """
 
-    def __init__(self, recorder: Recorder, question: Question, labels: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        question: Question,
+        labels: Mapping[str, str],
+        *,
+        run: str | None = None,
+        rounds: Sequence[Round] = (),
+    ) -> None:
         self.question_id = question.question_id
-        self.rounds: list[Round] = []
+        self.run = run or uuid.uuid4().hex
+        self.rounds = list(rounds)
         policy = recorder.policy
         self.session = None if policy is None else Session(policy, missing=recorder.missing)
         self._recorder, self._question, self._labels = recorder, question, labels
         self._state = {} if policy is None else policy.state
-        self._run = uuid.uuid4().hex
         self._ended = False
-        recorder.journal.begin(self._run, {"cluster": self.question_id})
+        if self.session is not None:
+            self.session.observe_all(self.rounds)
+        if run is None:
+            recorder.journal.begin(self.run, {"cluster": self.question_id})
 
     @property
     def done(self) -> bool:
@@ -289,7 +333,7 @@ class OpenQuestion:
         row |= {name: _checked_metric(name, value) for name, value in (metrics or {}).items()}
         kinds = {name: "signal" for name in response.signals if name not in SIGNALS}
         kinds |= {name: "metric" for name in metrics or {} if name not in METRICS}
-        self._recorder.journal.put(self._run, response.index, {"columns": row, "kinds": kinds})
+        self._recorder.journal.put(self.run, response.index, {"columns": row, "kinds": kinds})
         self.rounds = rounds
         if self.session is None:
             return None
@@ -322,7 +366,7 @@ class OpenQuestion:
     def _end(self, reason: Ending, *, why: str = "", inferred: bool = False) -> None:
         end: End = "failed" if reason == "cancelled" or not self.rounds else reason
         why = why or ("" if self.rounds else "no round was observed")
-        self._recorder.journal.end(self._run, {"end": end, "inferred": inferred, "why": why})
+        self._recorder.journal.end(self.run, {"end": end, "inferred": inferred, "why": why})
         self._ended = True
         if self.session is not None and self.session.decision is None:
             known: Reason = reason if reason in ("exhausted", "failed") else "cancelled"
@@ -347,6 +391,14 @@ class OpenQuestion:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.__exit__(kind, error, traceback)
+
+
+def _checked_golds(golds: str | Sequence[str]) -> tuple[str, ...]:
+    """Raise if gold answers are not texts."""
+    texts = (golds,) if isinstance(golds, str) or not isinstance(golds, Iterable) else tuple(golds)
+    if not all(isinstance(gold, str) for gold in texts):
+        raise DataError(f"gold answers are texts, not {golds!r}")
+    return texts
 
 
 def _checked_labels(labels: Mapping[str, str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from suffice.errors import ConfigMismatchError, SchemaError
+from suffice.errors import ConfigMismatchError, DataError, SchemaError
 from suffice.json_text import load_json
 from suffice.store.faults import seal_of, sealed_text, sqlite_faults
 from suffice.store.journal import differences
@@ -103,10 +103,19 @@ class RoundJournal:
         """Commit one round.
 
         Raises:
-            DataError: The disk is full, or not writable.
+            DataError: The disk is full, or not writable, or the round is there already.
         """
         with self._writing() as database:
-            database.execute("INSERT INTO rounds VALUES (?, ?, ?)", (run, r, sealed_text(json.dumps(row), run, r)))
+            stored = (run, r, sealed_text(json.dumps(row), run, r))
+            if not database.execute("INSERT OR IGNORE INTO rounds VALUES (?, ?, ?)", stored).rowcount:
+                raise DataError(f"round {r} of this question was recorded already: two runs go on from one state")
+
+    def n_rounds(self, run: str) -> int | None:
+        """Return how many rounds of a question are in the file; None if it is not there, or has ended."""
+        with self._writing() as database:
+            is_open = database.execute("SELECT 1 FROM questions WHERE run = ? AND ending IS NULL", (run,)).fetchone()
+            n = database.execute("SELECT count(*) FROM rounds WHERE run = ?", (run,)).fetchone()[0]
+            return None if is_open is None else int(n)
 
     def end(self, run: str, ending: Mapping[str, Any]) -> None:
         """Commit how a question ended."""

@@ -395,6 +395,20 @@ def test_rules_are_merged_where_they_stop_alike_and_pay_for_the_same_closed_book
     assert made.distinct().members.sum() == made.space.count
 
 
+@pytest.mark.parametrize("given_tune", [False, True])
+def test_a_score_that_is_the_same_everywhere_is_left_out_with_a_note(given_tune):
+    rows = rows_of(80, top_score=lambda rng: 0.1)  # the mean of which is not 0.1
+    tune = Recording(build_table(rows_of(80, seed=1, prefix="t", top_score=lambda rng: 0.1))) if given_tune else None
+    made, plain = Recording(build_table(rows)), Resampling(n_resamples=0)
+    result = search(made, tune=tune, resampling=plain, budget=9.0)
+    assert result.n_rules > 1
+    assert "top_score_z is not searched: top_score is the same in all tune questions" in result.notes
+    with pytest.raises(UnknownSignalError, match=r"needs the columns top_score_z.*the same in every question"):
+        search(made, space("or", ("top_score_z",), grid=3), tune=tune, resampling=plain)
+    varied = Recording(build_table(rows_of(80, top_score=lambda rng: float(rng.random()))))
+    assert not any("is not searched" in note for note in search(varied, resampling=plain, budget=9.0).notes)
+
+
 def test_without_em_a_target_is_needed_only_where_something_is_calibrated():
     rows = rows_of(60, verbal_confidence=lambda rng: float(rng.integers(1, 6)))
     marked = [{"mark": row["f1"], **{name: row[name] for name in row if name not in ("em", "f1")}} for row in rows]

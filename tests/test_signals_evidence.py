@@ -149,6 +149,9 @@ def test_unranked_rounds_have_no_score_signals():
 def test_z_scores_are_fitted_by_moments():
     values = [1.0, 2.0, 3.0, 10.0, math.nan, math.inf]
     assert ZScore.fit(values) == ZScore(4.0, float(np.std([1, 2, 3, 10])))
+    constant = ZScore.fit([0.1] * 100)  # whose mean is not 0.1 in floating point
+    assert constant == ZScore(0.1, 0.0)
+    assert np.isnan(constant.apply(np.array([0.1, 0.2]))).all()
     assert ZScore.fit(iter(values)).apply(np.array([[4.0, math.nan, math.inf]])).tolist() == [
         [0.0, pytest.approx(math.nan, nan_ok=True), pytest.approx(math.nan, nan_ok=True)]
     ]

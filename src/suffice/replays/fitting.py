@@ -295,15 +295,19 @@ def _state(recording: Recording, policy: Policy, notes: list[str]) -> dict[str, 
         if known is None or not known.fitted or name in CALIBRATED or name in policy.state:
             continue
         if name == "top_score_z":
-            scores = recording.column("top_score")
-            observed = np.isfinite(scores)
-            first = np.take_along_axis(scores, np.argmax(observed, axis=1)[:, None], axis=1)[:, 0]
-            state[name] = ZScore.fit(first)  # one value a question; its rounds repeat it
+            state[name] = ZScore.fit(first_scores(recording))
         elif name in stored:
             state[name] = state_from_dict(stored[name])
         else:
             notes.append(f"{name} needs fitted state that the recording does not hold: the policy cannot run live")
     return state
+
+
+def first_scores(recording: Recording) -> Floats:
+    """Return the first `top_score` of each question, shape ``(n_questions,)``, NaN without one: its rounds repeat it."""
+    scores = recording.column("top_score")
+    first: Floats = np.take_along_axis(scores, np.argmax(np.isfinite(scores), axis=1)[:, None], axis=1)[:, 0]
+    return first
 
 
 def _fit_report(recording: Recording, calibrator: Calibrator, outcomes: Floats) -> CalibratorFit:

@@ -24,13 +24,14 @@ from suffice.replays import (
 )
 from suffice.replays.charging import answered_closed_book
 from suffice.replays.costs import TOKEN_KINDS, loop_masks
+from suffice.replays.fitting import first_scores
 from suffice.replays.outcomes import answers_by_stop, has_outcome, is_agreement, values_by_stop
 from suffice.replays.prepared import PreparedRecording
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules import Never, Rule, Threshold, fixed_k, parse_rule
 from suffice.rules.selectors import Last
 from suffice.session import Policy
-from suffice.signals import CRITIC, SIGNALS
+from suffice.signals import CRITIC, SIGNALS, ZScore
 from suffice.store.recording import Recording
 
 __all__ = ["OUTCOMES", "Questions", "Side", "by_prompt", "find_prompt", "fit", "fitted_columns", "refuse_shared"]
@@ -198,7 +199,7 @@ def find_prompt(wanted: str, prompts: Iterable[str], named: Iterable[str]) -> st
 def fitted_columns(recording: Recording) -> dict[str, str]:
     """Return the signals with a value somewhere, and those that can be fitted, with the column that each is read from.
 
-    A recorded column wins over one that could be fitted.
+    A recorded column wins over one that could be fitted.  A z-score cannot where all questions have one score.
     """
     there = {
         name: name
@@ -206,6 +207,8 @@ def fitted_columns(recording: Recording) -> dict[str, str]:
         if (name in SIGNALS or name in recording.names("signal")) and np.isfinite(recording.column(name)).any()
     }
     fitted = {name: source for name, source in _FITTED.items() if source in there}
+    if "top_score_z" in fitted and ZScore.fit(first_scores(recording)).scale == 0:
+        del fitted["top_score_z"]
     return {"round": "round", **dict.fromkeys(_UNREAD, "cost"), **fitted, **there}
 
 
@@ -226,6 +229,9 @@ def fit(tune: Recording, signals: Sequence[str], *, target: str | None, metric: 
     if missing:
         empty = [name for name in missing if name in tune.table.column_names]
         why = f" ({', '.join(empty)}: there, but without a single value)" if empty else ""
+        why += " (top_score_z: top_score is the same in every question)" * (
+            "top_score_z" in missing and "top_score" in there
+        )
         raise UnknownSignalError(
             f"the search needs the columns {', '.join(missing)}, and the recording lacks them{why}. Record or import "
             "them, or search the space 'available', which takes the signals that there are"

@@ -106,14 +106,15 @@ def search(
     for of in (tune, recording):
         require_whole(of, "a search tries rules that stop later")
     goal = _Goal(metric=metric, budget=budget, baseline=baseline)
-    spec = _space(space, by_prompt(tune))
+    parts = by_prompt(tune)
+    spec = _space(space, parts)
     spec = replace(
         spec,
         patience=spec.patience if patience is None else tuple(patience),
         max_rounds=spec.max_rounds if max_rounds is None else tuple(max_rounds),
     )
     spec.check()
-    policies = _fitted_policies(spec, by_prompt(tune), target, metric)
+    policies = _fitted_policies(spec, parts, target, metric)
     on_tune, questions = (_prepare_questions(of, policies, goal) for of in (tune, recording))
     locked_space, locked = lock(spec, on_tune, budget=budget)
     trials = Trials.of(Explorer(locked_space, questions), budget, progress)
@@ -142,7 +143,7 @@ def search(
         n=len(questions),
         resampling=resampling,
         data_hash=data_hash,
-        notes=_search_notes(trials, on_tune, chosen, goal),
+        notes=(*(_left_out(parts) if space == "available" else ()), *_search_notes(trials, on_tune, chosen, goal)),
     )
 
 
@@ -292,6 +293,14 @@ def _named(trials: Trials, draws: Draws | None) -> tuple[Named, ...]:
             )
         )
     return tuple(named)
+
+
+def _left_out(tune: Mapping[str, Recording]) -> list[str]:
+    """Return which signal the available space lacks, although the column that it is fitted on is there."""
+    columns = fitted_columns(next(iter(tune.values())))
+    if "top_score" in columns and "top_score_z" not in columns:
+        return ["top_score_z is not searched: top_score is the same in all tune questions"]
+    return []
 
 
 def _search_notes(trials: Trials, tune: Questions, chosen: Chosen | None, goal: _Goal) -> tuple[str, ...]:

@@ -161,6 +161,8 @@ class ZScore(FittedState):
         array = array[np.isfinite(array)]
         if not array.size:
             raise DataError("cannot fit a z-score without finite values: record scores of a retriever first")
+        if array.min() == array.max():  # the mean of equal numbers may differ from them by a rounding
+            return cls(float(array[0]), 0.0)
         with np.errstate(over="ignore", invalid="ignore"):
             return cls(float(array.mean()), float(array.std()))
 

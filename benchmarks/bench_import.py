@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from suffice.adapters import import_recording, streaming
+from suffice.adapters import import_recording, table_parts
 
 SMALL, FACTOR, ROUNDS, SEED = 5_000, 5, 5, 42
 TARGET_GROWTH, TARGET_MB = 1.25, 1000.0
 
 _CHILD = """
 import csv, json, resource, sys, time
-from suffice.adapters import import_recording, streaming
-streaming.LARGE = 0
+from suffice.adapters import import_recording, table_parts
+table_parts.LARGE = 0
 began = time.process_time()
 with open(sys.argv[1], newline="") as file:
     n = sum(1 for _ in csv.DictReader(file))
@@ -53,7 +53,7 @@ def check(folder: Path) -> None:
     path = folder / "small.csv"
     write(path, 1_000)
     whole = import_recording(path, out=folder / "whole.parquet")
-    with mock.patch.object(streaming, "LARGE", 0), mock.patch.object(streaming, "_PART", 700):
+    with mock.patch.object(table_parts, "LARGE", 0), mock.patch.object(table_parts, "PART", 700):
         parts = import_recording(path, out=folder / "parts.parquet")
     assert (whole.trajectories, whole.ends, whole.columns) == (parts.trajectories, parts.ends, parts.columns)
     assert [item.scored for item in whole.by_round] == [item.scored for item in parts.by_round]

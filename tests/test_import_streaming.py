@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
+import math
 import random
 
 import pyarrow as pa
@@ -11,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from suffice import import_recording
-from suffice.adapters import streaming
+from suffice.adapters import table_parts
 from suffice.errors import DataError, UnsettledError
+from suffice.signals import base, register_signal
 from suffice.store import read_recording
 
 N = 60
@@ -57,52 +60,218 @@ def write(path, table):
 
 @pytest.fixture
 def in_parts(monkeypatch):
-    """Return what lets every table be read in parts of some questions."""
+    """Return what lets every table be read in parts of some questions, or none."""
 
-    def start():
-        monkeypatch.setattr(streaming, "LARGE", 0)
-        monkeypatch.setattr(streaming, "_PART", 25)
+    def start(every=True):
+        monkeypatch.setattr(table_parts, "LARGE", 0 if every else math.inf)
+        monkeypatch.setattr(table_parts, "PART", 25)
 
     return start
 
 
+@pytest.fixture
+def both(tmp_path, in_parts):
+    """Return what imports a source in one piece and in parts, compares the two, and returns the summary."""
+
+    def compare(source, **options):
+        in_parts(False)
+        whole = import_recording(source, out=tmp_path / "whole.parquet", **options)
+        in_parts()
+        parts = import_recording(source, out=tmp_path / "parts.parquet", **options)
+        assert [*whole.notes, parts.notes[-1]] == list(parts.notes)
+        assert "first rows" in parts.notes[-1]
+        for name in ("trajectories", "clusters", "rounds", "censored", "ends", "readings"):
+            assert getattr(parts, name) == getattr(whole, name), name
+        assert {item.name: item for item in parts.columns} == {item.name: item for item in whole.columns}
+        for one, other in zip(parts.by_round, whole.by_round, strict=True):
+            assert (one.round, one.n, one.scored) == (other.round, other.n, other.scored)
+            assert [one.em, one.f1] == pytest.approx([other.em, other.f1], nan_ok=True)
+        one, other = (read_recording(tmp_path / f"{name}.parquet").table for name in ("whole", "parts"))
+        assert other.column_names == one.column_names
+        for name in one.column_names:
+            assert other.column(name).equals(one.column(name)), name
+            assert other.schema.field(name).equals(one.schema.field(name), check_metadata=True), name
+        assert not list(tmp_path.glob(".*"))  # the parts are gone
+        return parts
+
+    return compare
+
+
+def lines(path, records):
+    content = "".join(json.dumps(record) + "\n" for record in records).encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
-def test_a_table_read_in_parts_gives_the_recording_that_it_gives_in_one_piece(ending, tmp_path, in_parts):
-    source = write(tmp_path / f"log{ending}", rows())
-    whole = import_recording(source, out=tmp_path / "whole.parquet")
-    in_parts()
-    parts = import_recording(source, out=tmp_path / "parts.parquet")
-    assert any("first rows" in note for note in parts.notes)
-    assert [note for note in parts.notes if "first rows" not in note] == list(whole.notes)
-    for name in ("trajectories", "clusters", "rounds", "censored", "ends", "readings"):
-        assert getattr(parts, name) == getattr(whole, name), name
-    assert {item.name: item for item in parts.columns} == {item.name: item for item in whole.columns}
-    assert [(item.round, item.n, item.scored) for item in parts.by_round] == [
-        (item.round, item.n, item.scored) for item in whole.by_round
+def test_a_table_read_in_parts_gives_the_recording_that_it_gives_in_one_piece(ending, tmp_path, both):
+    summary = both(write(tmp_path / f"log{ending}", rows()))
+    assert summary.clusters < summary.trajectories
+
+
+def test_rounds_anywhere_in_the_file_are_put_together_in_the_order_of_their_questions(tmp_path, both):
+    assert both(write(tmp_path / "mixed.csv", rows(shuffle=True))).trajectories == N
+
+
+def test_a_question_whose_rounds_are_at_both_ends_of_the_file_is_one_trajectory(tmp_path, both):
+    table = rows()
+    last = next(row for row in table[1:] if row["qid"] == "q0" and row["attempt"] == 1)
+    table.remove(last)
+    assert both(write(tmp_path / "apart.csv", [*table, last])).trajectories == N
+
+
+def test_rows_without_numbers_of_rounds_count_in_their_order(tmp_path, both):
+    table = [{"id": f"q{q}", "response": f"{q} {r}", "messages": "x"} for q in range(N) for r in range(q % 3 + 1)]
+    assert both(lines(tmp_path / "log.jsonl", table)).rounds == 3
+    table.sort(key=lambda row: row["response"][-1])
+    both(lines(tmp_path / "log.jsonl", table))
+
+
+def drafts(n=N, seed=1):
+    """Return records with a list of rounds each; fields of some rounds and records appear late."""
+    draw = random.Random(seed)
+    return [
+        {
+            "id": f"q{q}",
+            "question": f"Where is tower {q % 50}?",
+            "gold": draw.choice(["Oslo", "Rome"]),
+            "score": q,
+            "steps": [
+                {
+                    "draft": draw.choice(["Oslo", "Lima", "the Rome"]),
+                    "confidence": draw.random(),
+                    "critique": draw.choice(["APPROVED", "More.", None]),
+                    "usage": {"prompt_tokens": 100 + r, "completion_tokens": 5},
+                    **({"score": 0.5} if q > 40 else {}),
+                    **({"late": [r]} if q > 50 else {}),
+                }
+                for r in range(q % 4)
+            ],
+        }
+        for q in range(n)
     ]
-    assert [item.em for item in parts.by_round] == pytest.approx([item.em for item in whole.by_round], nan_ok=True)
-    one, other = (read_recording(tmp_path / f"{name}.parquet") for name in ("whole", "parts"))
-    assert set(one.table.column_names) == set(other.table.column_names)
-    assert (
-        other.table.select(one.table.column_names).drop_columns(["cluster"]).equals(one.table.drop_columns(["cluster"]))
-    )
-    same = {(a, b) for a, b in zip(one.clusters, other.clusters, strict=True)}
-    assert len(same) == whole.clusters < whole.trajectories
-    assert not list(tmp_path.glob(".*"))  # the parts are gone
 
 
-def test_rows_that_are_not_adjacent_and_tables_that_are_not_long_are_read_in_one_piece(tmp_path, in_parts):
+@pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz"])
+def test_records_with_their_rounds_in_a_list_are_read_in_parts(ending, tmp_path, both):
+    summary = both(lines(tmp_path / f"log{ending}", drafts()))
+    assert summary.trajectories == 45
+    assert "15 records without a round left out" in summary.notes
+
+
+def test_parallel_lists_dialogues_and_columns_with_numbers_are_read_in_parts(tmp_path, both):
+    lists = [{"id": q, "answers": ["a", "b"][: q % 2 + 1], "scores": [0.1, 0.9][: q % 2 + 1]} for q in range(N)]
+    assert both(lines(tmp_path / "lists.jsonl", lists)).rounds == 2
+    said = [{"role": "user", "content": "Where?"}, {"role": "assistant", "content": "Oslo", "cost": 1}]
+    assert both(lines(tmp_path / "said.jsonl", [{"id": q, "messages": said * (q % 2 + 1)} for q in range(N)]))
+    wide = [{"id": q, **{f"answer_{r}": f"a{q * r}" for r in range(1, 3 + (q > 50))}, "gold": "a4"} for q in range(N)]
+    assert both(lines(tmp_path / "wide.jsonl", wide)).rounds == 3
+    wide_csv = [{"answer_1": "a", "answer_2": q % 3 or "", "conf_1": 0.1, "conf_2": 0.2} for q in range(N)]
+    assert both(write(tmp_path / "wide.csv", wide_csv)).trajectories == N
+    runs = [{"id": f"q{q}", "agents": [["a", "b"], ["c"]]} for q in range(N)]
+    assert both(lines(tmp_path / "runs.jsonl", runs)).trajectories == 2 * N
+
+
+def test_several_runs_of_a_question_are_told_apart_in_parts(tmp_path, both):
+    twice = [{**row, "seed": seed} for row in rows(30) for seed in (1, 2)]
+    assert both(write(tmp_path / "seeds.csv", twice)).trajectories == 60
+    nested = [record for record in drafts(30) for _ in (1, 2)]
+    assert both(lines(tmp_path / "nested.jsonl", nested)).clusters < 30
+
+
+def test_a_folder_is_read_in_parts(tmp_path, both):
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    lines(folder / "b.jsonl", drafts()[:30])
+    lines(folder / "a.jsonl.gz", drafts()[30:])
+    (folder / "c.json").write_text(json.dumps([{**record, "id": f"c{i}"} for i, record in enumerate(drafts(20))]))
+    assert both(folder).trajectories == 60
+
+
+@pytest.mark.parametrize("keep", ["keep", None])
+def test_gold_answers_from_a_file_are_joined_in_parts(keep, tmp_path, both):
+    golds = [{"id": f"q{q}", "question": f"Where is tower {q}?", "golds": ["Rome", f"{q}"]} for q in range(0, 50, 2)]
+    lines(tmp_path / "golds.jsonl", golds)
+    table = [{**row, "f1": None if row["attempt"] else 0.25} for row in rows()]
+    options = {"golds": tmp_path / "golds.jsonl", "log_golds": keep}
+    summary = both(write(tmp_path / "log.jsonl", table), **options)
+    assert any("matched" in note and "by text" in note and "missing for 'q1'" in note for note in summary.notes)
+    both(lines(tmp_path / "nested.jsonl", drafts()), **options)
+    other = lines(tmp_path / "others.jsonl", [{"id": "z", "golds": ["Rome"]}])
+    with pytest.raises(DataError, match="no question of the run is in it; the run has the ids 'q1', 'q2', 'q3'"):
+        both(tmp_path / "nested.jsonl", golds=other)
+
+
+def test_values_of_every_kind_are_read_in_parts_as_in_one_piece(tmp_path, both):
+    draw = random.Random(2)
+    table = [
+        {
+            "question_id": str(q),
+            "round": str(r) if q % 2 else r + 0.0,
+            "answer": draw.choice(["Oslo", "", None, 7, True, 0.5, "[x]", "I do not know", "  "]),
+            "golds": draw.choice([["Oslo", "7"], '["Oslo"]', "Oslo"]) if q % 3 and r == 1 else None,
+            "end": draw.choice(["failed", "exhausted", ""]) if r == 1 else None,
+            "feedback": draw.choice(["Approved!", "Good, but unclear.", None]),
+            "text": draw.choice(["Confidence: 4", "", None]),
+            "answer_margin": draw.choice([40, -1, "inf", "NA", None]),
+            "p_correct": draw.choice([0.5, "0.25", None]),
+            "mine": draw.choice([1, True, "nan", None, 1e308]),
+            "em": draw.choice([0, 1, None]),
+            "cost.writer.output_tokens": draw.choice([3, None]),
+            "cost.critic.calls": 1,
+            "note": draw.choice([1, "x", None, [1], True]) if q > 20 else 3,
+            "lexical_support": draw.choice([0.5, None]),
+            "seconds": 1.5,
+        }
+        for q in range(N)
+        for r in range(1, 2 + q % 4)
+    ]
+    options = {"columns": {"mine": "mine"}, "log_golds": "keep"}
+    assert both(lines(tmp_path / "log.jsonl", table), **options).columns
+
+
+def test_signals_of_ones_own_are_computed_in_parts(tmp_path, both):
+    register_signal("count", (0, 100), name="own_length")(lambda rounds: len(rounds[-1].answer or ""))
+    try:
+        summary = both(write(tmp_path / "log.csv", rows()))
+    finally:
+        del base._REGISTRY["own_length"]
+    assert "own_length" in {item.name for item in summary.columns}
+
+
+def test_records_that_differ_in_their_shape_are_read_in_one_piece(tmp_path, in_parts):
     in_parts()
-    mixed = import_recording(write(tmp_path / "mixed.csv", rows(shuffle=True)), out=tmp_path / "r.parquet")
-    sorted_ = import_recording(write(tmp_path / "sorted.csv", rows()), out=tmp_path / "s.parquet")
-    assert not any("first rows" in note for note in mixed.notes)
-    assert (mixed.trajectories, mixed.rounds, mixed.ends) == (sorted_.trajectories, sorted_.rounds, sorted_.ends)
-    nested = [{"id": q, "drafts": ["a", "b"]} for q in range(40)]
-    path = tmp_path / "nested.jsonl"
-    path.write_text("".join(json.dumps(item) + "\n" for item in nested))
-    assert import_recording(path, out=tmp_path / "n.parquet").trajectories == 40
-    twice = [{**row, "seed": seed} for row in rows(4) for seed in (1, 2)]
-    assert import_recording(write(tmp_path / "runs.csv", twice), out=tmp_path / "t.parquet").trajectories == 8
+    records = [{"id": q, "answers": ["a", "b"], "scores": [1, 2] if q < 50 else [1]} for q in range(N)]
+    summary = import_recording(lines(tmp_path / "log.jsonl", records), out=tmp_path / "r.parquet")
+    assert summary.trajectories == N
+    assert not any("first rows" in note for note in summary.notes)
+
+
+def test_what_is_wrong_in_a_file_is_said_in_parts_as_in_one_piece(tmp_path, in_parts):
+    table = rows()
+    cases = {
+        "cut.jsonl": "".join(json.dumps(row) + "\n" for row in table)[:-9],
+        "twice.jsonl": "".join(json.dumps(row) + "\n" for row in [*table, table[0]]),
+        "gap.jsonl": "".join(json.dumps(row) + "\n" for row in table if row != table[1]),
+        "label.csv": "id,step,answer,who\n" + "".join(f"{q},{r},a,{r * (q > 50)}\n" for q in range(N) for r in (1, 2)),
+        "short.csv": "id,step,answer\n" + "".join(f"{q},{r},a\n" for q in range(N) for r in (1, 2)) + "60,1",
+    }
+    for name, content in cases.items():
+        (tmp_path / name).write_text(content)
+    packed = gzip.compress(cases["gap.jsonl"].encode())
+    (tmp_path / "cut.jsonl.gz").write_bytes(packed[:-9])
+
+    def messages():
+        for name in [*cases, "cut.jsonl.gz"]:
+            labels = {"who": "who"} if name == "label.csv" else None
+            with pytest.raises(DataError) as raised:
+                import_recording(tmp_path / name, out=tmp_path / "r.parquet", labels=labels)
+            yield str(raised.value)
+
+    whole = [*messages()]
+    in_parts()
+    assert [*messages()] == whole
+    assert not (tmp_path / "r.parquet").exists()
 
 
 def test_a_value_that_contradicts_the_first_rows_is_named_and_nothing_is_written(tmp_path, in_parts):

@@ -12,6 +12,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -38,6 +39,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _CLOSED = frozenset({"yes", "no", "noanswer"})
 
 
+@lru_cache(maxsize=256)  # a round's metrics and signals each need it, of few texts
 def normalize_answer(text: str) -> str:
     """Return `text` as the official HotpotQA scorer compares it.
 

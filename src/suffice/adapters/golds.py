@@ -15,7 +15,7 @@ from suffice.errors import DataError, SchemaError
 from suffice.metrics import normalize_answer
 from suffice.tables import counted
 
-__all__ = ["join_golds"]
+__all__ = ["GoldAnswers", "join_golds", "joined_golds"]
 
 _LISTED_IDS = 3
 
@@ -31,29 +31,67 @@ def join_golds(run: ImportedRun, path: str | Path) -> ImportedRun:
         DataError: No question matches, or one has two different lists of gold answers.
         SchemaError: The file has no gold answers, or neither ids nor questions.
     """
-    by_id, by_text = _golds(Path(path))
-    ways: dict[str, int] = {"id": 0, "text": 0}
-    trajectories = []
-    for item in run.trajectories:
-        golds = by_id.get(item.question_id) or by_id.get(item.cluster)
-        ways["id"] += golds is not None
-        if golds is None and item.question:
-            golds = by_text.get(normalize_answer(item.question))
-            ways["text"] += golds is not None
-        trajectories.append(item if golds is None else _with_golds(item, golds))
-    matched, n = sum(ways.values()), len(trajectories)
-    if not matched:
-        raise DataError(
-            f"{path}: no question of the run is in it; the run has the ids "
-            f"{', '.join(repr(item.question_id) for item in trajectories[:_LISTED_IDS])}, ..., the file "
-            f"{', '.join(map(repr, list(by_id)[:_LISTED_IDS])) or 'none'}, ..."
-        )
-    how = " and ".join(f"{count} by {way}" for way, count in ways.items() if count)
-    note = f"gold answers of {Path(path).name}: {matched} of {counted(n, 'trajectory', 'trajectories')} matched ({how})"
-    missing = [item.question_id for item, old in zip(trajectories, run.trajectories, strict=True) if item is old]
-    if missing:
-        note += f"; missing for {', '.join(map(repr, missing[:_LISTED_IDS]))}{', ...' if len(missing) > _LISTED_IDS else ''}"
-    return replace(run, trajectories=trajectories, notes=[*run.notes, note])
+    answers = GoldAnswers(path)
+    trajectories = [joined_golds(item, answers) for item in run.trajectories]
+    return replace(run, trajectories=trajectories, notes=[*run.notes, answers.note()])
+
+
+class GoldAnswers:
+    """The gold answers of a file, by id and by the question's text, and how many questions they were for.
+
+    Raises:
+        DataError: A question has two different lists of gold answers.
+        SchemaError: The file has no gold answers, or neither ids nor questions.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        self._by_id, self._by_text = _golds(self._path)
+        self._ways = {"id": 0, "text": 0}
+        self._n = 0
+        self._first: list[str] = []
+        self._missing: list[str] = []
+
+    def of(self, question_id: str, cluster: str, question: str) -> tuple[str, ...] | None:
+        """Return the gold answers of a trajectory's question, and count it; None if there are none."""
+        golds = self._by_id.get(question_id) or self._by_id.get(cluster)
+        way = "id" if golds is not None else "text"
+        if golds is None and question:
+            golds = self._by_text.get(normalize_answer(question))
+        self._n += 1
+        self._ways[way] += golds is not None
+        listed = [self._first, self._missing] if golds is None else [self._first]
+        for ids in listed:
+            if len(ids) <= _LISTED_IDS:
+                ids.append(question_id)
+        return golds
+
+    def note(self) -> str:
+        """Return how many trajectories have gold answers.
+
+        Raises:
+            DataError: None has.
+        """
+        matched = sum(self._ways.values())
+        if not matched:
+            raise DataError(
+                f"{self._path}: no question of the run is in it; the run has the ids "
+                f"{', '.join(map(repr, self._first[:_LISTED_IDS]))}, ..., the file "
+                f"{', '.join(map(repr, list(self._by_id)[:_LISTED_IDS])) or 'none'}, ..."
+            )
+        how = " and ".join(f"{count} by {way}" for way, count in self._ways.items() if count)
+        n = counted(self._n, "trajectory", "trajectories")
+        note = f"gold answers of {self._path.name}: {matched} of {n} matched ({how})"
+        if self._missing:
+            more = ", ..." if len(self._missing) > _LISTED_IDS else ""
+            note += f"; missing for {', '.join(map(repr, self._missing[:_LISTED_IDS]))}{more}"
+        return note
+
+
+def joined_golds(item: ImportedTrajectory, answers: GoldAnswers) -> ImportedTrajectory:
+    """Return a trajectory with the gold answers of a file, or as it is."""
+    golds = answers.of(item.question_id, item.cluster, item.question)
+    return item if golds is None else _with_golds(item, golds)
 
 
 def _with_golds(item: ImportedTrajectory, golds: tuple[str, ...]) -> ImportedTrajectory:

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,6 +18,7 @@ from suffice.rounds import COST_KINDS, Cost, End, Round
 from suffice.signals import SIGNALS
 
 __all__ = [
+    "END_NAMES",
     "OWN_COLUMNS",
     "Grid",
     "cell_number",
@@ -24,6 +26,7 @@ __all__ = [
     "gold_texts",
     "group_trajectories",
     "is_cost",
+    "signal_cell",
     "whole_number",
 ]
 
@@ -34,7 +37,7 @@ OWN_COLUMNS = _TEXT_COLUMNS | {"round", "golds"}
 _EMPTY = frozenset({"", "nan", "null", "none", "na", "n/a", "#n/a", "<na>", "-"})
 _WORDS = {"true": 1.0, "yes": 1.0, "pass": 1.0, "passed": 1.0, "false": 0.0, "no": 0.0, "fail": 0.0, "failed": 0.0}
 """Words that are truth values where a number is expected."""
-_END_NAMES = get_args(End)
+END_NAMES = get_args(End)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +85,8 @@ class Grid:
                 raise DataError(f"{ours!r} cannot name a metric or label of your own; use letters, digits and _")
         if self.first_round not in (None, 0, 1):
             raise DataError(f"first_round is {self.first_round!r}; allowed are 0, 1 and None")
-        if self.ended is not None and self.ended not in _END_NAMES:
-            raise DataError(f"ended is {self.ended!r}; allowed are {', '.join(_END_NAMES)} and None")
+        if self.ended is not None and self.ended not in END_NAMES:
+            raise DataError(f"ended is {self.ended!r}; allowed are {', '.join(END_NAMES)} and None")
 
 
 def group_trajectories(
@@ -161,8 +164,8 @@ def _round_of_row(record: Mapping[str, Any], grid: Grid, where: str) -> _Row:
     index = cell_number(cells["round"], "round", where)
     if not (index.is_integer() and index >= 0):
         raise DataError(f"{where}: round is {cells['round']!r}; expected a whole number of at least 0")
-    if own.get("end") and own["end"] not in _END_NAMES:
-        raise DataError(f"{where}: end is {own['end']!r}; allowed are {', '.join(_END_NAMES)}")
+    if own.get("end") and own["end"] not in END_NAMES:
+        raise DataError(f"{where}: end is {own['end']!r}; allowed are {', '.join(END_NAMES)}")
     costs: dict[str, dict[str, float]] = {}
     for name in filter(is_cost, cells):
         _, component, kind = name.split(".", 2)
@@ -177,15 +180,19 @@ def _round_of_row(record: Mapping[str, Any], grid: Grid, where: str) -> _Row:
         own=own,
         golds=gold_texts(cells.get("golds"), where, listed=grid.listed_golds),
         metrics={name: check_unit(cell_number(value, name, where), name, where) for name, value in metrics.items()},
-        signals={name: _signal_cell(cells[name], name, columns[name], where, strict=grid.strict) for name in signals},
+        signals={name: signal_cell(cells[name], name, columns[name], where, strict=grid.strict) for name in signals},
         costs={component: Cost(**kinds) for component, kinds in costs.items()},
         labels={name: cell_text(record.get(theirs), name, where) for name, theirs in grid.labels.items()},
         extras={name: value for name, value in record.items() if name not in mapped},
     )
 
 
-def _signal_cell(value: Any, name: str, theirs: str, where: str, *, strict: bool) -> float:
-    """Return a signal's value; one out of its range would be undefined, and a rule that reads it never fire."""
+def signal_cell(value: Any, name: str, theirs: str, where: str, *, strict: bool) -> float:
+    """Return a signal's value; one out of its range would be undefined, and a rule that reads it never fire.
+
+    Raises:
+        DataError: It is not a number, or out of its range.
+    """
     number = cell_number(value, name, where)
     signal = SIGNALS.get(name)
     if strict and signal is not None and not signal.clip and math.isfinite(number):
@@ -295,6 +302,7 @@ def cell_number(value: Any, name: str, where: str) -> float:
         raise DataError(f"{where}: {name} is {value!r:.80}; expected a number, or nothing where undefined.") from None
 
 
+@lru_cache(maxsize=1024)
 def whole_number(text: str) -> int | None:
     """Return the whole number that a text is; None if it is something else, or has more than 30 digits.
 

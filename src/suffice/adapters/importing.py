@@ -240,8 +240,8 @@ def _read_run(
         if golds is not None and "log_golds" in takes:
             arguments.setdefault("log_golds", "drop")
         try:
-            if read is read_tabular and golds is None and embedder is None:
-                streamed = stream_tabular(path, folder, **arguments)
+            if read is read_tabular and embedder is None:
+                streamed = stream_tabular(path, folder, golds=golds, **arguments)
                 if streamed is not None:
                     return streamed
             run = read(path, embedder, **arguments) if "embedder" in takes else read(path, **arguments)

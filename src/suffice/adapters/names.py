@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 __all__ = [
     "ANSWERS",
@@ -208,6 +209,7 @@ OWN_SIGNALS = (
 """Numbers that a loop may know when it decides: signals of the user's own, under their names."""
 
 
+@lru_cache(maxsize=1024)
 def plain_name(name: str) -> str:
     """Return a name in lower case with underscores.
 

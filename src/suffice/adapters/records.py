@@ -118,16 +118,18 @@ def csv_rows(path: Path, delimiter: str = ",") -> Iterator[tuple[str, dict[str, 
     limit = csv.field_size_limit(sys.maxsize)  # a passage or a draft may have a megabyte
     try:
         lines = (decoded(raw, f"{path}, line {number}") for number, raw in enumerate(unpacked(path), start=1))
-        table = csv.DictReader(lines, strict=True, delimiter=delimiter)
-        twice = next((name for name, n in Counter(table.fieldnames or ()).items() if n > 1 and name), None)
+        table = csv.reader(lines, strict=True, delimiter=delimiter)
+        header = next(table, [])
+        twice = next((name for name, n in Counter(header).items() if n > 1 and name), None)
         if twice is not None:
             raise DataError(f"{path}: two columns are called {twice!r}; rename one of them")
-        for record in table:
+        names = [name or "unnamed" for name in header]  # a data frame's index has no name
+        for fields in filter(None, table):
             where = f"{path}, line {table.line_num}"
-            if None in record or None in record.values():
-                raise DataError(f"{where}: expected {len(table.fieldnames or ())} fields, as in the header")
-            # An empty field is a missing value: CSV has one form for both.  A data frame's index has no name.
-            yield where, {name or "unnamed": value or None for name, value in record.items()}
+            if len(fields) != len(names):
+                raise DataError(f"{where}: expected {len(names)} fields, as in the header")
+            # An empty field is a missing value: CSV has one form for both.
+            yield where, dict(zip(names, [field or None for field in fields], strict=True))
     except csv.Error as error:
         raise DataError(f"{path}: not CSV ({error}).") from error
     finally:

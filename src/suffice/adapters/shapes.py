@@ -13,7 +13,7 @@ from suffice.adapters.names import ANSWERS, GOLDS, OUTCOME_NAMES, QUESTIONS, ROU
 from suffice.adapters.records import ROUND_LISTS, Record
 from suffice.errors import DataError, SchemaError, UnsettledError
 
-__all__ = ["ROUNDS", "Shape", "flat", "unfold"]
+__all__ = ["ROUNDS", "Shape", "flat", "one_run_each", "unfold"]
 
 ROUNDS = "rounds"
 """The name in a column map that says which field contains the list of rounds."""
@@ -22,6 +22,9 @@ _DIALOGUES = frozenset({"messages", "conversation", "conversations", "chat", "di
 _SAID = ("assistant", "ai", "model", "gpt", "bot")
 _RUN_LISTS = frozenset({"agents", "runs", "seeds", "chains", "trajectories"})
 _DEPTH = 4
+_Pair = tuple[Record, Mapping[str, Any], Sequence[Mapping[str, Any]]]
+"""A record, what it says of the question, and its rounds."""
+
 _WORDS = "|".join(sorted(ROUND_WORDS, key=len, reverse=True))
 _NUMBER_FIRST = re.compile(rf"(?:{_WORDS})[_\-. ]?(?P<number>\d+)(?:[_\-. ](?P<stem>.+))?")
 _NUMBER_LAST = re.compile(rf"(?P<stem>.*?[^\d_\-. ])(?:[_\-. ](?:{_WORDS}))?[_\-. ]?(?P<number>\d+)")
@@ -37,6 +40,7 @@ class Shape:
         columns: By the name that a row has, the fields or columns it was made from, in words.
         skipped: Records without any round.
         outer: Columns that say something of the question, and are the same in all of its rows.
+        read: Reads further records in the same way: returns their rows, and how many of them are without any round.
     """
 
     rows: list[Record]
@@ -44,6 +48,7 @@ class Shape:
     columns: Mapping[str, str]
     skipped: int = 0
     outer: frozenset[str] = frozenset()
+    read: Callable[[Sequence[Record]], tuple[list[Record], int]]
 
 
 def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[Sequence[Record]], bool]) -> Shape:
@@ -59,7 +64,7 @@ def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[
         UnsettledError: Several fields may contain the rounds, or a list may contain answers or gold answers.
         DataError: An item of a list of rounds is a list.
     """
-    records = _one_run_each([replace(item, values=_with_lists(item.values)) for item in records])
+    records = one_run_each(records)
     lists = _list_fields(records)
     if rounds is not None:
         if rounds not in _fields(records):
@@ -70,7 +75,7 @@ def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[
         return _rows_of_items(records, [rounds, *(_alike(records, rounds, lists) if is_list else [])])
     rows = [_flat_record(item) for item in records]
     if is_long(rows):
-        return Shape(rows=rows, columns={})
+        return _as_it_is(rows)
     objects = [name for name in lists if _items_are(records, name, dict) and plain_name(name) in ROUND_LISTS]
     if not objects:
         further = [name for name in lists if _items_are(records, name, dict) and _answers_in(records, name)]
@@ -92,14 +97,14 @@ def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[
     return _widened(rows)
 
 
-def flat(values: Mapping[str, Any], depth: int = _DEPTH) -> dict[str, Any]:
+def flat(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, Any]:
     """Return an object without objects in it: their fields get dotted names.
 
     >>> flat({"id": 1, "usage": {"input": {"cached": 3}}})
     {'id': 1, 'usage.input.cached': 3}
     """
     if not any(isinstance(value, dict) for value in values.values()):
-        return dict(values)
+        return values
     result: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, dict) and depth:
@@ -109,10 +114,17 @@ def flat(values: Mapping[str, Any], depth: int = _DEPTH) -> dict[str, Any]:
     return result
 
 
-def _one_run_each(records: list[Record]) -> list[Record]:
-    """Return a record for each of several runs, agents or seeds whose rounds a record has as lists of lists."""
+def one_run_each(records: Iterable[Record], first: int = 1) -> list[Record]:
+    """Return a record for each of several runs, agents or seeds whose rounds a record has as lists of lists.
+
+    Args:
+        records: The file's records, or a part of them; lists may be text, as in CSV files.
+        first: The number of the first record.
+    """
     result = []
-    for item in records:
+    for read in records:
+        values = _with_lists(read.values)
+        item = read if values is read.values else replace(read, values=values)
         name = next(
             (name for name in item.values if plain_name(name) in _RUN_LISTS and _are_lists(item.values[name])), None
         )
@@ -123,7 +135,13 @@ def _one_run_each(records: list[Record]) -> list[Record]:
         for number, answers in enumerate(item.values[name], start=1):
             run = {plain_name(name)[:-1]: number, "answers": answers}
             result.append(replace(item, where=f"{item.where}, {name} {number}", values={**outer, **run}))
-    return [replace(item, number=number) for number, item in enumerate(result, start=1)]
+    return [
+        item if item.number == number else replace(item, number=number) for number, item in enumerate(result, first)
+    ]
+
+
+def _as_it_is(rows: list[Record]) -> Shape:
+    return Shape(rows=rows, columns={}, read=lambda records: ([*map(_flat_record, records)], 0))
 
 
 def _are_lists(value: Any) -> bool:
@@ -131,7 +149,8 @@ def _are_lists(value: Any) -> bool:
 
 
 def _flat_record(item: Record) -> Record:
-    return replace(item, values=flat(item.values))
+    values = flat(item.values)
+    return item if values is item.values else replace(item, values=values)
 
 
 def _with_lists(values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -231,13 +250,38 @@ def _is_panel(records: Sequence[Record], name: str) -> bool:
 
 def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
     """Return a row for each item of the lists; what the record says of the question is in every row."""
-    lead = names[0]
-    is_dialogue = _is_dialogue(records, lead)
-    pairs = []
+    lead, is_dialogue = names[0], _is_dialogue(records, names[0])
+    pairs = _items(records, names, is_dialogue=is_dialogue)
+    own = {"round", *(name for _, _, inner in pairs for values in inner for name in values)}
+    rows = _round_rows(pairs, own, lead)
+    simple = [name for name in names if not _items_are(records, name, dict)]
+    what = "what the assistant said" if is_dialogue else "an item"
+
+    def read(others: Sequence[Record]) -> tuple[list[Record], int]:
+        further = _items(others, names, is_dialogue=is_dialogue)
+        return _round_rows(further, own, lead), _without_rounds(further)
+
+    return Shape(
+        rows=rows,
+        how=f"each record is a question, and {what} in {' and '.join(map(repr, names))} is a round",
+        columns={"round": f"order in {lead!r}", **{_item_name(name): f"items of {name!r}" for name in simple}},
+        skipped=_without_rounds(pairs),
+        outer=_outer_names(rows, own),
+        read=read,
+    )
+
+
+def _without_rounds(pairs: Iterable[_Pair]) -> int:
+    return sum(not inner for _, _, inner in pairs)
+
+
+def _items(records: Sequence[Record], names: Sequence[str], *, is_dialogue: bool) -> list[_Pair]:
+    """Return each record with what it says of the question, and the items of its lists."""
+    pairs: list[_Pair] = []
     for item in records:
-        outer = flat({name: value for name, value in item.values.items() if name not in names})
+        outer = dict(flat({name: value for name, value in item.values.items() if name not in names}))
         if is_dialogue:
-            inner, question = _said(item.values.get(lead) or ())
+            inner, question = _said(item.values.get(names[0]) or ())
             if question and not any(plain_name(name) in QUESTIONS for name in outer):
                 outer["question"] = question
         else:
@@ -247,30 +291,17 @@ def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
                 for parts in zip(*columns, strict=True)
             ]
         pairs.append((item, outer, inner))
-    own = {"round", *(name for _, _, inner in pairs for values in inner for name in values)}
-    rows = _round_rows(pairs, own, lead)
-    simple = [name for name in names if not _items_are(records, name, dict)]
-    what = "what the assistant said" if is_dialogue else "an item"
-    return Shape(
-        rows=rows,
-        how=f"each record is a question, and {what} in {' and '.join(map(repr, names))} is a round",
-        columns={"round": f"order in {lead!r}", **{_item_name(name): f"items of {name!r}" for name in simple}},
-        skipped=sum(not inner for _, _, inner in pairs),
-        outer=_outer_names(rows, own),
-    )
+    return pairs
 
 
-def _round_rows(
-    pairs: Iterable[tuple[Record, Mapping[str, Any], Sequence[Mapping[str, Any]]]], own: Collection[str], lead: str
-) -> list[Record]:
+def _round_rows(pairs: Iterable[_Pair], own: Collection[str], lead: str) -> list[Record]:
     """Return a row for each round: what its record says, under another name where rounds have that name, and its own."""
     rows = []
     for item, outer, inner in pairs:
         above = {f"record.{name}" if name in own else name: value for name, value in outer.items()}
         for number, values in enumerate(inner, start=1):
-            rows.append(
-                replace(item, where=f"{item.where}, {lead} {number}", values={**above, "round": number, **values})
-            )
+            where = f"{item.where}, {lead} {number}"
+            rows.append(Record(where, item.file, item.number, {**above, "round": number, **values}))
     return rows
 
 
@@ -292,7 +323,7 @@ def _rounds_in(item: Record, name: str) -> list[dict[str, Any]]:
             f"{item.where}: {name!r} contains lists of lists, {value!r:.60}; expected one item for each round: write one record "
             "for each of the inner lists"
         )
-    return [flat(part) if isinstance(part, dict) else {_item_name(name): part} for part in value]
+    return [dict(flat(part)) if isinstance(part, dict) else {_item_name(name): part} for part in value]
 
 
 def _item_name(name: str) -> str:
@@ -338,23 +369,27 @@ def _widened(records: list[Record]) -> Shape:
     families = _families(_fields(records))
     leads = [stem for stem in families if not stem or plain_name(stem.rpartition(".")[2]) in (*ANSWERS, *OUTCOME_NAMES)]
     if not leads:
-        return Shape(rows=records, columns={})
+        return _as_it_is(records)
     lead = max(leads, key=lambda stem: (len(families[stem]), stem == "" or plain_name(stem) in ANSWERS))
     numbers = list(families[lead])
     parts = {stem: family for stem, family in families.items() if set(family) <= set(numbers)}
     used = {name for family in parts.values() for name in family.values()}
-    pairs = []
-    for item in records:
-        outer = {name: value for name, value in item.values.items() if name not in used}
-        inner = [
-            {stem or "answer": item.values.get(family[number]) for stem, family in parts.items() if number in family}
-            for number in numbers
-        ]
-        while inner and all(value is None or value == "" for value in inner[-1].values()):
-            inner.pop()
-        pairs.append((item, outer, inner))
     own = {"round", *(stem or "answer" for stem in parts)}
-    rows = _round_rows(pairs, own, "round")
+
+    def read(others: Iterable[Record]) -> tuple[list[Record], int]:
+        pairs: list[_Pair] = []
+        for item in map(_flat_record, others):
+            outer = {name: value for name, value in item.values.items() if name not in used}
+            inner = [
+                {stem or "answer": item.values.get(family[n]) for stem, family in parts.items() if n in family}
+                for n in numbers
+            ]
+            while inner and all(value is None or value == "" for value in inner[-1].values()):
+                inner.pop()
+            pairs.append((item, outer, inner))
+        return _round_rows(pairs, own, "round"), _without_rounds(pairs)
+
+    rows, skipped = read(records)
     ends = f"{families[lead][numbers[0]]!r} to {families[lead][numbers[-1]]!r}"
     return Shape(
         rows=rows,
@@ -363,8 +398,9 @@ def _widened(records: list[Record]) -> Shape:
             "round": f"number in {ends}",
             **{stem or "answer": _first_to_last(family) for stem, family in parts.items()},
         },
-        skipped=sum(not inner for _, _, inner in pairs),
+        skipped=skipped,
         outer=_outer_names(rows, own),
+        read=read,
     )
 
 

@@ -1,39 +1,35 @@
-"""Long tables of millions of rounds, read part by part: memory holds some thousand rows and one number for each question."""
+"""Large tables, imported part by part: memory holds some thousand rows and some numbers for each question."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from suffice.adapters.base import ColumnReading, ImportedRun, ImportedTrajectory
-from suffice.adapters.grid import Grid, group_trajectories, whole_number
-from suffice.adapters.guesses import ColumnMap, guess_columns, is_long
-from suffice.adapters.recognise import head_of
-from suffice.adapters.records import Record, records_of
-from suffice.adapters.shapes import ROUNDS, flat, unfold
+from suffice.adapters.base import ColumnReading, ImportedRun
+from suffice.adapters.columnar import TablePart, columnar_part
+from suffice.adapters.golds import GoldAnswers, joined_golds
+from suffice.adapters.grid import group_trajectories
+from suffice.adapters.records import Record
 from suffice.adapters.summary import ColumnCount, RoundMeans, column_counts
-from suffice.adapters.tabular import grid_of, in_order
+from suffice.adapters.table_parts import PartedTable, TableOptions, UnevenError, is_large
+from suffice.adapters.tabular import runs_note
 from suffice.adapters.tally import Tally
-from suffice.metrics import normalize_answer
+from suffice.errors import SchemaError
 from suffice.rounds import End
 from suffice.store.recording import write_tables
 from suffice.store.schema import build_table
+from suffice.tables import counted
 
-__all__ = ["LARGE", "StreamedRun", "stream_tabular"]
+__all__ = ["StreamedRun", "stream_tabular"]
 
-LARGE = 1 << 23
-"""Bytes from which on a table is read part by part."""
-
-_PACKED = 6
-_PART = 10_000
 _MEAN_METRICS = ("em", "f1")
 
 
@@ -84,147 +80,121 @@ def stream_tabular(
     folder: Callable[[], Path],
     columns: Mapping[str, str] | None = None,
     *,
+    golds: str | Path | None = None,
     metrics: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
     log_golds: Literal["keep", "drop"] | None = None,
     first_round: int | None = None,
     ended: End | None = None,
 ) -> StreamedRun | None:
-    """Read a large long table part by part; its columns are guessed from the first rows.
+    """Read a large table part by part, in the same way as `read_tabular`; its columns are guessed from the first rows.
 
     Args:
-        path: The table.
+        path: The table, or a folder of tables.
         folder: Returns an empty folder for the parts.
         columns: See `read_tabular`, as for the other options.
-        metrics: See there.
+        golds: See `join_golds`.
+        metrics: See `read_tabular`.
         labels: See there.
         log_golds: See there.
         first_round: See there.
         ended: See there.
 
     Returns:
-        The run; None if the file is small or not a long table, or the rows of a question are not adjacent, or of several
-        runs.
+        The run; None if the table is small, is one large JSON document, or has records of different shapes.
 
     Raises:
         UnsettledError: As `read_tabular`.
         DataError: As `read_tabular`; a metric may leave [0, 1] after the first rows.
     """
-    column_map = dict(columns or {})
-    if not _is_large(path) or ROUNDS in column_map:
+    if not is_large(path):
         return None
-    head = list(islice(records_of(path), _PART))
-    shape = unfold(head, None, is_long=lambda rows: "round" in column_map or is_long(rows))
-    plan = guess_columns(column_map, metrics or {}, labels or {}, shape=shape)
-    if (
-        shape.how
-        or "round" not in plan.columns
-        or "question_id" not in plan.columns
-        or plan.formulas.get("question_id")
-    ):
+    options = TableOptions(
+        columns=columns or {},
+        metrics=metrics or {},
+        labels=labels or {},
+        log_golds=log_golds,
+        first_round=first_round,
+        ended=ended,
+    )
+    parts = folder()
+    try:
+        table = PartedTable(path, parts, options)
+    except (UnevenError, SchemaError):
         return None
-    if log_golds == "drop":
-        plan.drop("golds")
-    rows, _ = in_order(shape.rows, plan)
-    grid = grid_of(path, rows, plan, first_round=first_round, ended=ended)
-    extent = _extent(path, plan)
-    if extent is None:
-        return None
-    return _streamed(path, folder(), plan, replace(grid, lowest=extent[0], longest=extent[1]), log_golds is None)
+    return _Import(path, table, None if golds is None else GoldAnswers(golds)).run(parts, ask_golds=log_golds is None)
 
 
-def _is_large(path: Path) -> bool:
-    if not path.is_file():
-        return False
-    head = head_of(path)
-    size = path.stat().st_size * (_PACKED if path.suffix == ".gz" or head.form == "parquet" else 1)
-    return size >= LARGE and head.form in ("text", "jsonl", "parquet")
+class _Import:
+    """What the parts of a table add up to."""
 
+    def __init__(self, path: Path, table: PartedTable, golds: GoldAnswers | None) -> None:
+        self._path, self._table, self._golds = path, table, golds
+        self._tally, self._totals = Tally(), _Totals()
+        self._texts = {name for own in table.texts for name in (own, f"imported_{own}")}
+        self._questions: Mapping[str, str] = {}
 
-def _flat_records(path: Path) -> Iterator[Record]:
-    for item in records_of(path):
-        yield replace(item, values=flat(item.values))
+    def run(self, folder: Path, *, ask_golds: bool) -> StreamedRun:
+        """Write the parts of the recording to a folder."""
+        table = self._table
+        files, schemas, clusters = [], [], []
+        several = 0
+        for number, (rows, self._questions) in enumerate(table.parts()):
+            part = self._part(rows)
+            several += sum(n > 1 for n in Counter(self._questions.values()).values())
+            self._totals.add(part)
+            clusters.append(np.array([*map(hash, part.table.column("cluster").unique().to_pylist())]))
+            files.append(folder / f"{number}.parquet")
+            pq.write_table(part.table, files[-1])
+            schemas.append(part.table.schema)
+        if ask_golds:
+            self._tally.refuse_copied_golds(table.plan.columns.get("golds", ""))
+        skipped = [f"{counted(table.skipped, 'record')} without a round left out"] if table.skipped else []
+        return StreamedRun(
+            source="tabular",
+            parts=files,
+            schema=pa.unify_schemas(schemas, promote_options="permissive"),
+            notes=[
+                *table.notes,
+                *([table.shape.how] if table.shape.how else []),
+                *skipped,
+                *([runs_note(several, table.plan, table.run)] if table.run else []),
+                *self._tally.notes(table.plan, table.grid),
+                *([] if self._golds is None else [self._golds.note()]),
+                "a large table: its columns were guessed from the first rows",
+            ],
+            readings=table.plan.readings,
+            depends=self._tally.depends(),
+            ends=dict(self._tally.ends),
+            clusters=len(np.unique(np.concatenate(clusters))),
+            rounds=max(self._tally.lengths),
+            columns=self._totals.columns(),
+            by_round=self._totals.by_round(),
+        )
 
+    def _cluster(self, name: str, question: str) -> str:
+        return self._table.cluster(self._questions.get(name, name), question)
 
-def _extent(path: Path, plan: ColumnMap) -> tuple[int, int] | None:
-    """Return the lowest number of a round and the most rounds of a question; None if they are not adjacent, or one is there twice.
-
-    What is not a number is left to the reader, which says where it is.
-    """
-    key, number = plan.columns["question_id"], plan.columns["round"]
-    codes: set[int] = set()
-    current, longest, lowest = None, 0, math.inf
-    numbers: set[str] = set()
-    for item in _flat_records(path):
-        own = str(item.values.get(key))
-        if own != current:
-            code = hash(own)
-            if code in codes:
-                return None
-            codes.add(code)
-            current, numbers = own, set()
-        text = str(item.values.get(number)).removesuffix(".0").strip()
-        if text in numbers:
-            return None
-        numbers.add(text)
-        longest = max(longest, len(numbers))
-        value = whole_number(text)
-        lowest = lowest if value is None else min(lowest, value)
-    return (0 if math.isinf(lowest) else int(lowest)), longest
-
-
-def _table_parts(path: Path, key: str) -> Iterator[list[Record]]:
-    """Yield the rows of whole questions, some thousand at a time."""
-    part: list[Record] = []
-    for item in _flat_records(path):
-        if len(part) >= _PART and str(item.values.get(key)) != str(part[-1].values.get(key)):
-            yield part
-            part = []
-        part.append(item)
-    if part:
-        yield part
-
-
-def _streamed(path: Path, folder: Path, plan: ColumnMap, grid: Grid, ask_golds: bool) -> StreamedRun:
-    tally, totals = Tally(), _Totals()
-    texts: dict[int, str] = {}
-    clusters: set[int] = set()
-    files, schemas = [], []
-    for number, part in enumerate(_table_parts(path, plan.columns["question_id"])):
-        rows, _ = in_order(part, plan)
-        trajectories = group_trajectories([(row.where, row.values) for row in rows], grid, str(path))
-        if "cluster" not in plan.columns:
-            trajectories = [_by_text(item, texts) for item in trajectories]
-        clusters.update(hash(item.cluster) for item in trajectories)
-        tally.add(trajectories)
+    def _part(self, rows: Sequence[Record]) -> TablePart:
+        """Return a part of the recording."""
+        grid, formulas, texts = self._table.grid, self._table.formulas, self._texts
+        part = columnar_part(
+            rows, grid, formulas, tally=self._tally, cluster_of=self._cluster, golds=self._golds, texts=texts
+        )
+        if part is not None:
+            return part
+        records = [(row.where, {**row.values, **{name: make(row) for name, make in formulas.items()}}) for row in rows]
+        trajectories = group_trajectories(records, grid, str(self._path))
+        if "cluster" not in grid.columns:
+            trajectories = [
+                replace(item, cluster=self._cluster(item.question_id, item.question)) for item in trajectories
+            ]
+        self._tally.add(trajectories)
+        if self._golds is not None:
+            trajectories = [joined_golds(item, self._golds) for item in trajectories]
         run = ImportedRun(source="tabular", trajectories=trajectories)
         table_rows = run.rows()
-        totals.add(column_counts(run, table_rows), table_rows)
-        table = build_table(table_rows, run.kinds())
-        files.append(folder / f"{number}.parquet")
-        pq.write_table(table, files[-1])
-        schemas.append(table.schema)
-    if ask_golds:
-        tally.refuse_copied_golds(plan.columns.get("golds", ""))
-    return StreamedRun(
-        source="tabular",
-        parts=files,
-        schema=pa.unify_schemas(schemas, promote_options="permissive"),
-        notes=[*tally.notes(plan, grid), "a large table: its columns were guessed from the first rows"],
-        readings=plan.readings,
-        depends=tally.depends(),
-        ends=dict(tally.ends),
-        clusters=len(clusters),
-        rounds=max(tally.lengths),
-        columns=totals.columns(),
-        by_round=totals.by_round(),
-    )
-
-
-def _by_text(item: ImportedTrajectory, texts: dict[int, str]) -> ImportedTrajectory:
-    """Return a trajectory in the cluster of the first question with its normalised text."""
-    text = normalize_answer(item.question)
-    return replace(item, cluster=texts.setdefault(hash(text), item.question_id)) if text else item
+        return TablePart(table=build_table(table_rows, run.kinds(), texts), counts=column_counts(run, table_rows))
 
 
 class _Totals:
@@ -234,8 +204,8 @@ class _Totals:
         self._counts: dict[str, ColumnCount] = {}
         self._rounds: dict[int, Counter[str]] = {}
 
-    def add(self, counts: Iterable[ColumnCount], rows: Iterable[Mapping[str, Any]]) -> None:
-        for item in counts:
+    def add(self, part: TablePart) -> None:
+        for item in part.counts:
             old = self._counts.get(item.name, ColumnCount(name=item.name, defined=0, computed=item.computed))
             self._counts[item.name] = replace(
                 old,
@@ -243,14 +213,15 @@ class _Totals:
                 nulled=old.nulled + item.nulled,
                 clipped=old.clipped + item.clipped,
             )
-        for row in rows:
-            sums = self._rounds.setdefault(row["round"], Counter())
-            sums["n"] += 1
-            for name in _MEAN_METRICS:
-                value = row.get(name)
-                if value is not None:
-                    sums[f"{name}_n"] += 1
-                    sums[name] += value
+        rounds = part.table.column("round").to_numpy()
+        for r in np.unique(rounds).tolist():
+            sums = self._rounds.setdefault(r, Counter())
+            sums["n"] += int((rounds == r).sum())
+            for name in set(_MEAN_METRICS) & {*part.table.column_names}:
+                values = part.table.column(name).to_numpy()[rounds == r]
+                known = values[~np.isnan(values)]
+                sums[f"{name}_n"] += len(known)
+                sums[name] += known.sum()
 
     def columns(self) -> tuple[ColumnCount, ...]:
         return tuple(self._counts.values())

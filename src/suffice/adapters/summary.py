@@ -10,7 +10,7 @@ from typing import Any
 from suffice.adapters.base import ImportedRun
 from suffice.store.schema import column_kind
 
-__all__ = ["ColumnCount", "RoundMeans", "column_counts", "round_means"]
+__all__ = ["ColumnCount", "RoundMeans", "column_counts", "is_counted", "round_means"]
 
 _TEXT_LIKE = ("question", "answer", "golds", "text", "feedback", "embedding")
 _SHOWN_METRICS = ("em", "f1")
@@ -70,7 +70,7 @@ def column_counts(run: ImportedRun, rows: _Rows) -> list[ColumnCount]:
     counts = []
     for name in dict.fromkeys(name for row in rows for name in row):
         kind = kinds.get(name) or column_kind(name)
-        if name not in _TEXT_LIKE and kind not in ("signal", "metric", "cost"):
+        if not is_counted(name, kind):
             continue
         values = [row.get(name) for row in rows]
         defined = sum(value is not None and value != [] for value in values)
@@ -83,6 +83,11 @@ def column_counts(run: ImportedRun, rows: _Rows) -> list[ColumnCount]:
         elif defined:
             counts.append(ColumnCount(name=name, defined=defined, computed=kind == "signal"))
     return counts
+
+
+def is_counted(name: str, kind: str) -> bool:
+    """Return whether a summary has a line for a column: it holds texts, metrics, signals or costs."""
+    return name in _TEXT_LIKE or kind in ("signal", "metric", "cost")
 
 
 def round_means(rows: _Rows) -> list[RoundMeans]:

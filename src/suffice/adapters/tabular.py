@@ -27,7 +27,7 @@ from suffice.rounds import End
 from suffice.seen import one_name_per_text
 from suffice.tables import counted
 
-__all__ = ["grid_of", "in_order", "read_tabular"]
+__all__ = ["RunColumns", "grid_of", "in_order", "numbered", "read_tabular", "runs_note", "tell_apart"]
 
 
 def read_tabular(
@@ -143,17 +143,24 @@ def in_order(rows: Sequence[Record], plan: ColumnMap) -> tuple[list[Record], lis
     if "round" not in columns and "question_id" in columns:
         ids = [str(row.values.get(columns["question_id"])) for row in counted_rows]
         if len(set(ids)) < len(ids):
-            name, order = _order_by_time(counted_rows, ids)
-            seen: Counter[str] = Counter()
-            for place in order:
-                row = counted_rows[place]
-                seen[ids[place]] += 1
-                counted_rows[place] = replace(row, values={**row.values, "round": seen[ids[place]]})
+            counted_rows, name = numbered(counted_rows, columns["question_id"])
             how = f"order of {name!r}" if name else "order of the rows"
             plan.read("round", "round", "no column counts rounds", how)
             by = f"by {name!r}" if name else "in their order"
             notes.append(f"no column counts rounds: the rows of a question are its rounds, {by}")
     return counted_rows, notes
+
+
+def numbered(rows: Sequence[Record], key: str) -> tuple[list[Record], str]:
+    """Return rows with the numbers of their rounds, and the column of times that orders the rows of each question; "" without one."""
+    ids = [str(row.values.get(key)) for row in rows]
+    name, order = _order_by_time(rows, ids)
+    seen: Counter[str] = Counter()
+    result = [*rows]
+    for place in order:
+        seen[ids[place]] += 1
+        result[place] = replace(rows[place], values={**rows[place].values, "round": seen[ids[place]]})
+    return result, name
 
 
 def _order_by_time(rows: Sequence[Record], ids: Sequence[str]) -> tuple[str, Sequence[int]]:
@@ -188,53 +195,98 @@ def _told_apart(rows: Sequence[Record], plan: ColumnMap) -> tuple[list[Record], 
 
     A question that several files, models or runs answered has a trajectory for each, clustered by the question.
     """
-    key, number = plan.columns["question_id"], plan.columns["round"]
-
-    def clash(names: Sequence[str]) -> bool:
-        pairs = {
-            (str(row.values.get(key)), str(row.values.get(number)), *(str(row.values.get(n)) for n in names))
-            for row in rows
-        }
-        return len(pairs) < len(rows)
-
-    if not clash(()):
+    runs = RunColumns(rows, plan)
+    runs.add(rows)
+    run = runs.choice()
+    if run is None:
         return list(rows), {}, []
-    if len({row.file for row in rows}) > 1:
+    renamed, clusters = tell_apart(rows, plan, run)
+    several = sum(n > 1 for n in Counter(clusters.values()).values())
+    return renamed, clusters, [runs_note(several, plan, run)]
+
+
+class RunColumns:
+    """What tells several runs of a question apart: the file, a column, or the number of the record; and whether anything has to.
+
+    Args:
+        rows: Rows with all columns.
+        plan: How they are read.
+    """
+
+    def __init__(self, rows: Sequence[Record], plan: ColumnMap) -> None:
+        self._key, self._number = plan.columns["question_id"], plan.columns["round"]
+        self._has_own_ids = "question_id" not in plan.formulas
+        self._names = [
+            name
+            for name in _names(rows)
+            if plain_name(name).rpartition(".")[2] in RUNS and name not in (self._key, self._number)
+        ]
+        self._files: set[str] = set()
+        self._clash = self._in_records = False
+
+    def add(self, rows: Sequence[Record]) -> None:
+        """Look at further rows: all of some questions."""
+        self._files.update(row.file for row in rows)
+        self._in_records = self._in_records or len({row.number for row in rows}) < len(rows)
+        pairs = [(str(row.values.get(self._key)), str(row.values.get(self._number))) for row in rows]
+        if len(set(pairs)) == len(pairs):
+            return
+        self._clash = True
+        self._names = [
+            name
+            for name in self._names
+            if len({(*pair, str(row.values.get(name))) for pair, row in zip(pairs, rows, strict=True)}) == len(rows)
+        ]
+
+    def choice(self) -> tuple[str, str] | None:
+        """Return `file`, `column` or `number` with its name; None if nothing is to be told apart, or nothing does it."""
+        if not self._clash:
+            return None
+        if len(self._files) > 1:
+            return "file", "file"
+        if self._names:
+            return "column", self._names[0]
+        return ("number", "number") if self._has_own_ids and self._in_records else None
+
+
+def tell_apart(rows: Sequence[Record], plan: ColumnMap, run: tuple[str, str]) -> tuple[list[Record], dict[str, str]]:
+    """Return the rows of some questions with an id for each run, and the question of each id."""
+    key = plan.columns["question_id"]
+    kind, name = run
+    questions = [str(row.values.get(key)) for row in rows]
+    if kind == "column":
+        runs = [str(row.values.get(name)) for row in rows]
+    elif kind == "file":
         first: dict[str, str] = {}
-        for row in rows:
-            first.setdefault(str(row.values.get(key)), row.file)
-        with_file = [row.file if first[str(row.values.get(key))] != row.file else "" for row in rows]
-        return _renamed(rows, key, with_file, "file")
-    names = [name for name in _names(rows) if plain_name(name).rpartition(".")[2] in RUNS and name not in (key, number)]
-    run = next((name for name in names if not clash((name,))), None)
-    if run is not None:
-        return _renamed(rows, key, [str(row.values.get(run)) for row in rows], run)
-    if "question_id" not in plan.formulas and len({row.number for row in rows}) < len(rows):
+        runs = [
+            row.file if first.setdefault(question, row.file) != row.file else ""
+            for question, row in zip(questions, rows, strict=True)
+        ]
+    else:
         occurs: dict[str, dict[int, int]] = {}
-        for row in rows:
-            own = occurs.setdefault(str(row.values.get(key)), {})
-            own.setdefault(row.number, len(own) + 1)
-        numbers = [occurs[str(row.values.get(key))][row.number] for row in rows]
-        return _renamed(rows, key, [str(n) if n > 1 else "" for n in numbers], "number")
-    return list(rows), {}, []
+        runs = []
+        for question, row in zip(questions, rows, strict=True):
+            own = occurs.setdefault(question, {})
+            n = own.setdefault(row.number, len(own) + 1)
+            runs.append(str(n) if n > 1 else "")
+    clusters, result = {}, []
+    for row, question, suffix in zip(rows, questions, runs, strict=True):
+        own_id = f"{question}@{suffix}" if suffix else question
+        clusters[own_id] = question
+        result.append(replace(row, values={**row.values, key: own_id}))
+    return result, clusters
+
+
+def runs_note(several: int, plan: ColumnMap, run: tuple[str, str]) -> str:
+    """Return what was done with questions that have several runs."""
+    return (
+        f"{counted(several, 'question')} with several runs: each run has the id {plan.columns['question_id']}@{run[1]}, and a "
+        "question is one cluster"
+    )
 
 
 def _names(rows: Sequence[Record]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row.values))
-
-
-def _renamed(
-    rows: Sequence[Record], key: str, runs: Sequence[str], what: str
-) -> tuple[list[Record], dict[str, str], list[str]]:
-    clusters, result = {}, []
-    for row, run in zip(rows, runs, strict=True):
-        question = str(row.values.get(key))
-        own = f"{question}@{run}" if run else question
-        clusters[own] = question
-        result.append(replace(row, values={**row.values, key: own}))
-    several = sum(n > 1 for n in Counter(clusters.values()).values())
-    note = f"{counted(several, 'question')} with several runs: each run has the id {key}@{what}, and a question is one cluster"
-    return result, clusters, [note]
 
 
 def _clustered(

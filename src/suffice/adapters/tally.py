@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from suffice.adapters.base import ImportedTrajectory
@@ -22,7 +22,11 @@ _MISSING_WORDS = frozenset({"nan", "null", "none", "na", "n/a", "#n/a", "<na>"})
 
 
 class Tally:
-    """Counts over trajectories."""
+    """Counts over trajectories.
+
+    Attributes:
+        known: Rounds in which a metric is known, by its name.
+    """
 
     def __init__(self) -> None:
         self.lengths: Counter[int] = Counter()
@@ -32,29 +36,47 @@ class Tally:
         self._labels: dict[str, set[Any]] = {name: set() for name in PINNED_LABELS}
         self._scored = self._equal = 0
         self._rounds = self._silent = self._without_golds = 0
-        self._known = Counter[str]()
+        self.known = Counter[str]()
         self._texts: dict[str, Counter[str]] = {"answer": Counter(), "gold answer": Counter()}
 
     def add(self, trajectories: Iterable[ImportedTrajectory]) -> None:
         """Count further trajectories."""
         for item in trajectories:
-            self._first = item.rounds[0].index if self._first is None else self._first
-            self.lengths[len(item.rounds)] += 1
-            self.ends[item.end] += 1
-            self._unmapped.update(dict.fromkeys(name for row in item.extras for name in row))
-            for name, values in self._labels.items():
-                values.add(item.labels.get(name))
-            self._rounds += len(item.rounds)
-            self._silent += sum(not (row.answer or "").strip() for row in item.rounds)
-            self._without_golds += not item.golds
-            for what, texts in (("answer", [row.answer or "" for row in item.rounds]), ("gold answer", item.golds)):
-                self._texts[what].update(text for text in texts if text.strip().lower() in _MISSING_WORDS)
+            self.add_extras(name for row in item.extras for name in row)
+            self.add_rounds([row.answer for row in item.rounds])
             for metrics in item.metrics:
-                self._known.update(name for name, value in metrics.items() if not math.isnan(value))
-            answer = item.rounds[-1].answer
-            if answer and item.golds:
-                self._scored += 1
-                self._equal += answer.strip() in {gold.strip() for gold in item.golds}
+                self.known.update(name for name, value in metrics.items() if not math.isnan(value))
+            last = item.rounds[-1].answer
+            self.count(item.rounds[0].index, len(item.rounds), item.end, item.labels, last, item.golds)
+
+    def add_extras(self, names: Iterable[str]) -> None:
+        """Name columns that are kept as they are."""
+        self._unmapped.update(dict.fromkeys(names))
+
+    def add_rounds(self, answers: Iterable[str | None]) -> None:
+        """Count rounds by their answers."""
+        texts = [(answer or "").strip() for answer in answers]
+        self._rounds += len(texts)
+        self._silent += texts.count("")
+        self._count_missing("answer", answers)
+
+    def _count_missing(self, what: str, texts: Iterable[str | None]) -> None:
+        self._texts[what].update(text for text in texts if text and text.strip().lower() in _MISSING_WORDS)
+
+    def count(  # noqa: PLR0917
+        self, first: int, length: int, end: str, labels: Mapping[str, Any], last: str | None, golds: Collection[str]
+    ) -> None:
+        """Count a trajectory by its first round, its number of rounds and its last answer."""
+        self._first = first if self._first is None else self._first
+        self.lengths[length] += 1
+        self.ends[end] += 1
+        for name, values in self._labels.items():
+            values.add(labels.get(name))
+        self._without_golds += not golds
+        self._count_missing("gold answer", golds)
+        if last and golds:
+            self._scored += 1
+            self._equal += last.strip() in {gold.strip() for gold in golds}
 
     def refuse_copied_golds(self, column: str) -> None:
         """Raise if the gold answers are probably the model's own: in a log, `answer` and `output` are."""
@@ -110,9 +132,9 @@ class Tally:
                 "that their EM and F1 are unknown"
             )
         notes += [
-            f"{name!r} is known in {self._known[name]:,} of {counted(self._rounds, 'round')}: a stop at another one cannot be judged"
+            f"{name!r} is known in {self.known[name]:,} of {counted(self._rounds, 'round')}: a stop at another one cannot be judged"
             for name in plan.metrics
-            if self._known[name] < self._rounds
+            if self.known[name] < self._rounds
         ]
         for what, texts in self._texts.items():
             notes += [

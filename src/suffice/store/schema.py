@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from suffice.json_text import well_formed
@@ -26,6 +27,7 @@ __all__ = [
     "cost_column",
     "cost_names",
     "fill_costs",
+    "table_of_columns",
 ]
 
 RECORDING_FORMAT = "suffice.recording"
@@ -114,6 +116,7 @@ class Columns:
 
     Args:
         kinds: Kinds of columns that the name does not determine (custom signals and metrics).
+        texts: Columns of other values that are text, even if all values of the rows are numbers.
 
     >>> columns = Columns()
     >>> columns.add([{"question_id": "q1", "mine": None}])
@@ -122,8 +125,9 @@ class Columns:
     DataType(double)
     """
 
-    def __init__(self, kinds: Mapping[str, str] | None = None) -> None:
+    def __init__(self, kinds: Mapping[str, str] | None = None, texts: Collection[str] = ()) -> None:
         self._kinds = kinds or {}
+        self._texts = texts
         self._numeric: dict[str, bool | None] = {}  # whether all values are numbers; None = no value so far
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -138,7 +142,10 @@ class Columns:
     def schema(self) -> pa.Schema:
         """The columns of all rows so far, with units in the field metadata."""
         return pa.schema(
-            [_column_field(name, self._kinds, numeric=bool(known)) for name, known in self._numeric.items()]
+            [
+                _column_field(name, self._kinds, numeric=bool(known) and name not in self._texts)
+                for name, known in self._numeric.items()
+            ]
         )
 
     @property
@@ -163,17 +170,42 @@ def _array(values: list[Any], dtype: pa.DataType) -> pa.Array:
         return pa.array(well_formed(values), type=dtype)
 
 
-def build_table(rows: Iterable[Mapping[str, Any]], kinds: Mapping[str, str] | None = None) -> pa.Table:
+def build_table(
+    rows: Iterable[Mapping[str, Any]], kinds: Mapping[str, str] | None = None, texts: Collection[str] = ()
+) -> pa.Table:
     """Return rows as a table with units in the field metadata.
 
     Args:
         rows: One mapping for each question and round; a missing value is None, an undefined number None or NaN.
         kinds: Kinds of columns that the name does not determine (custom signals and metrics).
+        texts: Columns of other values that are text, even if all values here are numbers.
     """
     all_rows = list(rows)
-    columns = Columns(kinds)
+    columns = Columns(kinds, texts)
     columns.add(all_rows)
     return columns.table(all_rows)
+
+
+def table_of_columns(columns: Mapping[str, Any], kinds: Mapping[str, str], texts: Collection[str] = ()) -> pa.Table:
+    """Return columns as a table with units in the field metadata.
+
+    Args:
+        columns: By name, each a list as `build_table` takes its items, an array of numpy, or of pyarrow with the final type.
+        kinds: Kinds of columns that the name does not determine.
+        texts: Columns of other values that are text, even if all values here are numbers.
+    """
+    fields, arrays = [], []
+    for name, values in columns.items():
+        types = {*map(type, values)} - {type(None)} if isinstance(values, list) else set()
+        numeric = bool(types) and all(issubclass(one, int | float) and one is not bool for one in types)
+        fields.append(_column_field(name, kinds, numeric=numeric and name not in texts))
+        if isinstance(values, list):
+            arrays.append(_array(values, fields[-1].type))
+        elif isinstance(values, np.ndarray):
+            arrays.append(pa.array(values, fields[-1].type, from_pandas=True))
+        else:
+            arrays.append(values)
+    return pa.table(arrays, schema=pa.schema(fields))
 
 
 def cost_names(rows: Iterable[Mapping[str, Any]]) -> set[str]:

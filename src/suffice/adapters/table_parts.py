@@ -1,0 +1,332 @@
+"""Tables in parts: some thousand rows at a time, all rows of a question in one part."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.adapters.grid import Grid, cell_text, whole_number
+from suffice.adapters.guesses import guess_columns, is_long
+from suffice.adapters.recognise import data_files, head_of
+from suffice.adapters.records import Record, records_of
+from suffice.adapters.shapes import ROUNDS, one_run_each, unfold
+from suffice.adapters.tabular import RunColumns, grid_of, in_order, numbered, tell_apart
+from suffice.errors import DataError, SchemaError
+from suffice.metrics import normalize_answer
+from suffice.rounds import End
+
+__all__ = ["PartedTable", "TableOptions", "UnevenError", "is_large"]
+
+LARGE = 1 << 23
+"""Bytes from which on a table is read part by part."""
+
+PART = 10_000
+"""Rows of a part, about."""
+
+_DOCUMENT = 1 << 23
+"""Bytes from which on a JSON document is too large to be a part."""
+
+_PACKED = 6
+_ROUNDS_A_RECORD = 5
+_SAMPLE = 1_000
+_GATHERED = 5
+"""Parts in memory while rows are put together."""
+
+_NUMERIC = (int, float, type(None))
+
+_Rows = list[Record]
+
+
+def is_large(path: Path) -> bool:
+    """Return whether a table is read part by part: by its size in memory, unless a file is one large JSON document."""
+    sizes = {file: file.stat().st_size for file in data_files(path)}
+    if sum(sizes.values()) * _PACKED < LARGE:
+        return False
+    forms = {file: head_of(file).form for file in sizes}
+    packed = sum(size * (_PACKED if _is_packed(file, forms[file]) else 1) for file, size in sizes.items())
+    return packed >= LARGE and not any(forms[file] == "json" and size >= _DOCUMENT for file, size in sizes.items())
+
+
+def _is_packed(file: Path, form: str) -> bool:
+    return file.suffix == ".gz" or form == "parquet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOptions:
+    """What the user says of a table; see `read_tabular`."""
+
+    columns: Mapping[str, str]
+    metrics: Mapping[str, str]
+    labels: Mapping[str, str]
+    log_golds: Literal["keep", "drop"] | None
+    first_round: int | None
+    ended: End | None
+
+
+class UnevenError(Exception):
+    """The records of a table differ so much that it has to be read in one piece."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scan:
+    """What all parts show together.
+
+    Attributes:
+        codes: Hashes of the ids of each part's questions.
+        rows: How many rows there are.
+        lowest: The lowest number of a round.
+        longest: The most rounds of one trajectory.
+        runs: What tells several runs of a question apart.
+        repeated: Hashes of the texts that several questions have.
+    """
+
+    codes: npt.NDArray[np.int64]
+    rows: int
+    lowest: int
+    longest: int
+    runs: RunColumns
+    repeated: frozenset[int]
+
+
+class PartedTable:
+    """A table that is read part by part, several times.
+
+    Columns are guessed from a sample: the first rows, and of the others each that has a column, a number of a round or a form of
+    answers that none before it has.
+
+    Args:
+        path: The table, or a folder of tables.
+        folder: An empty folder, where rows are put in order if those of a question do not follow one another.
+        options: What the user says of it.
+
+    Attributes:
+        shape: How the file contains the rows.
+        plan: Which columns are read as what.
+        grid: How the rows are read.
+        notes: Of how they are read.
+        run: What tells several runs of a question apart, as `RunColumns.choice` returns it.
+        skipped: Records without any round.
+        texts: Columns with any value that is not a number.
+
+    Raises:
+        UnsettledError: As `read_tabular`.
+        SchemaError: The sample has no id of a question or no number of a round.
+        DataError: As `read_tabular`.
+        UnevenError: The records differ so much that a sample does not show their shape.
+    """
+
+    def __init__(self, path: Path, folder: Path, options: TableOptions) -> None:
+        self._path, self._folder, self._options = path, folder, options
+        self._source: Callable[[], Iterable[_Rows]] = self._adjacent
+        self._sample = one_run_each(islice(records_of(path), PART))
+        self.run: tuple[str, str] | None = None
+        self.texts: set[str] = set()
+        self._further: list[Record] = []
+        self._lists, self._low = False, math.inf
+        self.grid: Grid
+        try:
+            self._guess()
+        except SchemaError:  # the first rows may all be of one round
+            self._sample += one_run_each(deque(records_of(path), PART))
+            self._guess()
+        scan = self._scan()
+        while self._further:
+            if len(self._sample) > PART + _SAMPLE:
+                raise UnevenError
+            self._sample += self._further
+            self._guess()
+            scan = self._scan()
+        if len(np.unique(scan.codes)) < len(scan.codes):
+            self._gather(scan)
+            scan = self._scan()
+        self.run = scan.runs.choice()
+        if self.run is not None:
+            scan = self._scan()
+        self.grid = replace(self.grid, lowest=scan.lowest, longest=scan.longest)
+        self._smallest = self._smallest_names(scan.repeated)
+
+    def _guess(self) -> None:
+        """Guess the shape and the columns from the sample."""
+        options = self._options
+        columns = dict(options.columns)
+        rounds = columns.pop(ROUNDS, None)
+        self.shape = unfold(self._sample, rounds, is_long=lambda rows: "round" in columns or is_long(rows))
+        self.plan = guess_columns(columns, options.metrics, options.labels, shape=self.shape)
+        if options.log_golds == "drop":
+            self.plan.drop("golds")
+        self._rows, self.notes = in_order(self.shape.rows, self.plan)
+        self.grid = grid_of(self._path, self._rows, self.plan, first_round=options.first_round, ended=options.ended)
+        self._key = self.plan.columns["question_id"]
+        self._time = numbered(self._rows, self._key)[1] if self.notes else ""
+        self._names = {name for row in self._rows for name in row.values}
+        self.formulas = {name: make for name, make in self.plan.formulas.items() if name != self._key}
+
+    def parts(self) -> Iterator[tuple[_Rows, Mapping[str, str]]]:
+        """Yield all rows of some questions, with the question of each id where one has several runs."""
+        for part in self._source():
+            rows, time = numbered(part, self._key) if self.notes else (part, self._time)
+            if time != self._time:
+                raise UnevenError
+            yield (rows, {}) if self.run is None else tell_apart(rows, self.plan, self.run)
+
+    def cluster(self, name: str, question: str) -> str:
+        """Return the smallest name of the questions with a text, and the name itself if it is the only one."""
+        return self._smallest.get(normalize_answer(question), name) if self._smallest else name
+
+    def _read(self) -> Iterator[_Rows]:
+        """Yield rows with ids."""
+        records, first, self.skipped = records_of(self._path), 1, 0
+        size = PART // _ROUNDS_A_RECORD if self.shape.how else PART
+        make = self.plan.formulas.get(self._key)
+        while part := [*islice(records, size)]:
+            part = one_run_each(part, first)
+            first += len(part)
+            try:
+                rows, skipped = self.shape.read(part)
+            except ValueError as error:
+                if isinstance(error, DataError):
+                    raise
+                raise UnevenError from None
+            if make is not None:
+                rows = [replace(row, values={**row.values, self._key: make(row)}) for row in rows]
+            self.skipped += skipped
+            self._observe(part, rows)
+            yield rows
+
+    def _adjacent(self) -> Iterator[_Rows]:
+        """Yield the rows, those of a question together if they follow one another."""
+        rest: _Rows = []
+        for part in self._read():
+            rows = [*rest, *part]
+            cut = len(rows)
+            while cut and self._id(rows[cut - 1]) == self._id(rows[-1]):
+                cut -= 1
+            rest = rows[cut:]
+            if cut:
+                yield rows[:cut]
+        if rest:
+            yield rest
+
+    def _id(self, row: Record) -> str:
+        value = row.values.get(self._key)
+        return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+    def _observe(self, records: Sequence[Record], rows: _Rows) -> None:
+        """Remember what rows have that the sample has not."""
+        answer = self.plan.columns.get("answer", "")
+        low = _lowest(rows, self.plan.columns["round"])
+        for row in rows:
+            is_new = not row.values.keys() <= self._names
+            if is_new:
+                self._names |= row.values.keys()
+            if not self._lists and str(row.values.get(answer))[:1] == "[":
+                self._lists = is_new = True
+            if low < self._low and _lowest([row], self.plan.columns["round"]) == low:
+                self._low, is_new = low, True
+            if is_new:
+                self._further.append(records[row.number - records[0].number])
+        for name in self._names - self.texts:
+            if any(type(row.values.get(name)) not in _NUMERIC for row in rows):
+                self.texts.add(name)
+
+    def _scan(self) -> _Scan:
+        """Read all parts, for what no part shows."""
+        self._further, self._lists = [], not self.grid.listed_golds
+        self._low = _lowest(self._rows, self.plan.columns["round"])
+        codes, texts = [], []
+        longest, lowest, n = 0, math.inf, 0
+        runs = RunColumns(self._rows, self.plan)
+        for rows, _ in self.parts():
+            by_id = self._by_id(rows)
+            n += len(rows)
+            codes.append(_codes(by_id))
+            longest = max(longest, *map(len, by_id.values()))
+            lowest = min(lowest, _lowest(rows, self.plan.columns["round"]))
+            runs.add(rows)
+            texts.append(_codes(filter(None, (text for text, _ in self._texts(by_id)))))
+        if not codes:
+            raise UnevenError
+        values, counts = np.unique(np.concatenate(texts), return_counts=True)
+        return _Scan(
+            codes=np.concatenate(codes),
+            rows=n,
+            lowest=0 if math.isinf(lowest) else int(lowest),
+            longest=longest,
+            runs=runs,
+            repeated=frozenset(values[counts > 1].tolist()),
+        )
+
+    def _by_id(self, rows: Iterable[Record]) -> dict[str, _Rows]:
+        by_id: dict[str, _Rows] = {}
+        for row in rows:
+            by_id.setdefault(self._id(row), []).append(row)
+        return by_id
+
+    def _texts(self, by_id: Mapping[str, _Rows]) -> Iterator[tuple[str, str]]:
+        """Yield the normalised text of each question, and its id; nothing where the table has clusters."""
+        name, number = self.plan.columns.get("question"), self.plan.columns["round"]
+        if name is None or "cluster" in self.plan.columns:
+            return
+        for own, rows in by_id.items():
+            first = rows[0]
+            if any(row.values.get(name) != first.values.get(name) for row in rows):
+                first = min(rows, key=lambda row: _lowest([row], number))
+            yield normalize_answer(cell_text(first.values.get(name), "question", first.where) or ""), own
+
+    def _smallest_names(self, repeated: frozenset[int]) -> dict[str, str]:
+        """Return the smallest name of questions with a text that several have."""
+        smallest: dict[str, str] = {}
+        for rows, questions in self.parts() if repeated else ():
+            for text, own in self._texts(self._by_id(rows)):
+                if hash(text) in repeated:
+                    name = questions.get(own, own)
+                    smallest[text] = min(name, smallest.get(text, name))
+        return smallest
+
+    def _gather(self, scan: _Scan) -> None:
+        """Put the rows of a question together, on disk, questions in the order of their first rows."""
+        codes, first = np.unique(scan.codes, return_index=True)
+        n_files = -(-scan.rows // PART)
+        places = np.empty(len(codes), dtype=np.int64)
+        places[np.argsort(first)] = np.arange(len(codes)) * n_files // len(codes)
+        pending: dict[int, _Rows] = {}
+        n = 0
+        for part in chain(self._adjacent(), [None]):
+            if part is not None:
+                files = places[np.searchsorted(codes, _codes(map(self._id, part)))]
+                for row, file in zip(part, files.tolist(), strict=True):
+                    pending.setdefault(file, []).append(row)
+                n += len(part)
+            if part is None or n >= _GATHERED * PART:
+                for file, rows in pending.items():
+                    with (self._folder / f"{file}.rows").open("ab") as sink:
+                        pickle.dump(rows, sink)
+                pending, n = {}, 0
+        self._source = lambda: map(self._gathered, range(n_files))
+
+    def _gathered(self, file: int) -> _Rows:
+        rows: _Rows = []
+        with (self._folder / f"{file}.rows").open("rb") as source, suppress(EOFError):
+            while True:
+                rows += pickle.load(source)  # noqa: S301 - written by `_gather` into a folder of our own
+        return [*chain.from_iterable(self._by_id(rows).values())]
+
+
+def _codes(texts: Iterable[str]) -> npt.NDArray[np.int64]:
+    return np.array([*map(hash, texts)], dtype=np.int64)
+
+
+def _lowest(rows: Iterable[Record], number: str) -> float:
+    """Return the lowest number of a round; infinite if there is none."""
+    texts = {str(row.values.get(number)).removesuffix(".0") for row in rows}
+    return min((value for value in map(whole_number, texts) if value is not None), default=math.inf)

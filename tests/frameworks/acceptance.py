@@ -64,13 +64,19 @@ def tokens_of(answer):
     return [{**likely, "top_logprobs": [likely, other]}]
 
 
-def loaded(name, folder, **names):
-    """Return what the lines to paste define, with a policy file for theirs, and with `recorder` if it is among the names."""
+def loaded(name, folder, change=("", ""), **names):
+    """Return what the lines to paste define, with a policy file for theirs.
+
+    With `recorder` if it is among the names, and with one `change` of their text: what is there, and what is instead.
+    """
     namespace = {"__name__": f"pasted_{name}", **names}
     file = folder / f"{name}.py"
     lines = snippet(name, folder / "policy.json")
     if "recorder" in names:
         lines = lines.replace('policy.json"', 'policy.json", recorder=recorder')
+    if change[0]:
+        assert change[0] in lines
+        lines = lines.replace(*change).replace("\ndef ask", "\nasync def ask")
     file.write_text(lines, "utf-8")  # CrewAI reads the source of a guardrail
     exec(compile(file.read_text("utf-8"), str(file), "exec"), namespace)
     return namespace

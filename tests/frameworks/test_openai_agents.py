@@ -1,6 +1,7 @@
 """OpenAI Agents: the lines to paste, runs side by side, typed output, and plain replies."""
 
 import asyncio
+from uuid import uuid4
 
 import pytest
 from agents import Agent, ItemHelpers, Runner, function_tool, set_tracing_disabled
@@ -41,7 +42,7 @@ class Fake(Model):
     async def get_response(self, *arguments, **options):
         self.script.log.append(arguments or options)
         text = self.form.replace("{}", self.script.next())
-        number = f"{id(self)}-{self.script.calls}"
+        number = uuid4().hex
         part = ResponseOutputText.model_validate(
             {"text": text, "type": "output_text", "annotations": [], "logprobs": tokens_of(text)}
         )

@@ -5,20 +5,43 @@ import asyncio
 import pytest
 from workflows import Context
 from workflows.errors import WorkflowTimeoutError
+from workflows.plugins.basic import InternalAsyncioAdapter
 
-from suffice.frameworks.llama_index import ended
+from suffice import Recorder, read_recording
 from tests.frameworks.acceptance import CAPPED, QUESTION, Script, check, check_cap, check_stop, loaded
 
 
-def complete(script, hangs_after=1000):
-    """Return a model that never replies after so many calls."""
+def complete(script, hangs_after=1000, clock=None):
+    """Return a model that never replies after so many calls: it waits until everybody's time is up."""
 
     async def reply(question):
         if script.calls == hangs_after:
+            clock.skipped += 1e6
             await asyncio.Event().wait()
         return script.next()
 
     return reply
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time of event loops and workflows, of which seconds can be skipped."""
+
+    class Clock:
+        skipped = 0.0
+
+    class Loop(asyncio.SelectorEventLoop):
+        def time(self):
+            return super().time() + Clock.skipped
+
+    now = InternalAsyncioAdapter.get_now
+
+    async def skipping(adapter):
+        return await now(adapter) + Clock.skipped
+
+    monkeypatch.setattr(asyncio.events, "new_event_loop", Loop)
+    monkeypatch.setattr(InternalAsyncioAdapter, "get_now", skipping)
+    return Clock
 
 
 def test_it_ends_with_the_best_answer_and_a_reason(folder):
@@ -26,19 +49,29 @@ def test_it_ends_with_the_best_answer_and_a_reason(folder):
     check(script, loaded("llama_index", folder, complete=complete(script))["ask"])
 
 
-def test_its_own_limit_ends_with_the_best_answer(folder):
+def test_its_own_limit_ends_with_the_best_answer(folder, clock):
     script = Script(CAPPED)
-    lines = loaded("llama_index", folder, complete=complete(script, hangs_after=3))
-    lines["flow"] = lines["Drafting"](timeout=4)  # three replies of a script take no time
+    lines = loaded("llama_index", folder, complete=complete(script, hangs_after=3, clock=clock))
     check_cap(script, lines["ask"])
 
 
-def test_a_timeout_before_the_first_reply_is_the_frameworks_error(folder):
+def test_what_a_timeout_ended_is_recorded_with_that_end(folder, clock):
+    script = Script(CAPPED)
+    with Recorder(folder / "runs.parquet", policy=folder / "policy.json") as recorder:
+        model = complete(script, hangs_after=3, clock=clock)
+        lines = loaded("llama_index", folder, complete=model, recorder=recorder)
+        check_cap(script, lines["ask"])
+    recording = read_recording(folder / "runs.parquet")
+    assert recording.answers.tolist() == [list(CAPPED[:3])] * 2
+    assert recording.ends.tolist() == ["max_rounds"] * 2
+
+
+def test_a_timeout_before_the_first_reply_is_the_frameworks_error(folder, clock):
     script = Script()
-    lines = loaded("llama_index", folder, complete=complete(script, hangs_after=4))
+    lines = loaded("llama_index", folder, complete=complete(script, hangs_after=4, clock=clock))
 
     async def both():
-        flow = lines["Drafting"](timeout=4)
+        flow, ended = lines["flow"], lines["stop"].ended
         ctx = Context(flow)
         await ended(flow.run(question=QUESTION, ctx=ctx))
         with pytest.raises(WorkflowTimeoutError):  # not the answer of the question before
@@ -56,7 +89,7 @@ def test_a_context_that_is_used_again_and_written_down_begins_a_new_question(fol
         ctx = Context(lines["flow"])
         for question in (QUESTION, "Another?"):
             script.rewind()
-            result = await ended(lines["flow"].run(question=question, ctx=ctx))
+            result = await lines["stop"].ended(lines["flow"].run(question=question, ctx=ctx))
             check_stop(script, result["answer"], result["decision"])
             ctx = Context.from_dict(lines["flow"], ctx.to_dict())
 

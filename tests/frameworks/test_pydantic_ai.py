@@ -1,12 +1,15 @@
 """Pydantic AI: the lines to paste, typed output, revision, and limits."""
 
+import asyncio
+
 import pytest
 from pydantic import BaseModel
-from pydantic_ai import Agent, UsageLimits
+from pydantic_ai import Agent, ImageUrl, UsageLimits
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
-from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
+from suffice import Recorder, read_recording
 from suffice.errors import DataError
 from suffice.frameworks.pydantic_ai import decision_of, stop_capability
 from tests.frameworks.acceptance import CAPPED, QUESTION, SCRIPT, Script, check, check_cap, loaded, tokens_of
@@ -122,3 +125,36 @@ def test_no_tool_call_is_left_open(folder):
 def test_a_result_without_a_decision_is_an_error():
     with pytest.raises(DataError, match="no message carries a decision"):
         decision_of(Agent(fake(Script(), tool=None)).run_sync(QUESTION))
+
+
+def test_a_run_that_streams_its_events_is_decided_and_one_that_ends_at_the_first_text_says_so(folder):
+    script = Script()
+
+    async def stream(messages, info):
+        answer = script.next()
+        yield answer[:3]
+        yield answer[3:]
+        yield {0: DeltaToolCall(name="look_up", json_args="{}", tool_call_id=f"call_{script.calls}")}
+
+    async def listen(ctx, events):
+        async for _ in events:
+            pass
+
+    capability = stop_capability(folder / "policy.json")
+    agent = Agent(FunctionModel(stream_function=stream), tools=[look_up], capabilities=[capability])
+    check(script, asked(agent, event_stream_handler=listen))
+
+    async def first_text():
+        async with agent.run_stream(QUESTION) as result:
+            return decision_of(result)
+
+    with pytest.raises(DataError, match="do not use run_stream"):
+        asyncio.run(first_text())
+
+
+def test_a_question_in_parts_is_recorded_as_its_text(folder):
+    image = ImageUrl("https://example.org/tempest.png")
+    with Recorder(folder / "runs.parquet", policy=folder / "policy.json") as recorder:
+        capability = stop_capability(folder / "policy.json", recorder=recorder)
+        Agent(fake(Script()), tools=[look_up], capabilities=[capability]).run_sync([QUESTION, image])
+    assert read_recording(folder / "runs.parquet").objects("question")[0, 0] == QUESTION

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +14,17 @@ from suffice.session import Policy
 if TYPE_CHECKING:
     from suffice.loop import Recorder
 
-__all__ = ["ended", "stop_step"]
+__all__ = ["StopStep", "stop_step"]
 
 
 def stop_step(
     policy: Policy | Rule | str | Path, *, measure: Measure | None = None, recorder: Recorder | None = None
-) -> Callable[..., Awaitable[Any | None]]:
+) -> StopStep:
     """Return what a step awaits with its context and a reply: a `StopEvent` if the policy ends the workflow, else None.
 
     The result of that event is the best reply with the decision, `{"answer": ..., "decision": ...}`.  The run is JSON in
-    the context's store; a reply after the end begins the next question.
+    the context's store; a reply after the end begins the next question.  `ended(handler)` returns the same result, also at
+    the workflow's timeout.
 
     Args:
         policy: What decides, see `suffice.Session`.
@@ -33,43 +34,50 @@ def stop_step(
     Raises:
         ImportError: LlamaIndex's workflows are not installed.
     """
-    from workflows.events import StopEvent
+    import workflows.events  # noqa: F401 - now, not at the first reply
 
-    open_run = opener(policy, measure, recorder)
+    return StopStep(opener(policy, measure, recorder))
 
-    async def stop(ctx: Any, reply: Any, question: str = "", cost: Cost | None = None) -> Any | None:
+
+class StopStep:
+    """Decides in a step of a workflow; made by `stop_step`."""
+
+    def __init__(self, open_run: Callable[..., QuestionRun]) -> None:
+        self._open_run = open_run
+
+    async def __call__(self, ctx: Any, reply: Any, question: str = "", cost: Cost | None = None) -> Any | None:
         """Observe a reply: its text, or what a client returned."""
+        from workflows.events import StopEvent
+
         stored = await ctx.store.get(METADATA, default=None)
-        run = open_run(question) if stored is None or stored["session"]["decision"] else open_run(state=stored)
+        is_new = stored is None or stored["session"]["decision"]
+        run = self._open_run(question) if is_new else self._open_run(state=stored)
         decision = run.observe(reply, cost=cost)
         await ctx.store.set(METADATA, run.to_state())
         return StopEvent(result=_result(run)) if decision.stop else None
 
-    return stop
+    async def ended(self, handler: Any) -> dict[str, Any]:
+        """Return the result of a workflow; at its timeout, the best reply so far.
 
+        Args:
+            handler: What `Workflow.run` returned.
 
-async def ended(handler: Any) -> dict[str, Any]:
-    """Return the result of a workflow whose step awaits `stop_step`; at its timeout, the best reply so far.
+        Raises:
+            WorkflowTimeoutError: The time ran out before the first reply.
+        """
+        from workflows.errors import WorkflowTimeoutError
 
-    Args:
-        handler: What `Workflow.run` returned.
-
-    Raises:
-        WorkflowTimeoutError: The time ran out before the first reply.
-    """
-    from workflows.errors import WorkflowTimeoutError
-
-    try:
-        result: dict[str, Any] = await handler
-    except WorkflowTimeoutError:
-        stored = await handler.ctx.store.get(METADATA, default=None)
-        if stored is None or stored["session"]["decision"]:  # of an earlier question
-            raise
-        run = QuestionRun(state=stored)
-        run.end("cancelled")
-        await handler.ctx.store.set(METADATA, run.to_state())
-        result = _result(run)
-    return result
+        try:
+            result: dict[str, Any] = await handler
+        except WorkflowTimeoutError:
+            stored = await handler.ctx.store.get(METADATA, default=None)
+            if stored is None or stored["session"]["decision"]:  # of an earlier question
+                raise
+            run = self._open_run(state=stored)
+            run.end("cancelled")
+            await handler.ctx.store.set(METADATA, run.to_state())
+            result = _result(run)
+        return result
 
 
 def _result(run: QuestionRun) -> dict[str, Any]:

@@ -148,4 +148,7 @@ def decision_of(result: Any) -> dict[str, Any]:
         decision = (getattr(message, "metadata", None) or {}).get(METADATA)
         if decision is not None:
             return dict(decision)
-    raise DataError("no message carries a decision: give the agent capabilities=[stop_capability(...)]")
+    raise DataError(
+        "no message carries a decision: give the agent capabilities=[stop_capability(...)], and do not use run_stream, which "
+        "ends at the first text; run(..., event_stream_handler=...) streams, too"
+    )

@@ -1,13 +1,15 @@
+from contextvars import ContextVar
+
 from crewai import Agent, Crew, Task
 
 from suffice.frameworks import QuestionRun
 
 RETRIES = 9
-runs = []
+current = ContextVar("run")
 
 
 def decide(output):
-    run = runs[-1]
+    run = current.get()
     run.observe(output.raw)
     if len(run.session.rounds) > RETRIES:
         run.end("cancelled")
@@ -26,5 +28,6 @@ crew = Crew(agents=[writer], tasks=[task])
 
 
 def ask(question):
-    runs.append(QuestionRun("policy.json", question))
-    return crew.kickoff(inputs={"question": question}).raw, runs.pop().metadata()
+    run = QuestionRun("policy.json", question)
+    current.set(run)
+    return crew.kickoff(inputs={"question": question}).raw, run.metadata()

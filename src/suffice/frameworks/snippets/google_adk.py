@@ -3,8 +3,9 @@ from google.adk.agents.run_config import RunConfig
 from google.adk.models import LlmResponse
 from google.genai import types
 
-from suffice.frameworks import QuestionRun
+from suffice.frameworks import opener
 
+open_run = opener("policy.json")
 LIMIT = RunConfig(max_llm_calls=10)
 
 
@@ -12,7 +13,8 @@ def decide(callback_context, llm_response):
     if llm_response.partial:  # a piece of a stream
         return None
     stored = callback_context.state.get("temp:suffice")  # of this invocation
-    run = QuestionRun(state=stored) if stored else QuestionRun("policy.json")
+    question = "".join(part.text or "" for part in callback_context.user_content.parts)
+    run = open_run(state=stored) if stored else open_run(question)
     parts = llm_response.content.parts if llm_response.content else []
     run.observe("".join(part.text or "" for part in parts))
     if not any(part.function_call for part in parts):

@@ -1,7 +1,7 @@
 from workflows import Context, Workflow, step
 from workflows.events import Event, StartEvent, StopEvent
 
-from suffice.frameworks.llama_index import ended, stop_step
+from suffice.frameworks.llama_index import stop_step
 
 stop = stop_step("policy.json")
 
@@ -21,5 +21,5 @@ flow = Drafting(timeout=600)
 
 
 async def ask(question):
-    result = await ended(flow.run(question=question))
+    result = await stop.ended(flow.run(question=question))
     return result["answer"], result["decision"]

@@ -10,6 +10,7 @@ from suffice import decide, import_recording
 from suffice.adapters import read_tabular
 from suffice.errors import DataError
 from suffice.store import read_recording
+from tests.cli_tools import cli
 
 ANSWERS = ("Bern", "Oslo", "Oslo")
 
@@ -145,6 +146,51 @@ def test_documents_by_column_are_tables_as_data_frames_write_them(tmp_path):
         path.write_text(json.dumps(document))
         run = read_tabular(path)
         assert [[item.answer for item in one.rounds] for one in run.trajectories] == [list(ANSWERS)] * 2, form
+
+
+def test_one_round_of_every_question_is_nothing_to_decide_and_no_command_is_suggested(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = table(
+        tmp_path / "log.jsonl",
+        [
+            {"id": f"q{q}", "messages": [{"role": role, "content": "x"} for role in ("user", "assistant")]}
+            for q in range(30)
+        ],
+    )
+    shown = cli("import", path)
+    assert shown.code == 0
+    assert "every question has one round, so there is nothing to stop earlier" in shown.words
+    assert "next:" not in shown.out
+    bare = table(tmp_path / "bare.jsonl", [{"id": f"q{q}", "answer": "x"} for q in range(30)])
+    assert "there is one row for each 'id'" in cli("import", bare).error
+    assert "log the answer of every round" in cli("import", bare).error
+    few = cli("import", table(tmp_path / "few.jsonl", rows_with()))
+    assert "2 questions: a decision needs at least 20" in few.words
+    assert "next: suffice replay few.parquet" in few.out
+
+
+def test_a_project_folder_is_imported_without_what_lies_beside_the_data(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [{"id": f"q{q}", "step": r, "answer": ANSWERS[r], "score": 0.5} for q in range(60) for r in range(3)]
+    table(tmp_path / "log.jsonl", rows)
+    (tmp_path / "LICENSE.txt").write_text("Permission is granted\n")
+    for arguments in (("import", "log.jsonl"), ("decide", "log.parquet")):
+        assert cli(*arguments).code == 0
+    again = cli("import", ".", "-o", "again.parquet")
+    assert again.code == 0, again.err
+    assert "files left out of the folder: LICENSE.txt, decision.json, log.parquet" in again.words
+    assert read_recording("again.parquet").shape == (60, 3)
+    (tmp_path / "log.jsonl").unlink()
+    assert "contains no data files beside LICENSE.txt" in cli("import", ".").error
+
+
+def test_a_folder_of_which_a_file_has_other_rounds_is_refused(tmp_path):
+    """The first file's list would be looked for in the others, and all of their questions left out."""
+    (tmp_path / "logs").mkdir()
+    table(tmp_path / "logs" / "a.jsonl", [{"id": "a", "answers": ["x", "y"]}])
+    table(tmp_path / "logs" / "b.jsonl", [{"id": "b", "drafts": ["x", "y"]}])
+    with pytest.raises(DataError, match="the file 'b' has no such rounds"):
+        read_tabular(tmp_path / "logs")
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path):

@@ -404,7 +404,7 @@ def test_what_is_no_table_of_rounds_says_what_to_name(tmp_path):
         {"id": i, "question": "?", "answers": ["x"], "paragraphs": [{"title": "t", "text": "u"}] * 2} for i in (1, 2)
     ]
     error = cli("import", write(tmp_path / "questions.jsonl", rows), "-o", tmp_path / "r.parquet").error
-    for part in ("'round'", "--column rounds=FIELD", "paragraphs"):
+    for part in ("one row for each 'id'", "--column question_id=COLUMN", "--column rounds=FIELD", "paragraphs"):
         assert part in error
 
 

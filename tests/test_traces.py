@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import math
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from suffice.adapters import import_recording, importer, kind_of
+from suffice.adapters.traces.files import dotted_fields
+from suffice.errors import DataError
+from suffice.json_text import values_in
 from suffice.store import read_recording
 from tests.cli_tools import cli
 
@@ -185,7 +191,7 @@ def test_published_traces_have_one_round_and_say_so(name, question, answer):
     [item] = run.trajectories
     assert item.question == question
     assert item.rounds[0].answer.startswith(answer)
-    assert "one question: a decision needs many" in run.notes
+    assert any("every trace has one round" in note for note in run.notes)
 
 
 def test_expected_responses_of_mlflow_are_gold_answers():
@@ -202,6 +208,52 @@ def test_every_trace_becomes_a_recording_without_secrets(name, tmp_path):
     text = str(pq.read_table(out).to_pylist()) + str(pq.read_schema(out).metadata)
     assert "of-the-fixture" not in text
     assert "Bearer" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "ours", "theirs"),
+    [
+        ("otlp_genai.jsonl.gz", "question_id", "session.id"),
+        ("openai_batch", "question_id", "id of the trace, sample or request"),
+        ("otlp_genai.jsonl.gz", "answer", "text of the reply"),
+        ("docent_log.eval", "answer", "what a tool call hands in"),
+        ("docent_log.eval", "golds", "the file's targets, in 5 of 5 questions"),
+        ("inspect_rounds.eval", "question", "the file's own input"),
+        ("mlflow_traces.jsonl.gz", "question", "last message of the user in the first call"),
+        ("mlflow_traces.jsonl.gz", "cost.generator.*", "usage of 96 of 96 calls: uncached, cached, output tokens"),
+        ("docent_log.eval", "includes (metric)", "score 'includes'"),
+    ],
+)
+def test_what_traces_were_read_as_is_said(name, ours, theirs):
+    assert {item.ours: item.theirs for item in read(name).readings}[ours] == theirs
+
+
+def test_what_was_read_of_traces_is_shown_and_confirmed_as_of_tables(tmp_path):
+    source, out = TRACES / "otlp_genai.jsonl.gz", tmp_path / "a.parquet"
+    asked = []
+    with pytest.raises(DataError, match="was not imported"):
+        import_recording(source, out=out, confirm=lambda run: bool(asked.append([item.ours for item in run.readings])))
+    assert asked == [["question_id", "round", "answer", "question", "cost.generator.*"]]
+    assert not out.exists()
+    assert "question_id session.id usual name" in cli("import", source, "-o", out).words
+    keyed = importer("otlp")(source, key="session.id").readings[0]
+    assert (keyed.theirs, keyed.how) == ("session.id", "option")
+
+
+def test_spans_of_phoenix_in_a_data_frame_are_read(tmp_path):
+    """`get_spans_dataframe` has a column for each attribute, with dots in its name."""
+    lines = gzip.decompress((TRACES / "openinference_console.jsonl.gz").read_bytes()).decode()
+    rows = [dotted_fields(item) for item in values_in(lines)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    texts = [
+        {name: value if isinstance(value, str | None) else json.dumps(value) for name, value in row.items()}
+        for row in rows
+    ]
+    pq.write_table(pa.Table.from_pylist(texts), tmp_path / "b.parquet")
+    for name in ("a.jsonl", "b.parquet"):
+        assert kind_of(tmp_path / name) == "openinference"
+        run = importer("openinference")(tmp_path / name)
+        assert answers(run) == [expected(place) for place in range(N)]
 
 
 def test_three_commands_lead_from_traces_to_a_decision(tmp_path, monkeypatch):

@@ -89,7 +89,9 @@ class UnsettledError(DataError):
 
     def __init__(self, message: str, parameter: str, choices: Mapping[str, tuple[Any, str]]) -> None:
         options = "; or ".join(f"{option} ({meaning})" for option, (_, meaning) in choices.items())
-        super().__init__(f"{message} Say which ({parameter}): {options}.")
+        super().__init__(
+            f"{message.rstrip('.')}{'' if message.endswith('?') else '.'} Say which ({parameter}): {options}."
+        )
         self.question = message
         self.parameter = parameter
         self.choices = choices

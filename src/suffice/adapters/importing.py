@@ -15,6 +15,7 @@ from suffice.adapters.base import ColumnReading, ImportedRun, with_embeddings
 from suffice.adapters.golds import join_golds
 from suffice.adapters.importers import importer, kind_of
 from suffice.adapters.mapping import Mapped, mapping_path, read_mapping, write_mapping
+from suffice.adapters.recognise import left_out
 from suffice.adapters.streaming import StreamedRun, stream_tabular
 from suffice.adapters.summary import ColumnCount, RoundMeans, column_counts, round_means
 from suffice.adapters.tabular import read_tabular
@@ -25,9 +26,15 @@ from suffice.files import check_file
 from suffice.results import Result
 from suffice.store import read_recording, write_recording
 from suffice.store.recording import open_recording
-from suffice.tables import Column, Table
+from suffice.tables import Column, Table, counted
 
-__all__ = ["ImportSummary", "import_recording"]
+__all__ = ["ENOUGH", "ImportSummary", "import_recording"]
+
+ENOUGH = 20
+"""Questions from which on a decision can be asked for."""
+
+_NAMED = 5
+"""Files that a note names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,11 +167,13 @@ def import_recording(
         is_asked = bool(guesses) and confirm is not None and not is_known
         if is_asked and confirm is not None and not confirm(run):
             raise DataError(f"{path} was not imported: say what its columns are with --column OURS=THEIRS")
-        notes += run.notes
+        notes += [*run.notes, *_left_out_note(path)]
         metadata = {"source": run.source, "notes": notes, "depends": dict(run.depends), "suffice": __version__}
         if run.readings:
             metadata["read_from"] = {item.ours: item.theirs for item in run.readings}
         facts = _write_run(run, out, metadata)
+    if 1 < facts["clusters"] < ENOUGH or facts["clusters"] == 1 < facts["rounds"]:
+        notes.insert(0, f"{counted(facts['clusters'], 'question')}: a decision needs at least {ENOUGH}")
     if options or is_asked:
         write_mapping(out, path, Mapped(options=options, confirmed=guesses if is_asked or is_known else {}))
     return ImportSummary(
@@ -177,6 +186,13 @@ def import_recording(
         notes=tuple(notes),
         **facts,
     )
+
+
+def _left_out_note(path: Path) -> list[str]:
+    """Return which files of a folder are not read, in words."""
+    names = [str(file.relative_to(path)) for file in left_out(path)]
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return [f"files left out of the folder: {', '.join(names[:_NAMED])}{more}"] if names else []
 
 
 def _part_folder(out: Path, stack: ExitStack) -> Path:

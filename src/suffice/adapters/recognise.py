@@ -5,6 +5,7 @@ A format is recognised by one line in `FORMAT_TESTS`, or by what `register_impor
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,12 +17,17 @@ from suffice.files import decoded, disk_fault, unpacked
 from suffice.json_text import load_json, values_in
 from suffice.store.schema import META_KEY
 
-__all__ = ["FORMAT_TESTS", "Head", "data_files", "head_of", "json_document", "recognise"]
+__all__ = ["FORMAT_TESTS", "Head", "data_files", "head_of", "json_document", "left_out", "recognise"]
 
 _START = 1 << 16
 _PARQUET, _ZIP, _GZIP = b"PAR1", b"PK\x03\x04", b"\x1f\x8b"
 _IGNORED_NAMES = (".", "_", "~")
-_SIDE_FILES = (".import.json", ".md", ".txt.license", ".tmp", ".py", ".sh", ".html", ".png", ".pdf")
+_SIDE_FILES = (
+    *(".import.json", ".rounds", ".rounds-wal", ".rounds-shm", ".sqlite", ".db", ".lock", ".tmp"),
+    *(".md", ".rst", ".txt.license", ".py", ".sh", ".html", ".png", ".pdf", ".svg", ".toml", ".yaml", ".yml", ".ipynb"),
+)
+_SIDE_NAMES = ("license", "licence", "licenses", "licences", "notice", "readme", "changelog", "copying")
+_OWN_FORMAT = re.compile(rb'\s*\{\s*"format":\s*"suffice')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +86,10 @@ def _mlflow_spans(head: Head) -> list[Mapping[str, Any]]:
     return [span for span in spans if isinstance(span, dict)] if isinstance(spans, list) else []
 
 
+def _fields_of(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
 def _observation(head: Head) -> set[str]:
     """Return the fields of an observation of Langfuse, of an export or a trace with its observations."""
     listed = head.record.get("observations")
@@ -112,7 +122,9 @@ FORMAT_TESTS: list[tuple[str, Callable[[Head], bool]]] = [
     ("langfuse", lambda head: head.has("trace", "observations") or bool({"traceId", "trace_id"} & _observation(head))),
     (
         "openinference",
-        lambda head: isinstance(_item(head).get("context"), dict) and "trace_id" in _item(head)["context"],
+        lambda head: (
+            "context.trace_id" in (*head.names, *_item(head)) or "trace_id" in _fields_of(_item(head).get("context"))
+        ),
     ),
     ("openai", lambda head: head.has("custom_id", "response") or head.has("custom_id", "body") or _is_reply(head)),
     ("tabular", lambda head: head.form in ("json", "jsonl", "parquet", "text")),
@@ -137,8 +149,7 @@ def recognise(path: str | Path, further: Mapping[str, Callable[[Head], bool]] | 
     if len(kinds) > 1:
         several = ", ".join(f"{kind} ({file.name})" for kind, file in kinds.items())
         raise SchemaError(
-            f"{path} contains files of several formats: {several}; import each format from a folder of its own, or choose one "
-            "with --kind"
+            f"{path} contains files of several formats: {several}; import each format from a folder of its own, or file by file"
         )
     return next(iter(kinds))
 
@@ -157,26 +168,54 @@ def _kind_of(head: Head, further: Mapping[str, Callable[[Head], bool]]) -> str:
 
 
 def data_files(path: str | Path) -> list[Path]:
-    """Return the file itself, or all data files of a folder and its subfolders by name; hidden ones are left out.
+    """Return the file itself, or all data files of a folder and its subfolders by name.
+
+    Hidden files, those that a project has beside its data, and those that this library wrote are left out.
 
     Raises:
-        NotFoundError: There is nothing of that name, or no file in the folder.
+        NotFoundError: There is nothing of that name, or no such file in the folder.
     """
     path = Path(path)
     if path.is_file():
         return [path]
     if not path.is_dir():
         raise NotFoundError(f"there is no file or folder {str(path)!r}")
-    files = [
-        file
-        for file in sorted(path.rglob("*"))
-        if file.is_file()
-        and not any(part.startswith(_IGNORED_NAMES) for part in file.relative_to(path).parts)
-        and not file.name.endswith(_SIDE_FILES)
-    ]
-    if not files:
-        raise NotFoundError(f"the folder {str(path)!r} contains no data files")
-    return files
+    files = _files_by_use(path)
+    if not files[True]:
+        others = f" beside {', '.join(file.name for file in files[False][:5])}" if files[False] else ""
+        raise NotFoundError(f"the folder {str(path)!r} contains no data files{others}")
+    return files[True]
+
+
+def left_out(path: str | Path) -> list[Path]:
+    """Return the files of a folder that `data_files` leaves out, but for hidden ones; none for a file."""
+    return _files_by_use(Path(path))[False] if Path(path).is_dir() else []
+
+
+def _files_by_use(folder: Path) -> dict[bool, list[Path]]:
+    """Return the files of a folder that are not hidden: data, and others."""
+    result: dict[bool, list[Path]] = {True: [], False: []}
+    for file in sorted(folder.rglob("*")):
+        parts = file.relative_to(folder).parts
+        if file.is_file() and not any(part.startswith(_IGNORED_NAMES) for part in parts):
+            beside = file.name.endswith(_SIDE_FILES) or any(Path(p).stem.lower() in _SIDE_NAMES for p in parts)
+            result[not (beside or _is_ours(file))].append(file)
+    return result
+
+
+def _is_ours(file: Path) -> bool:
+    """Return whether a file is a recording, a policy, a decision or another file of this library."""
+    try:
+        with file.open("rb") as opened:
+            start = opened.read(64)
+    except OSError:  # its reader says what is wrong
+        return False
+    if start.startswith(_PARQUET):
+        try:
+            return META_KEY.decode() in _parquet_head(file).metadata
+        except SchemaError:  # its reader says what is wrong
+            return False
+    return _OWN_FORMAT.match(start) is not None
 
 
 def head_of(path: Path) -> Head:

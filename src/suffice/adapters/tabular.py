@@ -19,10 +19,10 @@ from suffice.adapters.grid import Grid, group_trajectories
 from suffice.adapters.guesses import ColumnMap, guess_columns, is_long
 from suffice.adapters.names import RUNS, TIMES, is_round_name, plain_name
 from suffice.adapters.records import Record, records_of
-from suffice.adapters.shapes import ROUNDS, unfold
+from suffice.adapters.shapes import ROUNDS, Shape, unfold
 from suffice.adapters.tally import Tally
 from suffice.adapters.traces.files import nanoseconds
-from suffice.errors import DataError
+from suffice.errors import DataError, SchemaError
 from suffice.rounds import End
 from suffice.seen import one_name_per_text
 from suffice.tables import counted
@@ -74,9 +74,9 @@ def read_tabular(
     """
     path = Path(path)
     column_map = dict(columns or {})
-    shape = unfold(
-        _table_records(path), column_map.pop(ROUNDS, None), is_long=lambda rows: "round" in column_map or is_long(rows)
-    )
+    records = _table_records(path)
+    shape = unfold(records, column_map.pop(ROUNDS, None), is_long=lambda rows: "round" in column_map or is_long(rows))
+    _refuse_other_files(path, records, shape)
     plan = guess_columns(column_map, metrics or {}, labels or {}, shape=shape)
     if log_golds == "drop":
         plan.drop("golds")
@@ -102,6 +102,17 @@ def read_tabular(
     )
 
 
+def _refuse_other_files(path: Path, records: Sequence[Record], shape: Shape) -> None:
+    """Refuse a folder of which a file has no round where the others have theirs: its records would be left out."""
+    files = {item.file for item in records}
+    without = sorted(files - {row.file for row in shape.rows})
+    if without and len(files) > 1:
+        raise SchemaError(
+            f"{path}: {shape.how}, and the file {without[0]!r} has no such rounds. The files of a folder are one run: put files of "
+            "another form into a folder of their own, or import them one by one"
+        )
+
+
 def _table_records(path: Path) -> list[Record]:
     records = list(records_of(path))
     if not records:
@@ -116,6 +127,13 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, *, first_round:
         DataError: A name cannot be used.
         SchemaError: The table has no id of a question, no number of a round, or not a column that is mapped.
     """
+    if "round" not in plan.columns and "question_id" in plan.columns:
+        raise SchemaError(
+            f"{path}: there is one row for each {plan.columns['question_id']!r}, and no list or numbered columns with several rounds; "
+            f"there are: {', '.join(_names(rows))}. If several rows are the rounds of one question, --column "
+            "question_id=COLUMN names it; if a field lists them, --column rounds=FIELD. A log of last answers alone has nothing "
+            "to stop earlier: log the answer of every round"
+        )
     grid = Grid(
         columns=plan.columns,
         metrics=plan.metrics,

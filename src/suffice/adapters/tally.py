@@ -146,6 +146,11 @@ class Tally:
     def _end_note(self) -> str:
         """Return how trajectories are taken to have ended, as nothing says it."""
         longest, n = max(self.lengths), self.lengths.total()
+        if longest == 1:
+            return (
+                "every question has one round, so there is nothing to stop earlier and nothing to decide: log the answer of every "
+                "round. If several rows are the rounds of one question, --column question_id=COLUMN names it"
+            )
         if len(self.lengths) == 1:
             return f"all trajectories have {counted(longest, 'round')}: read as the loop's cap (max_rounds)"
         return (

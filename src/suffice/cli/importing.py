@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from suffice.adapters import ImportedRun, ImportSummary, import_recording, importer, importer_names, kind_of
+from suffice.adapters.importing import ENOUGH
 from suffice.adapters.streaming import StreamedRun
 from suffice.adapters.traces import explain_trace
 from suffice.cli import models
@@ -28,8 +29,6 @@ _ENDS = {
     "exhausted": "without more evidence",
     "failed": "failed",
 }
-_ENOUGH = 20
-"""Questions from which on a decision can be asked for."""
 
 Pairs = Annotated[
     list[str] | None, typer.Option("--column", help="For tabular files: OURS=THEIRS, for instance round=step.")
@@ -238,5 +237,12 @@ def _import_screen(summary: ImportSummary) -> Screen:
         tables=[read, columns, rounds] if summary.readings else [columns, rounds],
         notes=[*summary.notes, *nulled],
         files={"mapping": summary.mapping},
-        then=f"suffice {'decide' if summary.clusters >= _ENOUGH else 'replay'} {summary.path}",
+        then=_next_step(summary),
     )
+
+
+def _next_step(summary: ImportSummary) -> str:
+    """Return the next command; none where nothing can be stopped, and notes say so."""
+    if summary.rounds <= 1:
+        return ""
+    return f"suffice {'decide' if summary.clusters >= ENOUGH else 'replay'} {summary.path}"

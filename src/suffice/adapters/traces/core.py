@@ -59,13 +59,14 @@ class TraceStep:
 
 @dataclass(slots=True, kw_only=True)
 class Conversation:
-    """All spans of one question, in order of start, as they were understood."""
+    """All spans of one question, in order of start, as they were understood; `by_tool`: answers are handed in by a tool."""
 
     key: str
     traces: tuple[str, ...]
     steps: list[TraceStep]
     about: About
     question: str
+    by_tool: bool = False
     notes: Counter[str] = field(default_factory=Counter)
 
 
@@ -154,11 +155,14 @@ def _conversation(key: str, spans: Sequence[TraceSpan], about: Mapping[str, Abou
     chats = [span for span in ordered if span.kind == CHAT]
     if len(traces) > 1:
         _refuse_several_questions(key, chats)
-    steps = _steps(ordered, merged, notes)
+    by_tool = merged.answer_tool or any(call.name in _ANSWER_TOOLS for span in chats for call in span.tools)
+    steps = _steps(ordered, notes, by_tool=by_tool)
     read = [step.span for step in steps if step.counts or step.answer is not None]
     question = merged.question or _question_text(read) or _question_text(chats)
     _note_oddities(steps, notes)
-    return Conversation(key=key, traces=traces, steps=steps, about=merged, question=question, notes=notes)
+    return Conversation(
+        key=key, traces=traces, steps=steps, about=merged, question=question, by_tool=by_tool, notes=notes
+    )
 
 
 def _spans_in_order(spans: Sequence[TraceSpan], key: str) -> list[TraceSpan]:
@@ -216,11 +220,8 @@ def _refuse_several_questions(key: str, chats: Sequence[TraceSpan]) -> None:
         )
 
 
-def _steps(ordered: Sequence[TraceSpan], about: About, notes: Counter[str]) -> list[TraceStep]:
+def _steps(ordered: Sequence[TraceSpan], notes: Counter[str], *, by_tool: bool) -> list[TraceStep]:
     nested = _repeats(ordered)
-    by_tool = about.answer_tool or any(
-        call.name in _ANSWER_TOOLS for span in ordered if span.kind == CHAT for call in span.tools
-    )
     if by_tool:
         notes["conversations whose answers are what the model submitted by a tool, not its other texts"] += 1
     steps = []

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from suffice.adapters.grid import whole_number
-from suffice.adapters.recognise import data_files
+from suffice.adapters.recognise import data_files, head_of
+from suffice.adapters.records import parquet_rows
 from suffice.errors import DataError, SchemaError
 from suffice.files import decoded, json_lines, unpacked
 from suffice.json_text import load_json, values_in
@@ -40,6 +41,9 @@ def documents(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _values(file: Path) -> Iterator[tuple[str, Any]]:
+    if head_of(file).form == "parquet":
+        yield from parquet_rows(file)
+        return
     if any(part in (".jsonl", ".ndjson") for part in file.suffixes):
         yield from json_lines(file, "one JSON object of a trace export")
         return

@@ -10,6 +10,7 @@ from typing import Any
 
 from suffice.adapters.base import ImportedRun, ImportedTrajectory, end_of, score
 from suffice.adapters.traces.core import WHOLE, Conversation, conversations_of
+from suffice.adapters.traces.readings import trace_readings
 from suffice.adapters.traces.spans import CHAT, Log, TraceSpan
 from suffice.errors import DataError
 from suffice.metrics import METRICS
@@ -82,6 +83,7 @@ def run_of(log: Log, source: str, *, key: str | None = None, ended: End | None =
             *_mark_disagreements(trajectories, usable, metrics),
             *models,
         ],
+        readings=trace_readings(usable, key, metrics),
         depends=depends,
     )
 
@@ -236,7 +238,8 @@ def _length_notes(
     notes = []
     if longest == 1:
         notes.append(
-            "every trace has one round, so there is nothing to decide: log a loop's drafts or steps as model calls"
+            "every trace has one round, so there is nothing to stop earlier and nothing to decide: log a loop's drafts or steps as "
+            "model calls. If several traces are the rounds of one question, --key names the attribute that they share"
         )
     elif len(lengths) == 1:
         notes.append(f"every trajectory has {longest} rounds: read as the loop's cap (end: max_rounds)")
@@ -245,8 +248,6 @@ def _length_notes(
             f"trajectories have {min(lengths)} to {longest} rounds: shorter ones are read as the loop's own stops (end: rule), "
             "beyond which nothing is known"
         )
-    if len(rounds) == 1:
-        notes.append("one question: a decision needs many")
     return notes
 
 

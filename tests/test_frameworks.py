@@ -130,8 +130,9 @@ def test_a_state_of_something_else_is_refused():
     state = QuestionRun("answer_stable").to_state()
     with pytest.raises(ConfigMismatchError):
         QuestionRun("answer_stable & (round >= 2)", state=state)
-    with pytest.raises(SchemaError):
-        QuestionRun("answer_stable", state={})
+    for other in ({}, 3, json.dumps(state)):
+        with pytest.raises(SchemaError):
+            QuestionRun("answer_stable", state=other)
     with pytest.raises(DataError, match="needs a policy, or a state"):
         QuestionRun()
 
@@ -169,6 +170,18 @@ def test_what_a_client_returned_is_a_reply_with_its_own_costs_and_tokens():
     run = QuestionRun("(answer_margin > 2) & (tokens > 5)")
     assert run.observe({"choices": [choice], "usage": {"prompt_tokens": 8, "completion_tokens": 1}}).stop
     assert run.metadata()["signals"] == {"answer_margin": 2.5, "tokens": 9}
+
+
+@pytest.mark.parametrize("signals", [None, 0.5, ["quality"], {"quality": "0.5"}])
+def test_a_measure_that_returns_something_else_than_numbers_by_name_is_an_error(signals):
+    with pytest.raises(DataError, match="measure returns numbers by the name"):
+        QuestionRun("quality < 0.5", measure=lambda question, reply: signals).observe("Oslo")
+
+
+@pytest.mark.parametrize("policy", [3, [], b"answer_stable", QuestionRun])
+def test_something_else_than_a_policy_is_an_error(policy):
+    with pytest.raises(DataError, match="a policy is a Policy"):
+        QuestionRun(policy)
 
 
 def test_a_thinking_block_is_not_part_of_the_answer():

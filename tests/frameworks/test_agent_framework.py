@@ -1,13 +1,25 @@
 """Microsoft Agent Framework: the lines to paste, and runs side by side."""
 
 import asyncio
+import json
 
 import pytest
-from agent_framework import Agent, AgentLoopMiddleware, BaseChatClient, ChatResponse, Message
+from agent_framework import Agent, AgentLoopMiddleware, BaseChatClient, ChatResponse, Content, Message
 
+from suffice import Recorder, read_recording
 from suffice.errors import DataError
 from suffice.frameworks.agent_framework import stop_loop_middleware
-from tests.frameworks.acceptance import CAPPED, QUESTION, Script, check, check_cap, check_stop, loaded, tokens_of
+from tests.frameworks.acceptance import (
+    CAPPED,
+    QUESTION,
+    SCRIPT,
+    Script,
+    check,
+    check_cap,
+    check_stop,
+    loaded,
+    tokens_of,
+)
 
 
 class Fake(BaseChatClient):
@@ -77,3 +89,55 @@ def test_a_stream_is_refused_as_it_shows_its_drafts_before_the_best_is_known(fol
 
     with pytest.raises(DataError, match="a stream has shown its drafts"):
         asyncio.run(stream())
+
+
+class Asking(Fake):
+    """Its second reply waits for an approval."""
+
+    def _inner_get_response(self, *, messages, stream, options, **others):
+        if self.script.calls != 1 or self.script.log[-1] == ["waiting"]:
+            return super()._inner_get_response(messages=messages, stream=stream, options=options, **others)
+        self.script.log.append(["waiting"])
+
+        async def respond():
+            call = Content.from_function_call("call_1", "look_up", arguments="{}")
+            request = Content.from_function_approval_request("call_1", call)
+            return ChatResponse(messages=[Message("assistant", [request])])
+
+        return respond()
+
+
+def test_a_run_that_waits_for_an_approval_goes_on_in_its_session(folder):
+    script = Script()
+
+    async def both(recorder):
+        stop = stop_loop_middleware(folder / "policy.json", recorder=recorder)
+        agent = Agent(Asking(script), middleware=[stop, AgentLoopMiddleware(stop.should_continue)])
+        session = agent.create_session()
+        waiting = await agent.run(QUESTION, session=session)
+        (request,) = waiting.user_input_requests
+        json.dumps(session.to_dict())
+        answer = Message("user", [request.to_function_approval_response(approved=True)])
+        return await agent.run(answer, session=session)
+
+    with Recorder(folder / "runs.parquet", policy=folder / "policy.json") as recorder:
+        response = asyncio.run(both(recorder))
+    check_stop(script, response.text, response.additional_properties["suffice"])
+    recording = read_recording(folder / "runs.parquet")
+    assert recording.answers.tolist() == [list(SCRIPT[:4])]
+    assert recording.objects("question")[0, 0] == QUESTION
+
+
+@pytest.mark.parametrize("return_final_only", [True, False])
+def test_the_last_draft_at_the_loops_limit_is_observed_with_its_own_costs_and_may_be_the_best(
+    folder, return_final_only
+):
+    script = Script(SCRIPT[:2])
+    with Recorder(folder / "runs.parquet", policy=folder / "policy.json") as recorder:
+        stop = stop_loop_middleware(folder / "policy.json", recorder=recorder)
+        loop = AgentLoopMiddleware(stop.should_continue, max_iterations=2, return_final_only=return_final_only)
+        response = asyncio.run(Agent(Fake(script), middleware=[stop, loop]).run(QUESTION))
+    assert response.text == "The Tempest"
+    assert response.additional_properties["suffice"]["answer_round"] == 2
+    recording = read_recording(folder / "runs.parquet")
+    assert recording.column("cost.generator.output_tokens").tolist() == [[2, 2]]

@@ -120,3 +120,22 @@ def test_every_reply_is_recorded_if_the_frameworks_own_limit_ends_the_run(name, 
     recording = read_recording(recorder.path)
     assert recording.answers.tolist() == [list(CAPPED[: script.calls])]
     assert recording.ends.tolist() == ["max_rounds"]
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_replies_without_a_text_are_rounds_without_an_answer(name, folder, recorder, runner):
+    script = Script(("", *SCRIPT[:2], "", *SCRIPT[2:]))
+    text, decision = asked(runner, loaded(name, folder, recorder=recorder, **ADAPTERS[name](script)), QUESTION)
+    assert (text, decision["rounds"], decision["answer_round"]) == ("The Tempest", 6, 3)
+    recording = read_recording(recorder.path)
+    assert recording.answers.tolist() == [[None, *SCRIPT[:2], None, *SCRIPT[2:4]]]
+    assert recording.column("cost.generator.calls").tolist() == [[1] * 6]
+
+
+@pytest.mark.parametrize("name", ["agent_framework", "autogen", "langchain", "langgraph"])
+def test_a_run_without_any_answer_says_that_it_failed(name, folder, recorder, runner):
+    script = Script(("",))
+    text, decision = asked(runner, loaded(name, folder, recorder=recorder, **ADAPTERS[name](script)), QUESTION)
+    assert text == ("not run: the loop ended (failed)" if name == "langchain" else "")
+    assert (decision["reason"], decision["answer"], decision["rounds"]) == ("failed", None, script.calls)
+    assert read_recording(recorder.path).ends.tolist() == ["max_rounds"]

@@ -60,7 +60,9 @@ def final_messages(run: QuestionRun, messages: Sequence[Any]) -> list[Any]:
     answered = {message.tool_call_id for message in messages if message.type == "tool"}
     calls = [call for call in newest.tool_calls if call["id"] not in answered]
     reason = f"not run: the loop ended ({run.metadata()['reason']})"
-    closed = [ToolMessage(reason, tool_call_id=call["id"], name=call["name"]) for call in calls]
+    closed = [
+        ToolMessage(reason, tool_call_id=call["id"], name=call["name"], response_metadata=metadata) for call in calls
+    ]
     if not run.text or (newest is messages[-1] and not closed and run.is_last and str(newest.text) == run.text):
         return [newest.model_copy(update={"response_metadata": {**newest.response_metadata, **metadata}}), *closed]
     return [*closed, AIMessage(run.text, response_metadata=metadata)]

@@ -62,8 +62,9 @@ def stop_loop_middleware(
         """Return the best draft as the response."""
         response = context.result
         options = {**(getattr(context.agent, "default_options", None) or {}), **(context.options or {})}
+        drafts = [message for message in response.messages if message.role != "user"]
         return AgentResponse(
-            messages=[Message("assistant", [run.text])] if run.text else response.messages,
+            messages=[Message("assistant", [run.text])] if run.text else drafts,
             response_id=response.response_id,
             agent_id=response.agent_id,
             created_at=response.created_at,

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from suffice.errors import DataError, UnknownSignalError, did_you_mean
+from suffice.errors import DataError, SchemaError, UnknownSignalError, did_you_mean
 from suffice.frameworks.tracing import trace_decision
 from suffice.rounds import Cost, Decision, Round
 from suffice.rules import Rule
@@ -73,6 +73,8 @@ class QuestionRun:
         state: Mapping[str, Any] | None = None,
     ) -> None:
         policy = None if policy is None else _checked_policy(policy, measure, recorder)
+        if not isinstance(state, Mapping | None):
+            raise SchemaError(f"the state of a run is what to_state returned, not {str(state)[:80]!r}")
         if state is not None:
             self.question = str(state.get("question", ""))
             self.session = Session.from_state(state.get("session", {}), policy)
@@ -117,7 +119,7 @@ class QuestionRun:
             cost: What the call cost; None = what the reply says, tokens are unknown of a text.
 
         Raises:
-            DataError: The run has ended, or `reply` is neither.
+            DataError: The run has ended, `reply` is neither, or `measure` returned something else than numbers by name.
             UnknownSignalError: The policy reads a signal that nothing measures.
         """
         index, position = self.session.next_round, self.session.policy.answer_position
@@ -126,6 +128,8 @@ class QuestionRun:
             observed = Round.from_response(reply, index=index)
         if self._measure is not None and observed.answer is not None:
             measured = self._measure(self.question, observed.text)
+            if not isinstance(measured, Mapping) or any(isinstance(value, str) for value in measured.values()):
+                raise DataError(f"measure returns numbers by the name of their signal, not {measured!r}")
             observed = replace(observed, signals={**observed.signals, **measured})
         if cost is not None:
             observed = replace(observed, costs={"generator": cost})

@@ -393,6 +393,8 @@ def _as_policy(value: Policy | Rule | str | Path) -> Policy:
         return value
     if isinstance(value, Rule):
         return Policy(rule=value)
+    if not isinstance(value, str | Path):
+        raise DataError(f"a policy is a Policy, a rule or its text, or a policy file, not {value!r}")
     if not isinstance(value, str) or value.endswith(".json"):
         return Policy.load(value)
     try:

@@ -4,7 +4,16 @@ import asyncio
 import json
 
 import pytest
-from agent_framework import Agent, AgentLoopMiddleware, BaseChatClient, ChatResponse, Content, Message
+from agent_framework import (
+    Agent,
+    AgentLoopMiddleware,
+    BaseChatClient,
+    ChatResponse,
+    Content,
+    FunctionInvocationLayer,
+    Message,
+    tool,
+)
 
 from suffice import Recorder, read_recording
 from suffice.errors import DataError
@@ -141,3 +150,28 @@ def test_the_last_draft_at_the_loops_limit_is_observed_with_its_own_costs_and_ma
     assert response.additional_properties["suffice"]["answer_round"] == 2
     recording = read_recording(folder / "runs.parquet")
     assert recording.column("cost.generator.output_tokens").tolist() == [[2, 2]]
+
+
+def test_each_call_of_the_model_within_a_run_of_the_agent_counts():
+    @tool(approval_mode="never_require")
+    def look_up() -> str:
+        """Look something up."""
+        return "nothing new"
+
+    class Calling(FunctionInvocationLayer, BaseChatClient):
+        calls = 0
+
+        def _inner_get_response(self, *, messages, stream, options, **others):
+            Calling.calls += 1
+            looks = Calling.calls % 2
+            call = Content.from_function_call(f"call_{Calling.calls}", "look_up", arguments="{}")
+
+            async def respond():
+                return ChatResponse(messages=[Message("assistant", [call] if looks else ["The Tempest"])])
+
+            return respond()
+
+    stop = stop_loop_middleware("calls >= 4")
+    agent = Agent(Calling(), tools=[look_up], middleware=[stop, AgentLoopMiddleware(stop.should_continue)])
+    response = asyncio.run(agent.run(QUESTION))
+    assert (Calling.calls, response.additional_properties["suffice"]["signals"]) == (4, {"calls": 4.0})

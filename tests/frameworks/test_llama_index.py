@@ -8,7 +8,7 @@ from workflows.errors import WorkflowTimeoutError
 from workflows.plugins.basic import InternalAsyncioAdapter
 
 from suffice import Recorder, read_recording
-from tests.frameworks.acceptance import CAPPED, QUESTION, Script, check, check_cap, check_stop, loaded
+from tests.frameworks.acceptance import CAPPED, QUESTION, SCRIPT, Script, check, check_cap, check_stop, loaded
 
 
 def complete(script, hangs_after=1000, clock=None):
@@ -79,6 +79,29 @@ def test_a_timeout_before_the_first_reply_is_the_frameworks_error(folder, clock)
 
     asyncio.run(both())
     assert script.calls == 4
+
+
+def test_a_workflow_that_a_step_of_its_own_ends_is_exhausted_and_the_next_question_is_another(folder):
+    script = Script()
+    change = (
+        "        return await stop(",
+        "        if script.calls == 3:\n            return StopEvent()\n        return await stop(",
+    )
+    with Recorder(folder / "runs.parquet", policy=folder / "policy.json") as recorder:
+        names = {"complete": complete(script), "recorder": recorder, "script": script}
+        lines = loaded("llama_index", folder, change, **names)
+
+        async def both():
+            ctx = Context(lines["flow"])
+            for question in (QUESTION, "Another?"):
+                script.rewind()
+                result = await lines["stop"].ended(lines["flow"].run(question=question, ctx=ctx))
+                assert (result["answer"], result["decision"]["reason"]) == ("The Tempest", "exhausted")
+
+        asyncio.run(both())
+    recording = read_recording(folder / "runs.parquet")
+    assert recording.answers.tolist() == [list(SCRIPT[:2])] * 2
+    assert recording.ends.tolist() == ["exhausted"] * 2
 
 
 def test_a_context_that_is_used_again_and_written_down_begins_a_new_question(folder):

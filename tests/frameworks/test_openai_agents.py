@@ -12,6 +12,7 @@ from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessa
 from openai.types.responses.response_usage import InputTokensDetails
 from pydantic import BaseModel
 
+from suffice import Recorder, read_recording
 from suffice.errors import DataError
 from suffice.frameworks.openai_agents import stop_hooks
 from tests.frameworks.acceptance import (
@@ -101,8 +102,10 @@ def test_an_agent_that_ends_by_itself_is_exhausted_and_its_best_answer_is_handed
             self.tool = "look_up" if self.script.calls < 2 else None
             return await super().get_response(*arguments, **options)
 
-    stop = stop_hooks(folder / "policy.json")
-    result = Runner.run_sync(agent_of(Gives(Script(SCRIPT)), stop), QUESTION, hooks=stop)
+    with Recorder(folder / "runs.parquet", policy=folder / "policy.json") as recorder:
+        stop = stop_hooks(folder / "policy.json", recorder=recorder)
+        result = Runner.run_sync(agent_of(Gives(Script(SCRIPT)), stop), QUESTION, hooks=stop)
+    assert read_recording(folder / "runs.parquet").ends.tolist() == ["exhausted"]
     assert result.final_output == "Macbeth"
     output, decision = stop.ended(result)
     assert (output, decision["reason"], decision["rounds"]) == ("The Tempest", "exhausted", 3)

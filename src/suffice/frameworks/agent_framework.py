@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,7 @@ def stop_loop_middleware(
         """Observe a draft; return whether the policy ends the loop."""
         logprobs = (draft.additional_properties or {}).get("logprobs")
         reply = chat_reply(draft.text, logprobs=logprobs, finish_reason=draft.finish_reason)
-        return run.observe(reply, cost=_usage_cost(draft.usage_details)).stop
+        return run.observe(reply, cost=_draft_cost(draft)).stop
 
     def best(run: QuestionRun, context: Any) -> Any:
         """Return the best draft as the response."""
@@ -110,9 +111,9 @@ def stop_loop_middleware(
     return StopMiddleware()
 
 
-def _usage_cost(usage: Mapping[str, Any] | None) -> Cost | None:
-    """Return what a run cost; None if the client did not say."""
-    if usage is None:
-        return None
+def _draft_cost(draft: Any) -> Cost:
+    """Return what a run of the agent cost: one call of the model for each of its messages."""
+    usage: Mapping[str, Any] = draft.usage_details or {}
     given, cached = usage.get("input_token_count"), usage.get("cache_read_input_token_count")
-    return call_cost(None if given is None else given - (cached or 0), usage.get("output_token_count"), cached)
+    cost = call_cost(None if given is None else given - (cached or 0), usage.get("output_token_count"), cached)
+    return replace(cost, calls=max(1.0, sum(message.role == "assistant" for message in draft.messages)))

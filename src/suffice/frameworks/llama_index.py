@@ -57,7 +57,9 @@ class StopStep:
         return StopEvent(result=_result(run)) if decision.stop else None
 
     async def ended(self, handler: Any) -> dict[str, Any]:
-        """Return the result of a workflow; at its timeout, the best reply so far.
+        """Return the best reply and the decision, also at the workflow's timeout, and if a step of yours ended it.
+
+        A workflow that ended before the first reply has its own result.
 
         Args:
             handler: What `Workflow.run` returned.
@@ -67,16 +69,19 @@ class StopStep:
         """
         from workflows.errors import WorkflowTimeoutError
 
+        timeout = None
         try:
             result: dict[str, Any] = await handler
-        except WorkflowTimeoutError:
-            stored = await handler.ctx.store.get(METADATA, default=None)
-            if stored is None or stored["session"]["decision"]:  # of an earlier question
-                raise
+        except WorkflowTimeoutError as error:
+            timeout = error
+        stored = await handler.ctx.store.get(METADATA, default=None)
+        if stored is not None and not stored["session"]["decision"]:
             run = self._open_run(state=stored)
-            run.end("cancelled")
+            run.end("exhausted" if timeout is None else "cancelled")
             await handler.ctx.store.set(METADATA, run.to_state())
-            result = _result(run)
+            return _result(run)
+        if timeout is not None:
+            raise timeout
         return result
 
 

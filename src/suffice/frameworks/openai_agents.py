@@ -62,6 +62,12 @@ def stop_hooks(
                 cost = call_cost(usage.input_tokens - cached, usage.output_tokens, cached)
                 run.observe({"output": output}, cost=cost)
 
+        async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
+            """End the run if the agent ended by itself; this hook gets a context of its own, with the usage of the run."""
+            for known, run in list(self._runs.items()):
+                if known.usage is context.usage:
+                    run.end("exhausted")
+
         def after_tools(self, context: Any, results: Any) -> Any:
             """Return the best reply as the final output if the policy ends the run."""
             run = self._runs.get(context)

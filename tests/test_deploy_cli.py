@@ -69,6 +69,12 @@ def test_another_policy_is_not_replaced_unasked(folder):
     assert cli("deploy", "do.json").code == 0  # the same policy again
 
 
+def test_a_file_that_is_not_a_policy_is_never_replaced(folder):
+    before = (folder / "keep.json").read_bytes()
+    assert cli("deploy", "do.json", "-o", "keep.json").code == 1
+    assert (folder / "keep.json").read_bytes() == before
+
+
 def test_a_name_with_quotes_is_still_a_name_in_the_lines(folder):
     lines = cli("deploy", "do.json", "-o", 'my "own".json', "--json").json["lines"]
     compile(lines, "lines.py", "exec")

@@ -9,7 +9,7 @@ import pytest
 from suffice import decide, import_recording
 from suffice.adapters import read_tabular
 from suffice.errors import DataError
-from suffice.store import read_recording
+from suffice.store import read_recording, write_recording
 from tests.cli_tools import cli
 
 ANSWERS = ("Bern", "Oslo", "Oslo")
@@ -209,3 +209,49 @@ def test_a_log_without_any_answer_is_not_judged_by_its_gold_answers(tmp_path):
     assert any("180 of 180 rounds have no answer" in note for note in summary.notes)
     with pytest.raises(DataError, match="no round has an answer"):
         decide(read_recording(summary.path))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A log, its recording and a decision on it, in the folder in which commands run."""
+    monkeypatch.chdir(tmp_path)
+    table(
+        tmp_path / "log.jsonl",
+        [{"id": f"q{q}", "step": r, "answer": ANSWERS[r], "score": 0.5} for q in range(30) for r in range(3)],
+    )
+    assert cli("import", "log.jsonl").code == 0
+    assert cli("decide", "log.parquet").code == 0
+    return tmp_path
+
+
+@pytest.mark.parametrize("out", ["log.jsonl", "other.csv", "mine.parquet", "decision.json"])
+def test_an_import_never_writes_over_a_log_or_another_file(folder, out):
+    (folder / "mine.parquet").write_bytes(b"PAR1 mine")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    refused = cli("import", "log.jsonl", "-o", out)
+    assert refused.code == 1
+    assert "has the ending of a log" in refused.error or "was not imported" in refused.error
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert cli("import", "log.jsonl", "-o", "log.parquet").code == 0
+
+
+def test_a_recording_that_was_not_imported_is_not_written_over_either(folder):
+    recording = read_recording("log.parquet")
+    write_recording("paid.parquet", recording.table, {})
+    assert "was not imported" in cli("import", "log.jsonl", "-o", "paid.parquet").error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["decide", "log.jsonl"], 1, "is not a recording; a log becomes one by: suffice import log.jsonl"),
+        (["decide", "decision.json"], 1, "is not a recording"),
+        (["import", "decision.json"], 1, "is a file that Suffice wrote (suffice-decision)"),
+        (["import", "log.parquet"], 1, "is a recording already: suffice decide log.parquet"),
+        (["import", "log.jsonl", "--key", "x"], 2, "--key: tabular files do not take it; traces do"),
+        (["import", "log.jsonl", "--column", "answr=answer"], 1, "a signal of your own. Did you mean 'answer'?"),
+    ],
+)
+def test_what_a_newcomer_mixes_up_is_put_right(folder, arguments, code, message):
+    refused = cli(*arguments)
+    assert (refused.code, message in refused.error) == (code, True), refused.error

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from suffice.adapters.base import ImportedTrajectory, check_unit, end_of, score
-from suffice.errors import DataError, SchemaError, UnsettledError
+from suffice.errors import DataError, SchemaError, UnsettledError, did_you_mean
 from suffice.metrics import METRICS
 from suffice.rounds import COST_KINDS, Cost, End, Round
 from suffice.signals import SIGNALS
@@ -193,8 +193,12 @@ def signal_cell(value: Any, name: str, theirs: str, where: str, *, strict: bool)
     Raises:
         DataError: It is not a number, or out of its range.
     """
-    number = cell_number(value, name, where)
     signal = SIGNALS.get(name)
+    try:
+        number = cell_number(value, name, where)
+    except DataError as error:
+        hint = "" if signal is not None else f" {name!r} is a signal of your own.{did_you_mean(name, OWN_COLUMNS)}"
+        raise DataError(f"{error}{hint}") from None
     if strict and signal is not None and not signal.clip and math.isfinite(number):
         low, high = signal.range
         if not low <= number <= high:

@@ -33,6 +33,7 @@ __all__ = ["ENOUGH", "ImportSummary", "import_recording"]
 ENOUGH = 20
 """Questions from which on a decision can be asked for."""
 
+_LOG_ENDINGS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".gz", ".zip", ".eval", ".xlsx")
 _NAMED = 5
 """Files that a note names."""
 
@@ -153,7 +154,7 @@ def import_recording(
     }
     options = {name: value for name, value in settings.items() if value is not None}
     path = Path(path)
-    out = default_out(path) if out is None else check_file(out)
+    out = default_out(path) if out is None else _own_place(check_file(out))
     stored = read_mapping(out, path)
     notes = []
     if stored is not None and not options:
@@ -226,6 +227,18 @@ def default_out(path: Path) -> Path:
     out = Path(f"{stem if path.is_dir() else Path(stem).stem}.parquet")
     if out.exists() and not _was_imported(out):
         raise DataError(f"{str(out)!r} exists and was not imported: name the recording to write with -o FILE")
+    return out
+
+
+def _own_place(out: Path) -> Path:
+    """Return a place that an import may write: never over a log, or over a recording that may have cost calls."""
+    ending = out.suffix.lower()
+    if ending in _LOG_ENDINGS:
+        raise DataError(
+            f"a recording is a parquet file, and {str(out)!r} has the ending of a log: -o {out.stem}.parquet"
+        )
+    if out.exists() and not _was_imported(out):
+        raise DataError(f"{str(out)!r} exists and was not imported: name another file with -o FILE")
     return out
 
 

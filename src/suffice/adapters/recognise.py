@@ -157,6 +157,8 @@ def recognise(path: str | Path, further: Mapping[str, Callable[[Head], bool]] | 
 def _kind_of(head: Head, further: Mapping[str, Callable[[Head], bool]]) -> str:
     if META_KEY.decode() in head.metadata:
         raise SchemaError(f"{head.path} is a recording already: suffice decide {head.path}")
+    if str(head.record.get("format", "")).startswith("suffice"):
+        raise SchemaError(f"{head.path} is a file that Suffice wrote ({head.record['format']}), not a log of rounds")
     kind = next((name for name, test in (*further.items(), *FORMAT_TESTS) if test(head)), None)
     if kind is None:
         fields = f" with {', '.join(head.names[:8])}" if head.names else ""

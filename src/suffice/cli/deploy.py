@@ -77,7 +77,8 @@ def deploy_command(
         notes = []
     policy.check()
     if target != path:
-        if out is None and target.exists() and Policy.load(target) != policy:
+        before = Policy.load(target) if target.exists() else policy  # never over another file
+        if out is None and before != policy:
             raise DataError(f"{target} is another policy: give -o {target} to replace it, or another name")
         policy.save(target)
     lines = with_policy(PYTHON, target) if to == "python" else snippet(to, target)

@@ -30,6 +30,8 @@ _ENDS = {
     "failed": "failed",
 }
 
+_OPTIONS = {"columns": "--column", "metrics": "--metric-column", "labels": "--label"}
+
 Pairs = Annotated[
     list[str] | None, typer.Option("--column", help="For tabular files: OURS=THEIRS, for instance round=step.")
 ]
@@ -133,7 +135,8 @@ def _embedder(path: Path, kind: str | None, name: str, arguments: Mapping[str, A
     wrong = [option for option in arguments if option not in takes]
     if wrong:
         raise typer.BadParameter(
-            f"tabular files take {wrong[0].replace('_', '-')}, {format_} files do not", param_hint="--kind"
+            f"{format_} files do not take it; {'tabular files' if format_ != 'tabular' else 'traces'} do",
+            param_hint=_OPTIONS.get(wrong[0], f"--{wrong[0].replace('_', '-')}"),
         )
     used = models.build_embedder(name) if embed or "embedder" in takes else None
     if embed and used is None:

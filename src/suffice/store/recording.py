@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +42,7 @@ __all__ = [
 ]
 
 _FEW = 1000
+_MAGIC = b"PAR1"
 _KNOWN_ENDS = frozenset({"max_rounds", "exhausted", "rule", "failed"})
 
 
@@ -432,4 +434,8 @@ def _row_groups(file: pq.ParquetFile, rows: int | None) -> Iterator[pa.Table]:
 
 
 def _unreadable_file(path: str | Path, error: Exception) -> SchemaError:
+    with suppress(OSError), Path(path).open("rb") as file:
+        start = file.read(len(_MAGIC))
+        if start and start != _MAGIC and Path(path).suffix != ".parquet":
+            return SchemaError(f"{str(path)!r} is not a recording; a log becomes one by: suffice import {path}")
     return SchemaError(f"{str(path)!r} cannot be read as parquet (corrupt or truncated?): {error}")

@@ -9,9 +9,21 @@ import numpy as np
 from hypothesis import strategies as st
 
 from suffice.calibration import Calibrator
-from suffice.metrics import exact_match, f1
+from suffice.metrics import answer_key, exact_match, f1
 from suffice.rounds import COST_KINDS, Cost, End, Round
-from suffice.rules import SELECTORS, AllOf, AnyOf, FirstOf, KOf, Never, Patience, Threshold, WeightedSum, parse_selector
+from suffice.rules import (
+    SELECTORS,
+    AllOf,
+    AnyOf,
+    Every,
+    FirstOf,
+    KOf,
+    Never,
+    Patience,
+    Threshold,
+    WeightedSum,
+    parse_selector,
+)
 from suffice.session import Policy
 from suffice.signals import compute_signals
 from suffice.store.recording import Recording
@@ -32,11 +44,13 @@ MEASURED = {
 """Signals that a host or a model measures, with the values that tests draw; the last is a user's own."""
 
 COMPUTED = ("answer_stable", "abstained", "answer_f1_previous")
+OF_SAMPLES = ("majority_of_samples", "majority_of_samples(3)", "weighted_majority_of_samples")
 RECORDED = (*MEASURED, *COMPUTED)
 CALIBRATOR = Calibrator(unseen_round="nearest").fit(
     np.array([[0.0, 0.4, 1.2], [2.0, 1.0, 3.0], [0.5, 2.0, 2.5]]), [[0, 0, 1], [1, 0, 1], [0, 1, 1]], index=[1, 2, 3]
 )
-RULE_SIGNALS = (*RECORDED, "p_correct", "round", "calls", "tokens")
+VOTED = ("vote_lead", "vote_share", "posterior_majority", "window_agreement", "weighted_vote_share")
+RULE_SIGNALS = (*RECORDED, *VOTED, "p_correct", "round", "calls", "tokens")
 THRESHOLDS = (-1.0, 0.0, 0.15, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 150.0)
 
 
@@ -47,7 +61,10 @@ def rules(
     name, comparison, number = st.sampled_from(names), st.sampled_from([">", ">=", "<", "<="]), st.sampled_from(numbers)
     terms = st.lists(st.tuples(number, name), min_size=2, max_size=3).map(tuple)
     threshold = st.builds(Threshold, name, comparison, number)
-    leaves = st.one_of(threshold, threshold, st.builds(WeightedSum, terms, comparison, number), st.just(Never()))
+    windows = st.builds(Every, st.integers(1, 3))
+    leaves = st.one_of(
+        threshold, threshold, st.builds(WeightedSum, terms, comparison, number), st.just(Never()), windows
+    )
     return st.recursive(leaves, _combined, max_leaves=max_leaves)
 
 
@@ -63,7 +80,7 @@ def _combined(inner: st.SearchStrategy) -> st.SearchStrategy:
 
 
 def selectors() -> st.SearchStrategy:
-    return st.sampled_from([*SELECTORS.values(), parse_selector("max_answer_margin")])
+    return st.sampled_from([*SELECTORS.values(), *map(parse_selector, ("max_answer_margin", *OF_SAMPLES))])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +188,7 @@ def reference_rows(item: Trajectory, policy: Policy) -> list[dict]:
     """The rows that `tests/reference.py` reads, signals derived one number at a time."""
     rows: list[dict] = []
     spent = {"calls": 0.0, "tokens": 0.0}
+    votes: list[tuple[str, float]] = []
     for position, observed in enumerate(item.rounds):
         if not policy.start_round <= observed.index <= policy.max_rounds:
             continue
@@ -178,18 +196,44 @@ def reference_rows(item: Trajectory, policy: Policy) -> list[dict]:
         margin = np.array([values["answer_margin"]])
         spent["calls"] += observed.costs["generator"].calls
         spent["tokens"] += observed.costs["generator"].tokens
+        p_correct = float(CALIBRATOR.predict(margin, index=[observed.index])[0])
+        votes.append((answer_key(observed.answer) if observed.answer else "", p_correct))
         rows.append(
             {
                 **values,
                 **spent,
+                **_voted(votes),
                 "round": float(observed.index),
-                "p_correct": float(CALIBRATOR.predict(margin, index=[observed.index])[0]),
+                "p_correct": p_correct,
                 "answer": observed.answer,
                 "em": exact_match(observed.answer, GOLDS),
                 "f1": f1(observed.answer, GOLDS),
             }
         )
     return rows
+
+
+def _voted(votes: list[tuple[str, float]]) -> dict[str, float]:
+    """The signals of a vote, counted one answer at a time; "" is no answer."""
+    keys = [key for key, _ in votes]
+    cast = [key for key in keys if key]
+    run = 0
+    while run < len(keys) and keys[-1] and keys[-1 - run] == keys[-1]:
+        run += 1
+    values = {"window_agreement": float(run)}
+    weights = {key: sum(w for k, w in votes if k == key and not math.isnan(w)) for key in cast}
+    weighed = any(key and not math.isnan(w) for key, w in votes) and sum(weights.values()) > 0
+    values["weighted_vote_share"] = max(weights.values()) / sum(weights.values()) if weighed else NAN
+    if not cast:
+        return {**values, **dict.fromkeys(("vote_lead", "vote_share", "posterior_majority"), NAN)}
+    first, second = [*sorted((cast.count(key) for key in set(cast)), reverse=True), 0][:2]
+    n = first + second + 1
+    return {
+        **values,
+        "vote_lead": float(first - second),
+        "vote_share": first / len(cast),
+        "posterior_majority": sum(math.comb(n, heads) for heads in range(first + 1)) / 2**n,
+    }
 
 
 def shortened(item: Trajectory, n: int) -> Trajectory:

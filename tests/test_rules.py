@@ -90,7 +90,7 @@ def test_more_patience_never_fires_earlier(rule, rounds, n):
 
 @given(rules)
 def test_undefined_never_stops(rule):
-    nothing = Rounds.from_columns({name: np.full((2, 5), np.nan) for name in NAMES})
+    nothing = Rounds.from_columns({name: np.full((2, 5), np.nan) for name in (*NAMES, "round")})
     zero_weights = [
         part for part in _parts(rule) if isinstance(part, WeightedSum) and not any(w for w, _ in part.terms)
     ]
@@ -217,7 +217,7 @@ def test_a_deep_rule_is_refused_and_does_not_crash():
 def test_every_named_rule_parses_and_spells_itself_out(name):
     entry = NAMED_RULES[name]
     for arity in entry.arity:
-        arguments = [0.5 if name != "fixed_k" else 3][:arity]
+        arguments = [3 if name in ("fixed_k", "esc") else 0.5][:arity]
         text = name if arity == 0 else f"{name}({', '.join(map(str, arguments))})"
         rule = parse_rule(text)
         assert parse_rule(str(rule)) == rule

@@ -228,6 +228,8 @@ def test_every_signal_of_the_methods_page_is_declared():
         *(f"semantic_distance_{back}" for back in range(2, 6)),
         *("critic_praise", "lexical_support"),
         *("round", "calls", "tokens", "seconds", "p_known"),
+        *("answer_id", "vote_share", "vote_lead", "vote_entropy", "posterior_majority", "posterior_plurality"),
+        *("window_agreement", "weighted_vote_share", "weighted_vote_lead", "verifier_score", "passed"),
     }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -383,9 +383,10 @@ class Rounds:
         index: The rounds that the last axis stands for, shape ``(n_rounds,)``, consecutive integers.
         seen: Which rounds exist, shape ``(..., n_rounds)``; a trajectory that ended early has a tail of False.
         answers: The answers, same shape, None where missing; needed by selectors only.
+        normalizer: Which answers are the same; None = by `suffice.metrics.answer_key`.
     """
 
-    __slots__ = ("answers", "columns", "index", "seen")
+    __slots__ = ("answers", "columns", "index", "normalizer", "seen")
 
     def __init__(
         self,
@@ -393,11 +394,13 @@ class Rounds:
         index: npt.NDArray[np.int64],
         seen: Mask,
         answers: npt.NDArray[np.object_] | None = None,
+        normalizer: Callable[[str], str | None] | None = None,
     ) -> None:
         self.columns = columns
         self.index = index
         self.seen = seen
         self.answers = answers
+        self.normalizer = normalizer
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -223,7 +223,7 @@ def _only(view: Rounds, candidates: Mask) -> Rounds:
     assert view.answers is not None
     answers = np.full(candidates.shape, None, dtype=object)
     answers[candidates] = np.broadcast_to(view.answers, candidates.shape)[candidates]
-    return Rounds(view.columns, view.index, view.seen, answers)
+    return Rounds(view.columns, view.index, view.seen, answers, view.normalizer)
 
 
 def _best_marked(marks: Floats, judged: Mask) -> Positions:

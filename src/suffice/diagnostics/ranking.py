@@ -219,12 +219,13 @@ class _Study:
                 )
                 column[rows] = refitted.predict(source[rows], index=recording.index)
             columns[calibrator.output] = self._prepared.in_view(column, view)
-        return Rounds(columns, view.index, view.seen, view.answers)
+        return Rounds(columns, view.index, view.seen, view.answers, view.normalizer)
 
 
 def _select_questions(view: Rounds, rows: Mask) -> Rounds:
     columns = {name: column[rows] for name, column in view.columns.items()}
-    return Rounds(columns, view.index, view.seen[rows], None if view.answers is None else view.answers[rows])
+    answers = None if view.answers is None else view.answers[rows]
+    return Rounds(columns, view.index, view.seen[rows], answers, view.normalizer)
 
 
 def _median(term: Term, rounds: Rounds) -> float:
@@ -241,7 +242,7 @@ def _by_stop(ranker: Ranked, rounds: Rounds) -> tuple[Floats, Mask]:
     # An axis of stops before that of rounds: what a stop at t has seen are the rounds up to t, for all t in one pass.
     columns = {name: rounds[name][:, None, :] for name in ranker.signals}
     assert rounds.answers is not None
-    wide = Rounds(columns, rounds.index, rounds.seen[:, None, :], rounds.answers[:, None, :])
+    wide = Rounds(columns, rounds.index, rounds.seen[:, None, :], rounds.answers[:, None, :], rounds.normalizer)
     stops = rounds.seen[:, :, None] & (np.arange(n) <= np.arange(n)[:, None])  # no stop past the end
     candidates: Mask = answered(wide) & stops
     return np.stack([np.broadcast_to(f, candidates.shape) for f in ranker.features(wide, candidates)]), candidates

@@ -106,7 +106,7 @@ def _stopped_run(
     kind: str,
 ) -> Run:
     ledger = prepared.costs.charge(prepared.charging.policy_masks(prepared.costs, policy, stopped))
-    values = prepared.values(stopped.view, stopped.position, stopped.answer_position)
+    values = prepared.expected_values(stopped, policy.selector)
     return Run(
         label=label or policy.label,
         kind=kind,

@@ -15,6 +15,7 @@ from suffice.replays.charging import LIVE
 from suffice.replays.checks import check_policy, policy_for
 from suffice.replays.comparisons import difference_bounds, margin_tests, paired_differences
 from suffice.replays.costs import TOKEN_KINDS, Ledger
+from suffice.replays.orders import mean_runs, n_orders, order_note
 from suffice.replays.outcomes import agreement_note, choice_notes, default_metrics, is_agreement
 from suffice.replays.prepared import PreparedRecording
 from suffice.replays.prices import Price
@@ -49,6 +50,7 @@ def replay(
     margins: Sequence[float] = (0.02,),
     cost: str = "calls",
     ledger: str = LIVE.name,
+    orders: int | None = None,
 ) -> ReplayResult:
     """Evaluate policies on recorded rounds, without a call.
 
@@ -77,6 +79,8 @@ def replay(
         cost: What "cheapest" and "dominated" compare: one of `suffice.replays.result.COSTS`.
         ledger: Which calls a policy is charged for: `live`, what it would have paid, or `published`, as Semantic
             Early-Stopping counted; see `suffice.replays.charging`.
+        orders: For independent samples, over how many random orders of each question's samples figures are averaged;
+            None = 100, and 1 for rounds that follow one another.
 
     Raises:
         DataError: A metric is missing, there is nothing to compare, or an unknown method of intervals, cost or ledger.
@@ -96,8 +100,17 @@ def replay(
     notes = {policy.label: check_policy(policy, complete) for policy in replayed}
     prepared = prepared.with_metrics(metrics)
     selectors = selectors_in_use(replayed)
-    runs = _policy_runs(prepared, replayed, notes, metrics) + baseline_runs(prepared, replayed, selectors, metrics)
-    runs, references = with_references(prepared, runs, selectors, baseline, metrics)
+    compared: list[int] = []
+
+    def runs_of(prepared: PreparedRecording) -> list[Run]:
+        runs = _policy_runs(prepared, replayed, notes, metrics) + baseline_runs(prepared, replayed, selectors, metrics)
+        runs, references = with_references(prepared, runs, selectors, baseline, metrics)
+        compared[:] = [next(i for i, run in enumerate(runs) if run is other) for other in references]
+        return runs
+
+    n = n_orders(complete, orders, replayed)
+    runs = runs_of(prepared) if n == 1 else mean_runs(prepared, n, resampling.seed, runs_of)
+    references = [runs[place] for place in compared]
     check_cost(runs, cost)
     draws = prepared.draws(resampling)
     deltas = paired_differences(runs, references, draws, n_policies=len(replayed))
@@ -123,7 +136,11 @@ def replay(
         cost=cost,
         ledger=ledger,
         data_hash=recording.data_hash,
-        notes=(*_replay_notes(prepared, metrics), *selected_on(replayed, complete).notes),
+        notes=(
+            *([order_note(n, resampling.seed)] if n > 1 else ()),
+            *_replay_notes(prepared, metrics),
+            *selected_on(replayed, complete).notes,
+        ),
     )
 
 

@@ -179,7 +179,7 @@ def answers_by_stop(selector: Selector, view: Rounds) -> Positions:
     # One more axis, for the stops: each answer is then normalised once instead of once for each stop.
     columns = {name: view[name][:, None, :] for name in selector.signals}
     answers = None if view.answers is None else view.answers[:, None, :]
-    return selector.select(Rounds(columns, view.index, view.seen[:, None, :], answers), stop)
+    return selector.select(Rounds(columns, view.index, view.seen[:, None, :], answers, view.normalizer), stop)
 
 
 def values_by_stop(answers: Positions, seen: Mask, metric: Floats) -> Floats:

@@ -7,14 +7,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from suffice.errors import DataError
+from suffice.normalizers import normalizer_of
 from suffice.replays.charging import LIVE, Charging, charging_of
 from suffice.replays.costs import CostTable
 from suffice.replays.outcomes import outcome
 from suffice.replays.prices import Price
 from suffice.rounds import Floats, Mask, Positions, Rounds
+from suffice.rules import Selector
 from suffice.session import Policy, Stops, stops
+from suffice.signals import answer_ids
 from suffice.statistics import Draws, Resampling
 from suffice.store.recording import Recording
 
@@ -104,13 +108,29 @@ class PreparedRecording:
         loaded = {name: self._columns[name] for name in known}
         return Rounds(loaded, self.recording.index, self.recording.seen, answers)
 
+    def _raw(self, policy: Policy) -> Rounds:
+        """Return what a policy's view is made of; its normalizer reads all answers once for all policies that share it."""
+        name = policy.answer_column
+        if name is not None and name not in self._columns and "answer" in self.recording.table.column_names:
+            self._columns[name] = answer_ids(self.recording.answers, normalizer_of(policy.normalizer))
+        return self.rounds((*policy.raw_columns, *filter(None, [name])))
+
+    def reordered(self, places: npt.NDArray[np.int64]) -> PreparedRecording:
+        """Return the same recording with each question's rounds in another order, see `Recording.reordered`."""
+        other = replace(self, recording=self.recording.reordered(places))
+        vars(other).update(
+            _columns={name: moved(column, places) for name, column in self._columns.items()},
+            metrics={name: moved(values, places) for name, values in self.metrics.items()},
+        )
+        return other
+
     def view(self, policy: Policy) -> Rounds:
         """Return what a policy reads, see `Policy.view`."""
-        return policy.view(self.rounds(policy.raw_columns))
+        return policy.view(self._raw(policy))
 
     def stops(self, policy: Policy) -> Stops:
         """Return where a policy stops, see `suffice.session.stops`."""
-        return stops(policy, self.rounds(policy.raw_columns))
+        return stops(policy, self._raw(policy))
 
     def draws(self, resampling: Resampling) -> Draws:
         """Return the draws of its questions, or of their clusters."""
@@ -136,6 +156,17 @@ class PreparedRecording:
         offset = int(view.index[0] - self.recording.index[0])
         return metric[:, offset : offset + len(view)]
 
+    def expected_values(self, stopped: Stops, selector: Selector) -> dict[str, Floats]:
+        """Return the metrics of the answers that a policy returns; the mean over those that its selector draws from."""
+        values = self.values(stopped.view, stopped.position, stopped.answer_position)
+        shares = selector.shares(stopped.view, stopped.position)
+        if shares is None:
+            return values
+        return {
+            name: np.where(shares.any(axis=1), _over(shares, self.in_view(self.metrics[name], stopped.view)), own)
+            for name, own in values.items()
+        }
+
     def values(self, view: Rounds, stop: Positions, answer: Positions) -> dict[str, Floats]:
         """Return the metrics of the answers returned by stops at `stop`; see `values_by_stop`."""
         position = np.where(answer >= 0, answer, stop)
@@ -144,3 +175,15 @@ class PreparedRecording:
             name: np.where(position >= 0, self.in_view(metric, view)[rows, np.maximum(position, 0)], 0.0)
             for name, metric in self.metrics.items()
         }
+
+
+def moved(column: Floats, places: npt.NDArray[np.int64]) -> Floats:
+    """Return a column with each question's rounds in another order, see `Recording.reordered`."""
+    out = np.empty_like(column)
+    np.put_along_axis(out, places, column, axis=1)
+    return out
+
+
+def _over(shares: Floats, metric: Floats) -> Floats:
+    """Return the means of a metric over the rounds with these shares, shape ``(n_questions,)``; NaN where one is unknown."""
+    return np.asarray(np.where(shares > 0, shares * metric, 0.0).sum(axis=1))

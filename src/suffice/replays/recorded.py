@@ -9,9 +9,10 @@ from types import MappingProxyType
 import numpy as np
 
 from suffice.errors import UnknownSignalError, did_you_mean
+from suffice.normalizers import ANSWER_ID, NORMALIZERS
 from suffice.rounds import Rounds
 from suffice.session import Policy
-from suffice.signals import CUMULATED, SIGNALS, cost_columns
+from suffice.signals import CUMULATED, SIGNALS, VOTES, cost_columns
 from suffice.store.recording import Recording
 from suffice.tables import counted
 
@@ -52,6 +53,12 @@ def check_recorded(policy: Policy, recording: Recording, *, part: bool = False) 
     if not part:
         definedness.add(policy.view(recording.rounds(policy.raw_columns)))
     return (*definedness.checked(recording), *_unknown_models(policy, recording))
+
+
+_UNREAD: Mapping[str, str] = MappingProxyType(
+    {ANSWER_ID: ": no vote, since the answer is missing or the policy's normalizer cannot read it"}
+)
+"""What it means that a signal is undefined, where that changes a figure."""
 
 
 class Definedness:
@@ -95,13 +102,18 @@ class Definedness:
             )
         return tuple(
             f"{name} is undefined in {100 * (1 - self._defined[name] / self._possible[name]):.2g} % of rounds "
-            f"({self._possible[name] - self._defined[name]:,} of {self._possible[name]:,})"
+            f"({self._possible[name] - self._defined[name]:,} of {self._possible[name]:,})" + _UNREAD.get(name, "")
             for name in names
             if self._defined[name] < self._possible[name]
         )
 
     def _remedy(self, name: str, recording: Recording | None) -> str:
         raw = self.policy.raw_of(name)
+        if raw in VOTES:
+            return (
+                f"the normalizer {self.policy.normalizer!r} reads none of the answers, so nobody votes. Choose another one "
+                f"({', '.join(NORMALIZERS)})"
+            )
         earlier = recording is not None and self.policy.start_round > int(recording.index[0])
         if recording is not None and earlier and not np.isnan(recording.column(raw)[:, 0]).all():
             return "it has values at round 0, so start there (`--start-round 0`)"

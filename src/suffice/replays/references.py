@@ -49,6 +49,7 @@ def answering_like(policy: Policy) -> Policy:
         selector=policy.selector,
         calibrators=tuple(calibrator for calibrator in policy.calibrators if calibrator.output in names),
         state={name: state for name, state in policy.state.items() if name in names},
+        normalizer=policy.normalizer,
         name="" if text == "last" else f", {text}",
     )
 
@@ -82,8 +83,8 @@ def baseline_policy(recording: Recording, rule: str | Rule, like: Policy) -> Pol
     Otherwise the difference would be that of the selectors, too.
     """
     like = answering_like(like)
-    fitted = {"selector": like.selector, "calibrators": like.calibrators, "state": like.state}
-    return policy_for(recording, rule, name=f"{rule}{like.name}", **fitted)
+    fitted = {"calibrators": like.calibrators, "state": like.state, "normalizer": like.normalizer}
+    return policy_for(recording, rule, name=f"{rule}{like.name}", selector=like.selector, **fitted)
 
 
 def baseline_runs(

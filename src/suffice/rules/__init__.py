@@ -1,6 +1,6 @@
 """Rules: predicates over rounds, and selectors among them."""
 
-from suffice.rules.algebra import FirstOf, KOf, Never, Patience, Threshold, WeightedSum, signal
+from suffice.rules.algebra import Every, FirstOf, KOf, Never, Patience, Threshold, WeightedSum, signal
 from suffice.rules.base import AllOf, AnyOf, Rule
 from suffice.rules.named import NAMED_RULES, NamedRule, answer_stable, fixed_k, margin, round_aware, tasr
 from suffice.rules.parse import parse_rule, parse_selector, register_rule, register_selector
@@ -8,6 +8,7 @@ from suffice.rules.ranker import Ranked, Term
 from suffice.rules.rethreshold import find_threshold, thresholds, with_threshold
 from suffice.rules.selectors import SELECTORS, Selector
 from suffice.rules.selectors_of_drafts import Centroid, LongestRun
+from suffice.rules.selectors_of_samples import MajorityOfSamples
 
 __all__ = [
     "NAMED_RULES",
@@ -15,9 +16,11 @@ __all__ = [
     "AllOf",
     "AnyOf",
     "Centroid",
+    "Every",
     "FirstOf",
     "KOf",
     "LongestRun",
+    "MajorityOfSamples",
     "NamedRule",
     "Never",
     "Patience",

@@ -6,19 +6,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from suffice.rules.algebra import FirstOf, KOf, Patience, Threshold, signal
+from suffice.rules.algebra import Every, FirstOf, KOf, Patience, Threshold, signal
 from suffice.rules.base import Rule
 
 __all__ = [
     "NAMED_RULES",
     "NamedRule",
+    "adaptive_consistency",
     "answer_stable",
     "converged",
     "critic_only",
+    "esc",
     "fixed_k",
+    "lead",
     "margin",
     "round_aware",
     "semantic_full",
+    "settled",
     "similar",
     "spelled",
     "tasr",
@@ -124,6 +128,45 @@ def fixed_k(k: float) -> Rule:
     return Threshold("round", ">=", k)
 
 
+def adaptive_consistency(confidence: float = 0.95) -> Rule:
+    """Return Adaptive-Consistency's rule: the leading answer beats the runner-up with this posterior probability.
+
+    By the Beta posterior of its code, which is their default (Aggarwal et al., 2023, section 3); for the Dirichlet one write
+    ``posterior_plurality >= 0.95``.
+    """
+    return signal("posterior_majority") >= confidence
+
+
+def esc(window: float) -> Rule:
+    """Return early-stopping self-consistency: all answers of a window are the same (Li et al., 2024).
+
+    Windows do not overlap: the rule looks at rounds `window`, 2 `window`, ... alone.  The paper samples a whole window at
+    once, and its answer is the most frequent of all samples so far (selector `majority_of_samples`).
+
+    >>> print(esc(5))
+    (every(5)) & (window_agreement >= 5)
+
+    Raises:
+        RuleSyntaxError: The window is not a whole number of at least 1.
+    """
+    whole = int(window) if float(window).is_integer() else window
+    return Every(whole) & (signal("window_agreement") >= window)  # type: ignore[arg-type]  # refused by Every
+
+
+def lead(votes: float) -> Rule:
+    """Return the rule that stops when the leading answer has `votes` more votes than the runner-up.
+
+    Wald's sequential test between two answers: if each sample gives the right one with probability p and the other with
+    q = 1 - p, it returns the wrong one with probability ``(q/p)**votes / (1 + (q/p)**votes)``.
+    """
+    return signal("vote_lead") >= votes
+
+
+def settled(max_rounds: float) -> Rule:
+    """Return the rule that stops once the samples that are left of `max_rounds` cannot change the leading answer."""
+    return signal("vote_lead") + signal("round") > max_rounds
+
+
 def round_aware(threshold: float = 0.8) -> Rule:
     """Return TASR with an early stop at round 1 when `p_correct` exceeds `threshold`.
 
@@ -205,12 +248,18 @@ NAMED_RULES: Mapping[str, NamedRule] = {
     ),
     "semantic_full_bge": NamedRule(semantic_full, (0,), "the same with eps = 0.06, published for bge-small-en-v1.5"),
     "similar": NamedRule(similar, (0, 1), "the draft has nearly the words of the one before: token F1 >= 0.8"),
+    "lead": NamedRule(lead, (1,), "votes: the leading answer is x votes ahead of the runner-up"),
+    "settled": NamedRule(settled, (1,), "votes: what is left of x samples cannot change the leading answer"),
+    "adaptive_consistency": NamedRule(
+        adaptive_consistency, (0, 1), "votes: the leading answer wins with posterior probability 0.95"
+    ),
+    "esc": NamedRule(esc, (1,), "votes: all answers of a window of x are the same"),
     "critic_only": NamedRule(critic_only, (0,), "the critic approves"),
     "stable_twice": NamedRule(lambda: Patience(answer_stable(), 2), (0,), "the answer repeats twice in a row"),
 }
 """The rules that text may call by name, with the numbers that they take."""
 
-_UNSPELLED = 0.125  # any number that no rule spells by itself
+_UNSPELLED = 9973  # any whole number that no rule spells by itself
 
 
 def spelled(name: str) -> str:

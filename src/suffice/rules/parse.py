@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar, overload
 
 from suffice.errors import DataError, RuleSyntaxError, did_you_mean
-from suffice.rules.algebra import FirstOf, KOf, Linear, Never, Patience, signal
+from suffice.rules.algebra import Every, FirstOf, KOf, Linear, Never, Patience, signal
 from suffice.rules.base import CALLED, AllOf, AnyOf, Rule
 from suffice.rules.named import NAMED_RULES
 from suffice.rules.selectors import SELECTORS, Best, MaxSignal, MedianSignal, MinSignal, Selector
@@ -18,7 +18,7 @@ __all__ = ["parse_rule", "parse_selector", "register_rule", "register_selector"]
 
 _COMPARISON_NODES: dict[type[ast.cmpop], str] = {ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<", ast.LtE: "<="}
 _LONGEST_TEXT = 20_000
-_FUNCTIONS = ("k_of", "patience", "first_of", "never")
+_FUNCTIONS = ("k_of", "patience", "first_of", "every", "never")
 
 _Parsed = TypeVar("_Parsed")
 
@@ -114,7 +114,7 @@ def parse_rule(text: str) -> Rule:
 
     Args:
         text: Comparisons of signals with numbers, in parentheses, joined by ``&`` and ``|``; weighted sums of
-            signals; ``k_of(k, ...)``, ``patience(rule, n)``, ``first_of(...)``; the name of a published rule.
+            signals; ``k_of(k, ...)``, ``patience(rule, n)``, ``first_of(...)``, ``every(n)``; the name of a published rule.
 
     Raises:
         RuleSyntaxError: The text is not a rule; the message says where.
@@ -196,16 +196,25 @@ def _call(name: str, arguments: list[ast.expr], text: str) -> Rule:
     if name in _OWN_RULES:
         values = [_argument(argument, text) for argument in arguments]
         return _built(Rule, name, partial(_OWN_RULES[name], *values), text)  # type: ignore[type-abstract]
-    if name == "k_of" and arguments:
-        return KOf(_whole_number(arguments[0], text), tuple(_rule(argument, text) for argument in arguments[1:]))
-    if name == "first_of":
-        return FirstOf(tuple(_rule(argument, text) for argument in arguments))
-    if name == "patience" and len(arguments) in (1, 2):
-        n = _whole_number(arguments[1], text) if len(arguments) > 1 else 2
-        return Patience(_rule(arguments[0], text), n)
-    if name == "never" and not arguments:
-        return Never()
-    return _named_rule(name, [_number(argument, text) for argument in arguments], text)
+    rule = _function(name, arguments, text)
+    return _named_rule(name, [_number(item, text) for item in arguments], text) if rule is None else rule
+
+
+def _function(name: str, arguments: list[ast.expr], text: str) -> Rule | None:
+    """Return the rule that one of `_FUNCTIONS` builds; None for another name, and for arguments that it does not take."""
+    rule: Rule | None = None
+    match name, arguments:
+        case "k_of", [k, *members]:
+            rule = KOf(_whole_number(k, text), tuple(_rule(member, text) for member in members))
+        case "first_of", _:
+            rule = FirstOf(tuple(_rule(member, text) for member in arguments))
+        case "patience", [inner, *n] if len(n) <= 1:
+            rule = Patience(_rule(inner, text), *(_whole_number(number, text) for number in n))
+        case "every", [window]:
+            rule = Every(_whole_number(window, text))
+        case "never", []:
+            rule = Never()
+    return rule
 
 
 def _built(kind: type[_Parsed], name: str, build: Callable[[], Any], text: str) -> _Parsed:

@@ -18,10 +18,6 @@ from suffice.rules.base import spelled_call
 __all__ = ["QUALITY", "SELECTORS", "Best", "Selector", "answered", "last_of", "nearest", "same_answers", "total"]
 
 
-def _answer_key(answer: object) -> str:
-    return answer_key(answer) if isinstance(answer, str) else ""
-
-
 def _answers(rounds: Rounds) -> npt.NDArray[np.object_]:
     if rounds.answers is None:
         raise DataError("these rounds carry no answers: give Rounds(answers=...) to select among them")
@@ -30,7 +26,12 @@ def _answers(rounds: Rounds) -> npt.NDArray[np.object_]:
 
 def _keys(rounds: Rounds) -> npt.NDArray[np.object_]:
     """Return what makes two answers the same, shape ``(..., n_rounds)``; "" where there is none."""
-    return np.asarray(np.frompyfunc(_answer_key, 1, 1)(_answers(rounds)), dtype=object)
+    key_of = rounds.normalizer or answer_key
+
+    def key(answer: object) -> str:
+        return (key_of(answer) or "") if isinstance(answer, str) else ""
+
+    return np.asarray(np.frompyfunc(key, 1, 1)(_answers(rounds)), dtype=object)
 
 
 def answered(rounds: Rounds) -> Mask:
@@ -79,6 +80,18 @@ class Selector(ABC):
         position = self.among(rounds, candidates)
         fallback = last_of(candidates)
         return np.where(position >= 0, position, fallback)
+
+    def shares(self, rounds: Rounds, stop: Positions) -> Floats | None:
+        """Return with which probability each round's answer is returned, shape of `rounds`; None = `select` is certain.
+
+        A selector that draws among tied answers by a seed returns the shares over all seeds.
+
+        Args:
+            rounds: As for `select`.
+            stop: As for `select`.
+        """
+        del rounds, stop
+        return None
 
     @abstractmethod
     def among(self, rounds: Rounds, candidates: Mask) -> Positions:

@@ -86,7 +86,7 @@ class Side:
         return replace(
             self,
             recording=self.recording.select(keep),
-            view=Rounds(columns, view.index, view.seen[rows], answers),
+            view=Rounds(columns, view.index, view.seen[rows], answers, view.normalizer),
             tables={name: table[rows] for name, table in self.tables.items()},
             last=self.last[rows],
             baseline={name: values[rows] for name, values in self.baseline.items()},

@@ -24,6 +24,7 @@ from suffice.errors import (
 )
 from suffice.files import write_file
 from suffice.json_text import refuse_constant
+from suffice.normalizers import ANSWER_ID, QA, normalizer_of
 from suffice.rounds import Decision, Floats, Round, Rounds
 from suffice.rules import Never, Rule, Selector, parse_rule, parse_selector
 from suffice.rules.selectors import Best, Last
@@ -39,6 +40,7 @@ from suffice.signals import (
     cost_columns,
 )
 from suffice.signals.state import FittedState, ZScore, state_from_dict
+from suffice.signals.votes import VOTES, answer_ids, vote_signal, weights_of
 from suffice.tables import Table
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ __all__ = ["Policy"]
 
 POLICY_FORMAT = "suffice.policy"
 POLICY_VERSION = 1
-_OPTIONAL_FIELDS = frozenset({"certificate"})  # files from before certificates do not have it
+_OPTIONAL_FIELDS = frozenset({"certificate", "normalizer"})  # files of older releases do not have them
 _ADVICE = "Use an endpoint that gives it, or a rule that works on text alone (answer_stable)"
 _NOT_DECIDING = ("name", "provenance", "certificate", "format", "version")
 
@@ -72,6 +74,7 @@ class Policy(Displayed):
         state: Fitted state of signals that need statistics beyond their own question, by signal.
         answer_position: Where the answer is in the generated text.
         abstain_patterns: What counts as a refusal to answer; None = the default list.
+        normalizer: Which answers are the same, for votes, `answer_stable` and `majority`: a name in `NORMALIZERS`.
         depends: What else the fitted state belongs to (model, prompt, retriever), by name.
         provenance: Where it comes from: data hash, versions, fit figures.
         certificate: What `suffice certify` showed of this policy (see `suffice.certificates.Certificate`); None = nothing.
@@ -87,6 +90,7 @@ class Policy(Displayed):
     state: Mapping[str, FittedState] = field(default_factory=dict)
     answer_position: AnswerPosition = field(default_factory=AnswerPosition)
     abstain_patterns: tuple[str, ...] | None = None
+    normalizer: str = QA
     depends: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     certificate: Mapping[str, Any] | None = None
@@ -97,6 +101,7 @@ class Policy(Displayed):
             raise DataError(f"start_round must be 0 (the model alone) or 1, not {self.start_round!r}")
         if not isinstance(self.max_rounds, int) or isinstance(self.max_rounds, bool) or self.max_rounds < 1:
             raise DataError(f"max_rounds must be a whole number >= 1, not {self.max_rounds!r}")
+        normalizer_of(self.normalizer)
         outputs = [calibrator.output for calibrator in self.calibrators]
         if isinstance(self.selector, Best):
             object.__setattr__(self, "selector", self.selector.by({*self.rule.signals, *outputs}))
@@ -152,8 +157,8 @@ class Policy(Displayed):
     @cached_property
     def raw_signals(self) -> tuple[str, ...]:
         """The signals that must be measured or recorded for this policy to decide, sorted."""
-        raw = set(map(self.raw_of, self.signals))
-        return tuple(sorted(raw - set(CUMULATED) - {"round"}))
+        raw = {self.raw_of(name) for name in (*self.signals, *weights_of(self.signals))}
+        return tuple(sorted(raw - set(CUMULATED) - (self._from_answers - {"abstained"}) - {"round"}))
 
     @cached_property
     def reads_every_answer(self) -> bool:
@@ -162,7 +167,7 @@ class Policy(Displayed):
         So do a selector among several answers, the signals that add up costs since the start round, and a signal that
         looks back as far as round 0.
         """
-        if not isinstance(self.selector, Last) or any(name in CUMULATED for name in self.signals):
+        if not isinstance(self.selector, Last) or any(name in CUMULATED or name in VOTES for name in self.signals):
             return True
         known = [SIGNALS[name] for name in self.raw_signals if name in SIGNALS]
         return any(signal.lookback >= max(signal.first_round, 1) for signal in known)
@@ -172,6 +177,18 @@ class Policy(Displayed):
         """`raw_signals` and the cost columns behind `calls`, `tokens` and `seconds`."""
         return (*self.raw_signals, *dict.fromkeys(column for name in self.signals for column in cost_columns(name)))
 
+    @cached_property
+    def _from_answers(self) -> frozenset[str]:
+        """The signals that this policy computes from all answers, whatever was measured."""
+        own = {"answer_stable"} if self.normalizer != QA else set[str]()
+        own |= {"abstained"} if self.abstain_patterns is not None else set()
+        return VOTES.union(own).intersection(map(self.raw_of, self.signals))
+
+    @property
+    def answer_column(self) -> str | None:
+        """The raw column of `answer_ids` by this policy's normalizer, for who keeps it; None if it is not read."""
+        return f"{ANSWER_ID}.{self.normalizer}" if self._from_answers - {"abstained"} else None
+
     def view(self, raw: Rounds) -> Rounds:
         """Return what the rule reads: rounds from `start_round` to `max_rounds`, fitted signals applied.
 
@@ -179,7 +196,8 @@ class Policy(Displayed):
         (``(n_questions, n_rounds)``) alike.
 
         Args:
-            raw: Raw columns: measured signals, and ``cost.COMPONENT.KIND`` for the signals that add up costs.
+            raw: Raw columns: measured signals, ``cost.COMPONENT.KIND`` for the signals that add up costs, and
+                `answer_column`, which is otherwise computed from the answers.
 
         Raises:
             UnknownSignalError: A column that the policy reads is not there.
@@ -191,7 +209,7 @@ class Policy(Displayed):
             answers = None if raw.answers is None else raw.answers[..., span]
             raw = Rounds(columns, raw.index[span], raw.seen[..., span], answers)
         derived = {name: self._column(name, raw) for name in self.signals}
-        return Rounds(derived, raw.index, raw.seen, raw.answers)
+        return Rounds(derived, raw.index, raw.seen, raw.answers, normalizer_of(self.normalizer))
 
     def _column(self, name: str, raw: Rounds) -> Floats:
         if name == "round":
@@ -200,13 +218,30 @@ class Policy(Displayed):
             return self._cumulated(name, raw)
         if name in self._derived:
             source, fitted = self._derived[name]
-            column = clean_column(source, raw[source], index=raw.index)
+            column = (
+                self._column(source, raw) if source in VOTES else clean_column(source, raw[source], index=raw.index)
+            )
             if isinstance(fitted, Calibrator):
                 return fitted.predict(column, index=raw.index)
             return fitted.apply(column)
-        if name == "abstained" and self.abstain_patterns is not None and raw.answers is not None:
-            return np.asarray(np.frompyfunc(abstained_by(self.abstain_patterns), 1, 1)(raw.answers), dtype=np.float64)
+        if name in self._from_answers and not (name == "abstained" and raw.answers is None):
+            return self._compared(name, raw)
         return clean_column(name, raw[name], index=raw.index)
+
+    def _compared(self, name: str, raw: Rounds) -> Floats:
+        """Return a signal that the policy's own settings make of the answers."""
+        if raw.answers is None:
+            raise DataError(f"the policy {self.label!r} reads {name!r}, and these rounds carry no answers: record them")
+        if name == "abstained":
+            refuses = abstained_by(self.abstain_patterns or ())
+            return np.asarray(np.frompyfunc(refuses, 1, 1)(raw.answers), dtype=np.float64)
+        ids = raw.columns.get(self.answer_column or "")
+        if ids is None:
+            ids = answer_ids(raw.answers, normalizer_of(self.normalizer))
+        if name == "answer_stable":
+            before = np.concatenate([np.full_like(ids[..., :1], np.nan), ids[..., :-1]], axis=-1)
+            return clean_column(name, np.where(np.isnan(ids + before), np.nan, ids == before), index=raw.index)
+        return vote_signal(name, ids, *(self._column(weight, raw) for weight in weights_of([name])))
 
     def _cumulated(self, name: str, raw: Rounds) -> Floats:
         sources = cost_columns(name)
@@ -300,9 +335,13 @@ class Policy(Displayed):
         Raises:
             DataError: The answer position is a Python callable, which has no text.
         """
+        normalizer = (
+            {} if self.normalizer == QA else {"normalizer": self.normalizer}
+        )  # so that digests stay as they were
         return {
             "format": POLICY_FORMAT,
             "version": POLICY_VERSION,
+            **normalizer,
             "name": self.name,
             "rule": str(self.rule),
             "selector": str(self.selector),
@@ -347,6 +386,7 @@ class Policy(Displayed):
                 state={name: state_from_dict(item) for name, item in _field_of(data, "state", dict).items()},
                 answer_position=AnswerPosition.from_dict(_field_of(data, "answer_position", dict)),
                 abstain_patterns=patterns,
+                normalizer=_field_of({"normalizer": QA, **data}, "normalizer", str),
                 depends=_field_of(data, "depends", dict),
                 provenance=_field_of(data, "provenance", dict),
                 certificate=None if data.get("certificate") is None else _field_of(data, "certificate", dict),
@@ -363,6 +403,7 @@ class Policy(Displayed):
         facts = {
             "rule": self.rule,
             "selector": self.selector,
+            **({} if self.normalizer == QA else {"normalizer": self.normalizer}),
             "rounds": f"{self.start_round} to {self.max_rounds}",
             "signals": ", ".join(self.signals),
             "calibrated": ", ".join(f"{item.output} from {item.signal}" for item in self.calibrators),

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError, NotFittedError, RuleSyntaxError, UnknownSignalError, did_you_mean
+from suffice.normalizers import normalizer_of
 from suffice.rounds import COST_KINDS, Cost, Decision, Reason, Round, Rounds
 from suffice.rules import Rule
 from suffice.session.policy import Policy
@@ -357,18 +358,23 @@ class Session:
                     column[position] = getattr(cost, kind)
 
     def _view(self, n: int) -> Rounds:
-        """Return the view of the first `n` rounds; only the last of them is derived anew."""
+        """Return the view of the first `n` rounds; only the last of them is derived anew.
+
+        It is derived from itself alone, unless the policy compares its answer with all earlier ones.
+        """
         if n:
-            last = slice(n - 1, n)
+            last = slice(0 if self.policy.answer_column else n - 1, n)
             raw = {name: column[last] for name, column in self._columns.items()}
             latest = self.policy.view(Rounds(raw, self._index[last], self._seen[last], self._answers[last]))
             for name, column in latest.columns.items():
-                value = float(column[0])
-                if name in CUMULATED and n > 1:
+                value = float(column[-1])
+                if name in CUMULATED and last.start:
                     value += float(self._derived[name][n - 2])
                 self._derived[name][n - 1] = math.nan if math.isinf(value) else value
         derived = {name: column[:n] for name, column in self._derived.items()}
-        return Rounds(derived, self._index[:n], self._seen[:n], self._answers[:n])
+        return Rounds(
+            derived, self._index[:n], self._seen[:n], self._answers[:n], normalizer_of(self.policy.normalizer)
+        )
 
     def _stop(self, reason: Reason, view: Rounds, signals: dict[str, float], fired: str | None = None) -> Decision:
         chosen = -1

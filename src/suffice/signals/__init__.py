@@ -13,6 +13,7 @@ from suffice.signals.semantic import DISTANCES, EMBEDDER, JUDGE
 from suffice.signals.state import FittedState, Idf, ZScore, overlap_tokens, state_from_dict
 from suffice.signals.text import parse_confidence, strip_thinking
 from suffice.signals.uncertainty import gram_uncertainty, same_answer, semantic_entropy, sequence_logprob, token_entropy
+from suffice.signals.votes import VOTES, answer_ids, vote_signal
 from suffice.signals.wording import critic_praise, lexical_support
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "MAX_MARGIN",
     "REMEDIES",
     "SIGNALS",
+    "VOTES",
     "AnswerPosition",
     "Enricher",
     "FittedState",
@@ -39,6 +41,7 @@ __all__ = [
     "ZScore",
     "abstained_by",
     "add_signal",
+    "answer_ids",
     "clean_column",
     "compute_signals",
     "cost_columns",
@@ -58,4 +61,5 @@ __all__ = [
     "token_entropy",
     "token_margin",
     "top_score",
+    "vote_signal",
 ]

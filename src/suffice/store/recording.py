@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -157,6 +158,11 @@ class Recording(Displayed):
         return out
 
     @property
+    def exchangeable(self) -> bool:
+        """Whether the rounds of a question are independent samples, so that any order of them is as likely as another."""
+        return bool(self.metadata.get("exchangeable"))
+
+    @property
     def signal_components(self) -> dict[str, str]:
         """Whose call produces a signal, for signals that are not in `SIGNALS`."""
         return self.metadata.get("signal_components") or {}
@@ -223,6 +229,22 @@ class Recording(Displayed):
     def select(self, keep: npt.NDArray[np.bool_]) -> Recording:
         """Return the recording of the questions where `keep`, shape ``(n_questions,)``, is True."""
         return Recording(self.table.filter(pa.array(keep[self._row])), self.metadata)
+
+    def reordered(self, places: npt.NDArray[np.int64]) -> Recording:
+        """Return the recording with the rounds of each question in another order.
+
+        Args:
+            places: Where each round goes on the last axis, shape ``(n_questions, n_rounds)``: a permutation of each
+                question's rounds.
+        """
+        column = places[self._row, self._column]
+        numbers = pa.chunked_array([pa.array(column + self.index[0])])
+        table = self.table.set_column(self.table.column_names.index("round"), "round", numbers)
+        other = copy(self)
+        for name in ("ends", "clusters", "answers", "data_hash"):  # cached, and of the other order
+            vars(other).pop(name, None)
+        vars(other).update(_column=column, table=table)
+        return other
 
     @cached_property
     def data_hash(self) -> str:

@@ -1,0 +1,150 @@
+"""Normalizers: which two answers count as the same one.
+
+A vote among independent answers is only as good as this comparison: the one of question answering, made for names and
+phrases, takes "-5" for "5" and "3.5" for "35".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from fractions import Fraction
+from types import MappingProxyType
+from typing import TypeVar
+
+from suffice.errors import DataError, NotFoundError, did_you_mean
+from suffice.metrics import answer_key
+
+__all__ = ["ANSWER_ID", "NORMALIZERS", "QA", "Normalizer", "guess_normalizer", "normalizer_of", "register_normalizer"]
+
+Normalizer = Callable[[str], str | None]
+"""Returns the key by which an answer is compared; None for an answer that cannot be read, which casts no vote."""
+
+_Normalizer = TypeVar("_Normalizer", bound=Normalizer)
+
+ANSWER_ID = "answer_id"
+"""The signal that tells answers apart by the policy's normalizer."""
+
+QA = "qa"
+"""The normalizer of question answering, which TASR and the metrics EM and F1 use."""
+
+_REGISTRY: dict[str, Normalizer] = {}
+
+NORMALIZERS: Mapping[str, Normalizer] = MappingProxyType(_REGISTRY)
+"""All normalizers by name, built in and registered."""
+
+_LONGEST = 1000
+"""Characters beyond which a text is not one number, letter or date."""
+
+_NUMBER = re.compile(
+    r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+|(?<=\d)\.)?(?:[eE][-+]?\d{1,3})?(?:\s*/\s*\d+)?(?!\w)"
+)
+_MINUS = str.maketrans({"\u2212": "-", "\u2013": "-"})
+_LETTER = re.compile(r"[\W_]*([A-Za-z])(?:[\W_]*|[).:\]][\s\S]*)")
+_DATES = ("%m/%d/%Y", "%Y-%m-%d", "%B %d, %Y", "%b %d, %Y", "%d %B %Y", "%d %b %Y", "%m-%d-%Y", "%Y/%m/%d")
+
+
+def register_normalizer(name: str) -> Callable[[_Normalizer], _Normalizer]:
+    """Return a decorator that adds a normalizer of one's own, for policies to name.
+
+    >>> @register_normalizer("first_word")
+    ... def first_word(answer):
+    ...     return answer.split()[0].lower() if answer.split() else None
+    >>> NORMALIZERS["first_word"]("Oslo, Norway")
+    'oslo,'
+
+    Args:
+        name: An ASCII identifier that no other normalizer has.
+
+    Raises:
+        DataError: The name is taken, or is not an identifier.
+    """
+    if not (name.isidentifier() and name.isascii()):
+        raise DataError(f"{name!r} cannot name a normalizer: use ASCII letters, digits and underscores")
+    if name in _REGISTRY:
+        raise DataError(f"there is a normalizer {name!r} already; choose another name")
+
+    def register(normalizer: _Normalizer) -> _Normalizer:
+        _REGISTRY[name] = normalizer
+        return normalizer
+
+    return register
+
+
+@register_normalizer(QA)
+def _qa(answer: str) -> str | None:
+    """Lower case, without punctuation and articles: for names and short phrases."""
+    return answer_key(answer) or None
+
+
+@register_normalizer("exact")
+def _exact(answer: str) -> str | None:
+    """The text itself, without white space around it."""
+    return answer.strip() or None
+
+
+@register_normalizer("number")
+def _number(answer: str) -> str | None:
+    """The only number of the text, or of what follows its last "=": 1,200.0 is 1200, and .5 is 1/2."""
+    if len(answer) > _LONGEST:
+        return None
+    values = {_value(match.group()) for match in _NUMBER.finditer(answer.translate(_MINUS).rpartition("=")[2])}
+    values.discard(None)
+    return str(values.pop()) if len(values) == 1 else None
+
+
+def _value(text: str) -> Fraction | None:
+    top, _, bottom = text.replace(",", "").partition("/")
+    try:
+        return Fraction(top.strip()) / (Fraction(bottom.strip()) if bottom else 1)
+    except (ValueError, ZeroDivisionError):  # a lone sign or point, or a division by nothing
+        return None
+
+
+@register_normalizer("letter")
+def _letter(answer: str) -> str | None:
+    """The letter of an option, alone or before its text: "b", "(B)" and "B) Paris" are B."""
+    match = _LETTER.fullmatch(answer[:_LONGEST].strip())
+    return match[1].upper() if match else None
+
+
+@register_normalizer("date")
+def _date(answer: str) -> str | None:
+    """A date, as YYYY-MM-DD; of two numbers before a year the first is the month."""
+    text = " ".join(answer[:_LONGEST].split()).strip(" .")
+    for pattern in _DATES:
+        try:
+            return datetime.strptime(text, pattern).date().isoformat()  # noqa: DTZ007 - a date has no time zone
+        except ValueError:
+            continue
+    return None
+
+
+def normalizer_of(name: str) -> Normalizer:
+    """Return the normalizer of a name.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    if name not in _REGISTRY:
+        raise NotFoundError(
+            f"there is no normalizer {name!r}.{did_you_mean(name, _REGISTRY)} There are: {', '.join(_REGISTRY)}; add your own "
+            "with register_normalizer"
+        )
+    return _REGISTRY[name]
+
+
+def guess_normalizer(golds: Iterable[str]) -> str:
+    """Return the name of the normalizer that fits these gold answers: the most special one that reads all of them.
+
+    >>> guess_normalizer(["18.0", "1,200"]), guess_normalizer(["A", "(C)"]), guess_normalizer(["05/01/2021"])
+    ('number', 'letter', 'date')
+    >>> guess_normalizer(["Oslo", "7"]), guess_normalizer([])
+    ('qa', 'qa')
+    """
+    texts = list(golds)
+    for name in ("date", "letter", "number"):
+        if texts and all(_REGISTRY[name](text) is not None for text in texts):
+            return name
+    return QA

@@ -1,0 +1,107 @@
+"""Selectors for independent samples, which have no order: votes whose ties are broken at random."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.normalizers import ANSWER_ID
+from suffice.rounds import Floats, Mask, Positions, Rounds
+from suffice.rules.parse import register_selector
+from suffice.rules.selectors import Selector, answered, last_of
+
+__all__ = ["MajorityOfSamples"]
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_MIXING = tuple(
+    (np.uint64(shift), np.uint64(factor)) for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MajorityOfSamples(Selector):
+    """The answer given most often, by the policy's normalizer; among tied answers one at random, by seed.
+
+    Of samples that have no order the last is no better than another, so `majority`, which prefers it, would favour chance.
+    An answer that cannot be read casts no vote.  Which of the tied answers is returned follows from the seed and from the
+    votes alone, so it is the same live and replayed; a replay takes the expectation over all seeds (`shares`).
+
+    Attributes:
+        weight: A signal to count each answer by (undefined ones do not vote); None counts each as one.
+        seed: Of ties.
+    """
+
+    weight: str | None = None
+    seed: int = 0
+
+    def among(self, rounds: Rounds, candidates: Mask) -> Positions:
+        leading = self.leading(rounds, candidates)
+        drawn = _hash(np.where(candidates, rounds[ANSWER_ID], np.nan), self.seed) % np.maximum(
+            leading.sum(axis=-1), 1
+        ).astype(np.uint64)
+        ranks = np.cumsum(leading, axis=-1) - 1
+        return last_of(leading & (ranks == drawn[..., None].astype(np.int64)))
+
+    def shares(self, rounds: Rounds, stop: Positions) -> Floats:
+        candidates = answered(rounds) & (np.arange(len(rounds)) <= np.asarray(stop)[..., None])
+        leading = self.leading(rounds, candidates)
+        return np.asarray(leading / np.maximum(leading.sum(axis=-1, keepdims=True), 1), dtype=np.float64)
+
+    def leading(self, rounds: Rounds, candidates: Mask) -> Mask:
+        """Return the latest round of each answer that has the most votes, shape ``(..., n_rounds)``."""
+        shape = candidates.shape
+        ids = np.broadcast_to(rounds[ANSWER_ID], shape)
+        voting = candidates & ~np.isnan(ids)
+        votes: Floats = voting.astype(np.float64)
+        if self.weight is not None:
+            column = np.broadcast_to(rounds[self.weight], shape)
+            voting = voting & ~np.isnan(column)
+            votes = np.where(voting, column, 0.0)
+        row, place = np.nonzero(voting.reshape(-1, shape[-1]))
+        given = ids.reshape(-1, shape[-1])[row, place].astype(np.int64)
+        n_rows, width = voting.size // shape[-1], int(given.max(initial=0)) + 1
+        totals = np.full((n_rows, width), -np.inf)
+        totals[row, given] = 0.0
+        np.add.at(totals, (row, given), votes.reshape(-1, shape[-1])[row, place])  # in the order of the rounds
+        latest = np.zeros((n_rows, width), dtype=np.int64)
+        np.maximum.at(latest, (row, given), place)
+        first = totals == totals.max(axis=1, keepdims=True)
+        leading = np.zeros((n_rows, shape[-1]), dtype=np.bool_)
+        keeps = first[row, given] & (latest[row, given] == place)
+        leading[row[keeps], place[keeps]] = True
+        return leading.reshape(shape)
+
+    @property
+    def signals(self) -> frozenset[str]:
+        return frozenset({ANSWER_ID}) | (frozenset() if self.weight is None else frozenset({self.weight}))
+
+    def __str__(self) -> str:
+        name = "majority_of_samples" if self.weight is None else "weighted_majority_of_samples"
+        return name if self.seed == 0 else f"{name}({self.seed})"
+
+
+def _hash(ids: Floats, seed: int) -> npt.NDArray[np.uint64]:
+    """Return a hash of a seed and the votes of each question, shape ``(...)``; rounds without a vote do not count.
+
+    By the mixing steps of SplitMix64 (Steele et al., 2014): whole numbers, so the same on every machine.
+    """
+    place = np.arange(1, ids.shape[-1] + 1, dtype=np.uint64)
+    mixed = np.asarray(np.nan_to_num(ids, nan=0.0).astype(np.uint64) + place * _STEP + np.uint64(seed))
+    for shift, factor in _MIXING:
+        mixed = (mixed ^ np.right_shift(mixed, shift)) * factor
+    mixed = np.where(np.isnan(ids), np.uint64(0), mixed ^ np.right_shift(mixed, np.uint64(31)))
+    return np.asarray(np.right_shift(mixed.sum(axis=-1, dtype=np.uint64), np.uint64(33)), dtype=np.uint64)
+
+
+@register_selector("majority_of_samples")
+def majority_of_samples(seed: int = 0) -> MajorityOfSamples:
+    """Return the selector of the answer given most often."""
+    return MajorityOfSamples(None, seed)
+
+
+@register_selector("weighted_majority_of_samples")
+def weighted_majority_of_samples(seed: int = 0) -> MajorityOfSamples:
+    """Return the selector of the answer with the largest sum of `p_correct`."""
+    return MajorityOfSamples("p_correct", seed)

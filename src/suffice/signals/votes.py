@@ -1,0 +1,264 @@
+"""Signals of a vote: how far independent answers to one question agree.
+
+Samples of one model, or the members of a panel, are rounds without an order among them.  All of these signals are
+functions of which answer each of them gave (`answer_id`), by the normalizer of the policy, so the policy computes them:
+live from the rounds so far, and replayed from a whole recording, with the same code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.normalizers import ANSWER_ID, Normalizer
+from suffice.rounds import Floats
+from suffice.signals.base import declare
+
+__all__ = ["VOTES", "WEIGHT", "answer_ids", "vote_signal", "weights_of"]
+
+WEIGHT = "p_correct"
+"""The signal that weighted votes count each answer by."""
+
+_CONSISTENCY = "Adaptive-Consistency, Aggarwal et al. (2023)"
+_COUNT = (0.0, math.inf)
+_TOP = 5  # as many of the most frequent answers as Adaptive-Consistency's code integrates over
+
+Counts = npt.NDArray[np.float64]
+
+
+def answer_ids(answers: npt.NDArray[np.object_], normalizer: Normalizer) -> Floats:
+    """Return which of its question's distinct answers each round gives, numbered by first appearance.
+
+    >>> from suffice.normalizers import normalizer_of
+    >>> answer_ids(np.array([["18", "20", None, "18.0", "no idea"]], dtype=object), normalizer_of("number"))
+    array([[ 0.,  1., nan,  0., nan]])
+
+    Args:
+        answers: Shape ``(..., n_rounds)``, None where missing.
+        normalizer: Which answers are the same.
+
+    Returns:
+        The numbers, same shape; NaN for an answer that is missing or cannot be read.
+    """
+    key_of = lru_cache(maxsize=1 << 16)(normalizer)  # few answers differ, and a replay of many orders asks again
+    flat = answers.reshape(-1, answers.shape[-1])
+    ids = np.full(flat.shape, np.nan)
+    for row, texts in zip(ids, flat.tolist(), strict=True):
+        known: dict[str, int] = {}
+        for r, text in enumerate(texts):
+            key = key_of(text) if isinstance(text, str) else None
+            if key is not None:
+                row[r] = known.setdefault(key, len(known))
+    return ids.reshape(answers.shape)
+
+
+class _Tally:
+    """Votes by answer while rounds go by, of many questions at once."""
+
+    def __init__(self, ids: Floats, weights: Floats | None) -> None:
+        self.ids = ids
+        self.votes: Floats = np.where(np.isnan(ids), 0.0, 1.0) if weights is None else weights
+        self.voted = ~np.isnan(ids) & ~np.isnan(self.votes)
+        width = 0 if not self.voted.any() else int(ids[self.voted].max()) + 1
+        self.counts: Counts = np.zeros((len(ids), max(width, 1)))
+        self.rows = np.arange(len(ids))
+
+    def over_rounds(self, value: Callable[[Counts], Floats]) -> Floats:
+        """Return `value` of the counts after each round, shape ``(n_questions, n_rounds)``; NaN before the first vote."""
+        out = np.full(self.ids.shape, np.nan)
+        begun = np.zeros(len(self.ids), dtype=np.bool_)
+        for r in range(self.ids.shape[1]):
+            at = self.voted[:, r]
+            begun |= at
+            self.counts[self.rows[at], self.ids[at, r].astype(np.int64)] += self.votes[at, r]
+            out[:, r] = np.where(begun, value(self.counts), np.nan)
+        return out
+
+
+def _top_two(counts: Counts) -> tuple[Floats, Floats]:
+    """Return the highest and the second highest count of each question; 0 where there is no second answer."""
+    if counts.shape[1] == 1:
+        return counts[:, 0], np.zeros(len(counts))
+    highest = np.partition(counts, counts.shape[1] - 2, axis=1)
+    return highest[:, -1], highest[:, -2]
+
+
+def _share(counts: Counts) -> Floats:
+    totals = counts.sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(totals > 0, counts.max(axis=1) / totals, np.nan), dtype=np.float64)
+
+
+def _lead(counts: Counts) -> Floats:
+    first, second = _top_two(counts)
+    return np.asarray(first - second, dtype=np.float64)
+
+
+def _entropy(counts: Counts) -> Floats:
+    totals = np.maximum(counts.sum(axis=1, keepdims=True), 1e-300)
+    shares = counts / totals
+    logs = np.log(np.where(shares > 0, shares, 1.0))
+    return np.asarray(np.abs((shares * logs).sum(axis=1)), dtype=np.float64)  # of one answer 0, not -0
+
+
+def _posterior_beta(counts: Counts) -> Floats:
+    """Return P(p > 1/2) for the leading answer against the runner-up, with a uniform prior on its share p."""
+    first, second = (votes.astype(np.int64) for votes in _top_two(counts))
+    table = _beta_table(int((first + second).max(initial=0)))
+    return np.asarray(table[first + second, first], dtype=np.float64)
+
+
+@lru_cache(maxsize=8)
+def _beta_table(n: int) -> Floats:
+    """Return P(p > 1/2) for a Beta(a + 1, b + 1), by a + b and a, shape ``(n + 1, n + 1)``.
+
+    It is P(Binomial(a + b + 1, 1/2) <= a), the mean of the same with one vote less for either: so it is exact.
+    """
+    table = np.zeros((n + 1, n + 1))
+    table[0, 0] = 0.5
+    for votes in range(1, n + 1):
+        table[votes, 1 : votes + 1] += table[votes - 1, :votes] / 2
+        table[votes, :votes] += table[votes - 1, :votes] / 2
+        table[votes, votes] += 0.5  # one vote less for the other, who has none: P(Binomial(votes, 1/2) <= votes) = 1
+    return table
+
+
+def _posterior_dirichlet(counts: Counts) -> Floats:
+    """Return P(the leading answer has the largest share), with a uniform prior over the shares of the answers seen."""
+    top = -np.sort(-counts, axis=1)[:, :_TOP]
+    unique, inverse = np.unique(top, axis=0, return_inverse=True)
+    values = np.array([_largest_share(tuple(row[row > 0].astype(int).tolist())) for row in unique])
+    return values[inverse.reshape(-1)]
+
+
+@lru_cache(maxsize=1 << 14)
+def _largest_share(counts: tuple[int, ...]) -> float:
+    """Return P(p_1 is the largest) for p of a Dirichlet(counts + 1), the highest count first.
+
+    A Dirichlet is gamma variables divided by their sum, so one integral is left: the density of the first times the
+    distribution functions of the others, here by Gauss-Legendre quadrature.
+    """
+    if len(counts) < 2:  # noqa: PLR2004 - one answer is compared with any other, as in the published code
+        first = counts[0] if counts else 0
+        return float(_beta_table(first)[first, first])
+    shape = counts[0] + 1
+    upper = shape + 12 * math.sqrt(shape) + 30
+    nodes, weights = _legendre()
+    x = (nodes + 1) * upper / 2
+    density = np.exp((shape - 1) * np.log(x) - x - math.lgamma(shape))
+    for count in counts[1:]:
+        steps = np.arange(count + 1)
+        log_terms = steps[:, None] * np.log(x) - x - np.array([math.lgamma(step + 1) for step in steps])[:, None]
+        density = density * np.clip(1 - np.exp(log_terms).sum(axis=0), 0.0, 1.0)
+    return float(min((weights * density).sum() * upper / 2, 1.0))
+
+
+@lru_cache(maxsize=1)
+def _legendre() -> tuple[Floats, Floats]:
+    nodes, weights = np.polynomial.legendre.leggauss(400)
+    return np.asarray(nodes), np.asarray(weights)
+
+
+def _agreement_run(ids: Floats) -> Floats:
+    """Return over how many of the last rounds, up to each, all gave the same answer; 0 where it cannot be read."""
+    run = np.zeros(ids.shape)
+    for r in range(ids.shape[1]):
+        same = (ids[:, r] == ids[:, r - 1]) if r else np.zeros(len(ids), dtype=np.bool_)
+        run[:, r] = np.where(np.isnan(ids[:, r]), 0.0, np.where(same, run[:, r - 1], 0.0) + 1)
+    return run
+
+
+_FROM_COUNTS: Mapping[str, Callable[[Counts], Floats]] = MappingProxyType(
+    {
+        "vote_share": _share,
+        "vote_lead": _lead,
+        "vote_entropy": _entropy,
+        "posterior_majority": _posterior_beta,
+        "posterior_plurality": _posterior_dirichlet,
+        "weighted_vote_share": _share,
+        "weighted_vote_lead": _lead,
+    }
+)
+
+VOTES = frozenset({ANSWER_ID, "window_agreement", *_FROM_COUNTS})
+"""The signals that a policy computes from all answers so far."""
+
+
+def weights_of(names: Iterable[str]) -> frozenset[str]:
+    """Return the signals that vote signals among `names` weigh answers by."""
+    return frozenset({WEIGHT} if any(name.startswith("weighted_") for name in VOTES.intersection(names)) else ())
+
+
+def vote_signal(name: str, ids: Floats, weights: Floats | None = None) -> Floats:
+    """Return a signal of `VOTES` after each round.
+
+    >>> ids = np.array([[0.0, 1.0, 0.0, np.nan, 0.0]])
+    >>> vote_signal("vote_lead", ids), vote_signal("window_agreement", ids)
+    (array([[1., 0., 1., 1., 2.]]), array([[1., 1., 1., 0., 1.]]))
+
+    Args:
+        name: The signal.
+        ids: From `answer_ids`, shape ``(..., n_rounds)``.
+        weights: For a weighted vote, what each answer counts, same shape; who has NaN does not vote.
+    """
+    if name == ANSWER_ID:
+        return ids
+    flat = ids.reshape(-1, ids.shape[-1])
+    if name == "window_agreement":
+        return _agreement_run(flat).reshape(ids.shape)
+    spread = None if weights is None else np.broadcast_to(weights, ids.shape).reshape(flat.shape)
+    return _Tally(flat, spread).over_rounds(_FROM_COUNTS[name]).reshape(ids.shape)
+
+
+for _name, _unit, _range, _doc, _source in (
+    (ANSWER_ID, "count", _COUNT, "Which of the distinct answers so far this is, by the policy's normalizer.", ""),
+    ("vote_share", "ratio", (0.0, 1.0), "Share of the votes that the leading answer has.", "Wang et al. (2023)"),
+    ("vote_lead", "count", _COUNT, "Votes of the leading answer minus those of the runner-up.", ""),
+    ("vote_entropy", "nats", _COUNT, "Entropy of the votes over the distinct answers.", _CONSISTENCY),
+    (
+        "posterior_majority",
+        "probability",
+        (0.0, 1.0),
+        "P(the leading answer beats the runner-up), by a Beta posterior.",
+        f"{_CONSISTENCY}, section 3",
+    ),
+    (
+        "posterior_plurality",
+        "probability",
+        (0.0, 1.0),
+        "P(the leading answer is the most frequent), by a Dirichlet posterior over the answers seen.",
+        f"{_CONSISTENCY}, section 3",
+    ),
+    (
+        "window_agreement",
+        "count",
+        _COUNT,
+        "Over how many of the last answers, up to this one, all are the same.",
+        "Early-stopping self-consistency, Li et al. (2024)",
+    ),
+    (
+        "weighted_vote_share",
+        "ratio",
+        (0.0, 1.0),
+        "As vote_share, each vote weighted by p_correct.",
+        "Wang et al. (2023)",
+    ),
+    ("weighted_vote_lead", "score", _COUNT, "As vote_lead, each vote weighted by p_correct.", ""),
+):
+    declare(_name, _doc, _unit, _range, source=_source, component="")
+declare(
+    "verifier_score",
+    "A verifier's score of the answer, higher for a better one.",
+    "score",
+    (-math.inf, math.inf),
+    "verifier",
+    component="verifier",
+)
+declare(
+    "passed", "Whether the answer passed its tests or a checker.", "bool", (0.0, 1.0), "checker", component="checker"
+)

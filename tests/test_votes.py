@@ -1,0 +1,485 @@
+"""Votes: signals, rules and selectors of independent samples against plain loops, integrals and live sessions."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate
+
+from suffice import Policy, Round, Session, parse_rule, parse_selector, register_selector, replay
+from suffice.calibration import Calibrator
+from suffice.errors import DataError, NotFoundError, RuleSyntaxError, SchemaError, UnknownSignalError
+from suffice.normalizers import NORMALIZERS, guess_normalizer, register_normalizer
+from suffice.replays.orders import drawn_orders, n_orders
+from suffice.replays.prepared import PreparedRecording
+from suffice.rounds import Rounds
+from suffice.rules import Every, MajorityOfSamples
+from suffice.session import stops
+from suffice.signals import answer_ids, vote_signal
+from suffice.store.recording import Recording
+from suffice.store.schema import build_table
+from tests.strategies import NAN
+
+WIDTH = 12
+
+
+def sampled(answers: list[list[str | None]], metric=None, *, exchangeable: bool = True, **columns) -> Recording:
+    """Return a recording of samples; by default an answer is right if it is `a`."""
+    rows = []
+    for q, texts in enumerate(answers):
+        for r, text in enumerate(texts, 1):
+            value = float(text == "a") if metric is None else metric[q][r - 1]
+            extra = {name: values[q][r - 1] for name, values in columns.items()}
+            rows.append({"question_id": f"q{q}", "round": r, "answer": text, "right": value, **extra})
+    return Recording(build_table(rows, {"right": "metric"}), {"exchangeable": exchangeable})
+
+
+def policy(rule: str, width: int = WIDTH, **others) -> Policy:
+    return Policy(**{"rule": rule, "selector": "majority_of_samples", "max_rounds": width, "name": rule, **others})
+
+
+# What the papers say, read as plainly as can be.
+
+
+def leading(answers: list[str]) -> tuple[int, int]:
+    counts = [count for _, count in Counter(answers).most_common(2)] + [0, 0]
+    return counts[0], counts[1]
+
+
+def beats(first: int, second: int) -> float:
+    """P(p > 1/2) for p of a Beta(first + 1, second + 1), by counting heads of fair coins."""
+    n = first + second + 1
+    return sum(math.comb(n, heads) for heads in range(first + 1)) / 2**n
+
+
+def plainly(name: str, answers: list[str | None], width: int) -> int:
+    """Return after how many of `width` samples a rule of the papers stops."""
+    for n in range(1, width + 1):
+        given_ = [answer for answer in answers[:n] if answer is not None]
+        if not given_:
+            continue
+        first, second = leading(given_)
+        window = answers[n - 4 : n] if n % 4 == 0 else []
+        stop = {
+            "adaptive_consistency": beats(first, second) >= 0.95,
+            "esc(4)": len(window) == 4 and None not in window and len(set(window)) == 1,
+            "lead(3)": first - second >= 3,
+            f"settled({width})": first - second > width - n,
+            "vote_share >= 0.6": first / len(given_) >= 0.6,
+        }[name]
+        if stop:
+            return n
+    return width
+
+
+NAMED = ("adaptive_consistency", "esc(4)", "lead(3)", f"settled({WIDTH})", "vote_share >= 0.6")
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_named_rule_stops_where_a_plain_reading_of_its_paper_does(name):
+    rng = np.random.default_rng(NAMED.index(name))
+    n = 20_000
+    # Questions of all kinds: one answer that is likely by any degree, and up to six others.
+    likely, others = rng.random(n), rng.integers(1, 7, n)
+    drawn = np.where(rng.random((n, WIDTH)) < likely[:, None], 0, rng.integers(1, others[:, None] + 1, (n, WIDTH)))
+    drawn[rng.random((n, WIDTH)) < 0.1] = -1
+    texts = np.array([None, *"abcdefgh"], dtype=object)[drawn + 1]
+    view = Rounds({}, np.arange(1, WIDTH + 1), np.ones((n, WIDTH), dtype=bool), texts)
+    stopped = stops(policy(name), view).rounds
+    np.testing.assert_array_equal(stopped, [plainly(name, row, WIDTH) for row in texts.tolist()])
+    assert len(set(stopped.tolist())) > 2
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 0), (1, 1), (3, 0), (4, 1), (7, 5), (20, 12), (40, 2)])
+def test_the_beta_posterior_is_the_integral(first, second):
+    def density(p: float) -> float:
+        return p**first * (1 - p) ** second
+
+    exact = integrate.quad(density, 0.5, 1)[0] / integrate.quad(density, 0, 1)[0]
+    ids = np.array([[0.0] * first + [1.0] * second])
+    assert vote_signal("posterior_majority", ids)[0, -1] == pytest.approx(exact, abs=1e-9)
+    assert vote_signal("posterior_majority", ids)[0, -1] == pytest.approx(beats(first, second), abs=1e-12)
+
+
+@pytest.mark.parametrize("counts", [(1, 1, 1), (3, 1, 1), (5, 4, 2), (9, 0, 0)])
+def test_the_dirichlet_posterior_is_the_integral_over_the_simplex(counts):
+    a, b, c = counts
+
+    def density(q: float, p: float) -> float:
+        return p**a * q**b * (1 - p - q) ** c
+
+    whole = integrate.dblquad(density, 0, 1, 0, lambda p: 1 - p)[0]
+    # p is the largest: q < p and 1 - p - q < p.
+    part = integrate.dblquad(density, 1 / 3, 1, lambda p: max(0.0, 1 - 2 * p), lambda p: min(p, 1 - p))[0]
+    ids = np.repeat([0.0, 1.0, 2.0], counts)[None]
+    value = vote_signal("posterior_plurality", ids)[0, -1]
+    if not b:  # an answer that was never given has no share of its own
+        assert value == pytest.approx(beats(a, 0), abs=1e-9)
+    else:
+        assert value == pytest.approx(part / whole, abs=1e-6)
+
+
+def test_the_dirichlet_posterior_of_two_answers_is_the_beta_posterior():
+    for first, second in itertools.product(range(1, 12), range(1, 12)):
+        if second <= first:
+            ids = np.repeat([0.0, 1.0], (first, second))[None]
+            both = [vote_signal(f"posterior_{name}", ids)[0, -1] for name in ("majority", "plurality")]
+            assert both[0] == pytest.approx(both[1], abs=1e-9)
+
+
+def test_a_posterior_counts_at_most_the_five_most_frequent_answers():
+    ids = np.array([[0.0, 0, 0, *range(1, 9)]])
+    five = np.array([[0.0, 0, 0, *range(1, 5)]])
+    assert vote_signal("posterior_plurality", ids)[0, -1] == vote_signal("posterior_plurality", five)[0, -1]
+
+
+def test_signals_of_a_vote_by_hand():
+    ids = np.array([[NAN, 0.0, 1.0, 1.0, NAN, 1.0]])
+    np.testing.assert_array_equal(vote_signal("vote_lead", ids), [[NAN, 1, 0, 1, 1, 2]])
+    np.testing.assert_allclose(vote_signal("vote_share", ids), [[NAN, 1, 1 / 2, 2 / 3, 2 / 3, 3 / 4]])
+    np.testing.assert_array_equal(vote_signal("window_agreement", ids), [[0, 1, 1, 2, 0, 1]])
+    entropy = [0, math.log(2), -(2 / 3) * math.log(2 / 3) - (1 / 3) * math.log(1 / 3)]
+    np.testing.assert_allclose(vote_signal("vote_entropy", ids)[0, 1:4], entropy)
+    weights = np.array([[0.5, 0.5, 0.25, NAN, 0.5, 0.25]])
+    np.testing.assert_allclose(vote_signal("weighted_vote_lead", ids, weights), [[NAN, 0.5, 0.25, 0.25, 0.25, 0]])
+    np.testing.assert_allclose(vote_signal("weighted_vote_share", ids, weights)[0, -1], 0.5)
+    nobody = np.array([[0.0, 1.0]])
+    assert np.isnan(vote_signal("weighted_vote_share", nobody, np.zeros((1, 2)))).all()
+
+
+def test_all_answers_unreadable_is_no_vote_at_all():
+    ids = np.full((2, 3), NAN)
+    for name in ("vote_lead", "vote_share", "vote_entropy", "posterior_majority", "posterior_plurality"):
+        assert np.isnan(vote_signal(name, ids)).all()
+
+
+answers = st.lists(st.sampled_from(["18", "-18", "$18.00", "20", "no idea", "", None]), min_size=1, max_size=6)
+
+
+@settings(max_examples=200)
+@given(
+    answers,
+    st.sampled_from([*NAMED, "posterior_plurality >= 0.7", "vote_entropy <= 0.2", "answer_stable >= 1", "never()"]),
+    st.sampled_from(["majority_of_samples", "majority_of_samples(7)", "majority", "last"]),
+    st.sampled_from(["qa", "number", "exact"]),
+)
+def test_a_live_session_decides_as_the_replay(texts, rule, selector, normalizer):
+    decides = policy(rule, selector=selector, normalizer=normalizer, max_rounds=6)
+    table = build_table(
+        [{"question_id": "q", "round": r, "answer": text, "answer_stable": NAN} for r, text in enumerate(texts, 1)]
+    )
+    if normalizer == "qa":
+        session = Session(policy("never()", max_rounds=6))
+        rounds = [Round(index=r, answer=text) for r, text in enumerate(texts, 1)]
+        from suffice.signals import compute_signals  # what a recorder stores
+
+        stable = [
+            compute_signals(rounds[: r + 1], ["answer_stable"], state={})["answer_stable"] for r in range(len(rounds))
+        ]
+        table = build_table(
+            [
+                {"question_id": "q", "round": r, "answer": text, "answer_stable": value}
+                for r, (text, value) in enumerate(zip(texts, stable, strict=True), 1)
+            ]
+        )
+        del session
+    stopped = PreparedRecording.of(Recording(table)).stops(decides)
+    live = Session(decides, missing="ignore")
+    decision = live.observe_all(Round(index=r, answer=text) for r, text in enumerate(texts, 1))
+    if not decision.stop:
+        decision = live.end("exhausted")
+    assert decision.stop_round == stopped.rounds[0]
+    assert (decision.answer_round or -1) == stopped.answer_rounds[0]
+    restored = Session.from_state(json.loads(json.dumps(live.to_state())))
+    assert repr(restored.decision) == repr(decision)
+
+
+def test_the_normalizer_decides_what_is_the_same_answer():
+    texts = ["-5", "5", "5.0", "3.5", "35"]
+    by = {
+        name: answer_ids(np.array(texts, dtype=object), NORMALIZERS[name]).tolist()
+        for name in ("qa", "number", "exact")
+    }
+    assert by["qa"] == [0, 0, 1, 2, 2]  # made for names: signs and points are lost
+    assert by["number"] == [0, 1, 1, 2, 3]
+    assert by["exact"] == [0, 1, 2, 3, 4]
+
+
+def test_stability_and_the_majority_follow_the_normalizer():
+    for name, stable in (("qa", 2), ("number", 3)):
+        decides = policy("answer_stable >= 1", normalizer=name, selector="majority")
+        rounds = [Round(index=r, answer=text) for r, text in enumerate(["-5", "5", "5.0"], 1)]
+        assert decides.decide(rounds).stop_round == stable
+    rounds = [Round(index=r, answer=text) for r, text in enumerate(["5", "5.0", "-5", "-5.00", "5"], 1)]
+    assert policy("never()", normalizer="number", selector="majority", max_rounds=5).decide(rounds).answer == "5"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "key"),
+    [
+        ("number", "$1,234.50", "2469/2"),
+        ("number", "7 - 5 = 2", "2"),
+        ("number", "\u22125", "-5"),
+        ("number", "1/2", "1/2"),
+        ("number", "0.50", "1/2"),
+        ("number", "1/0", None),
+        ("number", "3 to 5", None),
+        ("number", "1,23", None),
+        ("number", "x2", None),
+        ("number", "nothing", None),
+        ("number", "9" * 2000, None),
+        ("number", "18 dollars, so 18", "18"),
+        ("letter", "(b)", "B"),
+        ("letter", "B) Paris", "B"),
+        ("letter", "b: Paris", "B"),
+        ("letter", "Both", None),
+        ("letter", "A cat", None),
+        ("date", "05/01/2021", "2021-05-01"),
+        ("date", "May 1, 2021.", "2021-05-01"),
+        ("date", "31/12/2021", None),
+        ("exact", "  A  ", "A"),
+        ("exact", " ", None),
+        ("qa", "The Tempest!", "tempest"),
+        ("qa", " ", None),
+    ],
+)
+def test_normalizers(name, text, key):
+    assert NORMALIZERS[name](text) == key
+
+
+def test_the_golds_say_which_normalizer_fits():
+    assert guess_normalizer(["18", "$3.50"]) == "number"
+    assert guess_normalizer(["A", "c"]) == "letter"
+    assert guess_normalizer(["01/02/2003"]) == "date"
+    assert guess_normalizer(["18", "eighteen"]) == guess_normalizer([]) == "qa"
+
+
+def test_a_normalizer_of_ones_own():
+    @register_normalizer("first_letter")
+    def first_letter(answer: str) -> str | None:
+        return answer[:1] or None
+
+    decides = policy("lead(2)", normalizer="first_letter")
+    assert decides.decide([Round(index=1, answer="Rome"), Round(index=2, answer="Riga")]).stop
+    for name in ("first_letter", "two words"):
+        with pytest.raises(DataError, match="normalizer"):
+            register_normalizer(name)
+    with pytest.raises(NotFoundError, match=r"no normalizer 'numbre'. Did you mean 'number'"):
+        policy("lead(2)", normalizer="numbre")
+
+
+def test_a_policy_keeps_its_normalizer_and_old_files_have_that_of_question_answering(tmp_path):
+    path = tmp_path / "policy.json"
+    decides = policy("lead(2)", normalizer="number")
+    decides.save(path)
+    assert Policy.load(path) == decides
+    assert decides.digest != policy("lead(2)").digest
+    assert "normalizer" not in policy("lead(2)").to_dict()
+    assert "number" in repr(decides.tables()[0].rows)
+    with pytest.raises(SchemaError, match="normalizer"):
+        Policy.from_dict({**decides.to_dict(), "normalizer": 3})
+
+
+def test_votes_need_answers():
+    with pytest.raises(DataError, match="carry no answers"):
+        policy("lead(2)").view(Rounds({}, np.array([1]), np.ones((1, 1), dtype=bool)))
+
+
+def test_a_calibrator_may_read_a_vote():
+    texts = [list("aaa"), list("aab"), list("bca"), list("bbb")]
+    recording = sampled(texts)
+    ids = answer_ids(recording.answers, NORMALIZERS["qa"])
+    shares = vote_signal("vote_share", ids)
+    fitted = Calibrator(signal="vote_share", per_round=False).fit(
+        shares, recording.column("right"), index=recording.index
+    )
+    decides = policy("p_correct > 0.5", width=3, calibrators=(fitted,))
+    replayed = PreparedRecording.of(recording).stops(decides)
+    for q, row in enumerate(texts):
+        live = decides.decide([Round(index=r, answer=text) for r, text in enumerate(row, 1)])
+        assert live.stop_round == replayed.rounds[q]
+
+
+# Ties.
+
+
+def test_tied_answers_are_drawn_evenly_and_replayed_in_expectation():
+    texts = np.array([["a", "b", "c", "a", "b", "c"]], dtype=object)
+    view = Rounds(
+        {"answer_id": answer_ids(texts, NORMALIZERS["qa"])}, np.arange(1, 7), np.ones((1, 6), dtype=bool), texts
+    )
+    drawn = Counter(int(MajorityOfSamples(seed=seed).select(view, np.array([5]))[0]) for seed in range(3000))
+    assert set(drawn) == {3, 4, 5}
+    assert all(900 < n < 1100 for n in drawn.values())
+    np.testing.assert_allclose(MajorityOfSamples().shares(view, np.array([5])), [[0, 0, 0, 1 / 3, 1 / 3, 1 / 3]])
+    replayed = replay(sampled(texts.tolist()), policy("never()", 6), metrics=["right"], orders=1)
+    assert replayed.rows[0].metrics["right"] == pytest.approx(1 / 3)
+
+
+def test_the_same_votes_and_seed_draw_the_same_answer_whatever_follows():
+    texts = np.array([["a", "b", "c", "c"]], dtype=object)
+    ids = answer_ids(texts, NORMALIZERS["qa"])
+    for seed in range(20):
+        chosen = []
+        for width in (2, 3, 4):
+            view = Rounds(
+                {"answer_id": ids[:, :width]},
+                np.arange(1, width + 1),
+                np.ones((1, width), dtype=bool),
+                texts[:, :width],
+            )
+            chosen.append(int(MajorityOfSamples(seed=seed).select(view, np.array([1]))[0]))
+        assert len(set(chosen)) == 1
+
+
+def test_a_weighted_vote_returns_the_answer_with_the_largest_sum():
+    rounds = [
+        Round(index=r, answer=text, signals={"p_correct": p})
+        for r, (text, p) in enumerate([("a", 0.3), ("a", 0.3), ("b", 0.9), ("c", NAN)], 1)
+    ]
+    decides = policy("never()", width=4, selector="weighted_majority_of_samples")
+    assert decides.decide(rounds).answer == "b"
+    assert policy("never()", width=4).decide(rounds).answer == "a"
+
+
+def test_where_no_answer_can_be_read_the_last_one_is_returned():
+    decides = policy("never()", width=2, normalizer="number")
+    decision = decides.decide([Round(index=1, answer="who knows"), Round(index=2, answer="not me")])
+    assert decision.answer == "not me"
+    one = sampled([["x", "y"], ["3", "3"]], metric=[[0.0, 1.0], [0.0, 0.0]])
+    result = replay(one, policy("never()", 2, normalizer="number"), metrics=["right"], orders=1)
+    assert result.rows[0].metrics["right"] == 0.5
+    assert any("answer_id is undefined in 50 % of rounds (2 of 4): no vote" in note for note in result.rows[0].notes)
+    with pytest.raises(UnknownSignalError, match="the normalizer 'number' reads none of the answers"):
+        replay(sampled([["x", "y"]]), policy("never()", 2, normalizer="number"), metrics=["right"])
+
+
+# Orders.
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=5), min_size=1, max_size=4),
+    st.integers(0, 99),
+)
+def test_an_order_moves_the_rounds_of_each_question_and_nothing_else(texts, seed):
+    recording = sampled(texts)
+    (places,) = drawn_orders(recording, 1, seed)
+    moved = recording.reordered(places)
+    np.testing.assert_array_equal(moved.seen, recording.seen)
+    assert moved.question_ids == recording.question_ids
+    for before, after in zip(recording.answers.tolist(), moved.answers.tolist(), strict=True):
+        assert Counter(before) == Counter(after)
+    again = Recording(moved.table, moved.metadata)  # the table says the same
+    assert again.answers.tolist() == moved.answers.tolist()
+    np.testing.assert_array_equal(again.column("right"), moved.column("right"))
+    back = moved.reordered(np.argsort(places, axis=1))
+    assert back.answers.tolist() == recording.answers.tolist()
+
+
+def test_all_orders_are_as_likely_and_more_of_them_go_on_where_fewer_ended():
+    recording = sampled([["a", "b", "c"]] * 2000)
+    (places,) = drawn_orders(recording, 1, 5)
+    counts = Counter(map(tuple, places.tolist()))
+    assert len(counts) == 6
+    assert all(260 < n < 410 for n in counts.values())
+    few, many = list(drawn_orders(recording, 2, 5)), list(drawn_orders(recording, 4, 5))
+    np.testing.assert_array_equal(few, many[:2])
+
+
+def test_a_mean_over_orders_is_the_mean_over_all_permutations():
+    texts = [["a", "a", "b", "c"], ["b", "a", "b", "a"], ["a", "b", "b", None]]
+    decides = policy("lead(1)", 4)
+    exact = {"right": [], "calls": []}
+    for row in texts:
+        scores, calls = [], []
+        for order in itertools.permutations(row):
+            n = next((n for n in range(1, 5) if len({*order[:n]} - {None}) == 1), 4)
+            votes = Counter(text for text in order[:n] if text is not None)
+            best = [text for text, count in votes.items() if count == max(votes.values())]
+            scores.append(best.count("a") / len(best))
+            calls.append(n)
+        exact["right"].append(np.mean(scores))
+        exact["calls"].append(np.mean(calls))
+    result = replay(sampled(texts), decides, metrics=["right"], orders=3000)
+    assert result.rows[0].metrics["right"] == pytest.approx(np.mean(exact["right"]), abs=0.02)
+    assert result.rows[0].calls.mean == pytest.approx(np.mean(exact["calls"]), abs=0.03)
+    assert result.rows[0].stop_rounds == pytest.approx({1: 11 / 12, 2: 1 / 12}, abs=0.02)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.lists(st.sampled_from(["a", "b", "c", None]), min_size=5, max_size=5), min_size=1, max_size=4))
+def test_a_settled_vote_is_the_full_vote_in_every_order(texts):
+    result = replay(sampled(texts), policy("settled(5)", 5), metrics=["right"], baseline="full", orders=4)
+    settled, full = result.rows[0], result.row("fixed_k(5), majority_of_samples")
+    assert settled.metrics["right"] == pytest.approx(full.metrics["right"])
+    assert settled.calls.mean <= full.calls.mean == 5
+
+
+def test_the_stored_order_of_a_sorted_file_is_not_the_figure():
+    texts = [["a"] * 4 + ["b"] * 6] * 30  # sorted by answer: the first four agree, and the vote is for b
+    stored = replay(sampled(texts), policy("lead(3)", 10), metrics=["right"], orders=1)
+    drawn = replay(sampled(texts), policy("lead(3)", 10), metrics=["right"])
+    assert stored.rows[0].metrics["right"] == 1.0
+    assert drawn.rows[0].metrics["right"] < 0.4
+    assert "100 random orders" in drawn.notes[0]
+    assert not any("orders" in note for note in stored.notes)
+
+
+def test_orders_are_refused_where_there_are_none():
+    follow = sampled([["a", "b"]], exchangeable=False)
+    with pytest.raises(DataError, match="follow one another"):
+        replay(follow, policy("lead(2)", 2), metrics=["right"], orders=10)
+    assert n_orders(follow, None, []) == n_orders(follow, 1, []) == 1
+    recording = sampled([["a", "b"]], answer_stable=[[NAN, 0.0]])
+    with pytest.raises(DataError, match="answer_stable compares a round with the one before"):
+        replay(recording, policy("answer_stable >= 1", 2), metrics=["right"])
+    assert replay(recording, policy("answer_stable >= 1", 2), metrics=["right"], orders=1).rows
+    for wrong in (0, True, 2.5):
+        with pytest.raises(DataError, match="a whole number"):
+            replay(recording, policy("lead(2)", 2), metrics=["right"], orders=wrong)
+    rows = [
+        {"question_id": q, "round": r, "answer": "a", "right": 1.0, "end": "rule" if q == "p" else "max_rounds"}
+        for q, n in (("p", 1), ("q", 2))
+        for r in range(1, n + 1)
+    ]
+    cut = Recording(build_table(rows, {"right": "metric"}), {"exchangeable": True})
+    with pytest.raises(DataError, match="a rule ended 1 of 2 questions"):
+        replay(cut, policy("lead(2)", 2), metrics=["right"])
+
+
+def test_a_closed_book_answer_stays_first():
+    rows = [{"question_id": "q", "round": r, "answer": text, "right": 0.0} for r, text in enumerate("zabc")]
+    recording = Recording(build_table(rows, {"right": "metric"}), {"exchangeable": True})
+    for places in drawn_orders(recording, 20, 1):
+        assert recording.reordered(places).answers[0, 0] == "z"
+
+
+# The texts of rules and selectors.
+
+
+def test_the_text_of_votes_parses_back():
+    for text in ("every(5)", "esc(5)", "lead(3)", "settled(40)", "adaptive_consistency(0.9)", "adaptive_consistency"):
+        rule = parse_rule(text)
+        assert parse_rule(str(rule)) == rule
+    for text in ("majority_of_samples", "majority_of_samples(7)", "weighted_majority_of_samples"):
+        assert str(parse_selector(text)) == text
+    for text in ("every(0)", "every(2.5)", "esc(2.5)", "every()"):
+        with pytest.raises(RuleSyntaxError):
+            parse_rule(text)
+    assert Every(2).fires(Rounds.from_columns({"a": [0.0] * 5}, start=0)).tolist() == [False, False, True, False, True]
+
+
+def test_a_selector_of_ones_own_is_certain_by_default():
+    class Second(MajorityOfSamples):
+        """Stands for any selector that draws nothing."""
+
+    assert parse_selector("last").shares(Rounds.from_columns({"a": [0.0]}), np.array(0)) is None
+    assert register_selector("second_for_votes", Second) is Second

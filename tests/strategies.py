@@ -44,7 +44,6 @@ MEASURED = {
 """Signals that a host or a model measures, with the values that tests draw; the last is a user's own."""
 
 COMPUTED = ("answer_stable", "abstained", "answer_f1_previous")
-OF_SAMPLES = ("majority_of_samples", "majority_of_samples(3)", "weighted_majority_of_samples")
 RECORDED = (*MEASURED, *COMPUTED)
 CALIBRATOR = Calibrator(unseen_round="nearest").fit(
     np.array([[0.0, 0.4, 1.2], [2.0, 1.0, 3.0], [0.5, 2.0, 2.5]]), [[0, 0, 1], [1, 0, 1], [0, 1, 1]], index=[1, 2, 3]
@@ -80,7 +79,7 @@ def _combined(inner: st.SearchStrategy) -> st.SearchStrategy:
 
 
 def selectors() -> st.SearchStrategy:
-    return st.sampled_from([*SELECTORS.values(), *map(parse_selector, ("max_answer_margin", *OF_SAMPLES))])
+    return st.sampled_from([*SELECTORS.values(), parse_selector("max_answer_margin")])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

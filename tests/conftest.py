@@ -1,19 +1,24 @@
 """What every test runs under, and fixtures that each may ask for."""
 
 import gc
+import hashlib
 import os
 import platform
 import random
 import sys
+import uuid
 from collections import Counter
+from pathlib import Path
 
 # Two tests run at a time: one thread each, as waiting threads only take the processor from the other's.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
+import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, Phase, settings  # noqa: E402
 
+from suffice.llm.span_reader import SpanReader  # noqa: E402
 from suffice.store.recording import write_recording  # noqa: E402
 from tests import shared  # noqa: E402
 from tests.coin import coin  # noqa: E402
@@ -85,6 +90,38 @@ def cut_path(cut, tmp_path_factory):
     path = tmp_path_factory.mktemp("coin") / "cut.parquet"
     write_recording(path, cut.cut.table, cut.cut.metadata)
     return path
+
+
+@pytest.fixture(scope="module")
+def remembered_windows(tmp_path_factory):
+    """Let the embedded reader encode each window once in a test session, whichever worker and reader comes first.
+
+    Nothing else decides what it returns for a window, see `tests/test_span_reader.py`.
+    """
+    folder = shared.once(tmp_path_factory, "windows", Path.mkdir)
+    encoded = SpanReader._score
+
+    def remembered(reader, window):
+        digest = hashlib.sha256(reader.revision.encode() + window.ids.tobytes() + window.types.tobytes())
+        path = folder / f"{digest.hexdigest()}.npy"
+        if not path.exists():
+            unfinished = folder / uuid.uuid4().hex
+            with unfinished.open("wb") as file:
+                np.save(file, encoded(reader, window))
+            unfinished.replace(path)
+        return np.load(path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SpanReader, "_score", remembered)
+        yield
+
+
+@pytest.fixture(scope="module")
+def no_collecting():
+    """Spare the tests what statsmodels does at each call: collect the garbage of all modules and tests so far."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gc, "collect", lambda *_: 0)
+        yield
 
 
 @pytest.hookimpl(wrapper=True)

@@ -12,6 +12,8 @@ from suffice.store import read_recording
 from tests.cli_tools import CITIES, cli, corpus, dataset, question, reply
 from tests.endpoint import Endpoint
 
+pytestmark = pytest.mark.usefixtures("remembered_windows")
+
 ASKED = "Where is tower 2?"
 LOGPROBS = re.compile("log-?prob")
 

@@ -28,6 +28,8 @@ from suffice.store import read_recording, write_recording
 from tests.cli_tools import cli
 from tests.endpoint import Endpoint, prompt_of
 
+pytestmark = pytest.mark.usefixtures("remembered_windows")
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]

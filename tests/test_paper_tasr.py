@@ -30,6 +30,8 @@ from tests import paper
 from tests.cli_tools import cli
 from tests.reference import dominated
 
+pytestmark = pytest.mark.usefixtures("remembered_windows")
+
 ROOT = Path(__file__).resolve().parent.parent
 DRAWS = Resampling(n_resamples=200)
 

@@ -28,6 +28,8 @@ from suffice.session import stops
 from suffice.statistics import Resampling
 from tests.protocol_tools import EMBEDDER, NAN, drafts, plain_cell, row, table
 
+pytestmark = pytest.mark.usefixtures("no_collecting")
+
 FEW = Resampling(n_resamples=60)
 SCORE = "information_score"
 

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from suffice.llm.span_reader import SpanReader
 from tests.shared import once
 
 
@@ -19,6 +20,19 @@ def test_what_broke_while_it_was_made_is_made_again(tmp_path_factory):
     with pytest.raises(ZeroDivisionError):
         once(tmp_path_factory, "broken", lambda _: 1 / 0)
     assert once(tmp_path_factory, "broken", lambda folder: folder.mkdir()).is_dir()
+
+
+def test_a_remembered_window_gives_what_the_reader_gives(request):
+    asked = (
+        "Who wrote it?",
+        [("The Tempest", "William Shakespeare wrote it about 1611."), ("Rum", "Others drank it.")],
+    )
+    expected = SpanReader().read(*asked)
+    request.getfixturevalue("remembered_windows")
+    assert SpanReader().read(*asked) == expected
+    other = SpanReader()
+    other._session = None  # nothing is left to encode
+    assert other.read(*asked) == expected
 
 
 def test_an_unmarked_test_starts_no_process():

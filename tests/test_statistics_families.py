@@ -26,6 +26,8 @@ from suffice.statistics import (
 )
 from suffice.statistics import bootstrap as module
 
+pytestmark = pytest.mark.usefixtures("no_collecting")
+
 SEED = 42
 
 

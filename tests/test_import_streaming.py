@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from suffice import import_recording
-from suffice.adapters import table_parts
+from suffice.adapters import importing, recognise, table_parts
 from suffice.errors import DataError, UnsettledError
+from suffice.json_text import array_items, load_json
 from suffice.signals import base, register_signal
 from suffice.store import read_recording
 
@@ -65,6 +66,8 @@ def in_parts(monkeypatch):
     def start(every=True):
         monkeypatch.setattr(table_parts, "LARGE", 0 if every else math.inf)
         monkeypatch.setattr(table_parts, "PART", 25)
+        monkeypatch.setattr(recognise, "LARGE_DOCUMENT", 0 if every else math.inf)
+        monkeypatch.setattr(recognise, "_PIECE", 100)
 
     return start
 
@@ -157,6 +160,65 @@ def test_records_with_their_rounds_in_a_list_are_read_in_parts(ending, tmp_path,
     summary = both(lines(tmp_path / f"log{ending}", drafts()))
     assert summary.trajectories == 45
     assert "15 records without a round left out" in summary.notes
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_json_array_is_read_item_by_item(packed, tmp_path, both):
+    path = tmp_path / "log.json"
+    content = json.dumps([{**item, "place": "Zürich \ud800"} for item in drafts()], indent=1).encode()
+    path.write_bytes(gzip.compress(content) if packed else content)
+    assert both(path).trajectories == 45
+    path.write_bytes(content[:-200])
+    with pytest.raises(DataError, match=r"log.json: not JSON after record 59"):
+        import_recording(path, out=tmp_path / "r.parquet")
+
+
+def in_pieces(text, size):
+    return array_items(text[place : place + size] for place in range(0, len(text), size))
+
+
+@pytest.mark.parametrize("size", range(1, 9))
+def test_items_of_an_array_are_those_of_the_whole_text_wherever_it_is_cut(size):
+    for text in (
+        "[]",
+        " [ ] ",
+        '[1, 2.5,"a,]\\"" , {"a":[1,{"b":"]"}]},null]',
+        "[[1],[2e3]]\n",
+        '["\\ud83d\\ude00 \\ud83d"]',
+    ):
+        assert [*in_pieces(text, size)] == load_json(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[", "[1", "[1,", "[1,]", "[1 2]", "[1]x", '{"a":1}', "[,1]", "[nul]", "[" * 100_000]
+)
+def test_what_is_not_an_array_is_refused(text):
+    for size in (3, 200_000):
+        with pytest.raises(ValueError):
+            [*in_pieces(text, size)]
+
+
+def test_a_large_document_is_announced_before_it_is_read_in_one_piece(tmp_path, in_parts, caplog, monkeypatch):
+    monkeypatch.setattr(importing, "_LARGE", 1000)
+    in_parts()
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps({"model": "small", "data": drafts()}))
+    assert import_recording(path, out=tmp_path / "r.parquet").trajectories == 45
+    (record,) = caplog.records
+    assert "read in one piece" in record.getMessage()
+    assert "JSON lines" in record.getMessage()
+    caplog.clear()
+    import_recording(lines(tmp_path / "log.jsonl", drafts()), out=tmp_path / "r.parquet")
+    assert not caplog.records
+
+
+def test_rows_without_numbers_are_ordered_by_their_times(tmp_path, both):
+    table = [
+        {"id": f"q{q}", "response": f"{q} {r}", "messages": "x", "timestamp": f"2026-01-01T00:{q:02}:{9 - r:02}Z"}
+        for q in range(N)
+        for r in range(q % 3 + 1)
+    ]
+    assert any("by 'timestamp'" in note for note in both(lines(tmp_path / "log.jsonl", table)).notes)
 
 
 def test_parallel_lists_dialogues_and_columns_with_numbers_are_read_in_parts(tmp_path, both):

@@ -145,8 +145,8 @@ def files_hash(folder: Path, files: Iterable[Path]) -> str:
     return digest.hexdigest()[:16]
 
 
-def unpacked(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file, gunzipped if it is gzip, or if its name ends in ``.gz``.
+def unpacked(path: Path, size: int | None = None) -> Iterator[bytes]:
+    """Yield the lines of a file, or pieces of a size, gunzipped if it is gzip, or if its name ends in ``.gz``.
 
     Raises:
         DataError: The file cannot be read, or does not unpack.
@@ -159,7 +159,7 @@ def unpacked(path: Path) -> Iterator[bytes]:
             packed = path.suffix == ".gz" or file.read(len(_GZIP)) == _GZIP
             file.seek(0)
             with gzip.open(file) if packed else file as lines:
-                yield from lines
+                yield from lines if size is None else iter(lambda: lines.read(size), b"")
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path}: not a complete gzip file ({error}); fetch it again") from error
     except OSError as error:

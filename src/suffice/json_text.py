@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
 __all__ = [
+    "array_items",
     "as_number",
     "load_json",
     "number_from_json",
@@ -21,6 +23,8 @@ __all__ = [
     "well_formed",
 ]
 
+_NOT_BLANK = re.compile(r"[^ \t\r\n]")
+_MAY_FOLLOW = {"": "[", "[": "]", ",": "", "item": ",]", "]": ""}
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -111,6 +115,55 @@ def values_in(text: str) -> Iterator[Any]:
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
         yield well_formed(value) if _SURROGATE_ESCAPE.search(text) else value
+
+
+def _array_item(decoder: json.JSONDecoder, text: str, place: int, *, is_cut: bool) -> tuple[Any, int] | None:
+    """Return the item of an array at a place in its text, and its end; None if more of the text may follow and is needed."""
+    try:
+        value, end = decoder.raw_decode(text, place)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except ValueError:
+        if is_cut:
+            return None
+        raise
+    following = _NOT_BLANK.search(text, end)
+    if is_cut and (following is None or following[0] not in ",]"):
+        return None  # the rest of a number may follow
+    return well_formed(value) if _SURROGATE_ESCAPE.search(text, place, end) else value, end
+
+
+def array_items(chunks: Iterable[str]) -> Iterator[Any]:
+    r"""Yield the items of a JSON array whose text comes in pieces, well formed.
+
+    >>> [*array_items(['[{"a": 1}, {"a"', ': 2}', ']'])]
+    [{'a': 1}, {'a': 2}]
+
+    Raises:
+        ValueError: It is not a JSON array, or is nested too deeply.
+    """
+    decoder, text, before, enough = json.JSONDecoder(), "", "", 0
+    for chunk in chain(chunks, [""]):
+        text += chunk
+        if chunk and len(text) < enough:
+            continue
+        place = 0
+        while (start := _NOT_BLANK.search(text, place)) is not None:
+            place = start.start()
+            if start[0] in _MAY_FOLLOW[before]:
+                before, place = start[0], place + 1
+                continue
+            if before not in ("[", ","):
+                raise ValueError(f"{text[place : place + 20]!r} does not belong to an array")
+            item = _array_item(decoder, text, place, is_cut=bool(chunk))
+            if item is None:
+                break
+            before, (value, place) = "item", item
+            yield value
+        text = text[place:]
+        enough = 2 * len(text)  # a long item is not read again with each piece
+    if before != "]":
+        raise ValueError("it ends within an array")
 
 
 def number_or_none(value: float) -> float | None:

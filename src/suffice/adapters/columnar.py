@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from suffice.adapters.base import check_unit, end_of
+from suffice.adapters.base import check_unit, end_of, score
 from suffice.adapters.golds import GoldAnswers
 from suffice.adapters.grid import END_NAMES, OWN_COLUMNS, Grid, cell_number, cell_text, gold_texts, is_cost, signal_cell
 from suffice.adapters.records import Record
@@ -21,11 +21,11 @@ from suffice.adapters.tally import Tally
 from suffice.errors import DataError
 from suffice.metrics import EQUAL_WEIGHTS, METRICS
 from suffice.rounds import COST_KINDS, Floats, Positions, Round
-from suffice.signals import SIGNALS, clean_column
+from suffice.signals import SIGNALS, clean_column, compute_signals
 from suffice.signals.from_policy import WRITERS
 from suffice.store.schema import column_kind, cost_column, table_of_columns
 
-__all__ = ["TablePart", "columnar_part"]
+__all__ = ["RecordingPart", "columnar_part"]
 
 _ABSENT = frozenset({"embedding", "logprobs", "passages", "pool_scores", "token_logprobs"})
 """What no table has of a round: signals that need it are undefined."""
@@ -47,7 +47,7 @@ _Cells = list[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TablePart:
+class RecordingPart:
     """Some questions of a recording.
 
     Attributes:
@@ -68,7 +68,7 @@ def columnar_part(
     cluster_of: Callable[[str, str], str],
     golds: GoldAnswers | None = None,
     texts: Collection[str] = (),
-) -> TablePart | None:
+) -> RecordingPart | None:
     """Return what `group_trajectories` and `ImportedRun.rows` make of rows; None where those say what is wrong, or must compute it.
 
     Args:
@@ -287,6 +287,7 @@ class _Part:
             for answer, own, new in zip(answers, golds, joined.tolist(), strict=True)
         ]
         computed = METRICS if has_golds.any() else ()
+        scores = _by_key(keys, computed, lambda key: score(*key or (None, ())))
         for name in dict.fromkeys([*computed, *self.metrics] if had[0] else [*self.metrics, *computed]):
             given = self.metrics.get(name)
             if name not in METRICS:
@@ -294,12 +295,10 @@ class _Part:
             if name not in computed:
                 result[name] = self.metrics[name], 0
                 continue
-            metric = METRICS[name]
-            scores = _by_key(keys, lambda key: metric(*key) if key and key[1] else math.nan)  # noqa: B023
             if given is None:
-                result[name] = scores, int(np.argmax(has_golds))
+                result[name] = scores[name], int(np.argmax(has_golds))
             else:
-                result[name] = np.where(joined & (had | np.isnan(given)), scores, given), 0
+                result[name] = np.where(joined & (had | np.isnan(given)), scores[name], given), 0
         return result
 
     def _signal_columns(self) -> dict[str, Floats]:
@@ -312,10 +311,8 @@ class _Part:
         keys: dict[str, list[Any]] = {**own, "pair": pairs}
         computed: dict[str, Floats] = {}
         for cells, (names, rounds_of) in _BY_CELLS.items():
-            for name in names:
-                compute = SIGNALS[name].compute
-                if name not in self.signals and compute is not None:
-                    computed[name] = _by_key(keys[cells], lambda key: compute(rounds_of(key)))  # noqa: B023
+            free = [name for name in names if name not in self.signals]
+            computed |= _by_key(keys[cells], free, lambda key: compute_signals(rounds_of(key), free, state={}))  # noqa: B023
         computed["draft_tokens"] = self._draft_tokens()
         columns: dict[str, Floats] = {}
         for name, signal in SIGNALS.items():
@@ -347,7 +344,7 @@ class _Part:
         writer = next((name for name in reversed(WRITERS) if name in writers), "")
         return self.costs.get(cost_column(writer, "output_tokens"), np.full(len(self.rows), math.nan))
 
-    def table(self, columns: Mapping[str, Any], texts: Collection[str]) -> TablePart:
+    def table(self, columns: Mapping[str, Any], texts: Collection[str]) -> RecordingPart:
         """Return the columns as a table, with what happened to their values."""
         table = table_of_columns(columns, self.kinds, texts)
         for name in table.column_names:
@@ -360,11 +357,16 @@ class _Part:
                 defined = int(sum(length for length, own in zip(self.lengths, self.golds, strict=True) if own))
             if defined:
                 self.counts[name] = ColumnCount(name=name, defined=defined, computed=kind == "signal")
-        return TablePart(table=table, counts=[*self.counts.values()])
+        return RecordingPart(table=table, counts=[*self.counts.values()])
 
 
-def _by_key(keys: Iterable[Hashable], compute: Callable[[Any], float]) -> Floats:
-    """Return a value for each key, computed once for those that are equal."""
+def _by_key(
+    keys: Iterable[Hashable], names: Iterable[str], compute: Callable[[Any], Mapping[str, float]]
+) -> dict[str, Floats]:
+    """Return values for each key, by name, computed once for keys that are equal."""
+    if not names:
+        return {}
     places: dict[Hashable, int] = {}
     codes = [places.setdefault(key, len(places)) for key in keys]
-    return np.array([compute(key) for key in places], dtype=np.float64)[codes]
+    values = [compute(key) for key in places]
+    return {name: np.array([value[name] for value in values], dtype=np.float64)[codes] for name in names}

@@ -294,16 +294,19 @@ def cell_number(value: Any, name: str, where: str) -> float:
     Raises:
         DataError: It is something else.
     """
-    if value is None or (isinstance(value, str) and value.strip().lower() in _EMPTY):
+    if value is None:
         return math.nan
-    if isinstance(value, str) and value.strip().lower() in _WORDS:
-        return _WORDS[value.strip().lower()]
-    if isinstance(value, str) and re.fullmatch(r"\s*[0-9]+(\.[0-9]*)?\s*%\s*", value):
-        return float(value.strip()[:-1]) / 100
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):  # an integer may have hundreds of digits
-        raise DataError(f"{where}: {name} is {value!r:.80}; expected a number, or nothing where undefined.") from None
+        text = value.strip().lower() if isinstance(value, str) else None
+    if text in _EMPTY:
+        return math.nan
+    if text in _WORDS:
+        return _WORDS[text]
+    if text is not None and re.fullmatch(r"[0-9]+(\.[0-9]*)?\s*%", text):
+        return float(text[:-1]) / 100
+    raise DataError(f"{where}: {name} is {value!r:.80}; expected a number, or nothing where undefined.")
 
 
 @lru_cache(maxsize=1024)

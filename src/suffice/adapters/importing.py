@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from suffice.adapters.base import ColumnReading, ImportedRun, with_embeddings
 from suffice.adapters.golds import join_golds
 from suffice.adapters.importers import importer, kind_of
 from suffice.adapters.mapping import Mapped, mapping_path, read_mapping, write_mapping
-from suffice.adapters.recognise import left_out
+from suffice.adapters.recognise import data_files, left_out
 from suffice.adapters.streaming import StreamedRun, stream_tabular
 from suffice.adapters.summary import ColumnCount, RoundMeans, column_counts, round_means
 from suffice.adapters.tabular import read_tabular
@@ -36,6 +37,10 @@ ENOUGH = 20
 _LOG_ENDINGS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".gz", ".zip", ".eval", ".xlsx")
 _NAMED = 5
 """Files that a note names."""
+
+_log = logging.getLogger(__name__)
+_LARGE, _TIMES = 1 << 26, 10
+"""Bytes from which on it is said that a source is read in one piece, and how many times as much memory that takes at least."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +201,24 @@ def _left_out_note(path: Path) -> list[str]:
     return [f"files left out of the folder: {', '.join(names[:_NAMED])}{more}"] if names else []
 
 
+def _announce_size(path: Path, kind: str) -> None:
+    """Say beforehand that a large source is read in one piece."""
+    size = sum(file.stat().st_size for file in data_files(path))
+    if size >= _LARGE:
+        parts = (
+            "CSV, parquet, JSON lines and JSON arrays of one shape are read part by part, unless answers are embedded"
+        )
+        advice = parts if kind == "tabular" else "import a shorter period if that is too much"
+        megabytes = f"{size / 1e6:,.0f} MB"
+        _log.warning(
+            "%s has %s and is read in one piece, which takes %s times as much memory or more: %s",
+            path,
+            megabytes,
+            _TIMES,
+            advice,
+        )
+
+
 def _part_folder(out: Path, stack: ExitStack) -> Path:
     """Return a folder beside the recording that is removed when the stack is left."""
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -273,6 +296,7 @@ def _read_run(
                 streamed = stream_tabular(path, folder, golds=golds, **arguments)
                 if streamed is not None:
                     return streamed
+            _announce_size(path, kind)
             run = read(path, embedder, **arguments) if "embedder" in takes else read(path, **arguments)
         except UnsettledError as error:
             if settle is None:

@@ -5,6 +5,7 @@ A format is recognised by one line in `FORMAT_TESTS`, or by what `register_impor
 
 from __future__ import annotations
 
+import codecs
 import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -14,12 +15,27 @@ from typing import Any
 
 from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.files import decoded, disk_fault, unpacked
-from suffice.json_text import load_json, values_in
+from suffice.json_text import array_items, load_json, values_in
 from suffice.store.schema import META_KEY
 
-__all__ = ["FORMAT_TESTS", "Head", "data_files", "head_of", "json_document", "left_out", "recognise"]
+__all__ = [
+    "FORMAT_TESTS",
+    "Head",
+    "data_files",
+    "head_of",
+    "in_one_piece",
+    "is_large_array",
+    "json_array",
+    "json_document",
+    "left_out",
+    "recognise",
+]
 
 _START = 1 << 16
+_PIECE = 1 << 20
+LARGE_DOCUMENT = 1 << 23
+"""Bytes from which on the items of a JSON array are read one by one."""
+
 _PARQUET, _ZIP, _GZIP = b"PAR1", b"PK\x03\x04", b"\x1f\x8b"
 _IGNORED_NAMES = (".", "_", "~")
 _SIDE_FILES = (
@@ -243,8 +259,37 @@ def head_of(path: Path) -> Head:
     text = decoded(_whole_characters(start), str(path), errors="replace")  # readers say where it is not UTF-8
     if text.lstrip()[:1] not in ("{", "["):
         return Head(path=path, form="text", text=text)
+    if is_large_array(path, text):
+        record: Mapping[str, Any] = next((item for item in json_array(path) if isinstance(item, dict)), {})
+        return Head(path=path, form="json", record=record, names=tuple(record), text=text)
     form, record = _first_object(path)
     return Head(path=path, form=form, record=record, names=tuple(record), text=text)
+
+
+def is_large_array(path: Path, text: str) -> bool:
+    """Return whether a file with this text at its beginning is a JSON array of objects that is read item by item."""
+    return path.stat().st_size >= LARGE_DOCUMENT and re.match(r"\s*\[\s*\{", text) is not None
+
+
+def in_one_piece(head: Head) -> bool:
+    """Return whether a file is a large JSON document that is read in one piece."""
+    is_large = head.form == "json" and head.path.stat().st_size >= LARGE_DOCUMENT
+    return is_large and not is_large_array(head.path, head.text)
+
+
+def json_array(path: Path) -> Iterator[Any]:
+    """Yield the items of a JSON array, gzipped or not; one piece of the file is in memory.
+
+    Raises:
+        DataError: It cannot be read, or is not a JSON array in UTF-8.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    number = 0
+    try:
+        for number, item in enumerate(array_items(map(decoder.decode, unpacked(path, _PIECE))), start=1):  # noqa: B007
+            yield item
+    except ValueError as error:
+        raise DataError(f"{path}: not JSON after record {number} ({error})") from error
 
 
 def json_document(path: Path) -> Any:

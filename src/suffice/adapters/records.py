@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.adapters.names import ANSWERS, IDS, is_round_name, plain_name
-from suffice.adapters.recognise import data_files, head_of, json_document
+from suffice.adapters.recognise import data_files, head_of, is_large_array, json_array, json_document
 from suffice.errors import DataError, SchemaError
 from suffice.files import decoded, json_lines, unpacked
 
@@ -103,7 +103,8 @@ def _pairs(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if head.form == "jsonl":
         return json_lines(path)
     if head.form == "json":
-        return _json_records(path, json_document(path))
+        is_array = is_large_array(path, head.text)
+        return _json_records(path, json_array(path) if is_array else json_document(path))
     raise SchemaError(
         f"{path} is a {head.form} file; a table of rounds is CSV, TSV, JSON, JSON lines or parquet: convert it"
     )
@@ -161,7 +162,7 @@ def _json_records(path: Path, value: Any) -> Iterator[tuple[str, Mapping[str, An
         shared, value = _listed(path, value)
     else:
         shared = {}
-    if not isinstance(value, list):
+    if not isinstance(value, list | Iterator):
         raise DataError(f"{path} contains {value!r:.60}; expected an object or a list of objects")
     for number, record in enumerate(value, start=1):
         where = f"{path}, record {number}"

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from suffice.adapters.names import ANSWERS, GOLDS, OUTCOME_NAMES, QUESTIONS, ROUND_WORDS, plain_name
@@ -103,7 +104,7 @@ def flat(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, Any]:
     >>> flat({"id": 1, "usage": {"input": {"cached": 3}}})
     {'id': 1, 'usage.input.cached': 3}
     """
-    if not any(isinstance(value, dict) for value in values.values()):
+    if dict not in map(type, values.values()):
         return values
     result: dict[str, Any] = {}
     for name, value in values.items():
@@ -125,9 +126,7 @@ def one_run_each(records: Iterable[Record], first: int = 1) -> list[Record]:
     for read in records:
         values = _with_lists(read.values)
         item = read if values is read.values else replace(read, values=values)
-        name = next(
-            (name for name in item.values if plain_name(name) in _RUN_LISTS and _are_lists(item.values[name])), None
-        )
+        name = next((name for name in _run_lists(tuple(values)) if _are_lists(values[name])), None)
         if name is None:
             result.append(item)
             continue
@@ -155,14 +154,22 @@ def _flat_record(item: Record) -> Record:
 
 def _with_lists(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the fields with the lists that a CSV file holds as text, in JSON or as Python writes them."""
-    texts = {
-        name: value
-        for name, value in values.items()
-        if isinstance(value, str) and value[:1] == "[" and value[-1:] == "]" and _names_rounds(name)
-    }
-    if not texts:
-        return values
-    return {**values, **{name: _list_or_text(text) for name, text in texts.items()}}
+    names = [
+        name
+        for name in _round_fields(tuple(values))
+        if isinstance(values[name], str) and values[name][:1] == "[" and values[name][-1:] == "]"
+    ]
+    return {**values, **{name: _list_or_text(values[name]) for name in names}} if names else values
+
+
+@lru_cache(maxsize=64)
+def _round_fields(names: tuple[str, ...]) -> list[str]:
+    return [name for name in names if _names_rounds(name)]
+
+
+@lru_cache(maxsize=64)
+def _run_lists(names: tuple[str, ...]) -> list[str]:
+    return [name for name in names if plain_name(name) in _RUN_LISTS]
 
 
 def _list_or_text(text: str) -> Any:
@@ -251,14 +258,14 @@ def _is_panel(records: Sequence[Record], name: str) -> bool:
 def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
     """Return a row for each item of the lists; what the record says of the question is in every row."""
     lead, is_dialogue = names[0], _is_dialogue(records, names[0])
-    pairs = _items(records, names, is_dialogue=is_dialogue)
+    pairs = _pairs_of(records, names, is_dialogue=is_dialogue)
     own = {"round", *(name for _, _, inner in pairs for values in inner for name in values)}
     rows = _round_rows(pairs, own, lead)
     simple = [name for name in names if not _items_are(records, name, dict)]
     what = "what the assistant said" if is_dialogue else "an item"
 
     def read(others: Sequence[Record]) -> tuple[list[Record], int]:
-        further = _items(others, names, is_dialogue=is_dialogue)
+        further = _pairs_of(others, names, is_dialogue=is_dialogue)
         return _round_rows(further, own, lead), _without_rounds(further)
 
     return Shape(
@@ -275,7 +282,7 @@ def _without_rounds(pairs: Iterable[_Pair]) -> int:
     return sum(not inner for _, _, inner in pairs)
 
 
-def _items(records: Sequence[Record], names: Sequence[str], *, is_dialogue: bool) -> list[_Pair]:
+def _pairs_of(records: Sequence[Record], names: Sequence[str], *, is_dialogue: bool) -> list[_Pair]:
     """Return each record with what it says of the question, and the items of its lists."""
     pairs: list[_Pair] = []
     for item in records:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from suffice.adapters.base import ColumnReading, ImportedRun
-from suffice.adapters.columnar import TablePart, columnar_part
+from suffice.adapters.columnar import RecordingPart, columnar_part
 from suffice.adapters.golds import GoldAnswers, joined_golds
 from suffice.adapters.grid import group_trajectories
 from suffice.adapters.records import Record
@@ -175,7 +175,7 @@ class _Import:
     def _cluster(self, name: str, question: str) -> str:
         return self._table.cluster(self._questions.get(name, name), question)
 
-    def _part(self, rows: Sequence[Record]) -> TablePart:
+    def _part(self, rows: Sequence[Record]) -> RecordingPart:
         """Return a part of the recording."""
         grid, formulas, texts = self._table.grid, self._table.formulas, self._texts
         part = columnar_part(
@@ -194,7 +194,7 @@ class _Import:
             trajectories = [joined_golds(item, self._golds) for item in trajectories]
         run = ImportedRun(source="tabular", trajectories=trajectories)
         table_rows = run.rows()
-        return TablePart(table=build_table(table_rows, run.kinds(), texts), counts=column_counts(run, table_rows))
+        return RecordingPart(table=build_table(table_rows, run.kinds(), texts), counts=column_counts(run, table_rows))
 
 
 class _Totals:
@@ -204,7 +204,7 @@ class _Totals:
         self._counts: dict[str, ColumnCount] = {}
         self._rounds: dict[int, Counter[str]] = {}
 
-    def add(self, part: TablePart) -> None:
+    def add(self, part: RecordingPart) -> None:
         for item in part.counts:
             old = self._counts.get(item.name, ColumnCount(name=item.name, defined=0, computed=item.computed))
             self._counts[item.name] = replace(

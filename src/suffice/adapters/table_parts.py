@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from suffice.adapters.grid import Grid, cell_text, whole_number
 from suffice.adapters.guesses import guess_columns, is_long
-from suffice.adapters.recognise import data_files, head_of
+from suffice.adapters.recognise import data_files, head_of, in_one_piece
 from suffice.adapters.records import Record, records_of
 from suffice.adapters.shapes import ROUNDS, one_run_each, unfold
 from suffice.adapters.tabular import RunColumns, grid_of, in_order, numbered, tell_apart
@@ -33,18 +33,15 @@ LARGE = 1 << 23
 PART = 10_000
 """Rows of a part, about."""
 
-_DOCUMENT = 1 << 23
-"""Bytes from which on a JSON document is too large to be a part."""
-
 _PACKED = 6
 _ROUNDS_A_RECORD = 5
-_SAMPLE = 1_000
+_FURTHER = 1_000
 _GATHERED = 5
 """Parts in memory while rows are put together."""
 
-_NUMERIC = (int, float, type(None))
+_NUMERIC = {int, float, type(None)}
 
-_Rows = list[Record]
+_RecordList = list[Record]
 
 
 def is_large(path: Path) -> bool:
@@ -52,13 +49,10 @@ def is_large(path: Path) -> bool:
     sizes = {file: file.stat().st_size for file in data_files(path)}
     if sum(sizes.values()) * _PACKED < LARGE:
         return False
-    forms = {file: head_of(file).form for file in sizes}
-    packed = sum(size * (_PACKED if _is_packed(file, forms[file]) else 1) for file, size in sizes.items())
-    return packed >= LARGE and not any(forms[file] == "json" and size >= _DOCUMENT for file, size in sizes.items())
-
-
-def _is_packed(file: Path, form: str) -> bool:
-    return file.suffix == ".gz" or form == "parquet"
+    heads = {file: head_of(file) for file in sizes}
+    factors = {file: _PACKED if file.suffix == ".gz" or head.form == "parquet" else 1 for file, head in heads.items()}
+    unpacked = sum(size * factors[file] for file, size in sizes.items())
+    return unpacked >= LARGE and not any(map(in_one_piece, heads.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +121,7 @@ class PartedTable:
 
     def __init__(self, path: Path, folder: Path, options: TableOptions) -> None:
         self._path, self._folder, self._options = path, folder, options
-        self._source: Callable[[], Iterable[_Rows]] = self._adjacent
+        self._source: Callable[[], Iterable[_RecordList]] = self._adjacent
         self._sample = one_run_each(islice(records_of(path), PART))
         self.run: tuple[str, str] | None = None
         self.texts: set[str] = set()
@@ -141,7 +135,7 @@ class PartedTable:
             self._guess()
         scan = self._scan()
         while self._further:
-            if len(self._sample) > PART + _SAMPLE:
+            if len(self._sample) > PART + _FURTHER:
                 raise UnevenError
             self._sample += self._further
             self._guess()
@@ -171,7 +165,7 @@ class PartedTable:
         self._names = {name for row in self._rows for name in row.values}
         self.formulas = {name: make for name, make in self.plan.formulas.items() if name != self._key}
 
-    def parts(self) -> Iterator[tuple[_Rows, Mapping[str, str]]]:
+    def parts(self) -> Iterator[tuple[_RecordList, Mapping[str, str]]]:
         """Yield all rows of some questions, with the question of each id where one has several runs."""
         for part in self._source():
             rows, time = numbered(part, self._key) if self.notes else (part, self._time)
@@ -183,7 +177,7 @@ class PartedTable:
         """Return the smallest name of the questions with a text, and the name itself if it is the only one."""
         return self._smallest.get(normalize_answer(question), name) if self._smallest else name
 
-    def _read(self) -> Iterator[_Rows]:
+    def _read(self) -> Iterator[_RecordList]:
         """Yield rows with ids."""
         records, first, self.skipped = records_of(self._path), 1, 0
         size = PART // _ROUNDS_A_RECORD if self.shape.how else PART
@@ -203,9 +197,9 @@ class PartedTable:
             self._observe(part, rows)
             yield rows
 
-    def _adjacent(self) -> Iterator[_Rows]:
+    def _adjacent(self) -> Iterator[_RecordList]:
         """Yield the rows, those of a question together if they follow one another."""
-        rest: _Rows = []
+        rest: _RecordList = []
         for part in self._read():
             rows = [*rest, *part]
             cut = len(rows)
@@ -221,7 +215,7 @@ class PartedTable:
         value = row.values.get(self._key)
         return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
-    def _observe(self, records: Sequence[Record], rows: _Rows) -> None:
+    def _observe(self, records: Sequence[Record], rows: _RecordList) -> None:
         """Remember what rows have that the sample has not."""
         answer = self.plan.columns.get("answer", "")
         low = _lowest(rows, self.plan.columns["round"])
@@ -236,7 +230,7 @@ class PartedTable:
             if is_new:
                 self._further.append(records[row.number - records[0].number])
         for name in self._names - self.texts:
-            if any(type(row.values.get(name)) not in _NUMERIC for row in rows):
+            if not {type(row.values.get(name)) for row in rows} <= _NUMERIC:
                 self.texts.add(name)
 
     def _scan(self) -> _Scan:
@@ -266,13 +260,13 @@ class PartedTable:
             repeated=frozenset(values[counts > 1].tolist()),
         )
 
-    def _by_id(self, rows: Iterable[Record]) -> dict[str, _Rows]:
-        by_id: dict[str, _Rows] = {}
+    def _by_id(self, rows: Iterable[Record]) -> dict[str, _RecordList]:
+        by_id: dict[str, _RecordList] = {}
         for row in rows:
             by_id.setdefault(self._id(row), []).append(row)
         return by_id
 
-    def _texts(self, by_id: Mapping[str, _Rows]) -> Iterator[tuple[str, str]]:
+    def _texts(self, by_id: Mapping[str, _RecordList]) -> Iterator[tuple[str, str]]:
         """Yield the normalised text of each question, and its id; nothing where the table has clusters."""
         name, number = self.plan.columns.get("question"), self.plan.columns["round"]
         if name is None or "cluster" in self.plan.columns:
@@ -299,7 +293,7 @@ class PartedTable:
         n_files = -(-scan.rows // PART)
         places = np.empty(len(codes), dtype=np.int64)
         places[np.argsort(first)] = np.arange(len(codes)) * n_files // len(codes)
-        pending: dict[int, _Rows] = {}
+        pending: dict[int, _RecordList] = {}
         n = 0
         for part in chain(self._adjacent(), [None]):
             if part is not None:
@@ -314,8 +308,8 @@ class PartedTable:
                 pending, n = {}, 0
         self._source = lambda: map(self._gathered, range(n_files))
 
-    def _gathered(self, file: int) -> _Rows:
-        rows: _Rows = []
+    def _gathered(self, file: int) -> _RecordList:
+        rows: _RecordList = []
         with (self._folder / f"{file}.rows").open("rb") as source, suppress(EOFError):
             while True:
                 rows += pickle.load(source)  # noqa: S301 - written by `_gather` into a folder of our own

@@ -168,6 +168,8 @@ def answer_similarity_previous(rounds: Sequence[Round]) -> float:
     if pair is None:
         return math.nan
     answer, previous = (answer_key(text)[:_COMPARED_CHARACTERS] for text in pair)
+    if answer == previous:
+        return 1.0
     return SequenceMatcher(None, previous, answer, autojunk=False).ratio()
 
 

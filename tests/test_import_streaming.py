@@ -14,7 +14,7 @@ import pytest
 
 from suffice import import_recording
 from suffice.adapters import importing, recognise, table_parts
-from suffice.errors import DataError, UnsettledError
+from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.json_text import array_items, load_json
 from suffice.signals import base, register_signal
 from suffice.store import read_recording
@@ -241,13 +241,18 @@ def test_several_runs_of_a_question_are_told_apart_in_parts(tmp_path, both):
     assert both(lines(tmp_path / "nested.jsonl", nested)).clusters < 30
 
 
-def test_a_folder_is_read_in_parts(tmp_path, both):
+def test_a_folder_is_read_in_parts(tmp_path, both, in_parts):
     folder = tmp_path / "logs"
     folder.mkdir()
     lines(folder / "b.jsonl", drafts()[:30])
     lines(folder / "a.jsonl.gz", drafts()[30:])
     (folder / "c.json").write_text(json.dumps([{**record, "id": f"c{i}"} for i, record in enumerate(drafts(20))]))
     assert both(folder).trajectories == 60
+    lines(folder / "d.jsonl", [{"id": 1, "steps": []}])
+    for every in (False, True):
+        in_parts(every)
+        with pytest.raises(SchemaError, match="the file 'd' has no such rounds"):
+            import_recording(folder, out=tmp_path / "r.parquet")
 
 
 @pytest.mark.parametrize("keep", ["keep", None])

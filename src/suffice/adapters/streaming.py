@@ -22,7 +22,6 @@ from suffice.adapters.summary import ColumnCount, RoundMeans, column_counts
 from suffice.adapters.table_parts import PartedTable, TableOptions, UnevenError, is_large
 from suffice.adapters.tabular import runs_note
 from suffice.adapters.tally import Tally
-from suffice.errors import SchemaError
 from suffice.rounds import End
 from suffice.store.recording import write_tables
 from suffice.store.schema import build_table
@@ -120,7 +119,7 @@ def stream_tabular(
     parts = folder()
     try:
         table = PartedTable(path, parts, options)
-    except (UnevenError, SchemaError):
+    except UnevenError:
         return None
     return _Import(path, table, None if golds is None else GoldAnswers(golds)).run(parts, ask_golds=log_golds is None)
 

@@ -20,7 +20,7 @@ from suffice.adapters.guesses import guess_columns, is_long
 from suffice.adapters.recognise import data_files, head_of, in_one_piece
 from suffice.adapters.records import Record, records_of
 from suffice.adapters.shapes import ROUNDS, one_run_each, unfold
-from suffice.adapters.tabular import RunColumns, grid_of, in_order, numbered, tell_apart
+from suffice.adapters.tabular import RunColumns, grid_of, in_order, numbered, refuse_other_files, tell_apart
 from suffice.errors import DataError, SchemaError
 from suffice.metrics import normalize_answer
 from suffice.rounds import End
@@ -127,6 +127,8 @@ class PartedTable:
         self.texts: set[str] = set()
         self._further: list[Record] = []
         self._lists, self._low = False, math.inf
+        self._files: set[str] = set()
+        self._with_rounds: set[str] = set()
         self.grid: Grid
         try:
             self._guess()
@@ -140,6 +142,7 @@ class PartedTable:
             self._sample += self._further
             self._guess()
             scan = self._scan()
+        refuse_other_files(path, self._files, self._with_rounds, self.shape.how)
         if len(np.unique(scan.codes)) < len(scan.codes):
             self._gather(scan)
             scan = self._scan()
@@ -218,6 +221,8 @@ class PartedTable:
     def _observe(self, records: Sequence[Record], rows: _RecordList) -> None:
         """Remember what rows have that the sample has not."""
         answer = self.plan.columns.get("answer", "")
+        self._files.update(item.file for item in records)
+        self._with_rounds.update(row.file for row in rows)
         low = _lowest(rows, self.plan.columns["round"])
         for row in rows:
             is_new = not row.values.keys() <= self._names
@@ -235,6 +240,7 @@ class PartedTable:
 
     def _scan(self) -> _Scan:
         """Read all parts, for what no part shows."""
+        self._with_rounds = set()
         self._further, self._lists = [], not self.grid.listed_golds
         self._low = _lowest(self._rows, self.plan.columns["round"])
         codes, texts = [], []

@@ -19,7 +19,7 @@ from suffice.adapters.grid import Grid, group_trajectories
 from suffice.adapters.guesses import ColumnMap, guess_columns, is_long
 from suffice.adapters.names import RUNS, TIMES, is_round_name, plain_name
 from suffice.adapters.records import Record, records_of
-from suffice.adapters.shapes import ROUNDS, Shape, unfold
+from suffice.adapters.shapes import ROUNDS, unfold
 from suffice.adapters.tally import Tally
 from suffice.adapters.traces.files import nanoseconds
 from suffice.errors import DataError, SchemaError
@@ -27,7 +27,16 @@ from suffice.rounds import End
 from suffice.seen import one_name_per_text
 from suffice.tables import counted
 
-__all__ = ["RunColumns", "grid_of", "in_order", "numbered", "read_tabular", "runs_note", "tell_apart"]
+__all__ = [
+    "RunColumns",
+    "grid_of",
+    "in_order",
+    "numbered",
+    "read_tabular",
+    "refuse_other_files",
+    "runs_note",
+    "tell_apart",
+]
 
 
 def read_tabular(
@@ -76,7 +85,7 @@ def read_tabular(
     column_map = dict(columns or {})
     records = _table_records(path)
     shape = unfold(records, column_map.pop(ROUNDS, None), is_long=lambda rows: "round" in column_map or is_long(rows))
-    _refuse_other_files(path, records, shape)
+    refuse_other_files(path, {item.file for item in records}, {row.file for row in shape.rows}, shape.how)
     plan = guess_columns(column_map, metrics or {}, labels or {}, shape=shape)
     if log_golds == "drop":
         plan.drop("golds")
@@ -102,13 +111,16 @@ def read_tabular(
     )
 
 
-def _refuse_other_files(path: Path, records: Sequence[Record], shape: Shape) -> None:
-    """Refuse a folder of which a file has no round where the others have theirs: its records would be left out."""
-    files = {item.file for item in records}
-    without = sorted(files - {row.file for row in shape.rows})
+def refuse_other_files(path: Path, files: set[str], with_rounds: set[str], how: str) -> None:
+    """Refuse a folder of which a file has no round where the others have theirs: its records would be left out.
+
+    Raises:
+        SchemaError: There is such a file.
+    """
+    without = sorted(files - with_rounds)
     if without and len(files) > 1:
         raise SchemaError(
-            f"{path}: {shape.how}, and the file {without[0]!r} has no such rounds. The files of a folder are one run: put files of "
+            f"{path}: {how}, and the file {without[0]!r} has no such rounds. The files of a folder are one run: put files of "
             "another form into a folder of their own, or import them one by one"
         )
 

@@ -89,6 +89,7 @@ def test_a_name_with_quotes_is_still_a_name_in_the_lines(folder):
         (["broken.json"], 1, "JSON"),
         (["nothing.json"], 2, "nothing.json"),
         (["do.json", "--to", "langgraf"], 2, "langgraph"),
+        (["do.json", "-o", "policy"], 1, "must end in .json"),
     ],
 )
 def test_what_cannot_be_deployed_is_refused_and_nothing_is_written(folder, arguments, code, message):

@@ -174,6 +174,25 @@ def test_an_unfinished_question_counts_as_failed_until_it_ends(path):
     assert not recorder.journal.content().questions
 
 
+def test_gold_answers_may_be_given_once_for_all_questions(path):
+    with Recorder(path, golds={"Where is it? ": "Oslo", "Who?": ["Ibsen", "Henrik Ibsen"]}) as recorder:
+        for question, golds in (
+            ("Where is it?", None),
+            (" Who?", None),
+            ("Who?", "Grieg"),
+            ("Who?", ()),
+            ("Why?", None),
+        ):
+            play(recorder, question, ["Oslo"], golds=golds)
+    assert read_recording(path).objects("golds")[:, 0].tolist() == [
+        ["Oslo"],
+        ["Ibsen", "Henrik Ibsen"],
+        ["Grieg"],
+        [],
+        [],
+    ]
+
+
 def test_a_question_recorded_again_is_the_same_unit(path):
     with Recorder(path) as recorder:
         play(recorder, "one", ["a"], question_id="q1")
@@ -473,6 +492,10 @@ def test_nothing_recorded_is_said(path):
         ({"labels": {"answer": "x"}}, "label"),
         ({"labels": {"model": 3}}, "label"),
         ({"max_rounds": 0}, "max_rounds"),
+        ({"answer_position": "marker"}, "is an AnswerPosition"),
+        ({"policy": 3}, "a policy is a Policy"),
+        ({"golds": ["Oslo"]}, "by the text of the question"),
+        ({"golds": {"Where?": [3]}}, "gold answers are texts"),
     ],
 )
 def test_contradicting_settings_are_refused(path, arguments, message):

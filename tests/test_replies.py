@@ -156,6 +156,12 @@ def test_plain_text_and_messages_are_one_call_whose_tokens_are_unknown():
     assert Round.from_response(" ").answer is None
 
 
+@pytest.mark.parametrize("position", ["marker", 3, {"kind": "whole"}])
+def test_a_position_is_not_its_name(position):
+    with pytest.raises(DataError, match="is an AnswerPosition"):
+        Round.from_response("Oslo", position=position)
+
+
 def test_others_take_the_place_of_what_was_read():
     observed = Round.from_response("Oslo", feedback="Say where.", costs={"writer": Cost(calls=2)})
     assert (observed.feedback, observed.costs) == ("Say where.", {"writer": Cost(calls=2)})
@@ -163,7 +169,20 @@ def test_others_take_the_place_of_what_was_read():
 
 @pytest.mark.parametrize(
     "response",
-    [None, 3, ["Oslo"], {}, {"answer": "Oslo"}, iter(["chunk"]), Sent, {"choices": []}, {"choices": [{"delta": {}}]}],
+    [
+        *(
+            None,
+            3,
+            ["Oslo"],
+            {},
+            {"answer": "Oslo"},
+            iter(["chunk"]),
+            Sent,
+            {"choices": []},
+            {"choices": [{"delta": {}}]},
+        ),
+        *({"role": role, "content": "Where is it?"} for role in ("user", "system", "tool", None)),
+    ],
 )
 def test_an_unknown_shape_is_refused_with_what_is_accepted(response):
     with pytest.raises(DataError, match="accepted are|Collect a stream"):

@@ -158,8 +158,19 @@ def test_a_damaged_state_is_refused(changes):
     state = Session("answer_stable").to_state()
     with pytest.raises(SchemaError):
         Session.from_state({**state, **changes})
-    with pytest.raises((SchemaError, DataError)):
+    with pytest.raises(SchemaError):
         Session.from_state({name: value for name, value in state.items() if name not in changes})
+
+
+@pytest.mark.parametrize("changes", [{"index": 2}, {"index": "1"}, {"answer": 3}])
+def test_a_state_with_rounds_that_no_session_observes_is_refused(changes):
+    session = Session("answer_stable")
+    session.observe(draft="Oslo")
+    state = session.to_state()
+    (stored,) = state["rounds"]
+    for rounds in ([{**stored, **changes}], [stored, stored], [{**stored, "index": r} for r in range(1, 7)]):
+        with pytest.raises(SchemaError, match="rounds that no session observes"):
+            Session.from_state({**state, "rounds": rounds})
 
 
 def test_a_position_that_is_code_has_no_state():

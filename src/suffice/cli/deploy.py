@@ -16,6 +16,7 @@ from suffice.decisions.advice import FORMAT
 from suffice.errors import DataError
 from suffice.frameworks import frameworks, snippet
 from suffice.frameworks.lines import with_policy
+from suffice.frameworks.runs import REPLY_NEEDS
 from suffice.session import Policy
 from suffice.signals import REMEDIES, SIGNALS
 
@@ -76,6 +77,10 @@ def deploy_command(
         then = f"suffice replay FRESH.parquet --policy {target}"
         notes = []
     policy.check()
+    if target.suffix != ".json":
+        raise DataError(
+            f"{target} must end in .json, by which the lines know a policy file from the text of a rule: give -o"
+        )
     if target != path:
         before = Policy.load(target) if target.exists() else policy  # never over another file
         if out is None and before != policy:
@@ -99,5 +104,6 @@ def _needed_notes(policy: Policy) -> list[str]:
         if needs:
             advice = next((REMEDIES[need] for need in needs if need in REMEDIES), "")
             what = f"needs {', '.join(needs)}" if known else "is a signal of your own: give its value in each round"
-            notes.append(f"the policy reads {name}, which {what}{'. ' * bool(advice)}{advice}")
+            way = "" if REPLY_NEEDS.issuperset(needs) else "; in a framework, with measure="
+            notes.append(f"the policy reads {name}, which {what}{way}{'. ' * bool(advice)}{advice}")
     return notes

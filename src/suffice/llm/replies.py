@@ -18,9 +18,12 @@ __all__ = ["Provider", "reply_of_response"]
 Provider = Literal["openai", "anthropic"]
 """Whose interface a reply has."""
 
+_ASSISTANT = frozenset({"assistant", "ai", "model"})
+"""How interfaces call the role of the model; a message of somebody else is not a reply."""
+
 _ACCEPTED = (
     "accepted are a chat completion, a completion or a response of OpenAI's interface, a message of Anthropic's, what "
-    "LiteLLM returns, each as an object or as its JSON in a dict, a message with its content, and plain text"
+    "LiteLLM returns, each as an object or as its JSON in a dict, a message of the assistant with its content, and plain text"
 )
 
 
@@ -47,6 +50,10 @@ def reply_of_response(
         DataError: It is none of these, reports a failure, or has several choices.
     """
     position = AnswerPosition("whole") if position is None else position
+    if not isinstance(position, AnswerPosition):
+        raise DataError(
+            f"the position of an answer is an AnswerPosition, such as AnswerPosition('whole'), not {position!r}"
+        )
     if isinstance(response, str) and provider is None:
         return reply_of(response, None, _one_call(seconds), position)
     body = _as_dict(response)
@@ -84,7 +91,7 @@ def _reader(
             return _response
     if provider != "openai" and body.get("type") == "message" and isinstance(body.get("content"), list):
         return _anthropic_message
-    if provider is None and "role" in body and "content" in body:
+    if provider is None and body.get("role") in _ASSISTANT and "content" in body:
         return lambda message, seconds: completion_of({}, {"message": dict(message)}, seconds=seconds)
     return None
 

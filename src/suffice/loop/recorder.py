@@ -97,6 +97,12 @@ class Recorder:
             raise DataError("the policy has its own max_rounds: leave out one of them")
         if start_round not in (0, 1):
             raise DataError(f"start_round must be 0 (the model alone) or 1, not {start_round!r}")
+        if not isinstance(answer_position, AnswerPosition | None):
+            raise DataError(
+                f"answer_position is an AnswerPosition, such as AnswerPosition('whole'), not {answer_position!r}"
+            )
+        if not isinstance(golds, Mapping | None):
+            raise DataError(f"golds are gold answers by the text of the question, not {golds!r}")
         self.policy: Policy | None = None
         self._position = answer_position
         self._falls_back = False

@@ -13,7 +13,7 @@ from typing import Any, get_args, overload
 import numpy as np
 import numpy.typing as npt
 
-from suffice.errors import DataError, NotFittedError, RuleSyntaxError, UnknownSignalError, did_you_mean
+from suffice.errors import DataError, NotFittedError, RuleSyntaxError, SchemaError, UnknownSignalError, did_you_mean
 from suffice.normalizers import normalizer_of
 from suffice.rounds import COST_KINDS, Cost, Decision, Reason, Round, Rounds
 from suffice.rules import Rule
@@ -258,9 +258,12 @@ class Session:
         """
         stored = unpack(state, None if policy is None else _as_policy(policy))
         session = cls(stored.policy, missing=stored.missing)
-        for observed in stored.rounds:
-            session._written(observed)
-            session.rounds.append(observed)
+        try:
+            for observed in stored.rounds:
+                session._written(observed)
+                session.rounds.append(observed)
+        except DataError as error:
+            raise SchemaError(f"the state of a session has rounds that no session observes: {error}") from None
         session._unproven, session._decision = stored.unproven, stored.decision
         return session
 

@@ -115,17 +115,20 @@ CANDIDATES = tuple(Policy(rule=fixed_k(k), max_rounds=k) for k in range(ROUNDS -
 
 def units(worst: Floats, best: Floats) -> Measured:
     """Return losses as `decide` measures them; round k costs k calls."""
-    n = worst.shape[-1]
-    calls = np.repeat([[float(k)] for k in (*range(ROUNDS - 1, 0, -1), ROUNDS)], n, axis=1)
+    n, nothing = worst.shape[-1], np.full(ROUNDS - 1, np.nan)
+    calls = np.array([*range(ROUNDS - 1, 0, -1), ROUNDS]) * float(n)
     return Measured(
         worst=worst,
         best=best,
-        values=np.zeros((ROUNDS, n)),
-        costs={"calls": calls, "tokens": calls, "money": calls},
-        twins=np.full(worst.shape, np.nan),
-        gains=np.full(worst.shape, np.nan),
         unknown=(worst != best).any(axis=0),
         failed=np.zeros(n, dtype=np.bool_),
+        values=np.zeros(ROUNDS),
+        squared=0.0,
+        costs={"calls": calls, "tokens": calls, "money": calls},
+        unpriced={"calls": 0, "tokens": 0, "money": 0},
+        twins=nothing,
+        gains=nothing,
+        squared_gains=nothing,
     )
 
 

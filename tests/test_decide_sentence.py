@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from suffice.decisions import Advice, decide
+from suffice.errors import ConfigMismatchError, DataError, NotFittedError
 from suffice.replays import replay
 from suffice.replays.selected import seen_in
 from suffice.reports.part import advice_part
@@ -159,3 +160,61 @@ def test_smaller_caps_have_no_random_twin_and_a_file_keeps_those_of_rules():
     again = Advice.from_dict(advice.to_dict())
     assert again.to_dict() == advice.to_dict()
     assert again.sentence == advice.sentence
+
+
+# Which questions, and against what
+
+
+def test_clusters_that_share_a_text_stay_on_one_side():
+    rows = [
+        {"question_id": f"{name}{i}", "cluster": f"{cluster}{i}", "question": f"what is {text} {i}?", "round": r}
+        | {"answer": "x", "quality": float(r >= 2)}
+        for i in range(60)
+        for name, cluster, text in (("a", "late", "one"), ("b", "late", "two"), ("c", "early", "two"))
+        for r in (1, 2, 3)
+    ]
+    trial = decide(Recording(build_table(rows, kinds={"quality": "metric"})), metric="quality").trial
+    assert not trial.tune.ids & trial.counted.ids
+    assert not trial.tune.texts & trial.counted.texts
+
+
+def test_how_questions_are_told_apart_is_noted_where_it_may_mislead():
+    rows = log_of(60, converged_at_2).table.to_pylist()
+    nameless = [{name: value for name, value in row.items() if name != "question"} for row in rows]
+    twice = rows + [{**row, "question_id": f"{row['question_id']}b"} for row in rows]
+    known, unknown, repeated = (
+        decide(Recording(build_table(table, kinds={"quality": "metric"})), metric="quality").notes
+        for table in (rows, nameless, twice)
+    )
+    note = "the texts of the questions are not on record: one that returns under another name counts again"
+    assert note in unknown
+    assert note not in known
+    assert "60 of 120 rows repeat a question: each question counts once, with its mean" in repeated
+
+
+def test_tune_questions_of_another_cap_are_refused():
+    log = log_of(100, converged_at_2)
+    for rounds in (2, 8):
+        with pytest.raises(
+            ConfigMismatchError, match=f"tune questions have a cap of {rounds}, and the others one of 5"
+        ):
+            decide(log, metric="quality", tune=log_of(40, converged_at_2, first=100, rounds=rounds))
+
+
+def test_every_smaller_cap_is_a_candidate_also_where_tune_questions_happen_to_be_short():
+    tune = log_of(100, converged_at_2, first=400, rounds=lambda q: 1 + q % 2, end="rule")
+    log = log_of(400, converged_at_2, rounds=lambda q: 1 + q % 5, end="rule")
+    labels = [policy.label for policy in decide(log, metric="quality", tune=tune).trial.candidates]
+    assert labels == ["fixed_k(1)", "fixed_k(2)", "fixed_k(3)", "fixed_k(4)"]
+
+
+def test_a_baseline_that_nobody_ran_is_refused():
+    with pytest.raises(DataError, match=r"'fixed_k\(9\)' stops nowhere up to round 5"):
+        decide(log_of(100, converged_at_2), metric="quality", baseline="fixed_k(9)")
+    assert decide(log_of(100, converged_at_2), metric="quality", baseline="full").n
+    with pytest.raises(NotFittedError, match="has no calibrator"):
+        decide(
+            log_of(100, converged_at_2, answer_margin=lambda q, r: float(r), answer_stable=lambda q, r: float(r > 2)),
+            metric="quality",
+            baseline="tasr",
+        )

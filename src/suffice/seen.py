@@ -39,8 +39,12 @@ def text_hash(question: str) -> str:
 def one_name_per_text(names: Sequence[str], texts: Sequence[str | None] | None) -> list[str]:
     """Return the names by which questions are divided into sets: those of one normalised text share the smallest name.
 
+    So do those that are linked by others: of two clusters that share a text, all questions have one name.
+
     >>> one_name_per_text(["q2", "q1", "q3"], ["Who wrote The Tempest?", "who wrote tempest", None])
     ['q1', 'q1', 'q3']
+    >>> one_name_per_text(["b", "b", "a"], ["Who sang it?", "Who wrote The Tempest?", "who wrote tempest"])
+    ['a', 'a', 'a']
 
     Args:
         names: Of the questions, or of their clusters.
@@ -48,11 +52,24 @@ def one_name_per_text(names: Sequence[str], texts: Sequence[str | None] | None) 
     """
     if texts is None:
         return list(names)
-    keys = [normalize_answer(text or "") for text in texts]
-    smallest: dict[str, str] = {}
-    for name, key in zip(names, keys, strict=True):
-        smallest[key] = min(name, smallest.get(key, name))
-    return [smallest[key] if key else name for name, key in zip(names, keys, strict=True)]
+    smaller: dict[str, str] = {}  # by name, another that it is linked to
+
+    def smallest(name: str) -> str:
+        while name in smaller:
+            linked = smaller[name]
+            smaller[name] = smaller.get(linked, linked)  # a shorter way the next time
+            name = linked
+        return name
+
+    named: dict[str, str] = {}
+    for name, text in zip(names, texts, strict=True):
+        key = normalize_answer(text or "")
+        if key:
+            low, high = sorted((smallest(name), smallest(named.get(key, name))))
+            if low != high:
+                smaller[high] = low
+            named[key] = low
+    return [smallest(name) for name in names]
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,8 @@ class Advice(Result):
             )
         if self.chosen is None:
             return (
-                f"Not enough data: nothing that saves {trial.cost} seems to stay within {points} of {trial.metric}, and "
+                f"Not enough data: nothing that saved {trial.cost} on tune questions seems to stay within {points} of "
+                f"{trial.metric}, and "
                 f"{judges} {do} not rule it out either. Record more questions."
             )
         change = change_text(trial.candidates[self.chosen], None if self._against else trial.loop.highest)

@@ -25,7 +25,9 @@ _QUANTILES = (0.25, 0.5)
 """Thresholds of the drafts' distance, whose scale depends on the embedder: shares of the rounds of tune questions."""
 
 
-def candidates(tune: Recording, metric: str, selector: Selector) -> tuple[tuple[Policy, ...], tuple[str, ...]]:
+def candidates(
+    tune: Recording, metric: str, selector: Selector, *, highest: int
+) -> tuple[tuple[Policy, ...], tuple[str, ...]]:
     """Return the policies that may be advised, and notes on the rules that the recording does not allow.
 
     Everything about them is fixed by the columns and by tune questions: calibrators and thresholds are fitted there.
@@ -34,8 +36,8 @@ def candidates(tune: Recording, metric: str, selector: Selector) -> tuple[tuple[
         tune: Recorded tune questions.
         metric: What must not be lost.  Calibrated signals are fitted to it, to exact match where it measures answers.
         selector: How all of them return answers.
+        highest: The highest round of all questions; those of tune may happen to be shorter.
     """
-    highest = int(tune.index[-1])
     policies = [
         policy_for(tune, fixed_k(k), max_rounds=k, selector=selector, name=f"fixed_k({k})") for k in range(1, highest)
     ]

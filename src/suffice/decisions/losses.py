@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from suffice.errors import CensoredError, DataError
-from suffice.replays import dividing_names
+from suffice.replays import check_policy, dividing_names
 from suffice.replays.baselines import Run, random_stop, recorded_run, run_policy
 from suffice.replays.prepared import PreparedRecording
 from suffice.replays.prices import Price
@@ -27,54 +27,56 @@ SAVABLE = ("calls", "tokens", "money")
 _COST_REMEDIES = {
     "calls": "log every round",
     "tokens": "log cost.generator.uncached_tokens, cost.generator.cached_tokens and cost.generator.output_tokens",
-    "money": "log the tokens (cost.generator.uncached_tokens, ...), and give prices (prices=..., --prices FILE)",
+    "money": "log the tokens (cost.generator.uncached_tokens, ...), and give prices of every component (prices=..., --prices FILE)",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Candidates and the baseline on units, in the order of their arrival; the baseline is the last row.
+    """Candidates and the baseline on units; sums have the baseline as their last value.
 
     Attributes:
         worst: The largest possible loss of each candidate, shape ``(n_candidates, n_units)``, in [-1, 1].
         best: The smallest possible loss, same shape; the same where everything is known.
-        values: The metric, shape ``(n_candidates + 1, n_units)``, with the worst case of what is unknown.
-        costs: By name in `SAVABLE`, same shape as `values`; NaN where unknown.
-        twins: The metric of each candidate's random twin, which stops as often at each round, shape of `worst`, with the
-            worst case of what is unknown; NaN where none was asked for.
-        gains: The smallest possible gain of each candidate over its twin, same shape.
         unknown: In which units an outcome is unknown under some candidate, shape ``(n_units,)``.
         failed: In which units a recording failed, same shape; those questions count as lost.
+        values: Sum of the metric, shape ``(n_candidates + 1,)``, with the worst case of what is unknown.
+        squared: Sum of the squares of the baseline's metric.
+        costs: Sums by name in `SAVABLE`, shape of `values`; NaN where some are unknown.
+        unpriced: In how many units a cost is unknown, by its name.
+        twins: Sum of the metric of each candidate's random twin, which stops as often at each round, shape
+            ``(n_candidates,)``, with the worst case of what is unknown; NaN where none was asked for.
+        gains: Sum of the smallest possible gains of each candidate over its twin, same shape.
+        squared_gains: Sum of the squares of these, same shape.
     """
 
     worst: Floats
     best: Floats
-    values: Floats
-    costs: dict[str, Floats]
-    twins: Floats
-    gains: Floats
     unknown: Mask
     failed: Mask
+    values: Floats
+    squared: float
+    costs: dict[str, Floats]
+    unpriced: dict[str, int]
+    twins: Floats
+    gains: Floats
+    squared_gains: Floats
+
+    @property
+    def n(self) -> int:
+        """Units."""
+        return int(self.worst.shape[-1])
 
     def ordered(self, places: npt.NDArray[np.int64]) -> Measured:
         """Return the same units in another order."""
-        return Measured(
-            worst=self.worst[:, places],
-            best=self.best[:, places],
-            values=self.values[:, places],
-            costs={name: spent[:, places] for name, spent in self.costs.items()},
-            twins=self.twins[:, places],
-            gains=self.gains[:, places],
-            unknown=self.unknown[places],
-            failed=self.failed[places],
-        )
+        ordered = {name: getattr(self, name)[..., places] for name in ("worst", "best", "unknown", "failed")}
+        return replace(self, **ordered)
 
     def require_cost(self, name: str) -> None:
         """Raise a `DataError` where what is to be saved is unknown."""
-        unknown = np.asarray(np.isnan(self.costs[name]).any(axis=0))
-        if unknown.any():
+        if self.unpriced[name]:
             raise DataError(
-                f"{name} {'is' if name == 'money' else 'are'} unknown in {int(unknown.sum()):,} of {counted(len(unknown), 'question')}, so what a change would "
+                f"{name} {'is' if name == 'money' else 'are'} unknown in {self.unpriced[name]:,} of {counted(self.n, 'question')}, so what a change would "
                 f"save is unknown: {_COST_REMEDIES[name]}, or decide about calls (cost='calls', --cost calls)"
             )
 
@@ -116,11 +118,12 @@ def measure_candidates(
 
     Raises:
         CensoredError: The baseline goes on past what was recorded.
+        DataError: The baseline is a budget that no question has.
     """
     like = policies[0]
     reference = None if baseline == "recorded" else baseline_policy(recording, baseline, like)
     prepared = PreparedRecording.of(recording, [metric], prices=prices)
-    base = recorded_run(prepared, answering_like(like)) if reference is None else run_policy(prepared, reference)[0]
+    base = recorded_run(prepared, answering_like(like)) if reference is None else _reference_run(prepared, reference)
     if not base.exact:
         raise CensoredError(
             f"the baseline {baseline!r} goes on past what was recorded in {int(base.unrun.sum())} of {prepared.n} "
@@ -137,36 +140,67 @@ def measure_candidates(
         each: Floats = units.sums(everywhere[None])[0] / units.sizes
         return each
 
-    worst, best, twins, gains = (np.full((len(policies), units.n_units), np.nan) for _ in range(4))
-    values = np.empty((len(policies) + 1, units.n_units))
-    costs = {name: np.empty_like(values) for name in SAVABLE}
+    worst, best = (np.empty((len(policies), units.n_units)) for _ in range(2))
+    values, costs = np.empty(len(policies) + 1), {name: np.empty(len(policies) + 1) for name in SAVABLE}
+    unpriced = {name: np.zeros(units.n_units, dtype=np.bool_) for name in SAVABLE}
+    twins, gains, squared_gains = (np.full(len(policies), np.nan) for _ in range(3))
     unknown = np.zeros(units.n_units, dtype=np.bool_)
-    for place, policy in enumerate([*policies, None]):
-        # One run at a time: of a million rounds each is large.
-        run, stops = (base, None) if policy is None else run_policy(prepared, policy)
-        values[place] = means(np.nan_to_num(run.worst[metric]), 0.0)
+
+    def add(place: int, run: Run) -> Floats:
+        """Add what a run gives and costs; return the metric of each unit."""
+        scores = means(np.nan_to_num(run.worst[metric]), 0.0)
+        values[place] = scores.sum()
         for name in SAVABLE:
-            costs[name][place] = means(run.ledger.spent(name), 0.0)
-        if policy is not None:
-            low, high = _bounds(run, base, metric)
-            best[place], worst[place] = means(low, -1.0), means(high, 1.0)
-            unknown |= means(low != high, 1.0) > 0
-        if policy is not None and stops is not None and place in with_twins:
+            spent = means(run.ledger.spent(name), 0.0)
+            costs[name][place] = spent.sum()
+            unpriced[name] |= np.isnan(spent)
+        return scores
+
+    def add_candidate(place: int, policy: Policy) -> None:
+        """Add a candidate; of a million rounds each run is large, so none outlives this."""
+        run, stops = run_policy(prepared, policy)
+        add(place, run)
+        low, high = _bounds(run, base, metric)
+        best[place], worst[place] = means(low, -1.0), means(high, 1.0)
+        np.logical_or(unknown, means(low != high, 1.0) > 0, out=unknown)
+        if place in with_twins:
             twin = random_stop(prepared, policy, stops)
-            twins[place] = means(np.nan_to_num(twin.worst[metric]), 0.0)
-            gain = np.nan_to_num(run.worst[metric]) - np.nan_to_num(twin.best[metric], nan=1.0)
-            gains[place] = means(gain, 0.0)
-    failed = means(np.zeros(prepared.n, dtype=np.bool_), 1.0) > 0
+            twins[place] = means(np.nan_to_num(twin.worst[metric]), 0.0).sum()
+            gain = means(np.nan_to_num(run.worst[metric]) - np.nan_to_num(twin.best[metric], nan=1.0), 0.0)
+            gains[place], squared_gains[place] = gain.sum(), (gain**2).sum()
+
+    for place, policy in enumerate(policies):
+        add_candidate(place, policy)
+    squared = float((add(len(policies), base) ** 2).sum())
     return Measured(
         worst=worst,
         best=best,
+        unknown=unknown,
+        failed=means(np.zeros(prepared.n, dtype=np.bool_), 1.0) > 0,
         values=values,
+        squared=squared,
         costs=costs,
+        unpriced={name: int(lacking.sum()) for name, lacking in unpriced.items()},
         twins=twins,
         gains=gains,
-        unknown=unknown,
-        failed=failed,
+        squared_gains=squared_gains,
     )
+
+
+def _reference_run(prepared: PreparedRecording, policy: Policy) -> Run:
+    """Return the run of a baseline.
+
+    Raises:
+        DataError: It is a budget beyond the cap of the recording.
+    """
+    check_policy(policy, prepared.recording)
+    run, stops = run_policy(prepared, policy)
+    if policy.rule.signals == {"round"} and not stops.fired.any() and (prepared.recording.ends == "max_rounds").any():
+        raise DataError(
+            f"the baseline {policy.label!r} stops nowhere up to round {prepared.highest}, where the recording ends: what it "
+            "would have answered later is unknown. Use 'recorded' or a smaller budget"
+        )
+    return run
 
 
 def _bounds(run: Run, base: Run, metric: str) -> tuple[Floats, Floats]:

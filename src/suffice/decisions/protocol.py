@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from suffice.decisions.advice import Advice
 from suffice.decisions.candidates import candidates
-from suffice.decisions.losses import SAVABLE, Measured, measure_candidates, uncut
+from suffice.decisions.losses import SAVABLE, measure_candidates, uncut
 from suffice.decisions.same_loop import LoopStops, fingerprints, refuse_other_outcomes
 from suffice.decisions.trial import Trial
 from suffice.errors import ConfigMismatchError, DataError
@@ -148,7 +148,7 @@ def decide(
     return Advice(
         trial=trial,
         rounds_text=_rounds_text(recording),
-        notes=tuple(dict.fromkeys([*trial.notes, *notes, *_unit_notes(verdict_part, units, trial)])),
+        notes=tuple(dict.fromkeys([*trial.notes, *notes, *_unit_notes(verdict_part, trial)])),
     )
 
 
@@ -179,7 +179,11 @@ def _begun(
     if int(logged.index[-1]) <= 1:
         raise DataError("every question has a single round: there is nothing to stop earlier. Log every round")
     first, fresh = _divided(logged, tune, declared["baseline"], notes)
-    policies, untried = candidates(first, metric, parse_selector(declared.pop("selector")))
+    if isinstance(tune, Recording):
+        declared["loop"].refuse_other_cap(LoopStops.of(tune))
+    selector = parse_selector(declared.pop("selector"))
+    highest = int(max(first.index[-1], logged.index[-1]))
+    policies, untried = candidates(first, metric, selector, highest=highest)
     units = measure_candidates(first, policies, declared["baseline"], metric, prices=prices)
     units.require_cost(declared["cost"])
     trial = Trial.declare(
@@ -188,7 +192,7 @@ def _begun(
         metric=metric,
         tune=seen_from(first),
         marks=fingerprints(first, metric),
-        notes=(*untried, *_metric_notes(logged, metric, stated=stated is not None)),
+        notes=(*untried, *_metric_notes(logged, metric, stated=stated is not None), *_name_notes(logged)),
         **declared,
     )
     return trial, fresh
@@ -286,6 +290,18 @@ def _metric_notes(recording: Recording, metric: str, *, stated: bool) -> list[st
     return notes
 
 
+def _name_notes(recording: Recording) -> list[str]:
+    """Return how questions are told apart, where that may not be by id and text."""
+    notes = []
+    if not seen_from(recording).texts:
+        notes.append("the texts of the questions are not on record: one that returns under another name counts again")
+    rows = len(recording.question_ids)
+    repeated = rows - len(set(dividing_names(recording)))
+    if repeated:
+        notes.append(f"{repeated} of {rows} rows repeat a question: each question counts once, with its mean")
+    return notes
+
+
 def _divided(recording: Recording, tune: Recording | float, baseline: str, notes: list[str]) -> tuple[Recording, Mask]:
     """Return tune questions, and which of the recorded ones are not among them, shape ``(n_questions,)``."""
     if isinstance(tune, Recording):
@@ -313,7 +329,7 @@ def _new_questions(recording: Recording, trial: Trial, notes: list[str]) -> Mask
     return ~known
 
 
-def _unit_notes(recording: Recording, units: Measured, trial: Trial) -> list[str]:
+def _unit_notes(recording: Recording, trial: Trial) -> list[str]:
     notes = []
     if is_agreement(trial.metric):
         # Only where the baseline returns that very answer, and where answers agree or do not.
@@ -323,11 +339,12 @@ def _unit_notes(recording: Recording, units: Measured, trial: Trial) -> list[str
             f"{agreement_note(recording)}. {bound if bounds else 'For'} rules on stability the comparison is circular"
         )
     notes += choice_notes(recording, [trial.metric])
-    notes += [
-        f"{trial.candidates[place].label} was shown to lose less than {100 * trial.max_loss:g} points, and loses more on all "
-        "questions so far: the loop, or what it is asked, may have changed, so it is not advised any more"
-        for place in np.flatnonzero(trial.contradicted).tolist()
-    ]
+    contradicted = [trial.candidates[place].label for place in np.flatnonzero(trial.contradicted).tolist()]
+    if contradicted:
+        notes.append(
+            f"not advised any more: {', '.join(contradicted)}, shown earlier to lose less than {100 * trial.max_loss:g} points, "
+            "which lost more on all questions so far. The loop, or what it is asked, may have changed"
+        )
     totals = trial.totals
     if totals.failed:
         notes.append(f"{counted(totals.failed, 'question')} failed while recording, and count as lost")
@@ -338,9 +355,6 @@ def _unit_notes(recording: Recording, units: Measured, trial: Trial) -> list[str
         notes.append(
             f"{trial.metric} is {totals.constant:g} in every answer that counts here: what never varies shows no loss"
         )
-    repeated = len(recording.question_ids) - units.worst.shape[-1]
-    if repeated:
-        notes.append(f"{repeated} rows repeat a question: each question counts once, with its mean")
     return notes
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from suffice.seen import id_hash
 from suffice.store.recording import Recording
 
 __all__ = ["LoopStops", "fingerprints", "refuse_other_outcomes"]
+
+_BLOCK = 65_536  # rows at once, a bound on memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +71,14 @@ class LoopStops:
                 "the rounds after it would have given is unknown. Record later questions with the old cap, or decide anew"
             )
 
+    def refuse_other_cap(self, tune: LoopStops) -> None:
+        """Raise a `ConfigMismatchError` where tune questions come from a loop with another cap."""
+        if self.lowest_cap and tune.lowest_cap and self.highest != tune.highest:
+            raise ConfigMismatchError(
+                f"the tune questions have a cap of {tune.highest}, and the others one of {self.highest}: tune questions must be "
+                "recorded alike"
+            )
+
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
         return {"highest": self.highest, "lowest_cap": self.lowest_cap, "own": self.own}
@@ -85,17 +96,23 @@ def fingerprints(recording: Recording, metric: str) -> dict[str, str]:
         recording: Recorded rounds.
         metric: What must not be lost; what is computed from answers is not hashed again.
     """
-    name = metric.split(">", maxsplit=1)[0].strip()
-    columns = set(recording.table.column_names)
-    last = recording.seen.sum(axis=1).tolist()
-    texts = recording.answers.tolist() if "answer" in columns else [()] * len(last)
-    scores = np.empty((len(last), 0))
-    if name in columns:
-        scores = np.round(recording.column(name), 9) + 0.0  # files differ in the last digit, and in the sign of zero
-    return {
-        id_hash(question): id_hash("\x1f".join((str(n), *map(str, answers[:n]), values[:n].tobytes().hex())))
-        for question, n, answers, values in zip(recording.question_ids, last, texts, scores, strict=True)
-    }
+    name, table = metric.split(">", maxsplit=1)[0].strip(), recording.table
+    rounds = table.column("round").to_numpy().astype(np.int64)
+    scores = np.zeros(len(rounds))
+    if name in table.column_names:
+        # Files differ in the last digit, and in the sign of zero.
+        scores = np.round(recording.column(name), 9)[recording.row_question, rounds - recording.index[0]] + 0.0
+    digests = np.empty(len(rounds), dtype=np.uint64)
+    for first in range(0, len(rounds), _BLOCK):
+        part = slice(first, first + _BLOCK)
+        texts: list[Any] = [None] * len(rounds[part])
+        if "answer" in table.column_names:
+            texts = table.column("answer").slice(first, _BLOCK).to_pylist()
+        rows = zip(rounds[part].tolist(), texts, scores[part].tolist(), strict=True)
+        digests[part] = [int.from_bytes(blake2b(repr(row).encode(), digest_size=8).digest(), "big") for row in rows]
+    marks = np.zeros(len(recording.question_ids), dtype=np.uint64)
+    np.add.at(marks, recording.row_question, digests)  # whatever the order of the rows
+    return {id_hash(name): f"{mark:016x}" for name, mark in zip(recording.question_ids, marks.tolist(), strict=True)}
 
 
 def refuse_other_outcomes(known: Mapping[str, str], recording: Recording, metric: str) -> None:

@@ -73,16 +73,16 @@ class Totals:
     def plus(self, units: Measured) -> Totals:
         """Return the sums with further units."""
         return Totals(
-            n=self.n + units.worst.shape[-1],
+            n=self.n + units.n,
             losses=self.losses + units.worst.sum(axis=-1),
             open=self.open + (units.worst * (units.worst != units.best)).sum(axis=-1),
             squares=self.squares + (units.worst**2).sum(axis=-1),
-            values=self.values + units.values.sum(axis=-1),
-            costs={name: self.costs[name] + units.costs[name].sum(axis=-1) for name in SAVABLE},
-            twins=self.twins + units.twins.sum(axis=-1),
-            gains=self.gains + units.gains.sum(axis=-1),
-            squared_gains=self.squared_gains + (units.gains**2).sum(axis=-1),
-            squared=self.squared + float((units.values[-1] ** 2).sum()),
+            values=self.values + units.values,
+            costs={name: self.costs[name] + units.costs[name] for name in SAVABLE},
+            twins=self.twins + units.twins,
+            gains=self.gains + units.gains,
+            squared_gains=self.squared_gains + units.squared_gains,
+            squared=self.squared + units.squared,
             unknown=self.unknown + int(units.unknown.sum()),
             failed=self.failed + int(units.failed.sum()),
         )
@@ -199,11 +199,11 @@ class Trial:
             cost: See the class.
             fields: The other attributes of the declaration.
         """
-        spent = on_tune.costs[cost].mean(axis=-1)
+        spent = on_tune.costs[cost] / on_tune.n
         # Few questions say little about a mean.  A candidate that changes few answers is shown to lose little sooner
         # than one that changes many and happened to gain here, so what counts is how much each may lose.
-        losses, n = on_tune.worst, on_tune.worst.shape[-1]
-        may_lose = losses.mean(axis=-1) + _ONE_SIDED_Z * losses.std(axis=-1) / np.sqrt(n)
+        losses = on_tune.worst
+        may_lose = losses.mean(axis=-1) + _ONE_SIDED_Z * losses.std(axis=-1) / np.sqrt(on_tune.n)
         return cls(
             candidates=tuple(candidates),
             sequence=frontier(may_lose, spent[:-1], float(spent[-1])),

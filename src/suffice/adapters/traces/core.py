@@ -155,7 +155,7 @@ def _conversation(key: str, spans: Sequence[TraceSpan], about: Mapping[str, Abou
     chats = [span for span in ordered if span.kind == CHAT]
     if len(traces) > 1:
         _refuse_several_questions(key, chats)
-    by_tool = merged.answer_tool or any(call.name in _ANSWER_TOOLS for span in chats for call in span.tools)
+    by_tool = merged.answer_tool or any(call.name in _ANSWER_TOOLS for span in chats for call in span.reply.tools)
     steps = _steps(ordered, notes, by_tool=by_tool)
     read = [step.span for step in steps if step.counts or step.answer is not None]
     question = merged.question or _question_text(read) or _question_text(chats)
@@ -184,7 +184,9 @@ def _spans_in_order(spans: Sequence[TraceSpan], key: str) -> list[TraceSpan]:
         return (start, span.end if span.end is not None else start, len(span.messages))
 
     ordered = sorted(spans, key=place)
-    calls = [span for span in ordered if span.kind == CHAT and not span.failed and (span.text or span.tools)]
+    calls = [
+        span for span in ordered if span.kind == CHAT and not span.failed and (span.reply.text or span.reply.tools)
+    ]
     for one, other in pairwise(calls):
         if place(one) == place(other) and other.parent != one.span and one.parent != other.span:
             raise DataError(
@@ -235,7 +237,7 @@ def _steps(ordered: Sequence[TraceSpan], notes: Counter[str], *, by_tool: bool) 
             steps.append(TraceStep(span, reason="it failed", counts=True))
             notes["failed model calls, left out, whose cost counts to the next round"] += 1
         else:
-            answer = _submitted(span) if by_tool else WHOLE.locate(span.text, None).answer
+            answer = _submitted(span) if by_tool else WHOLE.locate(span.reply.text, None).answer
             reason = "" if answer is not None else _no_answer(span, by_tool=by_tool)
             steps.append(TraceStep(span, answer=answer, reason=reason, counts=answer is None))
             if answer is None:
@@ -244,8 +246,8 @@ def _steps(ordered: Sequence[TraceSpan], notes: Counter[str], *, by_tool: bool) 
 
 
 def _no_answer(span: TraceSpan, *, by_tool: bool) -> str:
-    called = f"it calls {', '.join(call.name for call in span.tools)}" if span.tools else "it has no text"
-    return called if not by_tool or span.tools else "it submits no answer"
+    called = f"it calls {', '.join(call.name for call in span.reply.tools)}" if span.reply.tools else "it has no text"
+    return called if not by_tool or span.reply.tools else "it submits no answer"
 
 
 def _repeats(spans: Sequence[TraceSpan]) -> dict[int, str]:
@@ -261,7 +263,7 @@ def _repeats(spans: Sequence[TraceSpan]) -> dict[int, str]:
             inner.setdefault(id(outer), []).append(span)
     chats = {id(span): span for span in spans}
     for place, members in inner.items():
-        if any(span.text or span.tools for span in members) or not chats[place].text:
+        if any(span.reply.text or span.reply.tools for span in members) or not chats[place].reply.text:
             repeats[place] = "it repeats the model calls inside it"
         else:
             repeats |= {id(span): "it repeats the model call around it" for span in members}
@@ -270,7 +272,7 @@ def _repeats(spans: Sequence[TraceSpan]) -> dict[int, str]:
 
 def _submitted(span: TraceSpan) -> str | None:
     """Return the answer that a tool call hands in; None if no call does."""
-    for call in span.tools:
+    for call in span.reply.tools:
         if call.name not in _ANSWER_TOOLS:
             continue
         arguments: Any = call.arguments
@@ -289,12 +291,12 @@ def _submitted(span: TraceSpan) -> str | None:
 
 def _note_oddities(steps: Sequence[TraceStep], notes: Counter[str]) -> None:
     rounds = [step.span for step in steps if step.answer is not None]
-    talking = sum(bool(span.tools and not _submitted(span)) for span in rounds)
+    talking = sum(bool(span.reply.tools and not _submitted(span)) for span in rounds)
     if talking:
         notes["rounds whose text comes with a tool call (the model's words on the way, read as its answer so far)"] += (
             talking
         )
-    several = sum(span.choices > 1 for span in rounds)
+    several = sum(span.reply.choices > 1 for span in rounds)
     if several:
         notes["model calls with several alternatives, of which the first one is read"] += several
     if any(

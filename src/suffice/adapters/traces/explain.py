@@ -93,6 +93,6 @@ def _step_cells(step: TraceStep, index: int, first: int) -> tuple[str | float, .
         span.name[:_CELL_WIDTH] or span.kind,
         used,
         shown,
-        span.usage.uncached + span.usage.cached,
-        span.usage.output,
+        span.reply.usage.uncached + span.reply.usage.cached,
+        span.reply.usage.output,
     )

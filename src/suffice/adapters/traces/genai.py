@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from suffice.adapters.traces.files import dotted_fields, short_ids, unwrapped
-from suffice.adapters.traces.payloads import LoggedReply, count, first, logged_reply, messages_of
-from suffice.adapters.traces.spans import CHAT, LoggedMessage, TraceSpan, usage_of
+from suffice.adapters.traces.payloads import count, first, logged_reply, messages_of
+from suffice.adapters.traces.spans import CHAT, LoggedMessage, LoggedReply, TraceSpan, usage_of
 
 __all__ = ["Event", "is_genai", "read_attributes"]
 
@@ -74,16 +75,18 @@ def read_attributes(span: TraceSpan, attributes: Mapping[str, Any], events: Sequ
     raw = logged_reply(attributes.get("output.value"))
     reply = _output(attributes, events, raw)
     span.messages = _input(attributes, events)
-    span.text, span.tools = reply.text, reply.tools
-    span.tokens = reply.tokens if reply.tokens is not None or raw.text != reply.text else raw.tokens
-    span.choices = max(reply.choices, raw.choices)
     model = first(attributes, _MODEL)
-    span.model = str(model) if model is not None else reply.model
-    span.usage = usage_of(*(count(first(attributes, names)) for names in _USAGE))
     reasons = first(attributes, ("gen_ai.response.finish_reasons", "gen_ai.response.finish_reason"))
     reasons = unwrapped(reasons)
     reason = reasons[0] if isinstance(reasons, list) and reasons else reasons
-    span.finish_reason = str(reason) if reason else reply.finish_reason or raw.finish_reason
+    span.reply = replace(
+        reply,
+        tokens=reply.tokens if reply.tokens is not None or raw.text != reply.text else raw.tokens,
+        choices=max(reply.choices, raw.choices),
+        model=str(model) if model is not None else reply.model,
+        usage=usage_of(*(count(first(attributes, names)) for names in _USAGE)),
+        finish_reason=str(reason) if reason else reply.finish_reason or raw.finish_reason,
+    )
     return span
 
 

@@ -6,6 +6,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -201,14 +202,8 @@ def _call_span(event: Mapping[str, Any], pool: list[Any], trace: str, where: str
         start=start_time,
         end=end,
         messages=messages_of(messages),
-        text=reply.text,
-        tools=reply.tools,
-        tokens=reply.tokens,
-        model=reply.model,
-        usage=usage_in(output.get("usage"), apart=True),
-        finish_reason=reply.finish_reason,
+        reply=replace(reply, usage=usage_in(output.get("usage"), apart=True)),
         failed=bool(event.get("error") or output.get("error")),
-        choices=reply.choices,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,11 +90,9 @@ def _observation_span(item: Mapping[str, Any], trace: Mapping[str, Any], where: 
     reply = logged_reply(None if printed else item.get("output"))
     model = _of(item, "model") or reply.model
     span.messages = messages_of(item.get("input"))
-    span.text, span.tools, span.tokens = reply.text, reply.tools, reply.tokens
-    span.finish_reason, span.choices = reply.finish_reason, reply.choices
-    span.model = str(model) if model else None
     details = unwrapped(_of(item, "usageDetails") or _of(item, "usage"))
-    span.usage = usage_in(details) if details else reply.usage
+    usage = usage_in(details) if details else reply.usage
+    span.reply = replace(reply, model=str(model) if model else None, usage=usage)
     return span, printed
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +81,8 @@ def _run_span(run: Mapping[str, Any], where: str) -> TraceSpan:
     reply = logged_reply(run.get("outputs"))
     model = reply.model or metadata.get("ls_model_name")
     span.messages = messages_of(run.get("inputs"))
-    span.text, span.tools, span.tokens = reply.text, reply.tools, reply.tokens
-    span.finish_reason, span.choices = reply.finish_reason, reply.choices
-    span.model = str(model) if model else None
-    span.usage = reply.usage if reply.usage.output == reply.usage.output else usage_in(run)
+    usage = usage_in(run) if math.isnan(reply.usage.output) else reply.usage
+    span.reply = replace(reply, model=str(model) if model else None, usage=usage)
     return span
 
 

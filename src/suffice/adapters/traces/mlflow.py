@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -96,11 +97,9 @@ def _mlflow_span(item: Mapping[str, Any], trace: str, ids: Mapping[str, str], wh
     reply = logged_reply(attributes.get("mlflow.spanOutputs"))
     model = first(attributes, ("mlflow.llm.model",)) or reply.model
     span.messages = messages_of(attributes.get("mlflow.spanInputs"))
-    span.text, span.tools, span.tokens = reply.text, reply.tools, reply.tokens
-    span.finish_reason, span.choices = reply.finish_reason, reply.choices
-    span.model = str(model) if model else None
-    usage = attributes.get("mlflow.chat.tokenUsage")
-    span.usage = usage_in(usage) if usage else reply.usage
+    counts = attributes.get("mlflow.chat.tokenUsage")
+    usage = usage_in(counts) if counts else reply.usage
+    span.reply = replace(reply, model=str(model) if model else None, usage=usage)
     return span
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from suffice.adapters.grid import whole_number
 from suffice.adapters.traces.files import fields_of, unwrapped
-from suffice.adapters.traces.spans import LoggedMessage, ToolCall, Usage, usage_of
+from suffice.adapters.traces.spans import LoggedMessage, LoggedReply, ToolCall, Usage, usage_of
 from suffice.llm._wire import count_of, response_output, tokens_of
 from suffice.rounds import Token
 
-__all__ = ["LoggedReply", "count", "first", "logged_reply", "messages_of", "text_of", "usage_in"]
+__all__ = ["count", "first", "logged_reply", "messages_of", "text_of", "usage_in"]
 
 _ROLES = {
     "human": "user",
@@ -38,19 +38,6 @@ _CACHE_WRITES = ("cache_creation_input_tokens", "input_tokens_cache_write", "inp
 _OUTPUT_TOKENS = ("output_tokens", "completion_tokens", "output", "completionTokens", "outputTokens")
 _ALL_TOKENS = ("total_tokens", "total", "totalTokens")
 _DETAILS = ("input_tokens_details", "prompt_tokens_details", "input_token_details")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedReply:
-    """What a model returned; empty where the log does not say."""
-
-    text: str = ""
-    tools: tuple[ToolCall, ...] = ()
-    tokens: tuple[Token, ...] | None = None
-    model: str | None = None
-    usage: Usage = field(default_factory=Usage)
-    finish_reason: str | None = None
-    choices: int = 1
 
 
 def first(values: Mapping[str, Any], names: Iterable[str]) -> Any:

@@ -27,7 +27,7 @@ def trace_readings(
     by_tool = any(item.by_tool for item in conversations)
     stated = sum(bool(item.about.question) for item in conversations)
     golds = sum(bool(item.about.golds) for item in conversations)
-    usage = [step.span.usage for item in conversations for step in item.steps if step.answer is not None]
+    usage = [step.span.reply.usage for item in conversations for step in item.steps if step.answer is not None]
     counts = [name for name in ("uncached", "cached", "output") if any(not math.isnan(getattr(u, name)) for u in usage)]
     known = sum(not math.isnan(own.output) for own in usage)
     ids = Counter(_id_source(item) for item in conversations)

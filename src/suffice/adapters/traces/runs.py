@@ -108,14 +108,14 @@ def _rounds_of(item: Conversation) -> list[Round]:
 
 
 def _round(index: int, span: TraceSpan, answer: str | None, cost: Cost) -> Round:
-    located = WHOLE.locate(span.text, span.tokens)
+    located = WHOLE.locate(span.reply.text, span.reply.tokens)
     return Round(
         index=index,
         answer=answer,
-        text=span.text,
+        text=span.reply.text,
         answer_tokens=located.answer_tokens if answer is not None and answer == located.answer else None,
         costs={"generator": cost},
-        finish_reason=span.finish_reason,
+        finish_reason=span.reply.finish_reason,
     )
 
 
@@ -127,9 +127,9 @@ def _span_cost(span: TraceSpan) -> Cost:
 
     return Cost(
         calls=1,
-        uncached_tokens=known(span.usage.uncached),
-        cached_tokens=known(span.usage.cached),
-        output_tokens=known(span.usage.output),
+        uncached_tokens=known(span.reply.usage.uncached),
+        cached_tokens=known(span.reply.usage.cached),
+        output_tokens=known(span.reply.usage.output),
         seconds=span.seconds,
     )
 
@@ -216,7 +216,7 @@ def _mark_disagreements(
 
 def _model(item: Conversation) -> str | None:
     calls = [step for step in item.steps if step.counts or step.answer is not None]
-    names = list(dict.fromkeys(step.span.model for step in calls if step.span.model))
+    names = list(dict.fromkeys(step.span.reply.model for step in calls if step.span.reply.model))
     return ", ".join(names) or None
 
 

@@ -9,7 +9,18 @@ from typing import Any
 
 from suffice.rounds import End, Token
 
-__all__ = ["CHAT", "ERROR_CODES", "About", "Log", "LoggedMessage", "ToolCall", "TraceSpan", "Usage", "usage_of"]
+__all__ = [
+    "CHAT",
+    "ERROR_CODES",
+    "About",
+    "Log",
+    "LoggedMessage",
+    "LoggedReply",
+    "ToolCall",
+    "TraceSpan",
+    "Usage",
+    "usage_of",
+]
 
 CHAT = "chat"
 """The kind of a span that is one call of a model."""
@@ -78,6 +89,29 @@ def usage_of(
     return Usage(uncached=uncached, cached=math.nan if math.isnan(given) else cached, output=output)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedReply:
+    """What a model returned; empty where the log does not say.
+
+    Attributes:
+        text: What the assistant said; "" if nothing.
+        tools: The tools that it called.
+        tokens: Generated tokens with log-probabilities.
+        model: Its name.
+        usage: Its tokens.
+        finish_reason: As the endpoint gives it.
+        choices: How many alternatives the call returned; the first one is read.
+    """
+
+    text: str = ""
+    tools: tuple[ToolCall, ...] = ()
+    tokens: tuple[Token, ...] | None = None
+    model: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    finish_reason: str | None = None
+    choices: int = 1
+
+
 @dataclass(slots=True, kw_only=True)
 class TraceSpan:
     """One step of a trace.
@@ -92,16 +126,10 @@ class TraceSpan:
         start: Nanoseconds since 1970; None if the log does not say.
         end: The same.
         messages: What the model was given.
-        text: What the assistant said; "" if nothing.
-        tools: The tools that the assistant called.
-        tokens: Generated tokens with log-probabilities.
-        model: Its name.
-        usage: Its tokens.
-        finish_reason: As the endpoint gives it.
+        reply: What the model returned.
         failed: Whether the step ended in an error.
         scores: What somebody marked this step with, by name.
         ids: Short values by attribute, among which the id of the conversation is looked up; never written.
-        choices: How many alternatives the call returned; the first one is read.
     """
 
     trace: str
@@ -113,16 +141,10 @@ class TraceSpan:
     start: int | None = None
     end: int | None = None
     messages: tuple[LoggedMessage, ...] = ()
-    text: str = ""
-    tools: tuple[ToolCall, ...] = ()
-    tokens: tuple[Token, ...] | None = None
-    model: str | None = None
-    usage: Usage = field(default_factory=Usage)
-    finish_reason: str | None = None
+    reply: LoggedReply = field(default_factory=LoggedReply)
     failed: bool = False
     scores: dict[str, Any] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
-    choices: int = 1
 
     @property
     def seconds(self) -> float:

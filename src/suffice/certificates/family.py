@@ -141,6 +141,7 @@ def arranged(family: Family, tune: Recording, claim: Claim, cheapest: str = "cal
     Raises:
         DataError: No member saves any of it on the tune questions.
     """
+    claim = claim.averaged_over(tune, family.policies)
     measured = measure_losses(tune, family.policies, claim)
     places = _useful(measured, cheapest)
     if not places:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -20,6 +20,7 @@ from suffice.replays.baselines import (
     random_stop,
     run_policy,
 )
+from suffice.replays.orders import mean_runs, n_orders, order_note
 from suffice.replays.outcomes import agreement_note, choice_notes, is_agreement
 from suffice.replays.prepared import PreparedRecording
 from suffice.replays.references import baseline_policy, selectors_in_use
@@ -52,6 +53,8 @@ class Claim:
         baseline: `full` for the whole budget or the text of another rule, both with the selector of the policies; a
             policy, `closed_book` or an oracle.
         seed: Of the order in which the betting goes through the questions: fix it before you see a result.
+        orders: For independent samples, over how many random orders of its samples the loss of a question is averaged;
+            None = 100, and for rounds that follow one another the recorded order.
     """
 
     epsilon: float
@@ -60,6 +63,7 @@ class Claim:
     loss: Loss = "net"
     baseline: str | Policy = "full"
     seed: int = 42
+    orders: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < 1:
@@ -80,6 +84,15 @@ class Claim:
         """The risk of a false certificate."""
         return round(1 - self.confidence, 12)  # 1 - 0.95 is a little more than 0.05
 
+    def averaged_over(self, recording: Recording, policies: Sequence[Policy]) -> Claim:
+        """Return the claim with the number of orders that policies are averaged over on a recording.
+
+        Raises:
+            DataError: A number of orders for rounds that have one, see `suffice.replays.orders.n_orders`.
+        """
+        orders = n_orders(recording, self.orders, self.with_baseline(policies))
+        return replace(self, orders=orders if recording.exchangeable else None)
+
     def with_baseline(self, policies: Sequence[Policy]) -> list[Policy]:
         """Return policies, and the baseline if it is one."""
         return [*policies, *([self.baseline] if isinstance(self.baseline, Policy) else [])]
@@ -91,8 +104,8 @@ class Claim:
 
     @property
     def binary(self) -> bool:
-        """Whether the harm can only be 0 or 1, by the definition of the metric."""
-        return self.metric in BINARY_METRICS or ">" in self.metric
+        """Whether the harm can only be 0 or 1, by the definition of the metric; a mean over orders is neither."""
+        return self.orders is None and (self.metric in BINARY_METRICS or ">" in self.metric)
 
     def reference_p_values(self, losses: Floats) -> Floats:
         """Return Hoeffding-Bentkus p-values of each row: what `harm` is tested by, and a comparison for `net`."""
@@ -174,7 +187,7 @@ def measure_losses(
         NotFittedError: A policy reads a calibrated signal and has no calibrator.
     """
     single, repeated = one_row_per_question(recording)
-    prepared = PreparedRecording.of(single, [claim.metric])
+    prepared = PreparedRecording.of(single, [claim.metric], samples=True)
     complete, n_failed = prepared.recording, prepared.n_failed
     reference_policy = claim.baseline
     if isinstance(reference_policy, str) and reference_policy not in _SPECIAL:
@@ -182,25 +195,40 @@ def measure_losses(
     involved = [*policies, reference_policy] if isinstance(reference_policy, Policy) else list(policies)
     for policy in involved:
         policy.check()
+    claim = claim.averaged_over(complete, policies)
     notes = [*repeated, *(note for policy in involved for note in check_policy(policy, complete))]
-    stopped = [run_policy(prepared, policy) for policy in policies]
-    if isinstance(reference_policy, Policy):
-        reference = run_policy(prepared, reference_policy)[0]
-    else:
-        reference = _SPECIAL[reference_policy](prepared, claim.metric)
-    runs = [*(run for run, _ in stopped), reference]
-    for run in runs:
-        _check_run(run, claim, prepared)
+    lost: list[Floats] = []
+
+    def runs_of(prepared: PreparedRecording) -> list[Run]:
+        stopped = [run_policy(prepared, policy) for policy in policies]
+        if isinstance(reference_policy, Policy):
+            reference = run_policy(prepared, reference_policy)[0]
+        else:
+            reference = _SPECIAL[reference_policy](prepared, claim.metric)
+        runs = [*(run for run, _ in stopped), reference]
+        for run in runs:
+            _check_run(run, claim, prepared)
+        values = np.stack([run.values[claim.metric] for run in runs])
+        net = values[-1] - values[:-1]
+        lost.append(
+            net if claim.loss == "net" else np.maximum(net, 0.0)
+        )  # before averaging: no order makes up for another
+        return [*runs, *([] if rivals_by is None else _rival_runs(prepared, policies, stopped))]
+
+    n = claim.orders or 1
+    every = runs_of(prepared) if n == 1 else mean_runs(prepared, n, claim.seed, runs_of)
+    runs, rivals = every[: len(policies) + 1], every[len(policies) + 1 :]
+    reference = runs[-1]
     hashes = [id_hash(question_id) for question_id in complete.question_ids]
     order = betting_order(hashes, claim.seed)
     # One row for each policy, and the last one for the baseline.
     values = np.stack([run.values[claim.metric] for run in runs])[:, order]
     costs = {name: np.stack([run.ledger.spent(name) for run in runs])[:, order] for name in COST_NAMES}
-    net = values[-1] - values[:-1]
+    notes += [order_note(n, claim.seed)] if n > 1 else []
     notes += [f"{run.label}: {note}" for run in runs for note in run.notes]
     notes += _loss_notes(complete, values[-1], claim, n_failed)
     return MeasuredLosses(
-        losses=net if claim.loss == "net" else np.maximum(net, 0.0),
+        losses=(np.add.reduce(lost) / len(lost))[:, order],
         values=values[:-1],
         costs={name: rows[:-1] for name, rows in costs.items()},
         baseline_values=values[-1],
@@ -209,7 +237,7 @@ def measure_losses(
         question_ids=tuple(hashes[place] for place in order.tolist()),
         n_failed=n_failed,
         notes=tuple(dict.fromkeys(notes)),
-        rivals=() if rivals_by is None else _rivals(prepared, policies, stopped, claim.metric, rivals_by),
+        rivals=() if rivals_by is None else _rivals(runs[:-1], rivals, claim.metric, rivals_by),
     )
 
 
@@ -228,20 +256,19 @@ def _rule_baseline(recording: Recording, rule: str, policies: Sequence[Policy]) 
     return baseline_policy(recording, rule, policies[0])
 
 
-def _rivals(
-    prepared: PreparedRecording,
-    policies: Sequence[Policy],
-    stopped: Sequence[tuple[Run, Stops]],
-    metric: str,
-    cost: str,
-) -> tuple[Rival, ...]:
-    """Return what fixed budgets with the policies' selectors, and each policy's random twin, do for less."""
+def _rival_runs(
+    prepared: PreparedRecording, policies: Sequence[Policy], stopped: Sequence[tuple[Run, Stops]]
+) -> list[Run]:
+    """Return fixed budgets with the policies' selectors, and then each policy's random twin."""
     likes = selectors_in_use(policies).values()
     fixed = [fixed_budget(prepared, k, like) for like in likes for k in range(1, prepared.highest + 1)]
-    return tuple(
-        find_rival(run, [*fixed, random_stop(prepared, policy, stops)], (metric,), cost)
-        for policy, (run, stops) in zip(policies, stopped, strict=True)
-    )
+    return [*fixed, *(random_stop(prepared, policy, at) for policy, (_, at) in zip(policies, stopped, strict=True))]
+
+
+def _rivals(runs: Sequence[Run], rivals: Sequence[Run], metric: str, cost: str) -> tuple[Rival, ...]:
+    """Return what fixed budgets, and each policy's random twin, do for less."""
+    fixed, twins = rivals[: len(rivals) - len(runs)], rivals[len(rivals) - len(runs) :]
+    return tuple(find_rival(run, [*fixed, twin], (metric,), cost) for run, twin in zip(runs, twins, strict=True))
 
 
 def betting_order(hashes: Sequence[str], seed: int) -> np.typing.NDArray[np.int64]:

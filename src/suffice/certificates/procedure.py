@@ -269,6 +269,7 @@ def certify(
         family = listed(family, recording)
     if tune is not None:
         family = arranged(family, tune, claim, cheapest)
+    claim = claim.averaged_over(recording, family.policies)
     used = refuse_used_questions(family, claim, recording)
     measured = measure_losses(recording, family.policies, claim, rivals_by=cheapest)
     measured = replace(measured, notes=(*measured.notes, *used.notes))

@@ -69,6 +69,12 @@ def certify_command(
     ] = "fixed-sequence",
     cheapest: Annotated[str, typer.Option("--cheapest", help=f"What is cheap: {', '.join(COST_NAMES)}.")] = "calls",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the order of betting; fix it beforehand.")] = 42,
+    orders: Annotated[
+        int | None,
+        typer.Option(
+            "--orders", min=1, help="Of independent samples: average each loss over so many orders; default: 100."
+        ),
+    ] = None,
     start_round: options.StartRound = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The certified policy, a JSON file.")] = None,
 ) -> None:
@@ -85,6 +91,7 @@ def certify_command(
         loss=options.allowed(loss, ("net", "harm"), "--loss"),
         baseline=options.read_baseline(baseline) or "full",
         seed=seed,
+        orders=orders,
     )
     known = None if tune is None else read_recording(tune)
     family = _family_of(

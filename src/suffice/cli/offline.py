@@ -41,6 +41,9 @@ _log = logging.getLogger(__name__)
 TEXT_RULES = ("answer_stable",)
 """What is replayed where neither a rule nor a policy is named: it needs nothing but text."""
 
+SAMPLE_RULES = ("lead(3)", "adaptive_consistency")
+"""The same for independent samples."""
+
 _GUARDABLE = (tasr(), answer_stable())
 
 
@@ -99,9 +102,12 @@ def replay_command(
     resampling: options.ResamplingOptions,
     output: Output,
     selector: Annotated[
-        str,
-        typer.Option("--selector", help="Which seen round's answer the rules, and the baselines beside them, return."),
-    ] = "last",
+        str | None,
+        typer.Option(
+            "--selector",
+            help="Which seen round's answer the rules, and the baselines beside them, return. [default: last; of samples their majority]",
+        ),
+    ] = None,
     max_rounds: Annotated[
         int | None, typer.Option("--max-rounds", min=1, help="The highest round of the rules; default: that recorded.")
     ] = None,
@@ -112,6 +118,10 @@ def replay_command(
         str, typer.Option("--cost", help=f"What 'cheapest' and 'dominated' compare: {', '.join(COSTS)}.")
     ] = "calls",
     ledger: options.LedgerName = "live",
+    orders: Annotated[
+        int | None,
+        typer.Option("--orders", min=1, help="Of independent samples: average over this many orders; default: 100."),
+    ] = None,
     stream: Annotated[
         bool, typer.Option("--stream", help="Read one policy's recording block by block; it may exceed the memory.")
     ] = False,
@@ -137,14 +147,12 @@ def replay_command(
         output.show(streamed.to_dict(), Screen(tables=[streamed.table()], then=f"suffice diagnose {path}"))
         return
     recording = read_recording(path)
-    texts = compared.rule or (() if policies else TEXT_RULES)
+    texts = compared.rule or (() if policies else SAMPLE_RULES if recording.exchangeable else TEXT_RULES)
     changes = options.start_of(compared.start_round, texts)
     changes |= {} if max_rounds is None else {"max_rounds": max_rounds}
-    suffix = "" if selector == "last" else f", {selector}"
-    policies += [
-        policy_for(recording, text, name=f"{text}{suffix}", selector=parse_selector(selector), **changes)
-        for text in texts
-    ]
+    changes |= {} if selector is None else {"selector": parse_selector(selector)}
+    suffix = "" if selector in (None, "last") else f", {selector}"
+    policies += [policy_for(recording, text, name=f"{text}{suffix}", **changes) for text in texts]
     result = evaluate(
         recording,
         with_guarded(policies, recording),
@@ -155,8 +163,12 @@ def replay_command(
         margins=compared.margins,
         cost=cost,
         ledger=ledger,
+        orders=orders,
     )
-    output.show(result.to_dict(), replay_screen(result, then=f"suffice report {path} -o report.html"))
+    then = f"suffice report {path} -o report.html"
+    if recording.exchangeable:
+        then = f"suffice certify {path} --rules RULES --max-loss 0.01"
+    output.show(result.to_dict(), replay_screen(result, then=then))
 
 
 _STREAMED = {"path", "rule", "policy", "metric", "baseline", "level", "prices", "model", "stream", "as_json", "details"}

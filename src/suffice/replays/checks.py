@@ -10,7 +10,7 @@ import numpy as np
 from suffice.calibration import CALIBRATED
 from suffice.errors import CensoredError, ConfigMismatchError, NotFittedError
 from suffice.replays.recorded import check_recorded
-from suffice.rules import Rule, parse_rule
+from suffice.rules import MajorityOfSamples, Rule, parse_rule
 from suffice.rules.selectors import Best
 from suffice.session import Policy
 from suffice.signals import SIGNALS, AnswerPosition, Idf, state_from_dict
@@ -36,7 +36,9 @@ def require_whole(recording: Recording, why: str) -> None:
 
 
 def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy:
-    """Return a policy for a recording: its rounds, its answer position and what it depends on.
+    """Return a policy for a recording: its rounds, its answer position, its normalizer and what it depends on.
+
+    For independent samples the answer is that of their majority.
 
     It starts at round 1; at round 0 if the rule reads a signal that is known there and at no other round (`p_known`).
 
@@ -55,6 +57,10 @@ def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy
         "max_rounds": max(1, int(recording.index[-1])),
         "depends": dict(recording.metadata.get("depends") or {}),
     }
+    if recording.exchangeable:
+        defaults["selector"] = MajorityOfSamples()
+    if recording.metadata.get("normalizer"):
+        defaults["normalizer"] = recording.metadata["normalizer"]
     if recording.metadata.get("fitted"):
         defaults["provenance"] = {"fitted": recording.metadata["fitted"]}
     position = _recorded_position(recording)

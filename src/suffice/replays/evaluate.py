@@ -90,7 +90,7 @@ def replay(
         NotFittedError: A policy lacks fitted state.
         RuleSyntaxError: Text is not a rule.
     """
-    prepared = PreparedRecording.of(recording, prices=prices, ledger=ledger)
+    prepared = PreparedRecording.of(recording, prices=prices, ledger=ledger, samples=True)
     complete = prepared.recording
     metrics = [metrics] if isinstance(metrics, str) else metrics
     metrics = _companions(complete, default_metrics(complete) if metrics is None else metrics)

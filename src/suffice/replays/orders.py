@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import reduce
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,6 @@ import numpy.typing as npt
 from suffice.errors import DataError
 from suffice.replays.baselines import Run
 from suffice.replays.prepared import PreparedRecording
-from suffice.rounds import Floats
 from suffice.session import Policy
 from suffice.signals import SIGNALS
 from suffice.store.recording import Recording
@@ -82,8 +80,11 @@ def mean_runs(prepared: PreparedRecording, n: int, seed: int, runs_of: Runs) -> 
         seed: Of the orders.
         runs_of: Returns the same runs, in the same order, of any order of the rounds.
     """
-    listed = [runs_of(prepared.reordered(places)) for places in drawn_orders(prepared.recording, n, seed)]
-    return [_mean(runs) for runs in zip(*listed, strict=True)]
+    totals: list[Run] = []
+    for places in drawn_orders(prepared.recording, n, seed):
+        runs = runs_of(prepared.reordered(places))
+        totals = [_plus(total, run) for total, run in zip(totals or runs, runs, strict=True)] if totals else [*runs]
+    return [_scaled(run, 1 / n) for run in totals]
 
 
 def order_note(n: int, seed: int) -> str:
@@ -94,30 +95,44 @@ def order_note(n: int, seed: int) -> str:
     )
 
 
-def _mean(runs: Sequence[Run]) -> Run:
-    first, share = runs[0], 1 / len(runs)
-    ledger = reduce(lambda total, run: total.plus(run.ledger), runs[1:], first.ledger).scaled(share)
-    support = np.concatenate([run.calls[0] for run in runs])
-    weights = np.concatenate([run.calls[1] for run in runs]) * share
-    stop_rounds, reasons = dict[int, float](), Counter[str]()
-    for run in runs:
-        for r, part in run.stop_rounds.items():
-            stop_rounds[r] = stop_rounds.get(r, 0.0) + share * part
-        reasons.update(run.reasons)
+def _plus(total: Run, run: Run) -> Run:
+    """Return the sum of two runs of the same policy, question by question."""
+    support, place = np.unique(np.concatenate([total.calls[0], run.calls[0]]), return_inverse=True)
+    weights = np.zeros(len(support))
+    np.add.at(weights, place.reshape(-1), np.concatenate([total.calls[1], run.calls[1]]))
     return replace(
-        first,
-        worst={name: _over([run.worst[name] for run in runs]) for name in first.worst},
-        best={name: _over([run.best[name] for run in runs]) for name in first.best},
-        ledger=ledger,
+        total,
+        worst=_sums(total.worst, run.worst),
+        best=_sums(total.best, run.best),
+        ledger=total.ledger.plus(run.ledger),
         calls=(support, weights),
-        stop_rounds=dict(sorted(stop_rounds.items())),
-        reasons={reason: round(count * share) for reason, count in reasons.items()},
-        oracle_seen=None
-        if first.oracle_seen is None
-        else {name: float(np.mean([(run.oracle_seen or {})[name] for run in runs])) for name in first.oracle_seen},
-        rounds=None if first.rounds is None else _over([np.asarray(run.rounds, dtype=np.float64) for run in runs]),
+        stop_rounds=_sums(total.stop_rounds, run.stop_rounds),
+        reasons=_sums(total.reasons, run.reasons),
+        oracle_seen=_sums(total.oracle_seen, run.oracle_seen),
+        rounds=None
+        if total.rounds is None or run.rounds is None
+        else np.asarray(total.rounds, dtype=np.float64) + run.rounds,
     )
 
 
-def _over(values: Sequence[Floats]) -> Floats:
-    return np.asarray(sum(values) / len(values), dtype=np.float64)
+def _scaled(run: Run, share: float) -> Run:
+    """Return a run with every figure times `share`; questions by reason are rounded."""
+    return replace(
+        run,
+        worst={name: share * values for name, values in run.worst.items()},
+        best={name: share * values for name, values in run.best.items()},
+        ledger=run.ledger.scaled(share),
+        calls=(run.calls[0], share * run.calls[1]),
+        stop_rounds={r: share * part for r, part in sorted(run.stop_rounds.items())},
+        reasons={reason: round(share * count) for reason, count in run.reasons.items()},
+        oracle_seen=run.oracle_seen and {name: share * value for name, value in run.oracle_seen.items()},
+        rounds=None if run.rounds is None else share * np.asarray(run.rounds, dtype=np.float64),
+    )
+
+
+def _sums(total: Any, other: Any) -> Any:
+    """Return the sums by name of two mappings, either of which may lack a name; None of none."""
+    if total is None or other is None:
+        return None
+    shared = {name: value + other[name] if name in other else value for name, value in total.items()}
+    return {**other, **shared}

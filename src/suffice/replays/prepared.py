@@ -53,6 +53,7 @@ class PreparedRecording:
         *,
         prices: Price | Mapping[str, Price] | None = None,
         ledger: str = LIVE.name,
+        samples: bool = False,
     ) -> PreparedRecording:
         """Prepare a recording.
 
@@ -61,10 +62,16 @@ class PreparedRecording:
             metrics: See `outcome`.
             prices: For all language models, or by component; None = money is NaN.
             ledger: Which calls a policy pays for, see `suffice.replays.charging`.
+            samples: Whether the rounds may be independent samples: who says so takes care of their order.
 
         Raises:
-            DataError: All questions failed, or an unknown ledger.
+            DataError: All questions failed, an unknown ledger, or independent samples where `samples` is not set.
         """
+        if recording.exchangeable and not samples:
+            raise DataError(
+                "this recording holds independent samples, and the order in which they are stored means nothing. `suffice replay` "
+                "and `suffice certify` average over orders; this does not"
+            )
         failed: Mask = np.asarray(recording.ends == "failed", dtype=np.bool_)
         if failed.all():
             raise DataError(f"all {len(failed)} recorded questions failed: run `suffice record` again to complete them")

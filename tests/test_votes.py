@@ -301,7 +301,7 @@ def test_a_calibrator_may_read_a_vote():
         shares, recording.column("right"), index=recording.index
     )
     decides = policy("p_correct > 0.5", width=3, calibrators=(fitted,))
-    replayed = PreparedRecording.of(recording).stops(decides)
+    replayed = PreparedRecording.of(recording, samples=True).stops(decides)
     for q, row in enumerate(texts):
         live = decides.decide([Round(index=r, answer=text) for r, text in enumerate(row, 1)])
         assert live.stop_round == replayed.rounds[q]

@@ -62,6 +62,7 @@ def test_the_endpoint_of_the_file_is_one_thing(folder):
     [
         ("max_loss = 0.1", "did you mean"),
         ('api-key = "secret"', "name their environment variable in api-key-env"),
+        ('api-key-env = "sk-secret"', "may be the key itself"),
         ("max-loss = true", "max-loss must be a number, not True"),
         ("model = 3", "model must be text, not 3"),
         ("model = ", "is not TOML"),
@@ -84,6 +85,19 @@ def test_init_writes_what_its_options_say_and_the_other_keys_as_comments(folder)
     assert "# prices =" in (folder / "suffice.toml").read_text("utf-8")
     assert "exists: edit it, or give --overwrite" in cli("init", "--max-loss", "0.1").error
     assert cli("init", "--max-loss", "0.1", "--overwrite").code == 0
+
+
+@pytest.mark.parametrize("key", ["sk-secret-0001", "hf_secret", "secret0SECRET1secret2SECRET3", "two words"])
+def test_a_key_in_the_place_of_its_variable_is_neither_written_nor_repeated(folder, key):
+    for refused in (
+        cli("init", "--api-key-env", key),
+        cli("doctor", "--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--api-key-env", key),
+    ):
+        assert refused.code == 1
+        assert "may be the key itself" in refused.error
+        assert key not in refused.error
+    assert not (folder / "suffice.toml").exists()
+    assert cli("init", "--api-key-env", "MY_PROVIDER_KEY2").code == 0
 
 
 def test_on_a_terminal_init_asks(folder, monkeypatch):

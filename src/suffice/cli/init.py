@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from suffice.cli.output import Output, Screen
-from suffice.cli.settings import FILE, KEYS, read_settings, settings_text
+from suffice.cli.settings import FILE, KEYS, check_key_variable, read_settings, settings_text
 from suffice.errors import DataError
 from suffice.files import write_file
 from suffice.replays import list_price
@@ -94,6 +94,8 @@ def _check(settings: dict[str, Any]) -> None:
         raise typer.BadParameter(f"{url!r}; allowed: http://... or https://...", param_hint="--base-url")
     if url is not None and "@" in url.partition("://")[2].partition("/")[0]:
         raise typer.BadParameter("it holds a password: give the key by --api-key-env", param_hint="--base-url")
+    if "api-key-env" in settings:
+        check_key_variable(settings["api-key-env"], "--api-key-env")
     prices = settings.get("prices")
     if prices is not None and prices != "list" and not Path(prices).is_file():
         raise DataError(f"there is no file of prices {prices!r}; give 'list' for list prices, or write the file first")

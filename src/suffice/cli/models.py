@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, cast
 
 from typer import BadParameter, Option
 
+from suffice.cli.settings import check_key_variable
 from suffice.embedding import Embedder, MiniLM, SentenceTransformersEmbedder
 from suffice.errors import DataError
 from suffice.llm import PROMPTS, Answerer, ChatModel, EntailmentJudge, SpanReaderModel
@@ -244,6 +245,7 @@ def answer_position(text: str | None) -> AnswerPosition | None:
 
 def api_key(variable: str) -> str | None:
     """Return the key that an environment variable holds; None where the default one is unset: local servers need none."""
+    check_key_variable(variable, "--api-key-env")
     key = os.environ.get(variable)
     if not key and variable != DEFAULT_KEY:
         state = "is not set" if key is None else "is empty"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,16 @@ from typing import Any
 from suffice.cli.console import warn
 from suffice.errors import DataError, NotFoundError, SchemaError, did_you_mean
 
-__all__ = ["FILE", "KEYS", "defaults_of", "is_from_file", "note_settings", "read_settings", "settings_text"]
+__all__ = [
+    "FILE",
+    "KEYS",
+    "check_key_variable",
+    "defaults_of",
+    "is_from_file",
+    "note_settings",
+    "read_settings",
+    "settings_text",
+]
 
 FILE = Path("suffice.toml")
 """Looked for in the current folder, and nowhere else."""
@@ -26,6 +36,9 @@ KEYS: Mapping[str, str] = {
     "max-loss": "The largest mean loss that you would accept; 0.02 is two points.",
 }
 """What the file may say, with its meaning."""
+
+_KEY_LENGTH = 20
+_KEY_STARTS = ("sk_", "hf_", "gsk_", "AIza", "key_", "pk_", "nvapi", "xai_")
 
 _ENDPOINT = ("base-url", "model", "api-key-env")
 """Keys that belong together: where one is given on the command line, the file's are left alone."""
@@ -57,7 +70,20 @@ def read_settings(path: Path = FILE) -> dict[str, Any]:
             )
         if not isinstance(value, str if key != "max-loss" else int | float) or isinstance(value, bool):
             raise DataError(f"{path}: {key} must be {'a number' if key == 'max-loss' else 'text'}, not {value!r}")
+    if "api-key-env" in data:
+        check_key_variable(data["api-key-env"], f"{path}: api-key-env")
     return data
+
+
+def check_key_variable(name: str, where: str) -> None:
+    """Refuse what may be a key in the place of the variable's name, and do not repeat it."""
+    is_name = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", name) is not None
+    is_random = len(name) >= _KEY_LENGTH and any(c.isdigit() for c in name) and any(c.islower() for c in name)
+    if not is_name or is_random or name.startswith(_KEY_STARTS):
+        raise DataError(
+            f"{where} takes the name of an environment variable, such as OPENAI_API_KEY, and what is given may be the key itself: "
+            "export it, and give the name"
+        )
 
 
 def defaults_of(command: Any, arguments: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import pytest
 
@@ -255,3 +256,20 @@ def test_a_recording_that_was_not_imported_is_not_written_over_either(folder):
 def test_what_a_newcomer_mixes_up_is_put_right(folder, arguments, code, message):
     refused = cli(*arguments)
     assert (refused.code, message in refused.error) == (code, True), refused.error
+
+
+def test_the_next_command_can_be_pasted_where_names_have_spaces(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [{"id": f"q{q}", "step": r, "answer": "x", "score": q % 2} for q in range(2000) for r in range(3)]
+    table(tmp_path / "my log.jsonl", rows)
+    decided = shlex.split(next_command(cli("import", "my log.jsonl")))
+    assert decided == ["suffice", "decide", "my log.parquet"]
+    deployed = shlex.split(next_command(cli(*decided[1:], "-o", "my decision.json")))
+    assert deployed == ["suffice", "deploy", "my decision.json"]
+    assert cli(*deployed[1:]).code == 0
+    assert shlex.split(cli("decide", "my log.jsonl").error.split("by: ")[1]) == ["suffice", "import", "my log.jsonl"]
+
+
+def next_command(done):
+    assert done.code == 0, done.err
+    return next(line.removeprefix("next: ") for line in done.out.splitlines() if line.startswith("next: "))

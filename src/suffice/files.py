@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ __all__ = [
     "file_sha256",
     "files_hash",
     "json_lines",
+    "quoted",
     "remove_leftovers",
     "replacing",
     "replacing_folder",
@@ -47,6 +49,15 @@ def check_file(path: str | Path) -> Path:
             f"{str(path)!r} is a folder: give the name of the file to write, such as {str(Path(path, 'NAME'))!r}"
         )
     return Path(path)
+
+
+def quoted(path: str | Path) -> str:
+    """Return a path as a shell takes it, for commands that people paste.
+
+    >>> quoted("runs.parquet"), quoted("my runs.parquet")
+    ('runs.parquet', "'my runs.parquet'")
+    """
+    return shlex.quote(str(path))
 
 
 @contextmanager

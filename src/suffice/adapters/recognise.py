@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError, NotFoundError, SchemaError
-from suffice.files import decoded, disk_fault, unpacked
+from suffice.files import decoded, disk_fault, quoted, unpacked
 from suffice.json_text import array_items, load_json, values_in
 from suffice.store.schema import META_KEY
 
@@ -172,7 +172,7 @@ def recognise(path: str | Path, further: Mapping[str, Callable[[Head], bool]] | 
 
 def _kind_of(head: Head, further: Mapping[str, Callable[[Head], bool]]) -> str:
     if META_KEY.decode() in head.metadata:
-        raise SchemaError(f"{head.path} is a recording already: suffice decide {head.path}")
+        raise SchemaError(f"{head.path} is a recording already: suffice decide {quoted(head.path)}")
     if str(head.record.get("format", "")).startswith("suffice"):
         raise SchemaError(f"{head.path} is a file that Suffice wrote ({head.record['format']}), not a log of rounds")
     kind = next((name for name, test in (*further.items(), *FORMAT_TESTS) if test(head)), None)

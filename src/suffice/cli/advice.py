@@ -15,6 +15,7 @@ from suffice.cli.output import Output, Screen
 from suffice.cli.settings import is_from_file
 from suffice.decisions import SAVABLE, Advice, decide
 from suffice.errors import DataError
+from suffice.files import quoted
 from suffice.store import read_recording
 
 __all__ = ["decide_command"]
@@ -97,7 +98,7 @@ def decide_command(
         if not earlier.knows(recording):
             raise DataError(
                 f"{target} is a decision on other questions than those of {path}. If it is about the same loop, add these to its "
-                f"evidence (--continue {target}); for another loop write another file (-o OTHER.json)"
+                f"evidence (--continue {quoted(target)}); for another loop write another file (-o OTHER.json)"
             )
     given = declared.given()
     if earlier is not None and is_from_file(context, "max_loss"):
@@ -113,9 +114,9 @@ def decide_command(
         )
     advice.save(target)
     then = {
-        "do it": f"suffice deploy {target}{' -o OTHER.json' * POLICY.exists()}",
-        "not enough data": f"suffice decide FRESH.parquet --continue {target}",
-    }.get(advice.verdict, f"suffice diagnose {path}")
+        "do it": f"suffice deploy {quoted(target)}{' -o OTHER.json' * POLICY.exists()}",
+        "not enough data": f"suffice decide FRESH.parquet --continue {quoted(target)}",
+    }.get(advice.verdict, f"suffice diagnose {quoted(path)}")
     sentence = advice.sentence
     if earlier is not None and advice.n == earlier.n:
         sentence = (

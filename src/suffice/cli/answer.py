@@ -12,6 +12,7 @@ from suffice.cli import models, options
 from suffice.cli.gating import GateOptions
 from suffice.cli.live import show_live
 from suffice.cli.output import Output
+from suffice.files import quoted
 from suffice.loop import RetrievalLoop
 from suffice.rules import parse_rule, parse_selector
 from suffice.session import Policy
@@ -72,4 +73,6 @@ def answer(
         enrichers=signals.enrichers(answering),
         gate=gate.build(answerer, answering),
     )
-    show_live(loop, question, output=output, then=f"suffice record DATASET -o run.parquet --corpus {retrieval.corpus}")
+    show_live(
+        loop, question, output=output, then=f"suffice record DATASET -o run.parquet --corpus {quoted(retrieval.corpus)}"
+    )

@@ -30,6 +30,7 @@ from suffice.cli.console import status
 from suffice.cli.groups import command_line
 from suffice.cli.output import Output, Screen
 from suffice.errors import DataError
+from suffice.files import quoted
 from suffice.replays.outcomes import default_metrics
 from suffice.session import Policy
 from suffice.store import Recording, read_recording
@@ -111,7 +112,7 @@ def certify_command(
         result.policy.save(written)
     then = f"{command_line(context, 'details', folders=True)} -o certified.json"
     if result.policy is None:
-        then = f"suffice replay {path}"
+        then = f"suffice replay {quoted(path)}"
     elif written is not None:
         then = f'suffice answer "QUESTION" --corpus FOLDER --policy {written}'
     lost = ["nothing is certified, so no policy is written"] if out is not None and written is None else []
@@ -204,7 +205,7 @@ def show_command(
                 f"one is {policy.digest}: what it says below says nothing about it. Certify again, on fresh questions.",
             )
         notes = [*(f"It assumes: {line}" for line in ASSUMES), *(f"It breaks with: {line}" for line in BREAKS)]
-    then = f"suffice certify FRESH.parquet --max-loss 0.02 --policy {path}"
+    then = f"suffice certify FRESH.parquet --max-loss 0.02 --policy {quoted(path)}"
     if state == "valid":
         then = f'suffice answer "QUESTION" --corpus FOLDER --policy {path}'
     data = {

@@ -24,7 +24,7 @@ from suffice.cli.output import Output, Screen
 from suffice.cli.report import evidence
 from suffice.decisions import Advice, decide
 from suffice.errors import DataError, SufficeError
-from suffice.files import write_file
+from suffice.files import quoted, write_file
 from suffice.llm import SpanReaderModel
 from suffice.loop import Outcome, RetrievalLoop
 from suffice.replays import calibrate, replay
@@ -207,7 +207,7 @@ def _certify(
         return [], result.to_dict(), screen
     result.policy.save(path)
     files = {"certified policy": path}
-    return [result.policy], result.to_dict(), replace(screen, files=files, then=f"suffice data show {path}")
+    return [result.policy], result.to_dict(), replace(screen, files=files, then=f"suffice data show {quoted(path)}")
 
 
 def _write_report(evaluation: Recording, tune: Recording, policies: Sequence[Policy], path: Path) -> Advice:

@@ -14,6 +14,7 @@ from suffice.cli.output import Output, Screen
 from suffice.decisions import Advice
 from suffice.decisions.advice import FORMAT
 from suffice.errors import DataError
+from suffice.files import quoted
 from suffice.frameworks import frameworks, snippet
 from suffice.frameworks.lines import with_policy
 from suffice.frameworks.runs import REPLY_NEEDS
@@ -69,12 +70,12 @@ def deploy_command(
         if advice.policy is None:
             raise DataError(f"there is nothing to deploy. {advice.sentence}")
         policy, sentence, target = advice.policy, advice.sentence, out or POLICY
-        then = f"suffice decide FRESH.parquet --continue {path}"
+        then = f"suffice decide FRESH.parquet --continue {quoted(path)}"
         notes = [_LATER]
     else:
         policy = options.load_policy(path)
         sentence, target = f"{policy.label}: {policy.rule}, at most {policy.max_rounds} rounds.", out or path
-        then = f"suffice replay FRESH.parquet --policy {target}"
+        then = f"suffice replay FRESH.parquet --policy {quoted(target)}"
         notes = []
     policy.check()
     if target.suffix != ".json":

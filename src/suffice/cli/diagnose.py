@@ -11,6 +11,7 @@ from suffice.cli import options
 from suffice.cli.console import status
 from suffice.cli.output import Output, Screen
 from suffice.diagnostics import diagnose
+from suffice.files import quoted
 from suffice.replays.outcomes import outcome
 from suffice.store import read_recording
 
@@ -67,9 +68,9 @@ def diagnose_command(
             name=path.stem,
             resampling=resampling.value,
         )
-    then = f"suffice report {path} -o report.html"
+    then = f"suffice report {quoted(path)} -o report.html"
     if policy is None and rule is None:
-        then = f"suffice diagnose {path} --rule answer_stable"
+        then = f"suffice diagnose {quoted(path)} --rule answer_stable"
     output.show(result.to_dict(), Screen(tables=result.tables(), notes=result.notes, aside=_SIGNAL_DETAILS, then=then))
 
 

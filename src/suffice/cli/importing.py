@@ -19,6 +19,7 @@ from suffice.cli.console import warn
 from suffice.cli.output import Output, Screen
 from suffice.embedding import Embedder
 from suffice.errors import DataError, UnsettledError
+from suffice.files import quoted
 from suffice.tables import Column, Table, counted
 
 __all__ = ["import_command"]
@@ -159,7 +160,7 @@ def _confirm(run: ImportedRun | StreamedRun) -> bool:
 
 def _explain(path: Path, kind: str, key: str | None, output: Output) -> None:
     table = explain_trace(path, kind, key=key)
-    then = f"suffice import {path}" + (f" --key {key}" if key else "")
+    then = f"suffice import {quoted(path)}" + (f" --key {quoted(key)}" if key else "")
     values = [dict(zip((column.name for column in table.columns), row, strict=True)) for row in table.rows]
     output.show({"spans": values, "notes": list(table.notes)}, Screen(tables=[table], then=then))
 
@@ -248,4 +249,4 @@ def _next_step(summary: ImportSummary) -> str:
     """Return the next command; none where nothing can be stopped, and notes say so."""
     if summary.rounds <= 1:
         return ""
-    return f"suffice {'decide' if summary.clusters >= ENOUGH else 'replay'} {summary.path}"
+    return f"suffice {'decide' if summary.clusters >= ENOUGH else 'replay'} {quoted(summary.path)}"

@@ -16,6 +16,7 @@ from suffice.cli import models, options
 from suffice.cli.console import number, progress_bar
 from suffice.cli.output import Output, Screen
 from suffice.errors import DataError
+from suffice.files import quoted
 from suffice.judges import ATTEMPTS, MARKS, JudgeModel, Panel, RecordingMarks, judge_recording, with_marks
 from suffice.llm import PROMPTS
 from suffice.retrieval import load_questions, read_corpus
@@ -109,7 +110,7 @@ class Judging(models.Endpoint):
                 ]
             )
         else:
-            screen = Screen(sentences=[sentence], tables=[table], then=f"suffice replay {self.out}")
+            screen = Screen(sentences=[sentence], tables=[table], then=f"suffice replay {quoted(self.out)}")
         path = None if failed else str(self.out)
         output.show({"path": path, "cache": str(self.kept), **data, "table": table.to_dict()}, screen)
         if failed:

@@ -15,6 +15,7 @@ from suffice.cli.judge import Judging
 from suffice.cli.output import Output, Screen
 from suffice.embedding import MiniLM, SentenceTransformersEmbedder
 from suffice.errors import DataError
+from suffice.files import quoted
 from suffice.judges import (
     PREFERRED,
     REFERENCES,
@@ -74,7 +75,7 @@ def judge_gold_command(
         columns |= marks
     write_recording(out, with_columns(source.table, columns, signals={"information_gain"}), metadata)
     table = _reference_table(source, columns)
-    screen = Screen(tables=[table], files={"recording": out}, then=f"suffice replay {out} --metric {names[0]}")
+    screen = Screen(tables=[table], files={"recording": out}, then=f"suffice replay {quoted(out)} --metric {names[0]}")
     output.show({"path": str(out), "table": table.to_dict()}, screen)
 
 

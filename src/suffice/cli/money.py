@@ -8,6 +8,7 @@ import typer
 
 from suffice.cli import options
 from suffice.cli.output import Output, Screen
+from suffice.files import quoted
 from suffice.replays import list_price, list_prices
 from suffice.replays.costs_by_round import round_costs
 from suffice.replays.prices import price_table
@@ -44,4 +45,4 @@ def costs_command(
     pricing.price()  # of two prices neither is right
     recording = read_recording(path)
     result = round_costs(recording, pricing.of(recording))
-    output.show(result.to_dict(), Screen(tables=result.tables(), then=f"suffice replay {path}"))
+    output.show(result.to_dict(), Screen(tables=result.tables(), then=f"suffice replay {quoted(path)}"))

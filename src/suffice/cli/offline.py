@@ -12,6 +12,7 @@ import typer
 
 from suffice.cli import options
 from suffice.cli.output import Output, Screen
+from suffice.files import quoted
 from suffice.replays import (
     LEDGERS,
     ReplayResult,
@@ -89,7 +90,7 @@ def calibrate_command(
         tables=summary.tables(),
         notes=summary.notes,
         files={"policy": out},
-        then=f"suffice replay OTHER.parquet --policy {out}",
+        then=f"suffice replay OTHER.parquet --policy {quoted(out)}",
     )
     output.show({"policy": str(out), **summary.to_dict()}, screen)
 
@@ -144,7 +145,7 @@ def replay_command(
             level=resampling.level,
             prices=prices,
         )
-        output.show(streamed.to_dict(), Screen(tables=[streamed.table()], then=f"suffice diagnose {path}"))
+        output.show(streamed.to_dict(), Screen(tables=[streamed.table()], then=f"suffice diagnose {quoted(path)}"))
         return
     recording = read_recording(path)
     texts = compared.rule or (() if policies else SAMPLE_RULES if recording.exchangeable else TEXT_RULES)
@@ -165,9 +166,9 @@ def replay_command(
         ledger=ledger,
         orders=orders,
     )
-    then = f"suffice report {path} -o report.html"
+    then = f"suffice report {quoted(path)} -o report.html"
     if recording.exchangeable:
-        then = f"suffice certify {path} --rules RULES --max-loss 0.01"
+        then = f"suffice certify {quoted(path)} --rules RULES --max-loss 0.01"
     output.show(result.to_dict(), replay_screen(result, then=then))
 
 

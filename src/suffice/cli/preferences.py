@@ -13,6 +13,7 @@ from suffice.cli.confidence import AllowPrompt, LocalModel, open_confidence
 from suffice.cli.console import progress_bar
 from suffice.cli.gating import note_fitted
 from suffice.cli.output import Output, Screen
+from suffice.files import quoted
 from suffice.llm import TransformersModel
 from suffice.probes import LabelRule, ProbeConfidence
 from suffice.retrieval import Question, Retriever, load_questions
@@ -122,5 +123,5 @@ def _preferences_screen(summary: PreferenceSummary, shift: Shift | None) -> Scre
             f"passes of this run: {summary.passes['qa']} of questions alone, {summary.passes['rag']} with a candidate",
         ],
         files={"increases": card_path(summary.path)},
-        then=f"suffice reranker train {summary.path} -o aligned",
+        then=f"suffice reranker train {quoted(summary.path)} -o aligned",
     )

@@ -15,6 +15,7 @@ from suffice.cli.console import number, warn
 from suffice.cli.gating import GateOptions, note_fitted
 from suffice.cli.output import Output, Screen
 from suffice.cli.show import money, recording_progress
+from suffice.files import quoted
 from suffice.loop import LiveLoop, RecordSummary, RetrievalLoop, record
 from suffice.replays import component_prices
 from suffice.retrieval import GOLD_FIELDS, Question, load_questions
@@ -158,4 +159,4 @@ def _summary_shown(summary: RecordSummary, usd: float | None) -> tuple[dict[str,
             f"{counted(len(summary.failed), 'question')} failed; run the same command again to complete them. "
             f"The first, {question}: {why}"
         )
-    return data, Screen(sentences=[sentence], notes=notes, then=f"suffice replay {summary.path}")
+    return data, Screen(sentences=[sentence], notes=notes, then=f"suffice replay {quoted(summary.path)}")

@@ -16,7 +16,7 @@ from suffice.cli.console import print_text, status
 from suffice.cli.groups import command_line
 from suffice.cli.offline import TEXT_RULES, with_guarded
 from suffice.cli.output import Output, Screen
-from suffice.files import check_file, write_file
+from suffice.files import check_file, quoted, write_file
 from suffice.replays import calibrate, policy_for
 from suffice.replays.outcomes import default_metrics
 from suffice.reports import Report, Settings, make_report, render_html
@@ -103,9 +103,9 @@ def _report_screen(report: Report, target: Path | None, path: Path, policies: li
         sentences.append(first.sentence)
         notes += [*first.caveats, *(headline.certificate for headline in cell.headlines if headline.certificate)]
     size = 0.0 if target is None else target.stat().st_size / 1e6
-    then = f"suffice diagnose {path}"
+    then = f"suffice diagnose {quoted(path)}"
     if policies:
-        then = f"suffice certify FRESH.parquet --max-loss 0.02 --policy {policies[0]}"
+        then = f"suffice certify FRESH.parquet --max-loss 0.02 --policy {quoted(policies[0])}"
     return Screen(
         sentences=sentences, notes=notes, files={"report": f"{target} ({size:.1f} MB; it needs no network)"}, then=then
     )

@@ -13,6 +13,7 @@ from suffice.cli.console import progress_bar
 from suffice.cli.groups import command_line
 from suffice.cli.output import Output, Screen
 from suffice.errors import DataError
+from suffice.files import quoted
 from suffice.searches import PRESETS, read_space, search, write_rules
 from suffice.store import read_recording
 
@@ -93,6 +94,6 @@ def search_command(
     sentences = [] if result.chosen is None else [f"selected on tune: {result.chosen.headline}"]
     then = f"{command_line(context, 'details', folders=True)} --policy policy.json"
     if policy is not None:
-        then = f"suffice certify FRESH.parquet --max-loss 0.02 --policy {policy}"
+        then = f"suffice certify FRESH.parquet --max-loss 0.02 --policy {quoted(policy)}"
     screen = Screen(sentences=sentences, tables=result.tables(), files={"rules": out, "policy": policy}, then=then)
     output.show(result.to_dict(), screen)

@@ -17,6 +17,7 @@ from suffice.diagnostics.judged import JudgedComparison, compare_judged, select_
 from suffice.diagnostics.ranking import RANKER_FEATURES, RankerFit, fit_ranker
 from suffice.diagnostics.selection import compare_selectors
 from suffice.errors import DataError
+from suffice.files import quoted
 from suffice.replays import calibrate, policy_for
 from suffice.replays.outcomes import default_metrics
 from suffice.rules import Selector, parse_rule, parse_selector
@@ -94,9 +95,9 @@ def selectors_command(
         replace(policies[0], selector=fit.policy.selector).save(out)
     data = {"fit": fit, **result.to_dict(), "judged": judged}
     tables = [item.table() for item in (result, *judged, *([] if fit is None else [fit]))]
-    then = f"suffice data selectors {path} --tune {tune} -o policy.json"
+    then = f"suffice data selectors {quoted(path)} --tune {quoted(tune)} -o policy.json"
     if out is not None:
-        then = f"suffice replay {path} --policy {out}"
+        then = f"suffice replay {quoted(path)} --policy {quoted(out)}"
     output.show(data, Screen(tables=tables, aside=_SELECTOR_DETAILS, files={"policy": out}, then=then))
 
 

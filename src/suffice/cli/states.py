@@ -13,6 +13,7 @@ from suffice.cli.confidence import LocalModel
 from suffice.cli.console import number, progress_bar
 from suffice.cli.output import Output, Screen
 from suffice.errors import DataError
+from suffice.files import quoted
 from suffice.llm import EncoderStates, EndpointEmbedder, EndpointStates
 from suffice.llm.embedding_states import RAW
 from suffice.llm.prompts import prompt as built_in_prompt
@@ -116,7 +117,7 @@ def states_command(
             on_progress=progress,
         )
     labels = data if data.endswith(".parquet") else "RECORDING"
-    then = f"suffice gate train {out} --labels {labels} -o probe"
+    then = f"suffice gate train {quoted(out)} --labels {quoted(labels)} -o probe"
     output.show(*_states_shown(collected, source, prompt, then))
 
 

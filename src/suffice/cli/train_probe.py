@@ -11,7 +11,7 @@ import typer
 from suffice.cli.console import status
 from suffice.cli.output import Output, Screen
 from suffice.errors import DataError
-from suffice.files import json_lines
+from suffice.files import json_lines, quoted
 from suffice.probes import closed_book_labels
 from suffice.store import read_recording
 from suffice.store.states import read_states
@@ -181,9 +181,9 @@ def _layers(layer: int | None, layers: str | None) -> tuple[int, ...] | None:
 def _probe_screen(run: ProbeRun, out: Path, about: dict[str, Any]) -> Screen:
     card = run.probe.card
     where = f"layer {card.layer} of {card.model}" if card.layer is not None else card.model
-    then = f"suffice record DATASET -o gated.parquet --round-zero --gate {out}"
+    then = f"suffice record DATASET -o gated.parquet --round-zero --gate {quoted(out)}"
     if card.layer is not None:
-        then = f"suffice record DATASET -o gated.parquet --round-zero --gate {out} --local --model {card.model}"
+        then = f"suffice record DATASET -o gated.parquet --round-zero --gate {quoted(out)} --local --model {card.model}"
     return Screen(
         sentences=[
             (

@@ -14,6 +14,7 @@ from suffice.cli import models, options
 from suffice.cli.console import quiet_bars
 from suffice.cli.output import Output, Screen
 from suffice.errors import DataError
+from suffice.files import quoted
 from suffice.retrieval import CrossEncoderScorer, PoolBM25, load_questions
 from suffice.statistics import Resampling
 from suffice.train.answers import answers_in_order, compare_answers
@@ -140,7 +141,7 @@ def train_reranker_command(
         sentences=[f"{run.path}: {run.steps} steps{best}, {run.seconds:.0f} s"],
         tables=tables,
         notes=[_TRANSFER],
-        then=f"suffice record DATASET -o run.parquet --reranker {run.path}",
+        then=f"suffice record DATASET -o run.parquet --reranker {quoted(run.path)}",
     )
     output.show({"path": str(run.path), **run.to_dict(), "answers": answers}, screen)
 

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from suffice.display import Displayed, facts_table
 from suffice.display.tables import Library, frame_of
 from suffice.errors import DataError, NotFoundError, SchemaError, UnknownSignalError, did_you_mean
-from suffice.files import replacing
+from suffice.files import quoted, replacing
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.seen import one_name_per_text
 from suffice.signals import clean_column
@@ -459,5 +459,5 @@ def _unreadable_file(path: str | Path, error: Exception) -> SchemaError:
     with suppress(OSError), Path(path).open("rb") as file:
         start = file.read(len(_MAGIC))
         if start and start != _MAGIC and Path(path).suffix != ".parquet":
-            return SchemaError(f"{str(path)!r} is not a recording; a log becomes one by: suffice import {path}")
+            return SchemaError(f"{str(path)!r} is not a recording; a log becomes one by: suffice import {quoted(path)}")
     return SchemaError(f"{str(path)!r} cannot be read as parquet (corrupt or truncated?): {error}")

@@ -19,6 +19,7 @@ from suffice.cli.console import print_json, print_table, say
 from suffice.cli.output import Output, Screen
 from suffice.embedding import MiniLM
 from suffice.errors import DataError
+from suffice.files import quoted
 from suffice.gates import (
     ComparedGate,
     GateComparison,
@@ -141,7 +142,9 @@ def demo_gate(
         ).print()
         say(_NOTICE)
     say(f"recordings with the scores: {out}/gate_*.parquet (the whole took {seconds:.0f} s)")
-    say(f"next: suffice gate compare {out}/gate_hotpotqa_eval.parquet --tune {out}/gate_hotpotqa_tune.parquet")
+    say(
+        f"next: suffice gate compare {quoted(out)}/gate_hotpotqa_eval.parquet --tune {quoted(out)}/gate_hotpotqa_tune.parquet"
+    )
 
 
 def _short_table(comparison: GateComparison) -> Table:

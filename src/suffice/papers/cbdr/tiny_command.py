@@ -11,6 +11,7 @@ import typer
 from suffice.cli.console import progress_bar, quiet_bars
 from suffice.cli.output import Output, Screen
 from suffice.errors import DataError
+from suffice.files import quoted
 from suffice.papers.cbdr.known_world import known_world, known_world_page, known_world_tables
 from suffice.papers.cbdr.tiny import train_tiny
 from suffice.papers.cbdr.tiny_reranker import write_tiny_reranker
@@ -67,7 +68,7 @@ def tiny_model_command(
         f"model written to {out} in {seconds:.0f} s: {len(world.entities)} entities, {n['tune']} questions in "
         f"tune.jsonl, {n['eval']} in eval.jsonl; an untrained cross-encoder to align lies in {reranker.name}/"
     )
-    then = f"suffice record {out / 'tune.jsonl'} -o tune.parquet --round-zero --local --model {out}"
+    then = f"suffice record {out / 'tune.jsonl'} -o tune.parquet --round-zero --local --model {quoted(out)}"
     output.show(data, Screen(sentences=[sentence], then=then))
 
 

@@ -12,7 +12,7 @@ from suffice.cli import options
 from suffice.cli.console import status
 from suffice.cli.groups import command_line
 from suffice.cli.output import Output, Screen
-from suffice.files import write_file
+from suffice.files import quoted, write_file
 from suffice.papers.semantic import (
     MARGINS,
     SemanticProtocol,
@@ -129,9 +129,9 @@ def protocol_command(
         tables = [protocol.summary(), *(replace(table, notes=()) for table in tables[1:])]
     then = f"{command_line(context, 'details', folders=True)} -o page.html"
     if policy is not None:
-        then = f"suffice replay {path} --policy {policy}"
+        then = f"suffice replay {quoted(path)} --policy {quoted(policy)}"
     elif out is not None:
-        then = f"suffice replay {path} --rule semantic_bge"
+        then = f"suffice replay {quoted(path)} --rule semantic_bge"
     screen = Screen(
         sentences=[*protocol.headlines(), protocol.tuned.sentence()],
         tables=tables,

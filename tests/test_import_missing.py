@@ -44,6 +44,7 @@ def notes_of(tmp_path, rows, **options):
         ({"score": [None, None, 1]}, "'score' is known in 2 of 6 rounds"),
         ({"input_tokens": "1,200"}, "'input_tokens' is not read as a cost: it has '1,200'"),
         ({"tokens": 300}, "--column cost.generator.output_tokens=tokens counts all of them as output"),
+        ({"prompt_tokens": [3, None, 4]}, "cost.generator.uncached_tokens is known in 4 of 6 rounds"),
         ({"cost_usd": 0.002}, "'cost_usd' is kept as it is: what is paid follows from tokens and prices"),
         ({"response": ["Bern", None, "Oslo"]}, "2 of 6 rounds have no answer"),
         ({"response": ["Bern", "None", "Oslo"]}, "'None' is read as the text of 2 answers"),
@@ -86,6 +87,41 @@ def test_words_and_percentages_are_numbers_of_a_metric(values, expected, tmp_pat
     assert [item["correct"] for item in run.trajectories[0].metrics] == pytest.approx(
         [float("nan") if value is None else value for value in expected], nan_ok=True
     )
+
+
+@pytest.mark.parametrize(
+    ("tokens", "options", "expected"),
+    [
+        ({"prompt_tokens": 30, "completion_tokens": 4}, {}, (30, 0, 4)),
+        ({"prompt_tokens": 30, "completion_tokens": 4, "cached_tokens": 10}, {}, (20, 10, 4)),
+        ({"tokens": 34}, {"columns": {"cost.generator.output_tokens": "tokens"}}, (0, 0, 34)),
+        ({"prompt_tokens": 30}, {"columns": {"cost.generator.uncached_tokens": "prompt_tokens"}}, (30, 0, None)),
+        ({"completion_tokens": 4}, {}, (None, None, 4)),
+    ],
+)
+def test_tokens_that_another_count_contains_are_zero_and_others_unknown(tokens, options, expected, tmp_path):
+    """Without cached tokens, which few logs have, neither tokens nor money could be said of any decision."""
+    run = read_tabular(table(tmp_path / "log.jsonl", rows_with(**tokens)), **options)
+    cost = run.trajectories[0].rounds[0].costs["generator"]
+    read = (cost.uncached_tokens, cost.cached_tokens, cost.output_tokens)
+    assert read == pytest.approx([float("nan") if value is None else value for value in expected], nan_ok=True)
+    shown = {item.ours: item.theirs for item in run.readings}
+    contained = "0: prompt_tokens contains them"
+    assert (shown.get("cost.generator.cached_tokens") == contained) == (expected[:2] == (30, 0))
+
+
+def test_a_log_with_input_and_output_tokens_says_what_tokens_and_money_a_change_saves(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {"id": f"q{q}", "step": r, "answer": "x", "score": q % 2, "prompt_tokens": 100, "completion_tokens": 20}
+        for q in range(2000)
+        for r in range(3)
+    ]
+    table(tmp_path / "log.jsonl", rows)
+    assert cli("import", "log.jsonl").code == 0
+    decided = cli("decide", "log.parquet", "--model", "gpt-4o-mini")
+    assert "67 % of the tokens" in decided.words
+    assert "USD" in decided.words
 
 
 def test_rounds_that_were_written_as_fractions_count(tmp_path):

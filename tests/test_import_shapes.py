@@ -348,7 +348,7 @@ def test_scores_are_metrics_in_the_unit_interval_and_signals_elsewhere(tmp_path)
     run = read_tabular(lines(tmp_path / "a.jsonl", *rows))
     (one,) = run.trajectories
     assert [metrics["reward"] for metrics in one.metrics] == [0.5, 1.0]
-    assert [metrics["passed"] for metrics in one.metrics] == [0.0, 1.0]
+    assert [metrics["passed_score"] for metrics in one.metrics] == [0.0, 1.0]  # a signal has the name `passed`
     assert one.rounds[0].signals == {"rating": 7.0}
     outside = [{**row, "reward": 10 * row["reward"]} for row in rows]
     run = read_tabular(lines(tmp_path / "b.jsonl", *outside))

@@ -219,7 +219,8 @@ class _Part:
         """Count the trajectories."""
         tally.add_extras(self.extras)
         tally.add_rounds(self.own["answer"])
-        tally.known.update({name: int((~np.isnan(values)).sum()) for name, values in self.metrics.items()})
+        known = {**self.metrics, **self.costs}
+        tally.known.update({name: int((~np.isnan(values)).sum()) for name, values in known.items()})
         labels = {name: self.firsts(values) for name, values in self.labels.items()}
         last = [self.own["answer"][end - 1] for end in np.cumsum(self.lengths)]
         for q, length in enumerate(self.lengths.tolist()):

@@ -20,6 +20,7 @@ from suffice.adapters.names import (
     QUESTIONS,
     REPLIES,
     SYNONYMS,
+    TOTAL_TOKENS,
     WEAK_REPLIES,
     is_round_name,
     plain_name,
@@ -139,7 +140,10 @@ def guess_columns(
         if theirs:
             result.read(ours, theirs, "option")
     said = {*columns.values(), *metrics, *metrics.values(), *labels, *labels.values()}
-    known = (OWN_COLUMNS | set(METRICS) | set(SIGNALS)) - _NUMBER_NAMES
+    outcomes = set(OUTCOME_NAMES) - set(
+        METRICS
+    )  # in a log they are what is to be kept, also where a signal has the name
+    known = (OWN_COLUMNS | set(METRICS) | set(SIGNALS)) - _NUMBER_NAMES - outcomes
     for name in table.names:
         if name in shape.outer and (name in OF_ROUNDS or is_cost(name) or name in METRICS or name in SIGNALS):
             continue  # said of a question, and not of a round
@@ -322,6 +326,22 @@ class _Guess:
         if self.lacks(f"{_COST}seconds"):
             for name in [name for name in self.free(_SECONDS, of_rounds=True) if self.table.numbers(name)][:1]:
                 self._seconds(name, _SECONDS[plain_name(name).rpartition(".")[2]])
+        self._within()
+
+    def _within(self) -> None:
+        """Count tokens as 0 that another count contains: cached ones the input, and input and output a total."""
+        columns = self.result.columns
+        for kind, usual, contained in (
+            ("uncached_tokens", _INPUT_COLUMNS, ("cached_tokens",)),
+            ("output_tokens", TOTAL_TOKENS, ("uncached_tokens", "cached_tokens")),
+        ):
+            name = columns.get(_COST + kind, "")
+            if plain_name(name).rpartition(".")[2] in usual and all(self.lacks(_COST + other) for other in contained):
+                for other in contained:
+                    zero = lambda row, name=name: 0 * cell_number(row.values.get(name), name, row.where)  # noqa: E731
+                    shown = f"0: {self.shown.get(name, name)} contains them"
+                    self.result.formulas[_COST + other] = zero
+                    self.result.read(_COST + other, _COST + other, "no column has them", shown)
 
     def _seconds(self, name: str, scale: float) -> None:
         if scale == 1:
@@ -359,7 +379,7 @@ class _Guess:
             if values is None or ours in taken or not ours.isidentifier():
                 continue
             in_unit = all(0 <= value <= 1 for value in values)
-            if ours in SIGNALS:
+            if ours in SIGNALS and ours not in OUTCOME_NAMES:
                 low, high = SIGNALS[ours].range
                 if SIGNALS[ours].clip or all(low <= value <= high for value in values if math.isfinite(value)):
                     self.read(ours, name)
@@ -367,6 +387,7 @@ class _Guess:
                 if in_unit:
                     self.read(ours, name)
             elif is_outcome and in_unit:
+                ours = f"{ours}_score" if ours in SIGNALS else ours  # a name is a signal's or a metric's
                 self.result.metrics[ours] = name
                 shown = self.shown.get(name, name)
                 self.result.readings.append(

@@ -8,9 +8,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from suffice.adapters.base import ImportedTrajectory
-from suffice.adapters.grid import Grid
+from suffice.adapters.grid import Grid, is_cost
 from suffice.adapters.guesses import ColumnMap
 from suffice.errors import UnsettledError
+from suffice.rounds import COST_KINDS
 from suffice.store.schema import PINNED_LABELS
 from suffice.tables import counted
 
@@ -25,7 +26,7 @@ class Tally:
     """Counts over trajectories.
 
     Attributes:
-        known: Rounds in which a metric is known, by its name.
+        known: Rounds in which a metric or a cost is known, by its name.
     """
 
     def __init__(self) -> None:
@@ -46,6 +47,9 @@ class Tally:
             self.add_rounds([row.answer for row in item.rounds])
             for metrics in item.metrics:
                 self.known.update(name for name, value in metrics.items() if not math.isnan(value))
+            costs = [(component, cost) for row in item.rounds for component, cost in row.costs.items()]
+            for kind in COST_KINDS:
+                self.known.update(f"cost.{c}.{kind}" for c, cost in costs if not math.isnan(getattr(cost, kind)))
             last = item.rounds[-1].answer
             self.count(item.rounds[0].index, len(item.rounds), item.end, item.labels, last, item.golds)
 
@@ -124,13 +128,17 @@ class Tally:
         """Return which answers and gold answers are missing, or look like it."""
         notes = []
         if "answer" in plan.columns and self._silent:
-            scored = ", and where gold answers are known it counts as wrong" if "golds" in plan.columns else ""
-            notes.append(f"{self._silent:,} of {counted(self._rounds, 'round')} have no answer{scored}")
+            notes.append(f"{self._silent:,} of {counted(self._rounds, 'round')} have no answer")
         if "golds" in plan.columns and self._without_golds:
             notes.append(
                 f"{self._without_golds:,} of {counted(self.lengths.total(), 'trajectory', 'trajectories')} have no gold answer, so "
                 "that their EM and F1 are unknown"
             )
+        notes += [
+            f"{name} is known in {self.known[name]:,} of {counted(self._rounds, 'round')}, so that the sum is unknown"
+            for name in filter(is_cost, plan.columns)
+            if self.known[name] < self._rounds
+        ]
         notes += [
             f"{name!r} is known in {self.known[name]:,} of {counted(self._rounds, 'round')}: a stop at another one cannot be judged"
             for name in plan.metrics

@@ -57,7 +57,7 @@ def _costs(
         for name in _called(left, TOTAL_TOKENS)[:1]:
             yield (
                 f"{name!r} does not say which tokens are input and which output, so they are not counted; --column "
-                f"{_OUTPUT}={name} counts all of them as output"
+                f"{_OUTPUT}={name} counts all of them as output, so that money is an upper bound"
             )
     for name in _called(left, MONEY)[:1]:
         yield f"{name!r} is kept as it is: what is paid follows from tokens and prices (suffice decide --prices)"

@@ -200,7 +200,7 @@ def _train(tokenizer: Any) -> Any:
     try:
         network = _network(tokenizer).train()
         rng = random.Random(1)
-        _fit(network, tokenizer, rng, shorts=[True] * 200 + [False] * 100, rate=3e-3)
+        _fit(network, tokenizer, rng, shorts=[True] * 200 + [False] * 60, rate=3e-3)
         for _ in range(4):
             if _knows(network, tokenizer) >= 0.97:
                 break
@@ -219,7 +219,7 @@ def _fit(network: Any, tokenizer: Any, rng: random.Random, *, shorts: list[bool]
         # Warm up, then down to nothing in a straight line.
         for group in optimizer.param_groups:
             group["lr"] = rate * min((step + 1) / 30, (len(shorts) - step) / len(shorts))
-        ids, labels = _batch(tokenizer, rng, size=32 if short else 16, short=short)
+        ids, labels = _batch(tokenizer, rng, size=16, short=short)
         loss = network(input_ids=ids, labels=labels).loss
         optimizer.zero_grad()
         loss.backward()

@@ -141,7 +141,7 @@ class Outcome:
 
 
 def judged(draw: Draw, n: int, false: tuple[bool, ...], rng: np.random.Generator) -> Outcome:
-    """Return what a trial on one population of n questions advises."""
+    """Return what a trial on one population of n questions advises, after any of them."""
     worst, best = draw(rng, n)
     n_tune = max(1, round(TUNE_SHARE * n))
     trial = Trial.declare(
@@ -155,7 +155,7 @@ def judged(draw: Draw, n: int, false: tuple[bool, ...], rng: np.random.Generator
         loop=LoopStops(highest=ROUNDS, lowest_cap=ROUNDS, own=False),
         tune=Seen(),
     )
-    proved = trial.extended(units(worst[:, n_tune:], best[:, n_tune:]), Seen()).proved
+    proved = trial.extended(units(worst[:, n_tune:], best[:, n_tune:]), Seen()).proved_once
     return Outcome(bool(proved.any()), bool((proved & np.array(false)).any()))
 
 

@@ -443,7 +443,8 @@ def test_later_questions_that_lose_take_advice_back_and_say_so():
     assert first.verdict == "do it"
     worse = log_of(400, lambda q, r: float(r == 5), first=400)
     later = decide(worse, previous=first)
-    assert later.trial.below.shown(0.05).any()
+    assert later.trial.proved_once.any()
+    assert not later.trial.proved.any()
     assert later.verdict != "do it"
     assert later.policy is None
     note = "not advised any more: fixed_k(2), fixed_k(3), fixed_k(4), shown earlier to lose less than 2 points"

@@ -245,7 +245,14 @@ class Trial:
         "Learn then test", section 4.1, with evidence that holds at any time).  What later questions contradict is not
         shown any more, see `contradicted`.
         """
-        shown = self.below.shown(self.alpha) & ~self.contradicted
+        return self._before_the_first_failure(self.below.shown(self.alpha) & ~self.contradicted)
+
+    @property
+    def proved_once(self) -> Mask:
+        """Which candidates were shown to lose less than `max_loss` after some question so far, same shape."""
+        return self._before_the_first_failure(self.below.shown(self.alpha))
+
+    def _before_the_first_failure(self, shown: Mask) -> Mask:
         proved = np.zeros(len(self.candidates), dtype=np.bool_)
         for place in self.sequence:
             if not shown[place]:

@@ -95,7 +95,9 @@ def test_a_rule_that_knows_nothing_does_not_beat_its_random_twin_and_the_sentenc
     assert advice.policy is not None
     assert advice.policy.label == "critic_only"
     assert "It is not shown to beat stopping at random as often: " in advice.sentence
-    assert [table.title for table in advice.tables()][-1] == "Tested rules beside stopping at random"
+    assert [table.title for table in advice.tables()][
+        -1
+    ] == "Tested rules beside their own stops, dealt out to the questions at random"
     assert advice_part(advice).folded["Every candidate"][-1] == advice.tables()[-1]  # in a report, too
 
 

@@ -56,19 +56,19 @@ def one_name_per_text(names: Sequence[str], texts: Sequence[str | None] | None) 
 
     def smallest(name: str) -> str:
         while name in smaller:
-            linked = smaller[name]
-            smaller[name] = smaller.get(linked, linked)  # a shorter way the next time
-            name = linked
+            other = smaller[name]
+            smaller[name] = smaller.get(other, other)  # a shorter way the next time
+            name = other
         return name
 
-    named: dict[str, str] = {}
+    name_of_text: dict[str, str] = {}
     for name, text in zip(names, texts, strict=True):
         key = normalize_answer(text or "")
         if key:
-            low, high = sorted((smallest(name), smallest(named.get(key, name))))
+            low, high = sorted((smallest(name), smallest(name_of_text.get(key, name))))
             if low != high:
                 smaller[high] = low
-            named[key] = low
+            name_of_text[key] = low
     return [smallest(name) for name in names]
 
 

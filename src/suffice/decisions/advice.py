@@ -187,11 +187,11 @@ class Advice(Result):
         for name in ("calls", "tokens"):
             share = float(totals.saving(name)[self.chosen])
             if name != cost and np.isfinite(share):
-                more.append(f"{100 * share:.0f} % of the {name}")
+                more.append(f"{_percent(share)} of the {name}")
         spent = totals.costs["money"]
         if np.isfinite(spent).all() and spent[-1]:
             more.append(f"USD {1000 * (spent[-1] - spent[self.chosen]) / self.n:,.2f} per 1,000 questions")
-        text = f"{100 * totals.saving(cost)[self.chosen]:.0f} % of the {cost}"
+        text = f"{_percent(float(totals.saving(cost)[self.chosen]))} of the {cost}"
         return f"{text} ({', '.join(more)})" if more else text
 
     def _change(self) -> str:
@@ -351,3 +351,12 @@ class Advice(Result):
         except (ValueError, RecursionError) as error:
             raise SchemaError(f"the decision {str(path)!r} is not JSON: {error}") from None
         return cls.from_dict(data)
+
+
+def _percent(share: float) -> str:
+    """Return a share in words; a small one is not nothing.
+
+    >>> _percent(0.6), _percent(0.004), _percent(-0.12)
+    ('60 %', '0.4 %', '-12 %')
+    """
+    return f"{100 * share:.0f} %" if abs(share) >= 0.01 or not share else f"{100 * share:.1g} %"  # noqa: PLR2004

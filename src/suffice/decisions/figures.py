@@ -148,8 +148,8 @@ def twin_table(figures: Iterable[CandidateFigures], trial: Trial) -> Table | Non
         Column("at random", ".1f", scale=100),
         Column("gain", "+.1f", scale=100, interval=True),
     )
-    note = "at random: the exact expectation of dealing a rule's own stops out to the questions at random, for the same calls"
-    return Table(title="Tested rules beside stopping at random", columns=columns, rows=rows, notes=(note,))
+    title = "Tested rules beside their own stops, dealt out to the questions at random"
+    return Table(title=title, columns=columns, rows=rows)
 
 
 def interval_bar(change: tuple[float, float, float], max_loss: float) -> str:

@@ -69,8 +69,8 @@ class Measured:
 
     def ordered(self, places: npt.NDArray[np.int64]) -> Measured:
         """Return the same units in another order."""
-        ordered = {name: getattr(self, name)[..., places] for name in ("worst", "best", "unknown", "failed")}
-        return replace(self, **ordered)
+        arrays = {name: getattr(self, name)[..., places] for name in ("worst", "best", "unknown", "failed")}
+        return replace(self, **arrays)
 
     def require_cost(self, name: str) -> None:
         """Raise a `DataError` where what is to be saved is unknown."""
@@ -123,7 +123,7 @@ def measure_candidates(
     like = policies[0]
     reference = None if baseline == "recorded" else baseline_policy(recording, baseline, like)
     prepared = PreparedRecording.of(recording, [metric], prices=prices)
-    base = recorded_run(prepared, answering_like(like)) if reference is None else _reference_run(prepared, reference)
+    base = recorded_run(prepared, answering_like(like)) if reference is None else _baseline_run(prepared, reference)
     if not base.exact:
         raise CensoredError(
             f"the baseline {baseline!r} goes on past what was recorded in {int(base.unrun.sum())} of {prepared.n} "
@@ -187,7 +187,7 @@ def measure_candidates(
     )
 
 
-def _reference_run(prepared: PreparedRecording, policy: Policy) -> Run:
+def _baseline_run(prepared: PreparedRecording, policy: Policy) -> Run:
     """Return the run of a baseline.
 
     Raises:

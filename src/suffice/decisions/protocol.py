@@ -296,9 +296,9 @@ def _name_notes(recording: Recording) -> list[str]:
     if not seen_from(recording).texts:
         notes.append("the texts of the questions are not on record: one that returns under another name counts again")
     rows = len(recording.question_ids)
-    repeated = rows - len(set(dividing_names(recording)))
-    if repeated:
-        notes.append(f"{repeated} of {rows} rows repeat a question: each question counts once, with its mean")
+    repeats = rows - len(set(dividing_names(recording)))
+    if repeats:
+        notes.append(f"{repeats} of {rows} rows repeat a question: each question counts once, with its mean")
     return notes
 
 
@@ -324,7 +324,7 @@ def _new_questions(recording: Recording, trial: Trial, notes: list[str]) -> Mask
     """Return which questions an earlier trial has not seen, shape ``(n_questions,)``."""
     known = seen_in(recording, trial.tune | trial.counted)
     if known.any():
-        said = f"{counted(int(known.sum()), 'question')} counted before, or used to choose the candidates"
+        said = f"{counted(int(known.sum()), 'question')} counted before, or used to choose the candidates, by id, text or cluster"
         notes.append(f"{said}: {'none is new' if known.all() else 'the others are added'}")
     return ~known
 
@@ -339,10 +339,10 @@ def _unit_notes(recording: Recording, trial: Trial) -> list[str]:
             f"{agreement_note(recording)}. {bound if bounds else 'For'} rules on stability the comparison is circular"
         )
     notes += choice_notes(recording, [trial.metric])
-    contradicted = [trial.candidates[place].label for place in np.flatnonzero(trial.contradicted).tolist()]
-    if contradicted:
+    labels = [trial.candidates[place].label for place in np.flatnonzero(trial.contradicted).tolist()]
+    if labels:
         notes.append(
-            f"not advised any more: {', '.join(contradicted)}, shown earlier to lose less than {100 * trial.max_loss:g} points, "
+            f"not advised any more: {', '.join(labels)}, shown earlier to lose less than {100 * trial.max_loss:g} points, "
             "which lost more on all questions so far. The loop, or what it is asked, may have changed"
         )
     totals = trial.totals

@@ -41,6 +41,9 @@ _BY_CELLS: Mapping[str, tuple[tuple[str, ...], Callable[[Any], list[Round]]]] = 
 }
 """Signals by the cells that they are computed from, and rounds with these cells."""
 
+_SAME = ("same", "same")
+"""What equal answers are compared as: the signals of such a pair are the same for all texts."""
+
 _MARKED = ("information_score", "information_gain")
 
 _Cells = list[Any]
@@ -206,7 +209,9 @@ class _Part:
         self.golds: list[tuple[str, ...]] = [()] * len(self.starts)
         if name is None:
             return True
-        by_row = [gold_texts(value, "", listed=self.grid.listed_golds) for value in self.cells(name)]
+        cells, listed = self.cells(name), self.grid.listed_golds
+        texts = {value: gold_texts(value, "", listed=listed) for value in {v for v in cells if type(v) is str}}
+        by_row = [texts[v] if type(v) is str else gold_texts(v, "", listed=listed) for v in cells]
         for q, (start, length) in enumerate(zip(self.starts.tolist(), self.lengths.tolist(), strict=True)):
             different = [*dict.fromkeys(filter(None, by_row[start : start + length]))]
             self.golds[q] = tuple(dict.fromkeys(chain.from_iterable(different)))
@@ -306,7 +311,11 @@ class _Part:
         """Return the given and the computed signals."""
         own, undefined = self.own, np.full(len(self.rows), math.nan)
         pairs = [
-            (previous, answer) if place else (None, None)
+            (None, None)
+            if not place
+            else _SAME
+            if answer == previous and (answer or "").strip()
+            else (previous, answer)
             for place, previous, answer in zip(self.place.tolist(), [None, *own["answer"]], own["answer"], strict=False)
         ]
         keys: dict[str, list[Any]] = {**own, "pair": pairs}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import zipfile
 
 import pytest
 
@@ -43,7 +44,7 @@ def notes_of(tmp_path, rows, **options):
         ({"score": [3, 8, 10]}, "'score' is not a metric, because it lies in [3, 10]: scale it"),
         ({"score": [None, None, 1]}, "'score' is known in 2 of 6 rounds"),
         ({"input_tokens": "1,200"}, "'input_tokens' is not read as a cost: it has '1,200'"),
-        ({"tokens": 300}, "--column cost.generator.output_tokens=tokens counts all of them as output"),
+        ({"tokens": 300}, "--column cost.generator.output_tokens=tokens counts all as output (money: an upper bound)"),
         ({"prompt_tokens": [3, None, 4]}, "cost.generator.uncached_tokens is known in 4 of 6 rounds"),
         ({"cost_usd": 0.002}, "'cost_usd' is kept as it is: what is paid follows from tokens and prices"),
         ({"response": ["Bern", None, "Oslo"]}, "2 of 6 rounds have no answer"),
@@ -228,6 +229,16 @@ def test_a_folder_of_which_a_file_has_other_rounds_is_refused(tmp_path):
     table(tmp_path / "logs" / "b.jsonl", [{"id": "b", "drafts": ["x", "y"]}])
     with pytest.raises(DataError, match="the file 'b' has no such rounds"):
         read_tabular(tmp_path / "logs")
+
+
+def test_archives_and_workbooks_say_what_to_do(tmp_path):
+    for name, member, message in (
+        ("a.xlsx", "[Content_Types].xml", "workbook of Excel: save the sheet as CSV"),
+        ("a.zip", "log.csv", "unpack it"),
+    ):
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.writestr(member, "x")
+        assert message in cli("import", tmp_path / name).error
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path):

@@ -140,9 +140,7 @@ def guess_columns(
         if theirs:
             result.read(ours, theirs, "option")
     said = {*columns.values(), *metrics, *metrics.values(), *labels, *labels.values()}
-    outcomes = set(OUTCOME_NAMES) - set(
-        METRICS
-    )  # in a log they are what is to be kept, also where a signal has the name
+    outcomes = set(OUTCOME_NAMES) - set(METRICS)  # in a log they are what counts, also where a signal has the name
     known = (OWN_COLUMNS | set(METRICS) | set(SIGNALS)) - _NUMBER_NAMES - outcomes
     for name in table.names:
         if name in shape.outer and (name in OF_ROUNDS or is_cost(name) or name in METRICS or name in SIGNALS):

@@ -175,9 +175,13 @@ def _kind_of(head: Head, further: Mapping[str, Callable[[Head], bool]]) -> str:
         raise SchemaError(f"{head.path} is a recording already: suffice decide {quoted(head.path)}")
     if str(head.record.get("format", "")).startswith("suffice"):
         raise SchemaError(f"{head.path} is a file that Suffice wrote ({head.record['format']}), not a log of rounds")
+    if head.form == "zip" and head.has("[Content_Types].xml"):
+        raise SchemaError(f"{head.path} is a workbook of Excel: save the sheet as CSV (UTF-8), and import that")
     kind = next((name for name, test in (*further.items(), *FORMAT_TESTS) if test(head)), None)
     if kind is None:
         fields = f" with {', '.join(head.names[:8])}" if head.names else ""
+        if head.form == "zip":
+            fields += "; unpack it, and import its folder"
         raise SchemaError(
             f"{head.path}: the format is not known ({head.form}{fields}); choose one with --kind, or convert it to CSV or JSON "
             "lines with one row for each question and round"

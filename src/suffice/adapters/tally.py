@@ -106,7 +106,7 @@ class Tally:
             notes.append(f"the lowest {plan.columns['round']!r} is read as round 1, the first draft or evidence")
         if "answer" not in plan.columns:
             notes.append(
-                "no column is read as the answer: rules and metrics that need answers are undefined. Name it with --column "
+                "no column is read as the answer: rules and metrics that need answers are undefined; name it with --column "
                 "answer=COLUMN if there is one"
             )
         notes += [*self._missing_notes(plan), *plan.notes]
@@ -157,7 +157,7 @@ class Tally:
         if longest == 1:
             return (
                 "every question has one round, so there is nothing to stop earlier and nothing to decide: log the answer of every "
-                "round. If several rows are the rounds of one question, --column question_id=COLUMN names it"
+                "round; if several rows are the rounds of one question, --column question_id=COLUMN names it"
             )
         if len(self.lengths) == 1:
             return f"all trajectories have {counted(longest, 'round')}: read as the loop's cap (max_rounds)"

@@ -56,8 +56,8 @@ def _costs(
     if not any(ours.startswith("cost.") and ours.endswith("_tokens") for ours in columns):
         for name in _called(left, TOTAL_TOKENS)[:1]:
             yield (
-                f"{name!r} does not say which tokens are input and which output, so they are not counted; --column "
-                f"{_OUTPUT}={name} counts all of them as output, so that money is an upper bound"
+                f"{name!r} does not say which are input and which output, so none is counted; --column {_OUTPUT}={name} counts "
+                "all as output (money: an upper bound)"
             )
     for name in _called(left, MONEY)[:1]:
         yield f"{name!r} is kept as it is: what is paid follows from tokens and prices (suffice decide --prices)"

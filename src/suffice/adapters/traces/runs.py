@@ -239,7 +239,7 @@ def _length_notes(
     if longest == 1:
         notes.append(
             "every trace has one round, so there is nothing to stop earlier and nothing to decide: log a loop's drafts or steps as "
-            "model calls. If several traces are the rounds of one question, --key names the attribute that they share"
+            "model calls; if several traces are the rounds of one question, --key names the attribute that they share"
         )
     elif len(lengths) == 1:
         notes.append(f"every trajectory has {longest} rounds: read as the loop's cap (end: max_rounds)")

@@ -12,11 +12,19 @@ from tests.cli_tools import cli
 from tests.test_decide import converged_at_2, log_of, losing_three_points
 
 
+@pytest.fixture(scope="module")
+def decisions():
+    return {
+        "do.json": decide(log_of(400, converged_at_2), metric="quality"),
+        "keep.json": decide(log_of(8000, losing_three_points), metric="quality"),
+    }
+
+
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(decisions, tmp_path, monkeypatch):
     """A decision to change, one not to, and a policy that reads log-probabilities."""
-    decide(log_of(400, converged_at_2), metric="quality").save(tmp_path / "do.json")
-    decide(log_of(8000, losing_three_points), metric="quality").save(tmp_path / "keep.json")
+    for name, decision in decisions.items():
+        decision.save(tmp_path / name)
     Policy(rule="(answer_stable >= 1) & (answer_margin > 2)").save(tmp_path / "margin.json")
     Policy(rule="tasr").save(tmp_path / "unfitted.json")
     Policy(rule="our_own > 2").save(tmp_path / "own.json")

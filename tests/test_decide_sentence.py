@@ -220,3 +220,23 @@ def test_a_baseline_that_nobody_ran_is_refused():
             metric="quality",
             baseline="tasr",
         )
+
+
+def test_answers_that_a_gate_of_the_loop_gave_at_round_0_are_the_baselines_answers():
+    rows = [
+        {"question_id": f"q{q}", "question": f"what is number {q}?", "round": r, "answer": f"{q} {r}"}
+        | {"quality": float(q % 2 == 0 or r >= 2), "p_known": 0.9 - 0.8 * (q % 2) if r == 0 else math.nan}
+        | {"end": "max_rounds" if q % 2 else "rule"}
+        for q in range(1000)
+        for r in range(4 if q % 2 else 1)
+    ]
+    log = Recording(build_table(rows, kinds={"quality": "metric", "p_known": "signal"}))
+    advice = decide(log, metric="quality")
+    assert advice.trial.totals.values[-1] == advice.n  # all of them are right in the end
+    assert advice.sentence.startswith("Lower the cap from 3 to 2")
+    gates = [item for item in advice.figures if item.policy.startswith("p_known")]
+    assert gates
+    assert all(item.change[0] <= 0 for item in gates)
+    assert Advice.from_dict(advice.to_dict()).trial.loop.start_round == 0
+    with pytest.raises(ConfigMismatchError, match="end at round 0"):
+        decide(log, previous=decide(log_of(60, converged_at_2, rounds=3, first=2000), metric="quality"))

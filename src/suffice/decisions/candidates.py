@@ -9,7 +9,7 @@ import numpy as np
 
 from suffice.errors import SufficeError
 from suffice.metrics import METRICS
-from suffice.replays import calibrate, check_policy, policy_for
+from suffice.replays import calibrate, check_policy, policy_for, reads_round_0
 from suffice.replays.outcomes import has_outcome
 from suffice.rules import Selector, fixed_k
 from suffice.session import Policy
@@ -26,7 +26,7 @@ _QUANTILES = (0.25, 0.5)
 
 
 def candidates(
-    tune: Recording, metric: str, selector: Selector, *, highest: int
+    tune: Recording, metric: str, selector: Selector, *, highest: int, start_round: int = 1
 ) -> tuple[tuple[Policy, ...], tuple[str, ...]]:
     """Return the policies that may be advised, and notes on the rules that the recording does not allow.
 
@@ -37,14 +37,16 @@ def candidates(
         metric: What must not be lost.  Calibrated signals are fitted to it, to exact match where it measures answers.
         selector: How all of them return answers.
         highest: The highest round of all questions; those of tune may happen to be shorter.
+        start_round: Where the loop starts.
     """
     policies = [
-        policy_for(tune, fixed_k(k), max_rounds=k, selector=selector, name=f"fixed_k({k})") for k in range(1, highest)
+        policy_for(tune, fixed_k(k), max_rounds=k, start_round=start_round, selector=selector, name=f"fixed_k({k})")
+        for k in range(1, highest)
     ]
     untried: dict[str, list[str]] = {}
     for rule in _rules(tune):
         try:
-            policies.append(_fitted_policy(tune, rule, metric, selector))
+            policies.append(_fitted_policy(tune, rule, metric, selector, start_round))
         except SufficeError as error:
             untried.setdefault(str(error).split(":", maxsplit=1)[0].rstrip("."), []).append(rule)
     notes = [f"not tried: {', '.join(rules)}, because {reason}" for reason, rules in untried.items()]
@@ -68,7 +70,7 @@ def change_text(policy: Policy, highest: int | None) -> str:
     """
     if is_fixed_budget(policy):
         return f"lower the cap{'' if highest is None else f' from {highest}'} to {policy.max_rounds}"
-    if policy.start_round == 0:
+    if reads_round_0(policy.rule):
         return f"answer without retrieval when {policy.rule}"
     return f"stop by {policy.label}" if policy.label.isidentifier() else f"stop when {policy.rule}"
 
@@ -109,7 +111,7 @@ def _rules(tune: Recording) -> Iterator[str]:
         yield from (f"p_known > {threshold}" for threshold in _PROBABILITIES)
 
 
-def _fitted_policy(tune: Recording, rule: str, metric: str, selector: Selector) -> Policy:
+def _fitted_policy(tune: Recording, rule: str, metric: str, selector: Selector, start_round: int) -> Policy:
     """Return the rule as a policy with what it needs, fitted on tune questions.
 
     Raises:
@@ -122,5 +124,6 @@ def _fitted_policy(tune: Recording, rule: str, metric: str, selector: Selector) 
         draft, _ = calibrate(tune, rule=rule, target=target, selector=selector)
         # The trial keeps the tune questions once, for all candidates.
         draft = replace(draft, provenance={})
+    draft = replace(draft, start_round=min(draft.start_round, start_round))
     check_policy(draft, tune)
     return draft

@@ -123,7 +123,11 @@ def measure_candidates(
     like = policies[0]
     reference = None if baseline == "recorded" else baseline_policy(recording, baseline, like)
     prepared = PreparedRecording.of(recording, [metric], prices=prices)
-    base = recorded_run(prepared, answering_like(like)) if reference is None else _baseline_run(prepared, reference)
+    base = (
+        recorded_run(prepared, answering_like(like), start_round=like.start_round)
+        if reference is None
+        else _baseline_run(prepared, reference)
+    )
     if not base.exact:
         raise CensoredError(
             f"the baseline {baseline!r} goes on past what was recorded in {int(base.unrun.sum())} of {prepared.n} "

@@ -130,7 +130,8 @@ def decide(
             )
         refuse_other_outcomes(trial.marks, logged, trial.metric)
         fresh = _new_questions(logged, trial, notes)
-    verdict_part = _unseen(logged, fresh, trial, notes)
+    verdict_part, rounds_text = _unseen(logged, fresh, trial, notes), _rounds_text(recording)
+    del recording, logged  # of a million rounds they are large, and the measurement is of the verdict part alone
     if verdict_part is None:
         if previous is None:
             raise DataError(
@@ -147,7 +148,7 @@ def decide(
     trial = trial.extended(units.ordered(_drawn_order(verdict_part)), seen_from(verdict_part), marks)
     return Advice(
         trial=trial,
-        rounds_text=_rounds_text(recording),
+        rounds_text=rounds_text,
         notes=tuple(dict.fromkeys([*trial.notes, *notes, *_unit_notes(verdict_part, trial)])),
     )
 
@@ -183,7 +184,7 @@ def _begun(
         declared["loop"].refuse_other_cap(LoopStops.of(tune))
     selector = parse_selector(declared.pop("selector"))
     highest = int(max(first.index[-1], logged.index[-1]))
-    policies, untried = candidates(first, metric, selector, highest=highest)
+    policies, untried = candidates(first, metric, selector, highest=highest, start_round=declared["loop"].start_round)
     units = measure_candidates(first, policies, declared["baseline"], metric, prices=prices)
     units.require_cost(declared["cost"])
     trial = Trial.declare(

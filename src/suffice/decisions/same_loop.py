@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -27,11 +27,13 @@ class LoopStops:
         highest: The highest recorded round.
         lowest_cap: The lowest round at which a question ended because no more were allowed; 0 if none did.
         own: Whether the loop stopped some questions by a rule of its own.
+        start_round: 0 where it stopped some at round 0, as a gate does; otherwise round 0 is the closed book beside it.
     """
 
     highest: int
     lowest_cap: int
     own: bool
+    start_round: int = 1
 
     @classmethod
     def of(cls, recording: Recording) -> LoopStops:
@@ -39,7 +41,13 @@ class LoopStops:
         last, ends = _last_rounds(recording), recording.ends
         capped = last[ends == "max_rounds"]
         lowest_cap = int(capped.min()) if len(capped) else 0
-        return cls(highest=int(recording.index[-1]), lowest_cap=lowest_cap, own=bool((ends == "rule").any()))
+        by_rule = ends == "rule"
+        return cls(
+            highest=int(recording.index[-1]),
+            lowest_cap=lowest_cap,
+            own=bool(by_rule.any()),
+            start_round=0 if (by_rule & (last == 0)).any() else 1,
+        )
 
     def refuse_others(self, recording: Recording, *, own_is_baseline: bool) -> None:
         """Raise a `ConfigMismatchError` where a recording is of a loop that goes further, or stops earlier.
@@ -56,6 +64,11 @@ class LoopStops:
             raise ConfigMismatchError(
                 f"the earlier decision was about a cap of {self.highest}, and this log goes to round {other.highest}: decide "
                 "anew, without the earlier decision"
+            )
+        if other.start_round < self.start_round:
+            raise ConfigMismatchError(
+                "some of these questions end at round 0, and none of those of the earlier decision: another loop, with a gate. "
+                "Decide anew, without the earlier decision"
             )
         if self.own:
             return  # few questions may all stop early
@@ -81,12 +94,13 @@ class LoopStops:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
-        return {"highest": self.highest, "lowest_cap": self.lowest_cap, "own": self.own}
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> LoopStops:
         """Return what `to_dict` wrote."""
-        return cls(highest=int(data["highest"]), lowest_cap=int(data["lowest_cap"]), own=bool(data["own"]))
+        numbers = {name: int(data[name]) for name in ("highest", "lowest_cap", "start_round")}
+        return cls(**numbers, own=bool(data["own"]))
 
 
 def fingerprints(recording: Recording, metric: str) -> dict[str, str]:

@@ -158,7 +158,7 @@ def fixed_budget(prepared: PreparedRecording, k: int, like: Policy | None = None
     return run_policy(prepared, policy, kind="fixed")[0]
 
 
-def recorded_run(prepared: PreparedRecording, like: Policy | None = None) -> Run:
+def recorded_run(prepared: PreparedRecording, like: Policy | None = None, *, start_round: int | None = None) -> Run:
     """Return what was recorded: each question up to its last round, wherever the recording's own rule ended it.
 
     It starts at round 0 only where the rule ended questions there, as a gate does; otherwise round 0 is the closed book
@@ -167,15 +167,16 @@ def recorded_run(prepared: PreparedRecording, like: Policy | None = None) -> Run
     Args:
         prepared: The recording.
         like: As for `fixed_budget`.
+        start_round: Where the loop starts; None = as its ends say.
     """
     like = like or Policy()
-    at_0 = (
-        bool((prepared.cut & (prepared.recording.seen.sum(axis=1) == 1)).any())
-        and int(prepared.recording.index[0]) == 0
-    )
-    policy = replace(
-        like, start_round=0 if at_0 else 1, max_rounds=max(prepared.highest, 1), name=f"{RECORDED}{like.name}"
-    )
+    if start_round is None:
+        at_0 = (
+            bool((prepared.cut & (prepared.recording.seen.sum(axis=1) == 1)).any())
+            and int(prepared.recording.index[0]) == 0
+        )
+        start_round = 0 if at_0 else 1
+    policy = replace(like, start_round=start_round, max_rounds=max(prepared.highest, 1), name=f"{RECORDED}{like.name}")
     ended = Counter(str(end) for end in prepared.recording.ends.tolist())
     run = _stopped_run(
         prepared, policy, prepared.stops(policy), np.zeros_like(prepared.cut), ended, label="", kind=RECORDED

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import shlex
 import zipfile
+from pathlib import Path
 
 import pytest
 
-from suffice import decide, import_recording
+from suffice import Round, decide, import_recording
 from suffice.adapters import read_tabular
 from suffice.errors import DataError
 from suffice.store import read_recording, write_recording
@@ -320,3 +321,45 @@ def test_the_next_command_can_be_pasted_where_names_have_spaces(tmp_path, monkey
 def next_command(done):
     assert done.code == 0, done.err
     return next(line.removeprefix("next: ") for line in done.out.splitlines() if line.startswith("next: "))
+
+
+REPLIES = Path(__file__).parent / "data" / "replies"
+
+
+@pytest.mark.parametrize("name", ["openai_chat", "openai_response", "anthropic", "openai_chat_refusal"])
+@pytest.mark.parametrize("shape", ["long", "steps", "calls"])
+def test_replies_that_a_loop_logged_whole_are_its_answers(name, shape, tmp_path):
+    body = json.loads((REPLIES / f"{name}.json").read_text())
+    live = Round.from_response(body)
+    records = {
+        "long": [{"id": "q", "step": r, "response": body} for r in (1, 2)],
+        "steps": [{"id": q, "steps": [{"response": body}] * 2} for q in "ab"],
+        "calls": [{"id": q, "calls": [body] * 2} for q in "ab"],
+    }[shape]
+    one, *_ = read_tabular(table(tmp_path / "log.jsonl", records)).trajectories
+    assert [item.answer for item in one.rounds] == [live.answer] * 2
+    cost, expected = one.rounds[0].costs["generator"], live.costs["generator"]
+    assert (cost.uncached_tokens, cost.output_tokens) == (expected.uncached_tokens, expected.output_tokens)
+    assert one.rounds[0].finish_reason == live.finish_reason
+
+
+def test_a_reply_with_several_choices_is_not_cut_to_its_first(tmp_path):
+    body = json.loads((REPLIES / "openai_chat_two.json").read_text())
+    notes = notes_of(tmp_path, [{"id": "q", "step": r, "response": body} for r in (1, 2)])
+    assert "no column is read as the answer" in notes
+
+
+def test_a_count_of_tokens_is_never_the_answer(tmp_path):
+    rows = [{"id": "q", "step": r, "payload": {"text": f"a{r}", "tokens": {"output": 5}}} for r in (1, 2)]
+    (one,) = read_tabular(table(tmp_path / "log.jsonl", rows)).trajectories
+    assert [item.answer for item in one.rounds] == ["a1", "a2"]
+
+
+def test_rows_of_several_speakers_are_not_all_answers(tmp_path):
+    messages = [{"id": "q", "turn": r, "role": ("user", "assistant")[r % 2], "content": f"m{r}"} for r in range(4)]
+    with pytest.raises(DataError, match=r"messages of several speakers \('role': user, assistant\)"):
+        read_tabular(table(tmp_path / "log.jsonl", messages))
+    nodes = [{"id": "q", "step": r, "node": ("write", "critic")[r % 2], "output": f"m{r}"} for r in range(4)]
+    assert "differ in 'node' (write, critic)" in notes_of(tmp_path, nodes)
+    agents = [{"id": "q", "step": r, "node": "write", "output": f"m{r}"} for r in range(4)]
+    assert "differ in" not in notes_of(tmp_path, agents)

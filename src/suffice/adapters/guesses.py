@@ -69,6 +69,23 @@ _SECONDS = {
     "time_ms": 1e-3,
 }
 _CALLS = ("calls", "n_calls", "num_calls", "llm_calls", "api_calls")
+_NO_ANSWERS = frozenset(
+    {"tokens", "usage", "cost", "costs", "latency", "timing", "timings", "input", "inputs", "prompt", "request"}
+    | {
+        "context",
+        "contexts",
+        "passage",
+        "document",
+        "retrieved",
+        "observation",
+        "example",
+        "reference",
+        "doc",
+        "metadata",
+    }
+)
+"""Objects whose `output`, `text` or `answer` is not what the model said."""
+
 _NUMBER_NAMES = frozenset({"calls", "seconds", "tokens"})  # costs: signals of these names are computed, and are sums
 _COST = "cost.generator."
 _COSTS = (*_INPUT_COLUMNS, *_OUTPUT_COLUMNS, *_CACHED_COLUMNS, _READ, _WRITTEN, *_SECONDS, *_CALLS)
@@ -282,6 +299,7 @@ class _Guess:
         """Read what the model said: a parsed answer before a reply; several of one sort are the user's to choose from."""
         for usual in (PARSED_ANSWERS, REPLIES, WEAK_REPLIES):
             names = [name for name in self.free(usual, of_rounds=True) if self.table.is_text(name)]
+            names = [name for name in names if _NO_ANSWERS.isdisjoint(plain_name(name).split(".")[:-1])]
             top = [name for name in names if "." not in name] or names
             distinct = [name for i, name in enumerate(top) if not any(self._same(name, other) for other in top[:i])]
             if len(distinct) > 1:

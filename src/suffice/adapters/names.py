@@ -153,7 +153,7 @@ REPLIES = (
     "reply",
     "draft",
 )
-WEAK_REPLIES = ("result", "content")
+WEAK_REPLIES = ("result", "content", "text")
 """Names that other things have, too."""
 
 ANSWERS = (*PARSED_ANSWERS, *REPLIES)

@@ -12,6 +12,7 @@ from typing import Any
 
 from suffice.adapters.names import ANSWERS, GOLDS, OUTCOME_NAMES, QUESTIONS, ROUND_WORDS, plain_name
 from suffice.adapters.records import ROUND_LISTS, Record
+from suffice.adapters.reply_fields import reply_fields
 from suffice.errors import DataError, SchemaError, UnsettledError
 
 __all__ = ["ROUNDS", "Shape", "flat", "one_run_each", "unfold"]
@@ -104,6 +105,7 @@ def flat(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, Any]:
     >>> flat({"id": 1, "usage": {"input": {"cached": 3}}})
     {'id': 1, 'usage.input.cached': 3}
     """
+    values = reply_fields(values)
     if dict not in map(type, values.values()):
         return values
     result: dict[str, Any] = {}

@@ -156,8 +156,8 @@ class Tally:
         longest, n = max(self.lengths), self.lengths.total()
         if longest == 1:
             return (
-                "every question has one round, so there is nothing to stop earlier and nothing to decide: log the answer of every "
-                "round; if several rows are the rounds of one question, --column question_id=COLUMN names it"
+                "every question has one round, so there is nothing to stop earlier and nothing to decide; if several rows are the "
+                "rounds of one question, --column question_id=COLUMN names it. Else log the answer of every round"
             )
         if len(self.lengths) == 1:
             return f"all trajectories have {counted(longest, 'round')}: read as the loop's cap (max_rounds)"

@@ -7,10 +7,24 @@ from collections.abc import Collection, Iterator, Mapping
 from suffice.adapters.names import MONEY, OUTCOME_NAMES, OWN_SIGNALS, SYNONYMS, TOTAL_TOKENS, is_round_name, plain_name
 from suffice.adapters.shapes import Shape
 from suffice.adapters.table_columns import TableColumns
+from suffice.errors import DataError
 
 __all__ = ["unread_notes"]
 
 _OUTPUT = "cost.generator.output_tokens"
+_SPEAKERS = (
+    "role",
+    "node",
+    "event",
+    "event_type",
+    "speaker",
+    "sender",
+    "author",
+    "step_type",
+    "span_type",
+    "component",
+)
+_MOST_SPEAKERS = 12
 
 
 def unread_notes(
@@ -24,9 +38,14 @@ def unread_notes(
         shape: The rows of rounds.
         used: Columns that are read as something, or that the user named.
         costs: Usual names of costs.
+
+    Raises:
+        DataError: Rows are messages of users, too.
     """
+    speakers = [] if shape.how else [*_speakers(table, columns)]
     left = [name for name in table.names if name not in used and table.filled(name)]
     return [
+        *speakers,
         *_rounds(table, columns, left),
         *_costs(table, columns, [name for name in left if name not in shape.outer], costs),
         *_outcomes(table, columns, shape, left),
@@ -35,6 +54,22 @@ def unread_notes(
 
 def _called(names: Collection[str], usual: Collection[str]) -> list[str]:
     return [name for name in names if plain_name(name).rpartition(".")[2] in usual]
+
+
+def _speakers(table: TableColumns, columns: Mapping[str, str]) -> Iterator[str]:
+    """Say, or refuse, that rows of a question come from several sources, of which one alone may answer."""
+    ids = table.column(columns.get("question_id", ""))
+    for name in _called(table.names, _SPEAKERS)[:1]:
+        values = [*dict.fromkeys(value for value in table.column(name) if isinstance(value, str))]
+        if not 1 < len(values) <= _MOST_SPEAKERS or table.constant_in(name, ids):
+            continue
+        shown = ", ".join(values[:4])
+        if {"user", "human", "system", "tool"} & {value.lower() for value in values}:
+            raise DataError(
+                f"the rows are messages of several speakers ({name!r}: {shown}), and only a model's are answers: import one record "
+                "for each question with its messages in a list ('messages'), or the rows of the model alone"
+            )
+        yield f"each row is read as a round, although they differ in {name!r} ({shown}): import those alone that answer"
 
 
 def _rounds(table: TableColumns, columns: Mapping[str, str], left: Collection[str]) -> Iterator[str]:

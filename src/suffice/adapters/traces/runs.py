@@ -238,8 +238,8 @@ def _length_notes(
     notes = []
     if longest == 1:
         notes.append(
-            "every trace has one round, so there is nothing to stop earlier and nothing to decide: log a loop's drafts or steps as "
-            "model calls; if several traces are the rounds of one question, --key names the attribute that they share"
+            "every trace has one round, so there is nothing to stop earlier and nothing to decide; if several traces are the "
+            "rounds of one question, --key names the attribute that they share. Else log each draft or step as a model call"
         )
     elif len(lengths) == 1:
         notes.append(f"every trajectory has {longest} rounds: read as the loop's cap (end: max_rounds)")

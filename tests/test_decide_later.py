@@ -113,6 +113,16 @@ def test_leaving_failed_questions_out_is_declared_once():
     assert Advice.from_dict(later.to_dict()).trial.leave_out_failed
 
 
+def test_what_lost_early_and_not_since_is_not_said_to_lose():
+    first = decide(log_of(200, lambda q, r: float(r == 5)), metric="quality", max_loss=0.2)
+    assert first.verdict == "keep what you have"
+    later = decide(log_of(1500, lambda q, r: 1.0, first=200), previous=first)
+    assert later.trial.above.shown(0.05).all()
+    assert not later.trial.hopeless.any()
+    assert later.verdict == "do it"
+    assert any(", shown earlier to lose more than 20 points, which lost less on all" in note for note in later.notes)
+
+
 def test_undefined_capital_in_a_file_is_refused():
     data = decide(log_of(60, converged_at_2), metric="quality").to_dict()
     data["trial"]["below"]["log_capital"][0][0] = None

@@ -340,12 +340,17 @@ def _unit_notes(recording: Recording, trial: Trial) -> list[str]:
             f"{agreement_note(recording)}. {bound if bounds else 'For'} rules on stability the comparison is circular"
         )
     notes += choice_notes(recording, [trial.metric])
-    labels = [trial.candidates[place].label for place in np.flatnonzero(trial.contradicted).tolist()]
-    if labels:
-        notes.append(
-            f"not advised any more: {', '.join(labels)}, shown earlier to lose less than {100 * trial.max_loss:g} points, "
-            "which lost more on all questions so far. The loop, or what it is asked, may have changed"
-        )
+    no_longer = trial.above.shown(trial.alpha) & ~trial.hopeless
+    for places, start, less, more in (
+        (trial.contradicted, "not advised any more: ", "less", "more"),
+        (no_longer, "", "more", "less"),
+    ):
+        labels = [trial.candidates[place].label for place in np.flatnonzero(places).tolist()]
+        if labels:
+            notes.append(
+                f"{start}{', '.join(labels)}, shown earlier to lose {less} than {100 * trial.max_loss:g} points, which lost {more} "
+                "on all questions so far. The loop, or what it is asked, may have changed"
+            )
     totals = trial.totals
     if totals.failed:
         notes.append(f"{counted(totals.failed, 'question')} failed while recording, and count as lost")

@@ -271,8 +271,12 @@ class Trial:
 
     @property
     def hopeless(self) -> Mask:
-        """Which candidates are shown to lose more than `max_loss`, each at alpha, shape ``(n_candidates,)``."""
-        return self.above.shown(self.alpha)
+        """Which candidates are shown to lose more than `max_loss`, each at alpha, shape ``(n_candidates,)``.
+
+        As for `proved`, not those that lost less on all questions so far.
+        """
+        losing: Mask = self.totals.losses > self.totals.n * self.max_loss
+        return self.above.shown(self.alpha) & losing
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""

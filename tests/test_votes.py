@@ -244,6 +244,13 @@ def test_stability_and_the_majority_follow_the_normalizer():
         ("date", "05/01/2021", "2021-05-01"),
         ("date", "May 1, 2021.", "2021-05-01"),
         ("date", "31/12/2021", None),
+        ("literal", "[1,  2]", "[1, 2]"),
+        ("literal", "'abc'", "'abc'"),
+        ("literal", "abc", "'abc'"),
+        ("literal", "true", "True"),
+        ("literal", "[" * 500, repr("[" * 500)),
+        ("literal", "(" * 2000, repr("(" * 2000)),
+        ("literal", " ", None),
         ("exact", "  A  ", "A"),
         ("exact", " ", None),
         ("qa", "The Tempest!", "tempest"),
@@ -258,6 +265,7 @@ def test_the_golds_say_which_normalizer_fits():
     assert guess_normalizer(["18", "$3.50"]) == "number"
     assert guess_normalizer(["A", "c"]) == "letter"
     assert guess_normalizer(["01/02/2003"]) == "date"
+    assert guess_normalizer(["None", "{'a': 1}"]) == "literal"
     assert guess_normalizer(["18", "eighteen"]) == guess_normalizer([]) == "qa"
 
 

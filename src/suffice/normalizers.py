@@ -6,6 +6,7 @@ phrases, takes "-5" for "5" and "3.5" for "35".
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
@@ -16,7 +17,16 @@ from typing import TypeVar
 from suffice.errors import DataError, NotFoundError, did_you_mean
 from suffice.metrics import answer_key
 
-__all__ = ["ANSWER_ID", "NORMALIZERS", "QA", "Normalizer", "guess_normalizer", "normalizer_of", "register_normalizer"]
+__all__ = [
+    "ANSWER_ID",
+    "MATCH",
+    "NORMALIZERS",
+    "QA",
+    "Normalizer",
+    "guess_normalizer",
+    "normalizer_of",
+    "register_normalizer",
+]
 
 Normalizer = Callable[[str], str | None]
 """Returns the key by which an answer is compared; None for an answer that cannot be read, which casts no vote."""
@@ -26,6 +36,9 @@ _Normalizer = TypeVar("_Normalizer", bound=Normalizer)
 ANSWER_ID = "answer_id"
 """The signal that tells answers apart by the policy's normalizer."""
 
+MATCH = "match"
+"""The metric that compares answers with gold answers by the recording's normalizer, where that is another one."""
+
 QA = "qa"
 """The normalizer of question answering, which TASR and the metrics EM and F1 use."""
 
@@ -34,12 +47,14 @@ _REGISTRY: dict[str, Normalizer] = {}
 NORMALIZERS: Mapping[str, Normalizer] = MappingProxyType(_REGISTRY)
 """All normalizers by name, built in and registered."""
 
+_NO_LITERAL = object()
 _LONGEST = 1000
 """Characters beyond which a text is not one number, letter or date."""
 
 _NUMBER = re.compile(
     r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+|(?<=\d)\.)?(?:[eE][-+]?\d{1,3})?(?:\s*/\s*\d+)?(?!\w)"
 )
+_CONSTANTS = {"true": "True", "false": "False", "null": "None"}
 _MINUS = str.maketrans({"\u2212": "-", "\u2013": "-"})
 _LETTER = re.compile(r"[\W_]*([A-Za-z])(?:[\W_]*|[).:\]][\s\S]*)")
 _DATES = ("%m/%d/%Y", "%Y-%m-%d", "%B %d, %Y", "%b %d, %Y", "%d %B %Y", "%d %b %Y", "%m-%d-%Y", "%Y/%m/%d")
@@ -109,6 +124,23 @@ def _letter(answer: str) -> str | None:
     return match[1].upper() if match else None
 
 
+@register_normalizer("literal")
+def _literal(answer: str) -> str | None:
+    """A literal of Python or JSON, such as an output of code, whatever its spaces and quotes; else the text itself."""
+    text = answer.strip()
+    if not text:
+        return None
+    return repr(_evaluated(text, text))
+
+
+def _evaluated(text: str, default: object) -> object:
+    """Return the value of a literal, `default` for a text that is none."""
+    try:
+        return ast.literal_eval(_CONSTANTS.get(text, text)) if len(text) <= _LONGEST else default
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return default
+
+
 @register_normalizer("date")
 def _date(answer: str) -> str | None:
     """A date, as YYYY-MM-DD; of two numbers before a year the first is the month."""
@@ -142,9 +174,13 @@ def guess_normalizer(golds: Iterable[str]) -> str:
     ('number', 'letter', 'date')
     >>> guess_normalizer(["Oslo", "7"]), guess_normalizer([])
     ('qa', 'qa')
+    >>> guess_normalizer(["[1, 2]", "'-'"])
+    'literal'
     """
     texts = list(golds)
     for name in ("date", "letter", "number"):
         if texts and all(_REGISTRY[name](text) is not None for text in texts):
             return name
-    return QA
+    return (
+        "literal" if texts and all(_evaluated(text.strip(), _NO_LITERAL) is not _NO_LITERAL for text in texts) else QA
+    )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from suffice.display import facts_table
 from suffice.embedding import Embedder
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.files import check_file
+from suffice.normalizers import MATCH, QA, guess_normalizer, normalizer_of
 from suffice.results import Result
 from suffice.store import read_recording, write_recording
 from suffice.store.recording import open_recording
@@ -35,6 +37,12 @@ ENOUGH = 20
 """Questions from which on a decision can be asked for."""
 
 _LOG_ENDINGS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".gz", ".zip", ".eval", ".xlsx")
+_NOT_OF_A_FORMAT = frozenset({"kind", "golds", "samples", "normalizer"})
+"""Arguments that no format takes."""
+
+_NOT_STREAMED = frozenset({"samples", "normalizer"})
+"""Arguments for which all answers are looked at."""
+
 _NAMED = 5
 """Files that a note names."""
 
@@ -56,6 +64,7 @@ class ImportSummary(Result):
         ends: How many trajectories ended how.
         readings: What the columns of the files were read as, where that was guessed or said.
         mapping: Where the options are kept for the next import of the same source; None if there were none.
+        samples: Whether the rounds of a question are independent samples.
         columns: What happened to the values, by column.
         by_round: Means over the trajectories that have a round, by round.
         notes: Caveats for results: what was cut, left out, repaired, or is unknown.
@@ -69,6 +78,7 @@ class ImportSummary(Result):
     ends: Mapping[str, int]
     readings: tuple[ColumnReading, ...]
     mapping: Path | None
+    samples: bool
     columns: tuple[ColumnCount, ...]
     by_round: tuple[RoundMeans, ...]
     notes: tuple[str, ...]
@@ -105,6 +115,8 @@ def import_recording(
     first_round: Literal[0, 1] | None = None,
     ended: Literal["rule", "exhausted", "max_rounds"] | None = None,
     key: str | None = None,
+    samples: bool = False,
+    normalizer: str | None = None,
     embedder: Embedder | None = None,
     settle: Callable[[UnsettledError], Any] | None = None,
     confirm: Callable[[ImportedRun | StreamedRun], bool] | None = None,
@@ -135,6 +147,10 @@ def import_recording(
         ended: Why some have fewer rounds than others; None = by the loop's own stops, `rule`, which means censored.
         key: For traces: the attribute that names the question; `trace_id` = each trace is one.  None = the conversation, else
             the trace.
+        samples: Whether the rounds of a question are independent samples, without an order: votes then decide, and figures
+            are means over random orders.
+        normalizer: Which answers are the same, one of `suffice.normalizers.NORMALIZERS`; None = for samples the most special one
+            that reads all gold answers, and for other rounds that of question answering.
         embedder: Embeds the answers, for `semantic_distance`.
         settle: Chooses where the file can be read in several ways: is given the error, returns the value of its
             `parameter`.  None = raise the error.
@@ -156,8 +172,12 @@ def import_recording(
         "first_round": first_round,
         "ended": ended,
         "key": key,
+        "samples": samples or None,
+        "normalizer": normalizer,
     }
     options = {name: value for name, value in settings.items() if value is not None}
+    if normalizer is not None:
+        normalizer_of(normalizer)
     path = Path(path)
     out = default_out(path) if out is None else _own_place(check_file(out))
     stored = read_mapping(out, path)
@@ -175,6 +195,7 @@ def import_recording(
             raise DataError(f"{path} was not imported: say what its columns are with --column OURS=THEIRS")
         notes += [*run.notes, *_left_out_note(path)]
         metadata = {"source": run.source, "notes": notes, "depends": dict(run.depends), "suffice": __version__}
+        metadata |= _comparison(run, options, notes)
         if run.readings:
             metadata["read_from"] = {item.ours: item.theirs for item in run.readings}
         facts = _write_run(run, out, metadata)
@@ -189,9 +210,32 @@ def import_recording(
         ends=dict(run.ends),
         readings=tuple(run.readings),
         mapping=mapping_path(out) if options or is_asked else None,
+        samples=samples or bool(options.get("samples")),
         notes=tuple(notes),
         **facts,
     )
+
+
+def _comparison(run: ImportedRun | StreamedRun, options: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+    """Return what metadata say of how answers are compared, and note it."""
+    if not options.get("samples"):
+        return {"normalizer": options["normalizer"]} if "normalizer" in options else {}
+    normalizer, why = options.get("normalizer"), "as you said"
+    if normalizer is None:
+        golds = [gold for item in getattr(run, "trajectories", ()) for gold in item.golds]
+        normalizer, why = (
+            guess_normalizer(golds),
+            "which reads all gold answers" if golds else "since there are no golds",
+        )
+    notes.append(f"the rounds of a question are independent samples; answers are compared as {normalizer!r}, {why}")
+    return {"exchangeable": True, "normalizer": normalizer}
+
+
+def _match(row: Mapping[str, Any], normalizer: str) -> float:
+    """Return whether an answer is a gold answer by a normalizer; NaN without gold answers."""
+    key_of, golds = normalizer_of(normalizer), row["golds"]
+    key = None if row["answer"] is None else key_of(row["answer"])
+    return float(key is not None and key in map(key_of, golds)) if golds else math.nan
 
 
 def _left_out_note(path: Path) -> list[str]:
@@ -230,8 +274,11 @@ def _write_run(run: ImportedRun | StreamedRun, out: Path, metadata: Mapping[str,
     if isinstance(run, StreamedRun):
         run.write(out, metadata)
         return {name: getattr(run, name) for name in ("clusters", "rounds", "columns", "by_round")}
-    rows = run.rows()
-    write_recording(out, rows, metadata, run.kinds())
+    rows, kinds = run.rows(), dict(run.kinds())
+    if metadata.get("normalizer", QA) != QA:
+        rows = [{**row, MATCH: _match(row, metadata["normalizer"])} for row in rows]
+        kinds[MATCH] = "metric"
+    write_recording(out, rows, metadata, kinds)
     return {
         "clusters": len({item.cluster for item in run.trajectories}),
         "rounds": read_recording(out).shape[1],
@@ -272,6 +319,16 @@ def _was_imported(path: Path) -> bool:
         return False
 
 
+def _reader_arguments(options: Mapping[str, Any], takes: Collection[str]) -> dict[str, Any]:
+    """Return what a reader is given of the options, with what follows from others."""
+    arguments = {name: value for name, value in options.items() if name not in _NOT_OF_A_FORMAT}
+    if options.get("samples") and "ended" in takes:  # no loop stopped where there are fewer samples
+        arguments.setdefault("ended", "exhausted")
+    if options.get("golds") is not None and "log_golds" in takes:
+        arguments.setdefault("log_golds", "drop")
+    return arguments
+
+
 def _read_run(
     path: Path,
     options: dict[str, Any],
@@ -283,16 +340,14 @@ def _read_run(
     kind = options.get("kind") or kind_of(path)
     read = importer(kind)
     takes = inspect.signature(read).parameters
-    wrong = [name for name in options if name not in {*takes, "kind", "golds"}]
+    wrong = [name for name in options if name not in {*takes, *_NOT_OF_A_FORMAT}]
     if wrong:
         raise DataError(f"files of the format {kind!r} do not take {wrong[0]!r}; leave it out")
     golds = options.get("golds")
     while True:
-        arguments = {name: value for name, value in options.items() if name not in ("kind", "golds")}
-        if golds is not None and "log_golds" in takes:
-            arguments.setdefault("log_golds", "drop")
+        arguments = _reader_arguments(options, takes)
         try:
-            if read is read_tabular and embedder is None:
+            if read is read_tabular and embedder is None and not _NOT_STREAMED & options.keys():
                 streamed = stream_tabular(path, folder, golds=golds, **arguments)
                 if streamed is not None:
                     return streamed

@@ -20,6 +20,7 @@ from suffice.cli.output import Output, Screen
 from suffice.embedding import Embedder
 from suffice.errors import DataError, UnsettledError
 from suffice.files import quoted
+from suffice.normalizers import NORMALIZERS
 from suffice.tables import Column, Table, counted
 
 __all__ = ["import_command"]
@@ -86,6 +87,16 @@ def import_command(
             "--key", help="For traces: the attribute that names the question; trace_id makes each trace a question."
         ),
     ] = None,
+    samples: Annotated[
+        bool,
+        typer.Option("--samples", help="The rounds of a question are independent samples: their order means nothing."),
+    ] = False,
+    normalizer: Annotated[
+        str | None,
+        typer.Option(
+            "--normalizer", help=f"Which answers are the same: {', '.join(NORMALIZERS)}; default: by the golds."
+        ),
+    ] = None,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="For traces: show how the longest conversation is read, and write nothing."),
@@ -124,6 +135,8 @@ def import_command(
         embedder=used,
         settle=_choose if interactive else None,
         confirm=_accept if yes else _confirm if interactive else None,
+        samples=samples,
+        normalizer=normalizer,
         **arguments,
     )
     output.show(summary.to_dict(), _import_screen(summary))
@@ -249,4 +262,6 @@ def _next_step(summary: ImportSummary) -> str:
     """Return the next command; none where nothing can be stopped, and notes say so."""
     if summary.rounds <= 1:
         return ""
+    if summary.samples:
+        return f"suffice replay {quoted(summary.path)} --baseline full"
     return f"suffice {'decide' if summary.clusters >= ENOUGH else 'replay'} {quoted(summary.path)}"

@@ -9,6 +9,7 @@ import numpy as np
 
 from suffice.errors import DataError, NotFoundError
 from suffice.metrics import METRICS, Metric, answer_key, f1
+from suffice.normalizers import MATCH
 from suffice.rounds import Floats, Mask, Positions, Rounds
 from suffice.rules import Selector
 from suffice.store.recording import Recording
@@ -66,8 +67,10 @@ def unanswered(recording: Recording) -> int:
 def default_metrics(recording: Recording) -> tuple[str, ...]:
     """Return the metrics of answers where none is named, the quality first: F1 and EM, and EM alone for multiple choice.
 
-    F1 counts words, and an option has none: the gold answer "a" normalises to nothing, so that F1 is 0 where EM is 1.
+    A recording with a normalizer of its own has `match` instead.  F1 counts words, and an option has none: the gold answer "a" normalises to nothing, so that F1 is 0 where EM is 1.
     """
+    if MATCH in recording.names("metric"):
+        return (MATCH,)
     return ("em",) if choice_note(recording) else ("f1", "em")
 
 

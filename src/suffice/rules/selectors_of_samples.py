@@ -62,14 +62,15 @@ class MajorityOfSamples(Selector):
         row, place = np.nonzero(voting.reshape(-1, shape[-1]))
         given = ids.reshape(-1, shape[-1])[row, place].astype(np.int64)
         n_rows, width = voting.size // shape[-1], int(given.max(initial=0)) + 1
-        totals = np.full((n_rows, width), -np.inf)
-        totals[row, given] = 0.0
-        np.add.at(totals, (row, given), votes.reshape(-1, shape[-1])[row, place])  # in the order of the rounds
-        latest = np.zeros((n_rows, width), dtype=np.int64)
-        np.maximum.at(latest, (row, given), place)
-        first = totals == totals.max(axis=1, keepdims=True)
+        voted = row * width + given
+        cast = votes.reshape(-1, shape[-1])[row, place]
+        totals = np.bincount(voted, cast, n_rows * width).astype(np.float64)  # adds in the order of the rounds
+        totals[np.bincount(voted, minlength=n_rows * width) == 0] = -np.inf
+        latest = np.zeros(n_rows * width, dtype=np.int64)
+        latest[voted] = place  # of equal indices the last is kept
+        most = totals.reshape(n_rows, width).max(axis=1)
         leading = np.zeros((n_rows, shape[-1]), dtype=np.bool_)
-        keeps = first[row, given] & (latest[row, given] == place)
+        keeps = (totals[voted] == most[row]) & (latest[voted] == place)
         leading[row[keeps], place[keeps]] = True
         return leading.reshape(shape)
 

@@ -241,7 +241,7 @@ class Recording(Displayed):
         numbers = pa.chunked_array([pa.array(column + self.index[0])])
         table = self.table.set_column(self.table.column_names.index("round"), "round", numbers)
         other = copy(self)
-        for name in ("ends", "clusters", "answers", "data_hash"):  # cached, and of the other order
+        for name in ("answers", "data_hash"):  # cached, and of the other order
             vars(other).pop(name, None)
         vars(other).update(_column=column, table=table)
         return other

@@ -1,0 +1,229 @@
+"""`suffice demo samples`: how many samples does a vote need?  On published samples and panels, offline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from suffice._version import __version__
+from suffice.certificates import Certification, Claim, certify
+from suffice.cli import options
+from suffice.cli.console import status
+from suffice.cli.output import Output, Screen
+from suffice.errors import DataError
+from suffice.replays import id_hash
+from suffice.rounds import Mask
+from suffice.statistics import Resampling, hash_places
+from suffice.store import Recording, bundled_recording
+from suffice.tables import Column, Table, render
+
+__all__ = ["demo_samples"]
+
+_METRIC = "match"
+_EPSILON = 0.01
+_SALT = "best single model:"
+_NOTICE = (
+    "Answers: ChatGPT on date understanding, recorded by verify_cot (Ling et al., 2023; CC BY 4.0); 44 models on GSM8K and 51 "
+    "on CRUXEval, recorded by ZeroEval (Apache-2.0)."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Vote:
+    """A published set of answers, and the rules that are certified on it, in this order."""
+
+    recording: str
+    title: str
+    family: tuple[str, ...]
+    is_panel: bool = True
+
+
+_VOTES = (
+    _Vote(
+        recording="samples_date",
+        title="ChatGPT, dates",
+        family=("settled(10)", "esc(5)", "adaptive_consistency", "lead(4)", "lead(3)", "lead(2)"),
+        is_panel=False,
+    ),
+    _Vote(recording="panel_gsm8k", title="GSM8K, 44 models", family=("settled(44)", "lead(4)", "lead(3)", "lead(2)")),
+    _Vote(recording="panel_cruxeval", title="CRUXEval, 51 models", family=("settled(51)", "lead(4)", "lead(3)")),
+)
+"""Declared before the first figure, from careful to cheap."""
+
+
+def demo_samples(
+    output: Output,
+    orders: Annotated[int, typer.Option("--orders", min=1, help="Random orders that figures are averaged over.")] = 20,
+    markdown: options.Markdown = None,
+) -> None:
+    """Stop votes among independent answers early.
+
+    Published samples of one model and panels of many, offline: which rules lose nothing, what a certificate says, and where
+    stopping loses.
+
+    Example: suffice demo samples
+    """
+    if markdown is not None and not markdown.parent.is_dir():
+        raise DataError(f"the folder {str(markdown.parent)!r} does not exist, so {markdown.name!r} cannot be written")
+    outcomes = []
+    for vote in _VOTES:
+        with status(f"{vote.title}: {orders} orders", quiet=output.as_json):
+            outcomes.append(_Outcome.of(vote, bundled_recording(vote.recording), orders))
+    summary = _summary(outcomes, orders)
+    sentences = [item.headline for item in outcomes]
+    if markdown is not None:
+        markdown.write_text(_page(summary, sentences, orders), encoding="utf-8")
+    screen = Screen(
+        sentences=sentences,
+        tables=[summary],
+        notes=[_NOTICE],
+        aside={"fixed number as good"},
+        files={"table": markdown},
+        then="suffice import SAMPLES.jsonl --samples -o samples.parquet",
+    )
+    output.show({item.vote.recording: item.to_dict() for item in outcomes}, screen)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Single:
+    """The model of a panel that was best on one half of the questions, and what it does on the other.
+
+    Attributes:
+        model: Its name.
+        score: Its share of right answers on the other half.
+        half: The other half, in the order of the certificate, shape ``(n_questions,)``.
+    """
+
+    model: str
+    score: float
+    half: Mask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcome:
+    """What the rules do on one set, and for a panel the best single model beside them."""
+
+    vote: _Vote
+    result: Certification
+    single: _Single | None
+
+    @classmethod
+    def of(cls, vote: _Vote, recording: Recording, orders: int) -> _Outcome:
+        result = certify(recording, list(vote.family), Claim(epsilon=_EPSILON, metric=_METRIC, orders=orders))
+        single = _best_single(recording, result.measured.question_ids) if vote.is_panel else None
+        return cls(vote=vote, result=result, single=single)
+
+    @property
+    def headline(self) -> str:
+        place = self.vote.family.index("lead(3)")
+        measured, given = self.result.measured, bool(self.result.certified[place])
+        proof = "is excluded with 95 % confidence" if given else "is not excluded, so it is not certified"
+        text = (
+            f"{self.vote.title}: stopping at a lead of 3 votes is right on {100 * measured.values[place].mean():.1f} % of "
+            f"{self.result.n} questions with {measured.costs['calls'][place].mean():.1f} answers each, all "
+            f"{measured.baseline_costs['calls'].mean():.0f} on {100 * measured.baseline_values.mean():.1f} %; a loss above "
+            f"{100 * _EPSILON:g} point {proof}."
+        )
+        if self.single is not None:
+            text += (
+                f" The best single model, chosen on half of the questions, is right on {100 * self.single.score:.1f} % of the other "
+                f"half with one answer each, the lead of 3 there on {100 * measured.values[place][self.single.half].mean():.1f} %."
+            )
+        return text
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """Return the rows of the table."""
+        measured, title = self.result.measured, self.vote.title
+        calls = measured.baseline_costs["calls"].mean()
+        rows: list[tuple[Any, ...]] = [(title, "all", measured.baseline_values.mean(), "", calls, "", "", "")]
+        differences = measured.values - measured.baseline_values
+        deltas = Resampling().draws(self.result.n).compare(dict(enumerate(differences)))
+        for place, rule in enumerate(self.vote.family):
+            delta = deltas[place]
+            rows.append(
+                (
+                    title,
+                    rule,
+                    measured.values[place].mean(),
+                    f"{100 * delta.delta:+.2f} [{100 * delta.low:+.2f}, {100 * delta.high:+.2f}]",
+                    measured.costs["calls"][place].mean(),
+                    "yes" if self.result.certified[place] else "no",
+                    _p_text(float(self.result.p_values[place])),
+                    (measured.rivals[place].match or "none").removesuffix(", majority_of_samples"),
+                )
+            )
+        if self.single is not None:
+            rows.append(
+                (
+                    f"  on {int(self.single.half.sum())} of them",
+                    self.single.model,
+                    self.single.score,
+                    "",
+                    1.0,
+                    "",
+                    "",
+                    "",
+                )
+            )
+            place = self.vote.family.index("lead(3)")
+            values, calls = (of[place][self.single.half].mean() for of in (measured.values, measured.costs["calls"]))
+            rows.append(("", "lead(3)", values, "", calls, "", "", ""))
+        return rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        single = self.single and {"model": self.single.model, _METRIC: self.single.score}
+        return {"headline": self.headline, "certificate": self.result.to_dict(), "best_single_model": single}
+
+
+def _p_text(p: float) -> str:
+    return "<.001" if p < 0.001 else f"{p:.3f}"  # noqa: PLR2004 - what three digits show
+
+
+def _best_single(recording: Recording, hashes: Sequence[str]) -> _Single:
+    """Choose a model on the half of the questions whose ids hash below one half; a missing answer is a wrong one."""
+    tune = hash_places(recording.question_ids, salt=_SALT) < 0.5  # noqa: PLR2004 - a half
+    members, match = recording.objects("member"), np.nan_to_num(recording.column(_METRIC))
+    names = sorted({name for row in members[tune].tolist() for name in row if name is not None})
+    best = max(names, key=lambda name: float(match[tune][members[tune] == name].sum()))
+    score = float(match[~tune][members[~tune] == best].sum() / (~tune).sum())
+    places = {id_hash(question_id): place for place, question_id in enumerate(recording.question_ids)}
+    return _Single(model=best, score=score, half=~tune[[places[name] for name in hashes]])
+
+
+def _summary(outcomes: Sequence[_Outcome], orders: int) -> Table:
+    return Table(
+        title=f"Votes that stop early: means over {orders} random orders",
+        columns=(
+            Column("data"),
+            Column("answer by"),
+            Column("right, %", ".2f", scale=100),
+            Column("against all"),
+            Column("answers", ".2f"),
+            Column(f"loss <= {100 * _EPSILON:g}"),
+            Column("p"),
+            Column("fixed number as good"),
+        ),
+        rows=tuple(row for item in outcomes for row in item.rows()),
+        notes=(
+            "tied answers count in expectation, and intervals (95 %) are over questions",
+            "a panel's members came in random order, and its single model was chosen on the other half of the questions",
+        ),
+    )
+
+
+def _page(summary: Table, sentences: Sequence[str], orders: int) -> str:
+    command = f"suffice demo samples --orders {orders} --markdown docs/results/samples.md"
+    written = f"Written by `{command}` (suffice {__version__}), seed 42. {_NOTICE}"
+    return "\n\n".join(
+        [
+            "# Samples and panels",
+            written,
+            *(f"- {sentence}" for sentence in sentences),
+            render([summary], "md"),
+        ]
+    )

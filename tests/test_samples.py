@@ -1,0 +1,120 @@
+"""Samples from a file to a certificate: `suffice import --samples`, what follows from it, and the bundled sets."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from suffice import import_recording, read_recording, replay
+from suffice.errors import NotFoundError
+from suffice.store import bundled_recording
+from tests.cli_tools import cli
+
+
+def file_of(path, answers, golds, **columns):
+    lines = [
+        json.dumps(
+            {"id": f"q{q}", "gold": gold, "answers": row} | {name: values[q] for name, values in columns.items()}
+        )
+        for q, (row, gold) in enumerate(zip(answers, golds, strict=True))
+    ]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_samples_are_compared_and_scored_by_the_normalizer_of_their_golds(tmp_path):
+    source = file_of(tmp_path / "s.jsonl", [["-5", "5", "-5.0"], ["1,200", "no idea"]], ["-5", "1200"])
+    summary = import_recording(source, out=tmp_path / "s.parquet", samples=True)
+    recording = read_recording(summary.path)
+    assert recording.exchangeable
+    assert recording.metadata["normalizer"] == "number"
+    np.testing.assert_array_equal(recording.column("match"), [[1, 0, 1], [1, 0, np.nan]])
+    assert recording.column("em")[0, 1] == 1  # what question answering makes of a minus
+    assert recording.ends.tolist() == ["max_rounds", "exhausted"]  # no loop stopped the second
+    assert any("'number', which reads all gold answers" in note for note in summary.notes)
+    result = replay(recording, "settled(3)", baseline="full")
+    assert result.metrics == ("match",)
+    assert result.rows[0].selector == "majority_of_samples"
+    assert result.rows[0].metrics["match"] == 1.0
+
+
+def test_a_normalizer_that_is_named_wins_and_an_unknown_one_is_refused(tmp_path):
+    source = file_of(tmp_path / "s.jsonl", [["5", "5.0"]] * 2, ["5", "6"])
+    out = tmp_path / "s.parquet"
+    summary = import_recording(source, out=out, samples=True, normalizer="exact")
+    assert read_recording(out).column("match")[0].tolist() == [1, 0]
+    assert any("'exact', as you said" in note for note in summary.notes)
+    with pytest.raises(NotFoundError, match="no normalizer 'nubmer'"):
+        import_recording(source, out=out, normalizer="nubmer")
+    import_recording(source, out=tmp_path / "rounds.parquet", normalizer="number")
+    follow = read_recording(tmp_path / "rounds.parquet")
+    assert not follow.exchangeable
+    assert follow.metadata["normalizer"] == "number"
+    assert follow.column("match")[0].tolist() == [1, 1]
+
+
+def test_without_golds_nothing_is_scored_and_the_note_says_so(tmp_path):
+    source = tmp_path / "s.jsonl"
+    source.write_text("".join(json.dumps({"id": f"q{q}", "answers": ["a", "b"]}) + "\n" for q in range(3)), "utf-8")
+    summary = import_recording(source, out=tmp_path / "s.parquet", samples=True)
+    assert any("since there are no golds" in note for note in summary.notes)
+    assert read_recording(summary.path).metadata["normalizer"] == "qa"
+
+
+def test_the_next_command_is_one_that_takes_samples(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    answers = [["1", "1", "1", "2"]] * 25
+    source = file_of(tmp_path / "s.jsonl", answers, ["1"] * 25)
+    told = cli("import", source, "--samples", "-o", "s.parquet", "-y")
+    assert "next: suffice replay s.parquet --baseline full" in told.out
+    replayed = cli("replay", "s.parquet", "--baseline", "full", "--orders", 3)
+    assert replayed.code == 0
+    assert "lead(3)" in replayed.out
+    assert "next: suffice certify s.parquet" in replayed.out
+    again = cli("import", source, "-o", "s.parquet", "-y")  # the mapping beside it says that they are samples
+    assert "independent samples" in again.out
+    assert "next: suffice replay" in again.out
+    (tmp_path / "rules.txt").write_text("settled(4)\n", "utf-8")
+    assert cli("certify", "s.parquet", "--rules", "rules.txt", "--max-loss", 0.2, "--orders", 3).code == 0
+    refused = cli("replay", "s.parquet", "--orders", 0)
+    assert refused.code == 2
+    for command in (("decide", "s.parquet"), ("diagnose", "s.parquet"), ("search", "s.parquet")):
+        assert "independent samples" in cli(*command).err
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "full"), [("samples_date", (369, 10), 0.725), ("panel_gsm8k", (1319, 44), 0.9685)]
+)
+def test_the_bundled_votes_score_what_others_counted(name, shape, full):
+    recording = bundled_recording(name)
+    assert recording.shape == shape
+    assert recording.exchangeable
+    votes = [[answer for answer in row if answer is not None] for row in recording.answers.tolist()]
+    golds = recording.per_question("golds", [])
+    scores = []
+    for row, gold in zip(votes, golds.tolist(), strict=True):
+        counts = {answer: row.count(answer) for answer in row}
+        best = [answer for answer, count in counts.items() if count == max(counts.values())]
+        scores.append(sum(answer in gold for answer in best) / max(len(best), 1))
+    # By the texts alone, without any normalizer: the sources have normalised them.
+    assert np.mean(scores) == pytest.approx(full, abs=0.001)
+
+
+@pytest.mark.whole
+def test_the_demo_certifies_what_loses_nothing_and_refuses_the_control(tmp_path):
+    told = cli("demo", "samples", "--orders", 2, "--json", "--markdown", tmp_path / "samples.md")
+    assert told.code == 0
+    outcomes = json.loads(told.out)
+    certified = {
+        name: {member["rule"]: member["certified"] for member in item["certificate"]["sequence"]}
+        for name, item in outcomes.items()
+    }
+    assert certified["samples_date"]["vote_lead + round > 10"]
+    assert certified["panel_gsm8k"]["vote_lead >= 3"]
+    assert not certified["panel_cruxeval"]["vote_lead >= 3"]
+    assert outcomes["panel_gsm8k"]["best_single_model"]["match"] == pytest.approx(0.961, abs=0.002)
+    assert outcomes["samples_date"]["best_single_model"] is None
+    assert "| ChatGPT, dates | lead(3) |" in (tmp_path / "samples.md").read_text("utf-8")
+    assert cli("demo", "samples", "--markdown", tmp_path / "missing" / "x.md").code == 1

@@ -219,6 +219,9 @@ def test_rows_without_numbers_are_ordered_by_their_times(tmp_path, both):
         for r in range(q % 3 + 1)
     ]
     assert any("by 'timestamp'" in note for note in both(lines(tmp_path / "log.jsonl", table)).notes)
+    table[-1]["timestamp"] = None
+    summary = import_recording(lines(tmp_path / "log.jsonl", table), out=tmp_path / "r.parquet")
+    assert any("in their order" in note for note in summary.notes)
 
 
 def test_parallel_lists_dialogues_and_columns_with_numbers_are_read_in_parts(tmp_path, both):
@@ -289,6 +292,7 @@ def test_values_of_every_kind_are_read_in_parts_as_in_one_piece(tmp_path, both):
             "note": draw.choice([1, "x", None, [1], True]) if q > 20 else 3,
             "lexical_support": draw.choice([0.5, None]),
             "seconds": 1.5,
+            **({"late": 1} if q > 50 else {}),
         }
         for q in range(N)
         for r in range(1, 2 + q % 4)
@@ -323,6 +327,9 @@ def test_what_is_wrong_in_a_file_is_said_in_parts_as_in_one_piece(tmp_path, in_p
         "label.csv": "id,step,answer,who\n" + "".join(f"{q},{r},a,{r * (q > 50)}\n" for q in range(N) for r in (1, 2)),
         "short.csv": "id,step,answer\n" + "".join(f"{q},{r},a\n" for q in range(N) for r in (1, 2)) + "60,1",
     }
+    long = [(q, r) for q in range(N) for r in (1, 2)]
+    cases["zero.csv"] = "id,step,answer\n" + "".join(f"{q},{r - (q == 50)},a\n" for q, r in long)
+    cases["golds.csv"] = "id,step,answer,gold\n" + "".join(f"{q},{r},a,{r if q == 50 else q}\n" for q, r in long)
     for name, content in cases.items():
         (tmp_path / name).write_text(content)
     packed = gzip.compress(cases["gap.jsonl"].encode())

@@ -20,6 +20,7 @@ from suffice.adapters.mapping import Mapped, mapping_path, read_mapping, write_m
 from suffice.adapters.recognise import data_files, left_out
 from suffice.adapters.streaming import StreamedRun, stream_tabular
 from suffice.adapters.summary import ColumnCount, RoundMeans, column_counts, round_means
+from suffice.adapters.table_parts import unpacked_size
 from suffice.adapters.tabular import read_tabular
 from suffice.display import facts_table
 from suffice.embedding import Embedder
@@ -247,7 +248,7 @@ def _left_out_note(path: Path) -> list[str]:
 
 def _announce_size(path: Path, kind: str) -> None:
     """Say beforehand that a large source is read in one piece."""
-    size = sum(file.stat().st_size for file in data_files(path))
+    size = sum(unpacked_size(file) for file in data_files(path))
     if size >= _LARGE:
         parts = (
             "CSV, parquet, JSON lines and JSON arrays of one shape are read part by part, unless answers are embedded"

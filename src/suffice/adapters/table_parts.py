@@ -25,7 +25,7 @@ from suffice.errors import DataError, SchemaError
 from suffice.metrics import normalize_answer
 from suffice.rounds import End
 
-__all__ = ["PartedTable", "TableOptions", "UnevenError", "is_large"]
+__all__ = ["PartedTable", "TableOptions", "UnevenError", "is_large", "unpacked_size"]
 
 LARGE = 1 << 23
 """Bytes from which on a table is read part by part."""
@@ -44,15 +44,15 @@ _NUMERIC = {int, float, type(None)}
 _RecordList = list[Record]
 
 
+def unpacked_size(file: Path) -> int:
+    """Return about how many bytes a file has without compression."""
+    return file.stat().st_size * (_PACKED if file.suffix in (".gz", ".parquet", ".eval") else 1)
+
+
 def is_large(path: Path) -> bool:
-    """Return whether a table is read part by part: by its size in memory, unless a file is one large JSON document."""
-    sizes = {file: file.stat().st_size for file in data_files(path)}
-    if sum(sizes.values()) * _PACKED < LARGE:
-        return False
-    heads = {file: head_of(file) for file in sizes}
-    factors = {file: _PACKED if file.suffix == ".gz" or head.form == "parquet" else 1 for file, head in heads.items()}
-    unpacked = sum(size * factors[file] for file, size in sizes.items())
-    return unpacked >= LARGE and not any(map(in_one_piece, heads.values()))
+    """Return whether a table is read part by part: it is large, and no file of it is a large JSON document other than an array."""
+    files = data_files(path)
+    return sum(map(unpacked_size, files)) >= LARGE and not any(in_one_piece(head_of(file)) for file in files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

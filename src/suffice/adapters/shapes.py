@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import ast
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
+from suffice.adapters.fields import flat, names_rounds, one_run_each, single_name
 from suffice.adapters.names import ANSWERS, GOLDS, OUTCOME_NAMES, QUESTIONS, ROUND_WORDS, plain_name
 from suffice.adapters.records import ROUND_LISTS, Record
-from suffice.adapters.reply_fields import reply_fields
 from suffice.errors import DataError, SchemaError, UnsettledError
 
-__all__ = ["ROUNDS", "Shape", "flat", "one_run_each", "unfold"]
+__all__ = ["ROUNDS", "Shape", "unfold"]
 
 ROUNDS = "rounds"
 """The name in a column map that says which field contains the list of rounds."""
 
 _DIALOGUES = frozenset({"messages", "conversation", "conversations", "chat", "dialog", "dialogue"})
 _SAID = ("assistant", "ai", "model", "gpt", "bot")
-_RUN_LISTS = frozenset({"agents", "runs", "seeds", "chains", "trajectories"})
-_DEPTH = 4
 _Pair = tuple[Record, Mapping[str, Any], Sequence[Mapping[str, Any]]]
 """A record, what it says of the question, and its rounds."""
 
@@ -99,90 +94,13 @@ def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[
     return _widened(rows)
 
 
-def flat(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, Any]:
-    """Return an object without objects in it: their fields get dotted names.
-
-    >>> flat({"id": 1, "usage": {"input": {"cached": 3}}})
-    {'id': 1, 'usage.input.cached': 3}
-    """
-    values = reply_fields(values)
-    if dict not in map(type, values.values()):
-        return values
-    result: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, dict) and depth:
-            result.update({f"{name}.{inner}": item for inner, item in flat(value, depth - 1).items()})
-        else:
-            result[name] = value
-    return result
-
-
-def one_run_each(records: Iterable[Record], first: int = 1) -> list[Record]:
-    """Return a record for each of several runs, agents or seeds whose rounds a record has as lists of lists.
-
-    Args:
-        records: The file's records, or a part of them; lists may be text, as in CSV files.
-        first: The number of the first record.
-    """
-    result = []
-    for read in records:
-        values = _with_lists(read.values)
-        item = read if values is read.values else replace(read, values=values)
-        name = next((name for name in _run_lists(tuple(values)) if _are_lists(values[name])), None)
-        if name is None:
-            result.append(item)
-            continue
-        outer = {key: value for key, value in item.values.items() if key != name}
-        for number, answers in enumerate(item.values[name], start=1):
-            run = {plain_name(name)[:-1]: number, "answers": answers}
-            result.append(replace(item, where=f"{item.where}, {name} {number}", values={**outer, **run}))
-    return [
-        item if item.number == number else replace(item, number=number) for number, item in enumerate(result, first)
-    ]
-
-
 def _as_it_is(rows: list[Record]) -> Shape:
     return Shape(rows=rows, columns={}, read=lambda records: ([*map(_flat_record, records)], 0))
-
-
-def _are_lists(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(part, list) for part in value)
 
 
 def _flat_record(item: Record) -> Record:
     values = flat(item.values)
     return item if values is item.values else replace(item, values=values)
-
-
-def _with_lists(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the fields with the lists that a CSV file holds as text, in JSON or as Python writes them."""
-    names = [
-        name
-        for name in _round_fields(tuple(values))
-        if isinstance(values[name], str) and values[name][:1] == "[" and values[name][-1:] == "]"
-    ]
-    return {**values, **{name: _list_or_text(values[name]) for name in names}} if names else values
-
-
-@lru_cache(maxsize=64)
-def _round_fields(names: tuple[str, ...]) -> list[str]:
-    return [name for name in names if _names_rounds(name)]
-
-
-@lru_cache(maxsize=64)
-def _run_lists(names: tuple[str, ...]) -> list[str]:
-    return [name for name in names if plain_name(name) in _RUN_LISTS]
-
-
-def _list_or_text(text: str) -> Any:
-    for read in (json.loads, ast.literal_eval):
-        try:
-            value = read(text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            continue
-        if isinstance(value, list):
-            return value
-    return text
 
 
 def _fields(records: Iterable[Record]) -> list[str]:
@@ -206,21 +124,6 @@ def _items_are(records: Sequence[Record], name: str, kind: type | tuple[type, ..
     ) and any(value is not None for item in records for value in item.values.get(name) or ())
 
 
-def _names_rounds(name: str) -> bool:
-    plain = plain_name(name)
-    return plain in ROUND_LISTS or _single(plain) in (*ANSWERS, *OUTCOME_NAMES) or plain in OUTCOME_NAMES
-
-
-def _single(name: str) -> str:
-    """Return the name of an item of a list.
-
-    >>> _single("answers"), _single("passed"), _single("prompt_tokens")
-    ('answer', 'passed', 'prompt_tokens')
-    """
-    unit = name.endswith(("tokens", "seconds", "calls", "ss", "correctness"))
-    return name if unit or not name.endswith("s") else name[:-1]
-
-
 def _answers_in(records: Sequence[Record], name: str) -> bool:
     first = next(value for item in records for value in item.values.get(name) or () if isinstance(value, dict))
     return any(plain_name(field.rpartition(".")[2]) in ANSWERS for field in flat(first))
@@ -230,8 +133,8 @@ def _parallel(records: Sequence[Record], lists: Sequence[str]) -> list[str]:
     """Return the lists of single values that have one item for each round, the answers or outcomes first."""
     scalar = [name for name in lists if _items_are(records, name, (str, int, float, bool))]
     leads = sorted(
-        (name for name in scalar if _names_rounds(name)),
-        key=lambda name: _single(plain_name(name)) not in ANSWERS and plain_name(name) not in ROUND_LISTS,
+        (name for name in scalar if names_rounds(name)),
+        key=lambda name: single_name(plain_name(name)) not in ANSWERS and plain_name(name) not in ROUND_LISTS,
     )
     if not leads:
         return []
@@ -251,7 +154,7 @@ def _alike(records: Sequence[Record], lead: str, lists: Sequence[str]) -> list[s
 def _is_panel(records: Sequence[Record], name: str) -> bool:
     """Return whether a field has one answer for each of several systems, by their names."""
     values = [item.values.get(name) for item in records]
-    return _single(plain_name(name)) in ANSWERS and all(
+    return single_name(plain_name(name)) in ANSWERS and all(
         isinstance(value, dict) and len(value) > 1 and not any(isinstance(item, dict | list) for item in value.values())
         for value in values
     )
@@ -342,7 +245,7 @@ def _item_name(name: str) -> str:
     ('answer', 'score')
     """
     plain = plain_name(name)
-    return "answer" if plain in ROUND_LISTS else _single(name)
+    return "answer" if plain in ROUND_LISTS else single_name(name)
 
 
 def _is_dialogue(records: Sequence[Record], name: str) -> bool:

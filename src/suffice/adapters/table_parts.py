@@ -15,11 +15,12 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from suffice.adapters.fields import one_run_each
 from suffice.adapters.grid import Grid, cell_text, whole_number
 from suffice.adapters.guesses import guess_columns, is_long
 from suffice.adapters.recognise import data_files, head_of, in_one_piece
 from suffice.adapters.records import Record, records_of
-from suffice.adapters.shapes import ROUNDS, one_run_each, unfold
+from suffice.adapters.shapes import ROUNDS, unfold
 from suffice.adapters.tabular import RunColumns, grid_of, in_order, numbered, refuse_other_files, tell_apart
 from suffice.errors import DataError, SchemaError
 from suffice.metrics import normalize_answer

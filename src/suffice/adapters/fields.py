@@ -1,0 +1,112 @@
+"""The fields of a record: objects within it, and lists that are written as text or in lists."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from suffice.adapters.names import ANSWERS, OUTCOME_NAMES, plain_name
+from suffice.adapters.records import ROUND_LISTS, Record
+from suffice.adapters.reply_fields import reply_fields
+
+__all__ = ["flat", "names_rounds", "one_run_each", "single_name"]
+
+_RUN_LISTS = frozenset({"agents", "runs", "seeds", "chains", "trajectories"})
+_DEPTH = 4
+
+
+def flat(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, Any]:
+    """Return an object without objects in it: their fields get dotted names.
+
+    >>> flat({"id": 1, "usage": {"input": {"cached": 3}}})
+    {'id': 1, 'usage.input.cached': 3}
+    """
+    values = reply_fields(values)
+    if dict not in map(type, values.values()):
+        return values
+    result: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict) and depth:
+            result.update({f"{name}.{inner}": item for inner, item in flat(value, depth - 1).items()})
+        else:
+            result[name] = value
+    return result
+
+
+def one_run_each(records: Iterable[Record], first: int = 1) -> list[Record]:
+    """Return a record for each of several runs, agents or seeds whose rounds a record has as lists of lists.
+
+    Args:
+        records: The file's records, or a part of them; lists may be text, as in CSV files.
+        first: The number of the first record.
+    """
+    result = []
+    for read in records:
+        values = _with_lists(read.values)
+        item = read if values is read.values else replace(read, values=values)
+        name = next((name for name in _run_lists(tuple(values)) if _are_lists(values[name])), None)
+        if name is None:
+            result.append(item)
+            continue
+        outer = {key: value for key, value in item.values.items() if key != name}
+        for number, answers in enumerate(item.values[name], start=1):
+            run = {plain_name(name)[:-1]: number, "answers": answers}
+            result.append(replace(item, where=f"{item.where}, {name} {number}", values={**outer, **run}))
+    return [
+        item if item.number == number else replace(item, number=number) for number, item in enumerate(result, first)
+    ]
+
+
+def _are_lists(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(part, list) for part in value)
+
+
+def _with_lists(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields with the lists that a CSV file holds as text, in JSON or as Python writes them."""
+    names = [
+        name
+        for name in _round_fields(tuple(values))
+        if isinstance(values[name], str) and values[name][:1] == "[" and values[name][-1:] == "]"
+    ]
+    return {**values, **{name: _list_or_text(values[name]) for name in names}} if names else values
+
+
+@lru_cache(maxsize=64)
+def _round_fields(names: tuple[str, ...]) -> list[str]:
+    return [name for name in names if names_rounds(name)]
+
+
+@lru_cache(maxsize=64)
+def _run_lists(names: tuple[str, ...]) -> list[str]:
+    return [name for name in names if plain_name(name) in _RUN_LISTS]
+
+
+def _list_or_text(text: str) -> Any:
+    for read in (json.loads, ast.literal_eval):
+        try:
+            value = read(text)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+        if isinstance(value, list):
+            return value
+    return text
+
+
+def names_rounds(name: str) -> bool:
+    """Return whether a field with this name may contain the rounds, or one value for each."""
+    plain = plain_name(name)
+    return plain in ROUND_LISTS or single_name(plain) in (*ANSWERS, *OUTCOME_NAMES) or plain in OUTCOME_NAMES
+
+
+def single_name(name: str) -> str:
+    """Return the name of an item of a list.
+
+    >>> single_name("answers"), single_name("passed"), single_name("prompt_tokens")
+    ('answer', 'passed', 'prompt_tokens')
+    """
+    unit = name.endswith(("tokens", "seconds", "calls", "ss", "correctness"))
+    return name if unit or not name.endswith("s") else name[:-1]

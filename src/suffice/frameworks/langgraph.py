@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+from suffice.errors import DataError
 from suffice.frameworks._messages import cost_of, final_messages, newest_reply, question_of, reply_of_message
 from suffice.frameworks.runs import Measure, opener
 from suffice.rules import Rule
@@ -32,9 +33,9 @@ def stop_node(
 ) -> Callable[[Mapping[str, Any]], Any]:
     """Return a node of a graph: it observes the newest reply and goes to `again`, or with the best reply to `done`.
 
-    The state of the graph needs a key `suffice` (a dict): the run as JSON, so that every checkpointer can hold it, with
-    the decision in `state["suffice"]["decision"]`.  A reply after the end begins the next question.  If the state also
-    has `remaining_steps` (LangGraph's `RemainingSteps`), the run ends before the recursion limit raises.
+    The node adds a key `suffice` (a dict) to the graph's state: the run as JSON, so that every checkpointer can hold it, with
+    the decision in `state["suffice"]["decision"]`; declare the key to have it in what the graph returns.  A reply after the
+    end begins the next question.  The run ends before the recursion limit raises.
 
     Args:
         policy: What decides, see `suffice.Session`.
@@ -48,29 +49,37 @@ def stop_node(
     Raises:
         ImportError: LangGraph is not installed.
     """
+    from langgraph.config import get_config
+    from langgraph.managed import RemainingSteps
     from langgraph.types import Command
 
     open_run = opener(policy, measure, recorder)
 
     def stop(state: Mapping[str, Any]) -> Any:
         """Decide after the newest reply."""
+        if reply not in state:
+            raise DataError(f"the state has no {reply!r}: stop_node(..., reply=...) is the key of the replies")
         stored, value = state.get(_STATE) or {}, state[reply]
         is_text = isinstance(value, str)
         newest = None if is_text else newest_reply(value)
         if stored and not stored["decision"]:
             run = open_run(state=stored)
         else:
-            run = open_run(state.get("question", "") if is_text else question_of(value))
+            run = open_run(state.get("question") or "" if is_text else question_of(value))
             stored = {}
         run.observe(value if newest is None else reply_of_message(newest), cost=cost_of(newest))
-        steps = state.get("remaining_steps")
-        if run.decision is None and steps is not None:
-            cycle = stored["steps"] - steps if "steps" in stored else _FIRST_CYCLE
-            if steps <= cycle:
+        step = None
+        if run.decision is None and "remaining_steps" in state:
+            step = get_config()["metadata"]["langgraph_step"]
+            if state["remaining_steps"] <= (step - stored["step"] if "step" in stored else _FIRST_CYCLE):
                 run.end("cancelled")
         if run.decision is None:
-            return Command(update={_STATE: {**run.to_state(), "decision": None, "steps": steps}}, goto=again)
+            return Command(update={_STATE: {**run.to_state(), "decision": None, "step": step}}, goto=again)
         update = {_STATE: {**run.to_state(), "decision": run.metadata()}}
         return Command(update={**update, reply: run.text if is_text else final_messages(run, value)}, goto=done)
 
+    # LangGraph adds what a node reads to the state, hands it on as a dict whatever the state is, and checks where it goes.
+    keys = {_STATE: dict, reply: Any, "question": Any, "remaining_steps": RemainingSteps}
+    stop.__annotations__["state"] = TypedDict("StopInput", keys, total=False)  # type: ignore[operator]
+    stop.__annotations__["return"] = Command[Literal[again, done]]
     return stop

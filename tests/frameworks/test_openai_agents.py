@@ -143,3 +143,29 @@ def test_a_run_with_other_hooks_is_an_error():
     result = Runner.run_sync(Agent("writer", model=Fake(Script(), tool=None)), QUESTION)
     with pytest.raises(DataError, match="not observed"):
         stop_hooks("answer_stable").ended(result)
+
+
+@pytest.mark.parametrize("is_same_process", [True, False])
+def test_a_run_that_was_interrupted_for_approvals_goes_on(folder, is_same_process):
+    @function_tool(name_override="look_up", needs_approval=True)
+    def guarded() -> str:
+        """Look something up."""
+        return "nothing new"
+
+    script, stop = Script(), stop_hooks(folder / "policy.json")
+    for question in (QUESTION, "Another?"):
+        script.rewind()
+        agent = Agent("writer", model=Fake(script), tools=[guarded], tool_use_behavior=stop.after_tools)
+        result = Runner.run_sync(agent, question, hooks=stop)
+        while result.interruptions:
+            state = result.to_state()
+            for interruption in result.interruptions:
+                state.approve(interruption)
+            if not is_same_process and script.calls == 2:
+                stop = stop_hooks(folder / "policy.json")
+                agent.tool_use_behavior = stop.after_tools
+            result = Runner.run_sync(agent, state, hooks=stop)
+        output, decision = stop.ended(result)
+        assert result.final_output == output == "The Tempest"
+        check_stop(script, output, decision)
+        assert not stop._waiting

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from pydantic import BaseModel
-from pydantic_ai import Agent, ImageUrl, UsageLimits
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ImageUrl, Tool, UsageLimits
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 from pydantic_ai.usage import RequestUsage
@@ -12,7 +12,17 @@ from pydantic_ai.usage import RequestUsage
 from suffice import Recorder, read_recording
 from suffice.errors import DataError
 from suffice.frameworks.pydantic_ai import decision_of, stop_capability
-from tests.frameworks.acceptance import CAPPED, QUESTION, SCRIPT, Script, check, check_cap, loaded, tokens_of
+from tests.frameworks.acceptance import (
+    CAPPED,
+    QUESTION,
+    SCRIPT,
+    Script,
+    check,
+    check_cap,
+    check_stop,
+    loaded,
+    tokens_of,
+)
 
 
 class Play(BaseModel):
@@ -158,3 +168,24 @@ def test_a_question_in_parts_is_recorded_as_its_text(folder):
         capability = stop_capability(folder / "policy.json", recorder=recorder)
         Agent(fake(Script()), tools=[look_up], capabilities=[capability]).run_sync([QUESTION, image])
     assert read_recording(folder / "runs.parquet").objects("question")[0, 0] == QUESTION
+
+
+def test_a_run_that_was_interrupted_for_approvals_goes_on(folder):
+    script = Script()
+    with Recorder(folder / "runs.parquet", policy=folder / "policy.json") as recorder:
+        agent = Agent(
+            fake(script),
+            tools=[Tool(look_up, requires_approval=True)],
+            output_type=[str, DeferredToolRequests],
+            capabilities=[stop_capability(folder / "policy.json", recorder=recorder)],
+        )
+        result = agent.run_sync(QUESTION)
+        while isinstance(result.output, DeferredToolRequests):
+            approved = DeferredToolResults(approvals={call.tool_call_id: True for call in result.output.approvals})
+            result = agent.run_sync(message_history=result.all_messages(), deferred_tool_results=approved)
+    check_stop(script, result.output, decision_of(result))
+    recording = read_recording(folder / "runs.parquet")
+    assert recording.objects("question")[:, 0].tolist() == [QUESTION] * 4
+    (ended,) = [q for q, end in enumerate(recording.ends) if end == "rule"]  # the parts before it count as failed
+    assert recording.answers.tolist()[ended] == list(SCRIPT[:4])
+    assert recording.column("cost.generator.cached_tokens").tolist()[ended] == [4] * 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -40,23 +41,44 @@ def stop_hooks(
     open_run = opener(policy, measure, recorder)
 
     class StopHooks(RunHooks[Any]):
-        """Holds the run, and the newest agent, of each context as long as somebody holds the context."""
+        """Holds the run of each context as long as somebody holds the context.
+
+        A run that is interrupted, for an approval, goes on in another context: it is held by the calls that it waits for.
+        """
 
         def __init__(self) -> None:
             self._runs: WeakKeyDictionary[Any, QuestionRun] = WeakKeyDictionary()
-            self._agents: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+            self._agents: WeakKeyDictionary[QuestionRun, Any] = WeakKeyDictionary()
+            self._waiting: dict[str, QuestionRun] = {}
             self.handlers = {"max_turns": self._at_limit}
 
         async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
-            """Begin a new question."""
+            """Begin a new question, or go on with one that was interrupted: each part of a run has a context of its own."""
+            earlier = _earlier_outputs(input_items) if context.usage.requests else []
+            if self._run_of(context, [item.get("call_id") for output in earlier for item in output]) is not None:
+                return
+            run = self._runs[context] = open_run(_question(input_items))
+            for output in earlier:  # a run that goes on in another process
+                if run.decision is None:
+                    run.observe({"output": output}, cost=call_cost(None, None))
+
+        def _run_of(self, context: Any, calls: Iterable[Any]) -> QuestionRun | None:
+            """Return the run of a context, or the one that waited for one of these calls."""
             if context not in self._runs:
-                self._runs[context] = open_run(_question(input_items))
+                waiting = next((self._waiting[call] for call in calls if call in self._waiting), None)
+                if waiting is None:
+                    return None
+                self._runs[context] = waiting
+            return self._runs[context]
 
         async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
             """Observe the response."""
-            run, self._agents[context] = self._runs[context], agent
+            run = self._runs[context]
+            self._agents[run] = agent
+            output = [item.model_dump() if hasattr(item, "model_dump") else item for item in response.output]
+            self._waiting = {call: other for call, other in self._waiting.items() if other is not run}
+            self._waiting |= {item["call_id"]: run for item in output if item.get("call_id")}
             if run.decision is None:
-                output = [item.model_dump() if hasattr(item, "model_dump") else item for item in response.output]
                 usage = response.usage
                 cached = usage.input_tokens_details.cached_tokens
                 cost = call_cost(usage.input_tokens - cached, usage.output_tokens, cached)
@@ -67,13 +89,14 @@ def stop_hooks(
             for known, run in list(self._runs.items()):
                 if known.usage is context.usage:
                     run.end("exhausted")
+                    self._waiting = {call: other for call, other in self._waiting.items() if other is not run}
 
         def after_tools(self, context: Any, results: Any) -> Any:
             """Return the best reply as the final output if the policy ends the run."""
-            run = self._runs.get(context)
+            run = self._run_of(context, [_call_id(result.run_item.raw_item) for result in results])
             if run is None or run.decision is None or not run.text:
                 return ToolsToFinalOutputResult(is_final_output=False)
-            return ToolsToFinalOutputResult(True, _typed(run.text, self._agents[context]))
+            return ToolsToFinalOutputResult(True, _typed(run.text, self._agents[run]))
 
         def _at_limit(self, error: Any) -> Any:
             run = self._runs.get(error.context)
@@ -105,6 +128,27 @@ def _question(items: Any) -> str:
             parts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
             return "".join(parts)
     return ""
+
+
+def _earlier_outputs(items: Any) -> list[list[Any]]:
+    """Return the output of each response since the newest text of a user."""
+    responses: list[list[Any]] = []
+    is_open = False
+    for item in items:
+        if item.get("role") == "user":
+            responses, is_open = [], False
+        elif str(item.get("type", "")).endswith("_output"):  # of a tool
+            is_open = False
+        elif is_open:
+            responses[-1].append(item)
+        else:
+            responses.append([item])
+            is_open = True
+    return responses
+
+
+def _call_id(item: Any) -> Any:
+    return item.get("call_id") if isinstance(item, dict) else getattr(item, "call_id", None)
 
 
 def _typed(text: str, agent: Any) -> Any:

@@ -59,20 +59,24 @@ def stop_capability(
 
         async def for_run(self, ctx: Any) -> Any:
             """Begin a new question."""
-            parts = [ctx.prompt] if isinstance(ctx.prompt, str) else ctx.prompt or ()
+            prompt = ctx.prompt
+            for message in (
+                () if prompt is not None else ctx.messages
+            ):  # a run that goes on has the prompt in its history
+                prompt = next((part.content for part in message.parts if part.part_kind == "user-prompt"), prompt)
+            parts = [prompt] if isinstance(prompt, str) else prompt or ()
             return StopCapability(open_run(" ".join(part for part in parts if isinstance(part, str))))
 
         async def after_model_request(self, ctx: Any, *, request_context: Any, response: Any) -> Any:
             """Observe the response, and replace it by the best one if the policy, or the limit, ends the run."""
-            run, usage = self.run, response.usage
+            run = self.run
             if run is None or run.decision is not None:
                 return response
-            text, tool, is_final = _reply(response, request_context.model_request_parameters)
-            self.tools[run.session.next_round] = tool
-            cached = usage.cache_read_tokens
-            logprobs = None if tool else _openai_logprobs(response)
-            reply = chat_reply(text, logprobs=logprobs, finish_reason=response.finish_reason)
-            run.observe(reply, cost=call_cost(usage.input_tokens - cached, usage.output_tokens, cached))
+            shape = request_context.model_request_parameters
+            if not run.session.rounds and ctx.prompt is None:
+                for earlier in _earlier_responses(ctx.messages, response):
+                    self.observe(run, earlier, shape)
+            is_final = self.observe(run, response, shape)
             limit = None if ctx.usage_limits is None else ctx.usage_limits.request_limit
             if run.decision is None and limit is not None and ctx.usage.requests >= limit:
                 run.end("cancelled")
@@ -81,6 +85,16 @@ def stop_capability(
                     raise ModelRetry(revise)
                 run.end("exhausted")
             return response if run.decision is None else self.final(run, response, is_best=is_final and run.is_last)
+
+        def observe(self, run: QuestionRun, response: Any, shape: Any) -> bool:
+            """Observe a response; return whether the run would end with it."""
+            text, tool, is_final = _reply(response, shape)
+            self.tools[run.session.next_round] = tool
+            usage, cached = response.usage, response.usage.cache_read_tokens
+            logprobs = None if tool else _openai_logprobs(response)
+            reply = chat_reply(text, logprobs=logprobs, finish_reason=response.finish_reason)
+            run.observe(reply, cost=call_cost(usage.input_tokens - cached, usage.output_tokens, cached))
+            return is_final
 
         def final(self, run: QuestionRun, response: Any, *, is_best: bool) -> Any:
             """Return the response that ends a run: the newest one if it is the best, else one made of the best reply."""
@@ -103,6 +117,17 @@ def stop_capability(
             return TypeAdapter(AgentRunResult[str]).validate_python(fields)
 
     return StopCapability()
+
+
+def _earlier_responses(messages: Any, response: Any) -> list[Any]:
+    """Return the responses before this one, since the newest prompt of a user."""
+    responses: list[Any] = []
+    for message in messages:
+        if any(part.part_kind == "user-prompt" for part in message.parts):
+            responses = []
+        elif message.kind == "response" and message is not response:
+            responses.append(message)
+    return responses
 
 
 def _reply(response: Any, shape: Any) -> tuple[str, str | None, bool]:

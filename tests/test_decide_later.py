@@ -7,6 +7,8 @@ import pytest
 from suffice.decisions import Advice, decide
 from suffice.decisions.same_loop import fingerprints
 from suffice.errors import ConfigMismatchError, SchemaError
+from suffice.replays.prices import Price
+from suffice.rounds import COST_KINDS
 from suffice.store.recording import Recording
 from suffice.store.schema import build_table
 from tests.test_decide import converged_at_2, log_of, losing_three_points
@@ -121,6 +123,31 @@ def test_what_lost_early_and_not_since_is_not_said_to_lose():
     assert not later.trial.hopeless.any()
     assert later.verdict == "do it"
     assert any(", shown earlier to lose more than 20 points, which lost less on all" in note for note in later.notes)
+
+
+def test_sums_of_two_price_lists_are_not_money():
+    tokens = {f"cost.generator.{kind}": 10.0 for kind in COST_KINDS if kind != "calls"} | {"cost.generator.calls": 1.0}
+    log, more = log_of(400, converged_at_2, **tokens), log_of(100, converged_at_2, first=400, **tokens)
+    price, dearer = (Price(uncached=usd, cached=1.0, output=1.0) for usd in (1.0, 9.0))
+    first = decide(log, metric="quality", prices=price)
+    assert "USD" in decide(more, previous=first, prices=price).sentence
+    later = decide(more, previous=first, prices=dearer)
+    assert "USD" not in later.sentence
+    assert any("not those of the earlier decision" in note for note in later.notes)
+    about_money = decide(log, metric="quality", cost="money", prices={"generator": price})
+    assert decide(more, previous=about_money, prices={"generator": price}).n == about_money.n + 100
+    with pytest.raises(ConfigMismatchError, match="other prices"):
+        decide(more, previous=about_money, prices={"generator": dearer})
+
+
+def test_a_question_that_another_loop_was_asked_too_makes_no_decision_its_own():
+    first = decide(log_of(60, converged_at_2), metric="quality")
+    rows = [
+        {**row, "question_id": f"other {row['question_id']}"}
+        for row in log_of(60, losing_three_points).table.to_pylist()
+    ]
+    assert not first.knows(Recording(build_table(rows, kinds={"quality": "metric"})))
+    assert first.knows(log_of(100, converged_at_2, first=59))
 
 
 def test_undefined_capital_in_a_file_is_refused():

@@ -19,9 +19,9 @@ from suffice.display import Chart
 from suffice.errors import NotFoundError, SchemaError
 from suffice.files import write_file
 from suffice.json_text import refuse_constant
-from suffice.replays import seen_in
 from suffice.results import Result, jsonable
 from suffice.rounds import Mask
+from suffice.seen import id_hash
 from suffice.session import Policy
 from suffice.store.recording import Recording
 from suffice.tables import Table, counted, figure
@@ -115,8 +115,11 @@ class Advice(Result):
         return "not enough data"
 
     def knows(self, recording: Recording) -> bool:
-        """Return whether a question of the recording chose, or was counted, here."""
-        return bool(seen_in(recording, self.trial.tune | self.trial.counted).any())
+        """Return whether a question of the recording chose, or was counted, here, by its id.
+
+        One that another loop was asked, too, is not enough.
+        """
+        return any(id_hash(name) in self.trial.marks for name in recording.question_ids)
 
     @property
     def policy(self) -> Policy | None:

@@ -21,7 +21,7 @@ from suffice.statistics import Units
 from suffice.store.recording import Recording
 from suffice.tables import counted
 
-__all__ = ["SAVABLE", "Measured", "measure_candidates", "uncut"]
+__all__ = ["SAVABLE", "Measured", "measure_candidates", "prices_text", "uncut"]
 
 SAVABLE = ("calls", "tokens", "money")
 _COST_REMEDIES = {
@@ -79,6 +79,15 @@ class Measured:
                 f"{name} {'is' if name == 'money' else 'are'} unknown in {self.unpriced[name]:,} of {counted(self.n, 'question')}, so what a change would "
                 f"save is unknown: {_COST_REMEDIES[name]}, or decide about calls (cost='calls', --cost calls)"
             )
+
+
+def prices_text(prices: Price | Mapping[str, Price] | None) -> str:
+    """Return prices as text to compare them by; empty without any."""
+    if prices is None:
+        return ""
+    if isinstance(prices, Price):
+        return repr(prices)
+    return "; ".join(f"{component}: {price!r}" for component, price in sorted(prices.items()))
 
 
 def uncut(recording: Recording) -> Recording:

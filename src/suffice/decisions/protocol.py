@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from suffice.decisions.advice import Advice
 from suffice.decisions.candidates import candidates
-from suffice.decisions.losses import SAVABLE, measure_candidates, uncut
+from suffice.decisions.losses import SAVABLE, measure_candidates, prices_text, uncut
 from suffice.decisions.same_loop import LoopStops, fingerprints, refuse_other_outcomes
 from suffice.decisions.trial import Trial
 from suffice.errors import ConfigMismatchError, DataError
@@ -114,7 +114,7 @@ def decide(
         share = 0.3 if tune_share is None else tune_share
         _check_options(declared["max_loss"], declared["alpha"], declared["cost"], share)
         logged = _logged(recording, declared["baseline"], leave_out_failed, notes)
-        declared["loop"] = LoopStops.of(recording)
+        declared |= {"loop": LoopStops.of(recording), "prices": prices_text(prices)}
         trial, fresh = _begun(logged, share if tune is None else tune, declared, prices, notes)
     else:
         trial = previous.trial
@@ -129,6 +129,7 @@ def decide(
                 "(-o OTHER.json)"
             )
         refuse_other_outcomes(trial.marks, logged, trial.metric)
+        prices = _same_prices(prices, trial, notes)
         fresh = _new_questions(logged, trial, notes)
     verdict_part, rounds_text = _unseen(logged, fresh, trial, notes), _rounds_text(recording)
     del recording, logged  # of a million rounds they are large, and the measurement is of the verdict part alone
@@ -260,6 +261,18 @@ def _refuse_other_declaration(trial: Trial, given: Mapping[str, Any]) -> None:
                 f"the earlier decision declared {name} {before!r}, not {value!r}: what is declared once holds for all "
                 "questions that come later. Leave the option out, or begin another decision in another file"
             )
+
+
+def _same_prices(
+    prices: Price | Mapping[str, Price] | None, trial: Trial, notes: list[str]
+) -> Price | Mapping[str, Price] | None:
+    """Return prices if they are those of an earlier decision, else None: sums of two price lists are not money."""
+    if prices is None or not trial.prices or prices_text(prices) == trial.prices:
+        return prices
+    if trial.cost == "money":
+        raise ConfigMismatchError("the earlier decision was about other prices: give the same, or decide anew")
+    notes.append("the prices are not those of the earlier decision, so what is saved in money is not said any more")
+    return None
 
 
 def _check_options(max_loss: float, alpha: float, cost: str, tune_share: float) -> None:

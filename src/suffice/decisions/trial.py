@@ -22,7 +22,7 @@ __all__ = ["Totals", "Trial", "frontier"]
 
 _Z = 1.959964  # two-sided 95 %
 _ONE_SIDED_Z = 1.644854
-_PLAIN = ("metric", "max_loss", "alpha", "cost", "baseline", "leave_out_failed")
+_PLAIN = ("metric", "max_loss", "alpha", "cost", "baseline", "leave_out_failed", "prices")
 """Attributes of a trial that are JSON as they are."""
 _SUMS = ("losses", "open", "squares", "values", "twins", "gains", "squared_gains")
 """Attributes of totals that are sums over units."""
@@ -160,6 +160,7 @@ class Trial:
         above: The evidence that it loses more.
         totals: Sums behind the figures.
         leave_out_failed: Whether questions whose recording failed are left out; otherwise they count as lost.
+        prices: What tokens cost, see `prices_text`; empty if that is unknown.
         notes: What a reader must know of the declaration.
     """
 
@@ -178,6 +179,7 @@ class Trial:
     counted: Seen = field(default_factory=Seen)
     marks: Mapping[str, str] = field(default_factory=dict)
     leave_out_failed: bool = False
+    prices: str = ""
     notes: tuple[str, ...] = ()
 
     @classmethod

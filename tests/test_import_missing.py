@@ -327,12 +327,13 @@ REPLIES = Path(__file__).parent / "data" / "replies"
 
 
 @pytest.mark.parametrize("name", ["openai_chat", "openai_response", "anthropic", "openai_chat_refusal"])
-@pytest.mark.parametrize("shape", ["long", "steps", "calls"])
+@pytest.mark.parametrize("shape", ["long", "spread", "steps", "calls"])
 def test_replies_that_a_loop_logged_whole_are_its_answers(name, shape, tmp_path):
     body = json.loads((REPLIES / f"{name}.json").read_text())
     live = Round.from_response(body)
     records = {
         "long": [{"id": "q", "step": r, "response": body} for r in (1, 2)],
+        "spread": [{**body, "qid": "q", "step": r} for r in (1, 2)],
         "steps": [{"id": q, "steps": [{"response": body}] * 2} for q in "ab"],
         "calls": [{"id": q, "calls": [body] * 2} for q in "ab"],
     }[shape]

@@ -112,7 +112,8 @@ def group_trajectories(
         if row.index in rounds:
             raise DataError(
                 f"{row.where}: question {row.own['question_id']!r} has round {row.index} already, at "
-                f"{rounds[row.index].where}; each pair must be unique"
+                f"{rounds[row.index].where}; each pair must be unique. If they are several runs of one question, a column such as "
+                "run_id or seed tells them apart"
             )
         rounds[row.index] = row
     longest = max(map(len, by_question.values())) if grid.longest is None else grid.longest

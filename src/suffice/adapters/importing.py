@@ -22,6 +22,7 @@ from suffice.adapters.streaming import StreamedRun, stream_tabular
 from suffice.adapters.summary import ColumnCount, RoundMeans, column_counts, round_means
 from suffice.adapters.table_parts import unpacked_size
 from suffice.adapters.tabular import read_tabular
+from suffice.adapters.traces.explain import TRACE_FORMATS
 from suffice.display import facts_table
 from suffice.embedding import Embedder
 from suffice.errors import DataError, SchemaError, UnsettledError
@@ -193,7 +194,10 @@ def import_recording(
         is_known = stored is not None and stored.confirmed == guesses
         is_asked = bool(guesses) and confirm is not None and not is_known
         if is_asked and confirm is not None and not confirm(run):
-            raise DataError(f"{path} was not imported: say what its columns are with --column OURS=THEIRS")
+            remedy = "say what its columns are with --column OURS=THEIRS"
+            if run.source in TRACE_FORMATS:
+                remedy = "--explain shows how it is read, and --key names what makes a question"
+            raise DataError(f"{path} was not imported: {remedy}")
         notes += [*run.notes, *_left_out_note(path)]
         metadata = {"source": run.source, "notes": notes, "depends": dict(run.depends), "suffice": __version__}
         metadata |= _comparison(run, options, notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,18 +10,30 @@ from suffice.adapters.traces.payloads import logged_reply
 
 __all__ = ["reply_fields"]
 
+_PARTS = frozenset(
+    {"choices", "object", "created", "created_at", "completed_at", "output", "content", "type", "role", "status"}
+    | {"stop_reason", "stop_sequence", "incomplete_details", "error", "system_fingerprint", "service_tier"}
+)
+"""Fields of a reply that its answer and finish reason stand for, or that say nothing of a round."""
+
+_OWN_ID = re.compile(r"(chatcmpl|cmpl|resp|msg|gen)[-_]")
+
 
 def reply_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return an object as it is, or where it is a reply, its answer with its usage, read as the replies of traces are.
 
     >>> reply_fields({"object": "chat.completion", "choices": [{"message": {"content": "Oslo"}, "finish_reason": "stop"}]})
     {'answer': 'Oslo', 'finish_reason': 'stop'}
+    >>> reply_fields({"qid": "q1", "object": "chat.completion", "choices": [{"message": {"content": "Oslo"}}]})
+    {'qid': 'q1', 'answer': 'Oslo', 'finish_reason': None}
     """
     if not _is_reply(values):
         return values
     reply = logged_reply(dict(values))
-    known = {name: values[name] for name in ("model", "usage") if name in values}
-    return {"answer": reply.text.strip() or None, "finish_reason": reply.finish_reason, **known}
+    others = {name: value for name, value in values.items() if name not in _PARTS}
+    if _OWN_ID.match(str(others.get("id"))):
+        del others["id"]
+    return {**others, "answer": reply.text.strip() or None, "finish_reason": reply.finish_reason}
 
 
 def _is_reply(values: Mapping[str, Any]) -> bool:

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from suffice import import_recording, read_recording, replay
+from suffice import Policy, import_recording, read_recording, replay
 from suffice.errors import NotFoundError
 from suffice.store import bundled_recording
 from tests.cli_tools import cli
@@ -82,6 +82,24 @@ def test_the_next_command_is_one_that_takes_samples(tmp_path, monkeypatch):
     assert refused.code == 2
     for command in (("decide", "s.parquet"), ("diagnose", "s.parquet"), ("search", "s.parquet")):
         assert "independent samples" in cli(*command).err
+
+
+def test_lists_of_answers_that_may_be_samples_are_pointed_out(tmp_path):
+    source = file_of(tmp_path / "s.jsonl", [["1", "2"]] * 3, ["1"] * 3)
+    notes = import_recording(source, out=tmp_path / "s.parquet").notes
+    assert any("the items of 'answers' are read as rounds that follow one another" in note for note in notes)
+    notes = import_recording(source, out=tmp_path / "t.parquet", samples=True).notes
+    assert not any("follow one another" in note for note in notes)
+
+
+def test_a_policy_that_compares_answers_otherwise_is_pointed_out(tmp_path):
+    source = file_of(tmp_path / "s.jsonl", [["-5", "5"]] * 3, ["5"] * 3)
+    recording = read_recording(import_recording(source, out=tmp_path / "s.parquet", samples=True).path)
+    policy = Policy(rule="lead(1)", selector="majority_of_samples", max_rounds=2)
+    notes = replay(recording, policy, metrics="match", orders=2).rows[0].notes
+    assert any(
+        "compares answers as 'qa', and the recording was imported to compare them as 'number'" in n for n in notes
+    )
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,9 @@ _LOG_ENDINGS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".gz", ".z
 _NOT_OF_A_FORMAT = frozenset({"kind", "golds", "samples", "normalizer"})
 """Arguments that no format takes."""
 
+_OFTEN_SAMPLES = ("answers", "samples", "completions", "generations", "candidates", "responses", "predictions")
+"""Names of lists whose items may be independent of one another."""
+
 _NOT_STREAMED = frozenset({"samples", "normalizer"})
 """Arguments for which all answers are looked at."""
 
@@ -224,6 +227,12 @@ def import_recording(
 def _comparison(run: ImportedRun | StreamedRun, options: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
     """Return what metadata say of how answers are compared, and note it."""
     if not options.get("samples"):
+        lead = next((item.theirs for item in run.readings if item.ours == "round" and item.how == "shape"), "")
+        if any(word in lead.lower() for word in _OFTEN_SAMPLES):
+            notes.append(
+                f"{lead.replace('order in', 'the items of')} are read as rounds that follow one another; if they are independent "
+                "samples, import them with --samples"
+            )
         return {"normalizer": options["normalizer"]} if "normalizer" in options else {}
     normalizer, why = options.get("normalizer"), "as you said"
     if normalizer is None:

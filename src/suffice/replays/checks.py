@@ -113,7 +113,11 @@ def check_policy(policy: Policy, recording: Recording, *, part: bool = False) ->
             f"the policy {policy.label!r} reads answers at {policy.answer_position.to_dict()!r}, the recording was made "
             f"at {dict(position)!r}: give the policy the recording's answer position, or record again"
         )
-    return (*_check_fitted(policy, recording), *check_recorded(policy, recording, part=part))
+    return (
+        *_other_normalizer(policy, recording),
+        *_check_fitted(policy, recording),
+        *check_recorded(policy, recording, part=part),
+    )
 
 
 def _recorded_position(recording: Recording) -> Any:
@@ -139,6 +143,16 @@ def _check_policy_rounds(policy: Policy, recording: Recording) -> None:
             f"the policy {policy.label!r} runs to round {policy.max_rounds}, the recording only to round {highest}: "
             f"use max_rounds={highest}, or record more rounds"
         )
+
+
+def _other_normalizer(policy: Policy, recording: Recording) -> tuple[str, ...]:
+    """Return a note where a policy compares answers otherwise than the recording was read."""
+    theirs = recording.metadata.get("normalizer", policy.normalizer)
+    if theirs == policy.normalizer:
+        return ()
+    return (
+        f"the policy compares answers as {policy.normalizer!r}, and the recording was imported to compare them as {theirs!r}",
+    )
 
 
 def _check_fitted(policy: Policy, recording: Recording) -> tuple[str, ...]:

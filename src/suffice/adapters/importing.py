@@ -229,9 +229,10 @@ def _comparison(run: ImportedRun | StreamedRun, options: Mapping[str, Any], note
     if not options.get("samples"):
         lead = next((item.theirs for item in run.readings if item.ours == "round" and item.how == "shape"), "")
         if any(word in lead.lower() for word in _OFTEN_SAMPLES):
-            notes.append(
+            notes.insert(
+                0,
                 f"{lead.replace('order in', 'the items of')} are read as rounds that follow one another; if they are independent "
-                "samples, import them with --samples"
+                "samples, import them with --samples",
             )
         return {"normalizer": options["normalizer"]} if "normalizer" in options else {}
     normalizer, why = options.get("normalizer"), "as you said"

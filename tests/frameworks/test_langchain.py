@@ -8,8 +8,10 @@ from langchain.agents.middleware import ModelCallLimitMiddleware
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel
 
+from suffice import Recorder, read_recording
 from suffice.frameworks.langchain import stop_middleware
 from tests.frameworks.acceptance import (
     CAPPED,
@@ -120,3 +122,21 @@ def test_structured_output_is_left_alone_and_still_says_why_it_ended(folder):
     assert state["structured_response"] == Play(title="Titus Andronicus")
     assert [message.type for message in state["messages"]] == ["human", "ai", "tool"]
     assert state["messages"][1].response_metadata["suffice"]["reason"] == "failed"
+
+
+@pytest.mark.parametrize(("limit", "calls"), [(5, 4), (6, 5), (7, 5), (8, 5), (9, 6), (30, 13)])
+def test_a_thread_that_goes_on_ends_before_the_limit_of_its_new_run_and_not_earlier(folder, limit, calls):
+    script = Script(CAPPED, fails_at=4)
+    with Recorder(folder / "runs.parquet", policy=folder / "policy.json") as recorder:
+        middleware = stop_middleware(folder / "policy.json", recorder=recorder)
+        model = FakeChat(script=script, tool="look_up")
+        agent = create_agent(model, [look_up], middleware=[middleware], checkpointer=InMemorySaver())
+        thread = {"configurable": {"thread_id": "1"}}
+        with pytest.raises(RuntimeError, match="the model is down"):
+            agent.invoke({"messages": [("user", QUESTION)]}, thread)
+        script.fails_at, script.calls = None, 3
+        final = agent.invoke(None, {**thread, "recursion_limit": limit})["messages"][-1]
+    decision = final.response_metadata["suffice"]
+    assert (final.text, decision["reason"], decision["rounds"]) == ("The Tempest", "cancelled", script.calls)
+    assert script.calls == calls
+    assert read_recording(folder / "runs.parquet").answers.tolist() == [list(CAPPED[:calls])]

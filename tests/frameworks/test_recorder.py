@@ -1,4 +1,4 @@
-"""What each adapter records, with its framework: what the model said, no more and no less."""
+"""What each adapter records, with its framework: what the model said, no more and no less; and what it refuses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import math
 import pytest
 from autogen_agentchat.teams import RoundRobinGroupChat
 
-from suffice import Recorder, read_recording
+from suffice import Policy, Recorder, read_recording
+from suffice.errors import UnknownSignalError
 from tests.frameworks import test_agent_framework, test_autogen, test_openai_agents, test_pydantic_ai
 from tests.frameworks.acceptance import CAPPED, QUALITY, QUESTION, SCRIPT, Script, loaded, tokens_of
 from tests.frameworks.chat import FakeChat
@@ -139,3 +140,21 @@ def test_a_run_without_any_answer_says_that_it_failed(name, folder, recorder, ru
     assert text == ("not run: the loop ended (failed)" if name == "langchain" else "")
     assert (decision["reason"], decision["answer"], decision["rounds"]) == ("failed", None, script.calls)
     assert read_recording(recorder.path).ends.tolist() == ["max_rounds"]
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_a_policy_that_reads_what_no_reply_brings_is_refused_before_the_first_call(name, folder):
+    for rule in ("critic_approved > 0.5", *(["answer_margin > 1"] if name in NO_LOGPROBS else [])):
+        Policy(rule=rule).save(folder / "policy.json")
+        script = Script()
+        with pytest.raises(UnknownSignalError, match="which no reply here brings.*Give measure="):
+            loaded(name, folder, **ADAPTERS[name](script))
+        assert script.calls == 0
+
+
+@pytest.mark.parametrize("name", sorted(ADAPTERS.keys() - NO_LOGPROBS))
+def test_a_policy_on_log_probabilities_decides(name, folder, runner):
+    Policy(rule="answer_margin > 1").save(folder / "policy.json")
+    script = Script()
+    text, decision = asked(runner, loaded(name, folder, **ADAPTERS[name](script)), QUESTION)
+    assert (text, decision["signals"], script.calls) == (SCRIPT[0], {"answer_margin": 1.5}, 1)

@@ -41,6 +41,7 @@ def stop_middleware(
     from langchain.agents.middleware import AgentMiddleware, AgentState, hook_config
     from langchain.agents.middleware.types import PrivateStateAttr
     from langchain_core.messages import HumanMessage
+    from langgraph.config import get_config
     from langgraph.managed.is_last_step import RemainingStepsManager
 
     open_run = opener(policy, measure, recorder)
@@ -65,13 +66,13 @@ def stop_middleware(
             if run.decision is not None:
                 return None
             decision = run.observe(reply_of_message(newest), cost=cost_of(newest))
-            steps, before = state["remaining_steps"], state["suffice"].get("steps")
-            cycle = _FIRST_AGENT_CYCLE if before is None else before - steps
-            if not decision.stop and steps <= cycle + 2:
+            step, before = get_config()["metadata"]["langgraph_step"], state["suffice"].get("step")
+            cycle = _FIRST_AGENT_CYCLE if before is None else step - before
+            if not decision.stop and state["remaining_steps"] <= cycle + 2:
                 run.end("cancelled")
             if run.decision is not None:
                 return {"jump_to": "end", "suffice": run.to_state(), "messages": final_messages(run, state["messages"])}
-            update = {"suffice": {**run.to_state(), "steps": steps, "message": newest.id}}
+            update = {"suffice": {**run.to_state(), "step": step, "message": newest.id}}
             if revise is not None and not newest.tool_calls:
                 return {**update, "jump_to": "model", "messages": [HumanMessage(revise)]}
             return update

@@ -328,7 +328,7 @@ def test_questions_of_one_text_are_one_cluster_unless_the_table_names_clusters(t
     source = tmp_path / "log.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     told = cli("import", source, "-o", tmp_path / "r.parquet")
-    assert f"4 trajectories of {1 if clusters else 2} question" in told.words
+    assert f"r.parquet: {'1 question' if clusters else '2 questions'} in 4 runs, up to 2 rounds" in told.words
     named = read_recording(tmp_path / "r.parquet").clusters.tolist()
     assert named == (["c"] * 4 if clusters else ["q0", "q0", "q2", "q2"])
 

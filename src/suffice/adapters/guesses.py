@@ -33,7 +33,7 @@ from suffice.errors import UnsettledError
 from suffice.metrics import METRICS
 from suffice.signals import SIGNALS
 
-__all__ = ["ColumnMap", "guess_columns", "is_long"]
+__all__ = ["WITHIN", "ColumnMap", "guess_columns", "is_long"]
 
 _INPUT_COLUMNS = (
     "prompt_tokens",
@@ -87,6 +87,9 @@ _NO_ANSWERS = frozenset(
 """Objects whose `output`, `text` or `answer` is not what the model said."""
 
 _NUMBER_NAMES = frozenset({"calls", "seconds", "tokens"})  # costs: signals of these names are computed, and are sums
+WITHIN = "no column has them"
+"""How a count was read that another one contains."""
+
 _COST = "cost.generator."
 _COSTS = (*_INPUT_COLUMNS, *_OUTPUT_COLUMNS, *_CACHED_COLUMNS, _READ, _WRITTEN, *_SECONDS, *_CALLS)
 OF_ROUNDS = frozenset({"answer", "text", "feedback", "finish_reason"})
@@ -357,7 +360,7 @@ class _Guess:
                     zero = lambda row, name=name: 0 * cell_number(row.values.get(name), name, row.where)  # noqa: E731
                     shown = f"0: {self.shown.get(name, name)} contains them"
                     self.result.formulas[_COST + other] = zero
-                    self.result.read(_COST + other, _COST + other, "no column has them", shown)
+                    self.result.read(_COST + other, _COST + other, WITHIN, shown)
 
     def _seconds(self, name: str, scale: float) -> None:
         if scale == 1:

@@ -9,7 +9,7 @@ from typing import Any
 
 from suffice.adapters.base import ImportedTrajectory
 from suffice.adapters.grid import Grid, is_cost
-from suffice.adapters.guesses import ColumnMap
+from suffice.adapters.guesses import WITHIN, ColumnMap
 from suffice.errors import UnsettledError
 from suffice.rounds import COST_KINDS
 from suffice.store.schema import PINNED_LABELS
@@ -134,10 +134,11 @@ class Tally:
                 f"{self._without_golds:,} of {counted(self.lengths.total(), 'trajectory', 'trajectories')} have no gold answer, so "
                 "that their EM and F1 are unknown"
             )
+        contained = {item.ours for item in plan.readings if item.how == WITHIN}
         notes += [
             f"{name} is known in {self.known[name]:,} of {counted(self._rounds, 'round')}, so that the sum is unknown"
             for name in filter(is_cost, plan.columns)
-            if self.known[name] < self._rounds
+            if self.known[name] < self._rounds and name not in contained
         ]
         notes += [
             f"{name!r} is known in {self.known[name]:,} of {counted(self._rounds, 'round')}: a stop at another one cannot be judged"

@@ -244,10 +244,10 @@ def _import_screen(summary: ImportSummary) -> Screen:
         for item in summary.columns
         if item.nulled
     ]
+    runs = f" in {summary.trajectories:,} runs" if summary.trajectories != summary.clusters else ""
     sentence = (
-        f"{summary.path}: {counted(summary.trajectories, 'trajectory', 'trajectories')} of "
-        f"{counted(summary.clusters, 'question')}, up to {counted(summary.rounds, 'round')}, {summary.censored} censored. "
-        f"How they ended: {', '.join(f'{n} {_ENDS[end]}' for end, n in summary.ends.items())}"
+        f"{summary.path}: {counted(summary.clusters, 'question')}{runs}, up to {counted(summary.rounds, 'round')}. How they "
+        f"ended: {', '.join(f'{n:,} {_ENDS[end]}' for end, n in summary.ends.items())}"
     )
     return Screen(
         sentences=[sentence],

@@ -19,6 +19,7 @@ from typing import Any
 
 import suffice
 from suffice.llm import SpanReaderModel
+from suffice.papers.cbdr.world import PROCESSOR_NOTE
 from suffice.papers.semantic import given, semantic_protocol, split_drafts, tune
 from suffice.papers.semantic.tables import paper_semantic
 from suffice.retrieval import dataset_hash, load_questions
@@ -191,7 +192,7 @@ def run_tiny_gates() -> None:
         "never told; retrieval finds nearly every answer\nhere, so a gate can save retrievals and win nothing. The probe behind "
         "`p_known` is fitted on questions of their own,\nquestion-only gates and thresholds on tune questions, and all are judged on "
         "eval questions, about other entities.\n`calls` counts what deciding takes, too: one pass for a probe, one answer for an "
-        f"entropy, ten samples for semantic entropy.\nsuffice {suffice.__version__}, seed 0 for the world, 42 for draws.\n\n"
+        f"entropy, ten samples for semantic entropy.\nsuffice {suffice.__version__}, seed 0 for the world, 42 for draws.\n{PROCESSOR_NOTE}\n\n"
         f"```\n{TINY_GATES}```\n\n## The threshold of the best EM on tune\n\n{best}\n"
         f"## The threshold that retrieves for 66 % of the tune questions\n\n{rate}"
     )

@@ -16,6 +16,7 @@ from suffice.errors import DataError, MissingExtraError
 from suffice.llm.prompts import PREFILLED
 from suffice.llm.transformers_model import TransformersModel
 from suffice.metrics import exact_match
+from suffice.papers.cbdr.world import PROCESSOR_NOTE
 from suffice.results import Result
 from suffice.retrieval import Question, dataset_hash, load_questions
 from suffice.rounds import Floats, Mask, Passage
@@ -281,6 +282,7 @@ def known_world_page(measurements: Sequence[KnownWorld]) -> str:
         "# A model with known knowledge\n\nTiny Llamas trained on invented worlds, one for each seed; "
         "[what that is for](../explanation/tiny-world.md). Made by\n"
         f"`suffice demo tiny-model OUT --seed {measurements[0].seed} --measure {len(measurements)} --markdown FILE`, "
-        f"Suffice {__version__}; hashes of the eval questions: {data}.\n"
+        f"Suffice {__version__}; hashes of the eval questions: {data}.\n\n"
+        f"{PROCESSOR_NOTE}\n"
     )
     return "\n".join([head, render(known_world_tables(measurements), "md")])

@@ -20,7 +20,23 @@ import numpy.typing as npt
 from suffice.retrieval import Question
 from suffice.rounds import Passage
 
-__all__ = ["EXPOSURES", "KINDS", "TITLES", "VAGUE", "Fact", "World", "make_world", "question_line", "write_questions"]
+__all__ = [
+    "EXPOSURES",
+    "KINDS",
+    "PROCESSOR_NOTE",
+    "TITLES",
+    "VAGUE",
+    "Fact",
+    "World",
+    "make_world",
+    "question_line",
+    "write_questions",
+]
+
+PROCESSOR_NOTE = """Training adds in another order where a processor has other vector units, and the weights with it: the same command on another
+processor gives figures that differ as those of other seeds do."""
+"""What a page about the tiny model must say."""
+
 
 EXPOSURES = (0, 0, 0, 0, 8, 64, 112, 160)
 """How often each fact of an entity occurs in training: four of them never."""

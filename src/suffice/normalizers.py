@@ -88,28 +88,28 @@ def register_normalizer(name: str) -> Callable[[_Normalizer], _Normalizer]:
 
 
 @register_normalizer(QA)
-def _qa(answer: str) -> str | None:
+def _qa_key(answer: str) -> str | None:
     """Lower case, without punctuation and articles: for names and short phrases."""
     return answer_key(answer) or None
 
 
 @register_normalizer("exact")
-def _exact(answer: str) -> str | None:
+def _exact_key(answer: str) -> str | None:
     """The text itself, without white space around it."""
     return answer.strip() or None
 
 
 @register_normalizer("number")
-def _number(answer: str) -> str | None:
+def _number_key(answer: str) -> str | None:
     """The only number of the text, or of what follows its last "=": 1,200.0 is 1200, and .5 is 1/2."""
     if len(answer) > _LONGEST:
         return None
-    values = {_value(match.group()) for match in _NUMBER.finditer(answer.translate(_MINUS).rpartition("=")[2])}
+    values = {_fraction(match.group()) for match in _NUMBER.finditer(answer.translate(_MINUS).rpartition("=")[2])}
     values.discard(None)
     return str(values.pop()) if len(values) == 1 else None
 
 
-def _value(text: str) -> Fraction | None:
+def _fraction(text: str) -> Fraction | None:
     top, _, bottom = text.replace(",", "").partition("/")
     try:
         return Fraction(top.strip()) / (Fraction(bottom.strip()) if bottom else 1)
@@ -118,14 +118,14 @@ def _value(text: str) -> Fraction | None:
 
 
 @register_normalizer("letter")
-def _letter(answer: str) -> str | None:
+def _letter_key(answer: str) -> str | None:
     """The letter of an option, alone or before its text: "b", "(B)" and "B) Paris" are B."""
     match = _LETTER.fullmatch(answer[:_LONGEST].strip())
     return match[1].upper() if match else None
 
 
 @register_normalizer("literal")
-def _literal(answer: str) -> str | None:
+def _literal_key(answer: str) -> str | None:
     """A literal of Python or JSON, such as an output of code, whatever its spaces and quotes; else the text itself."""
     text = answer.strip()
     if not text:
@@ -142,7 +142,7 @@ def _evaluated(text: str, default: object) -> object:
 
 
 @register_normalizer("date")
-def _date(answer: str) -> str | None:
+def _date_key(answer: str) -> str | None:
     """A date, as YYYY-MM-DD; of two numbers before a year the first is the month."""
     text = " ".join(answer[:_LONGEST].split()).strip(" .")
     for pattern in _DATES:

@@ -83,8 +83,8 @@ def mean_runs(prepared: PreparedRecording, n: int, seed: int, runs_of: Runs) -> 
     totals: list[Run] = []
     for places in drawn_orders(prepared.recording, n, seed):
         runs = runs_of(prepared.reordered(places))
-        totals = [_plus(total, run) for total, run in zip(totals or runs, runs, strict=True)] if totals else [*runs]
-    return [_scaled(run, 1 / n) for run in totals]
+        totals = [_added(total, run) for total, run in zip(totals or runs, runs, strict=True)] if totals else [*runs]
+    return [_times(run, 1 / n) for run in totals]
 
 
 def order_note(n: int, seed: int) -> str:
@@ -95,7 +95,7 @@ def order_note(n: int, seed: int) -> str:
     )
 
 
-def _plus(total: Run, run: Run) -> Run:
+def _added(total: Run, run: Run) -> Run:
     """Return the sum of two runs of the same policy, question by question."""
     support, place = np.unique(np.concatenate([total.calls[0], run.calls[0]]), return_inverse=True)
     weights = np.zeros(len(support))
@@ -115,7 +115,7 @@ def _plus(total: Run, run: Run) -> Run:
     )
 
 
-def _scaled(run: Run, share: float) -> Run:
+def _times(run: Run, share: float) -> Run:
     """Return a run with every figure times `share`; questions by reason are rounded."""
     return replace(
         run,

@@ -170,7 +170,9 @@ class PreparedRecording:
         if shares is None:
             return values
         return {
-            name: np.where(shares.any(axis=1), _over(shares, self.in_view(self.metrics[name], stopped.view)), own)
+            name: np.where(
+                shares.any(axis=1), _expectation(shares, self.in_view(self.metrics[name], stopped.view)), own
+            )
             for name, own in values.items()
         }
 
@@ -191,6 +193,6 @@ def moved(column: Floats, places: npt.NDArray[np.int64]) -> Floats:
     return out
 
 
-def _over(shares: Floats, metric: Floats) -> Floats:
+def _expectation(shares: Floats, metric: Floats) -> Floats:
     """Return the means of a metric over the rounds with these shares, shape ``(n_questions,)``; NaN where one is unknown."""
     return np.asarray(np.where(shares > 0, shares * metric, 0.0).sum(axis=1))

@@ -88,18 +88,18 @@ def _top_two(counts: Counts) -> tuple[Floats, Floats]:
     return highest[:, -1], highest[:, -2]
 
 
-def _share(counts: Counts) -> Floats:
+def _leading_share(counts: Counts) -> Floats:
     totals = counts.sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(np.where(totals > 0, counts.max(axis=1) / totals, np.nan), dtype=np.float64)
 
 
-def _lead(counts: Counts) -> Floats:
+def _lead_over_second(counts: Counts) -> Floats:
     first, second = _top_two(counts)
     return np.asarray(first - second, dtype=np.float64)
 
 
-def _entropy(counts: Counts) -> Floats:
+def _vote_entropy(counts: Counts) -> Floats:
     totals = np.maximum(counts.sum(axis=1, keepdims=True), 1e-300)
     shares = counts / totals
     logs = np.log(np.where(shares > 0, shares, 1.0))
@@ -175,13 +175,13 @@ def _agreement_run(ids: Floats) -> Floats:
 
 _FROM_COUNTS: Mapping[str, Callable[[Counts], Floats]] = MappingProxyType(
     {
-        "vote_share": _share,
-        "vote_lead": _lead,
-        "vote_entropy": _entropy,
+        "vote_share": _leading_share,
+        "vote_lead": _lead_over_second,
+        "vote_entropy": _vote_entropy,
         "posterior_majority": _posterior_beta,
         "posterior_plurality": _posterior_dirichlet,
-        "weighted_vote_share": _share,
-        "weighted_vote_lead": _lead,
+        "weighted_vote_share": _leading_share,
+        "weighted_vote_lead": _lead_over_second,
     }
 )
 

@@ -240,3 +240,16 @@ def test_answers_that_a_gate_of_the_loop_gave_at_round_0_are_the_baselines_answe
     assert Advice.from_dict(advice.to_dict()).trial.loop.start_round == 0
     with pytest.raises(ConfigMismatchError, match="end at round 0"):
         decide(log, previous=decide(log_of(60, converged_at_2, rounds=3, first=2000), metric="quality"))
+
+
+def test_a_selector_that_reads_what_judges_is_noted():
+    log = log_of(60, converged_at_2)
+    note = "the selector reads quality, which also judges: a live loop must measure it in every round"
+    assert note in decide(log, metric="quality", selector="max_quality").notes
+    assert note not in decide(log, metric="quality").notes
+
+
+def test_one_question_cannot_be_divided():
+    rows = [{**row, "cluster": "one"} for row in log_of(60, converged_at_2).table.to_pylist()]
+    with pytest.raises(DataError, match=r"too few to divide .*: 1 different question\. Record"):
+        decide(Recording(build_table(rows, kinds={"quality": "metric"})), metric="quality")

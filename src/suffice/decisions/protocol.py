@@ -194,7 +194,7 @@ def _begun(
         metric=metric,
         tune=seen_from(first),
         marks=fingerprints(first, metric),
-        notes=(*untried, *_metric_notes(logged, metric, stated=stated is not None), *_name_notes(logged)),
+        notes=(*untried, *_metric_notes(logged, metric, selector, stated=stated is not None), *_name_notes(logged)),
         **declared,
     )
     return trial, fresh
@@ -292,12 +292,15 @@ def _default_metric(recording: Recording) -> str:
     return next(measured_here, "agreement")
 
 
-def _metric_notes(recording: Recording, metric: str, *, stated: bool) -> list[str]:
+def _metric_notes(recording: Recording, metric: str, selector: Selector, *, stated: bool) -> list[str]:
     """Return what a reader must know of a metric that somebody else defined."""
     name = metric.split(">", maxsplit=1)[0].strip()
+    notes = []
+    if name in selector.signals:
+        notes.append(f"the selector reads {name}, which also judges: a live loop must measure it in every round")
     if name in METRICS or is_agreement(name):
-        return []
-    notes = [f"a higher {name} counts as better"]
+        return notes
+    notes.append(f"a higher {name} counts as better")
     others = [other for other in recording.names("metric") if other != name]
     if not stated and others:
         notes.append(f"judged by {name}; the log has {', '.join(others)}, too (metric=..., --metric NAME)")
@@ -327,10 +330,8 @@ def _divided(recording: Recording, tune: Recording | float, baseline: str, notes
         return uncut(tune) if baseline == "recorded" else tune, ~shared
     first = hash_places(dividing_names(recording), salt=_SALT) < tune
     if first.all() or not first.any():
-        raise DataError(
-            f"{len(set(dividing_names(recording)))} different questions are too few to divide into tune questions and a "
-            "verdict: record at least 20"
-        )
+        n = counted(len(set(dividing_names(recording))), "different question")
+        raise DataError(f"too few to divide into tune questions and a verdict: {n}. Record at least 20")
     return recording.select(first), ~first
 
 

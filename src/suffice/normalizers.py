@@ -19,9 +19,9 @@ from suffice.metrics import answer_key
 
 __all__ = [
     "ANSWER_ID",
+    "DEFAULT_NORMALIZER",
     "MATCH",
     "NORMALIZERS",
-    "QA",
     "Normalizer",
     "guess_normalizer",
     "normalizer_of",
@@ -39,12 +39,12 @@ ANSWER_ID = "answer_id"
 MATCH = "match"
 """The metric that compares answers with gold answers by the recording's normalizer, where that is another one."""
 
-QA = "qa"
+DEFAULT_NORMALIZER = "qa"
 """The normalizer of question answering, which TASR and the metrics EM and F1 use."""
 
-_REGISTRY: dict[str, Normalizer] = {}
+_ALL_NORMALIZERS: dict[str, Normalizer] = {}
 
-NORMALIZERS: Mapping[str, Normalizer] = MappingProxyType(_REGISTRY)
+NORMALIZERS: Mapping[str, Normalizer] = MappingProxyType(_ALL_NORMALIZERS)
 """All normalizers by name, built in and registered."""
 
 _NO_LITERAL = object()
@@ -56,7 +56,7 @@ _NUMBER = re.compile(
 )
 _CONSTANTS = {"true": "True", "false": "False", "null": "None"}
 _MINUS = str.maketrans({"\u2212": "-", "\u2013": "-"})
-_LETTER = re.compile(r"[\W_]*([A-Za-z])(?:[\W_]*|[).:\]][\s\S]*)")
+_OPTION = re.compile(r"[\W_]*([A-Za-z])(?:[\W_]*|[).:\]][\s\S]*)")
 _DATES = ("%m/%d/%Y", "%Y-%m-%d", "%B %d, %Y", "%b %d, %Y", "%d %B %Y", "%d %b %Y", "%m-%d-%Y", "%Y/%m/%d")
 
 
@@ -77,17 +77,17 @@ def register_normalizer(name: str) -> Callable[[_Normalizer], _Normalizer]:
     """
     if not (name.isidentifier() and name.isascii()):
         raise DataError(f"{name!r} cannot name a normalizer: use ASCII letters, digits and underscores")
-    if name in _REGISTRY:
+    if name in _ALL_NORMALIZERS:
         raise DataError(f"there is a normalizer {name!r} already; choose another name")
 
     def register(normalizer: _Normalizer) -> _Normalizer:
-        _REGISTRY[name] = normalizer
+        _ALL_NORMALIZERS[name] = normalizer
         return normalizer
 
     return register
 
 
-@register_normalizer(QA)
+@register_normalizer(DEFAULT_NORMALIZER)
 def _qa_key(answer: str) -> str | None:
     """Lower case, without punctuation and articles: for names and short phrases."""
     return answer_key(answer) or None
@@ -120,7 +120,7 @@ def _fraction(text: str) -> Fraction | None:
 @register_normalizer("letter")
 def _letter_key(answer: str) -> str | None:
     """The letter of an option, alone or before its text: "b", "(B)" and "B) Paris" are B."""
-    match = _LETTER.fullmatch(answer[:_LONGEST].strip())
+    match = _OPTION.fullmatch(answer[:_LONGEST].strip())
     return match[1].upper() if match else None
 
 
@@ -159,12 +159,12 @@ def normalizer_of(name: str) -> Normalizer:
     Raises:
         NotFoundError: There is none.
     """
-    if name not in _REGISTRY:
+    if name not in _ALL_NORMALIZERS:
         raise NotFoundError(
-            f"there is no normalizer {name!r}.{did_you_mean(name, _REGISTRY)} There are: {', '.join(_REGISTRY)}; add your own "
+            f"there is no normalizer {name!r}.{did_you_mean(name, _ALL_NORMALIZERS)} There are: {', '.join(_ALL_NORMALIZERS)}; add your own "
             "with register_normalizer"
         )
-    return _REGISTRY[name]
+    return _ALL_NORMALIZERS[name]
 
 
 def guess_normalizer(golds: Iterable[str]) -> str:
@@ -179,8 +179,10 @@ def guess_normalizer(golds: Iterable[str]) -> str:
     """
     texts = list(golds)
     for name in ("date", "letter", "number"):
-        if texts and all(_REGISTRY[name](text) is not None for text in texts):
+        if texts and all(_ALL_NORMALIZERS[name](text) is not None for text in texts):
             return name
     return (
-        "literal" if texts and all(_evaluated(text.strip(), _NO_LITERAL) is not _NO_LITERAL for text in texts) else QA
+        "literal"
+        if texts and all(_evaluated(text.strip(), _NO_LITERAL) is not _NO_LITERAL for text in texts)
+        else DEFAULT_NORMALIZER
     )

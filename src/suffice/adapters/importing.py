@@ -27,7 +27,7 @@ from suffice.display import facts_table
 from suffice.embedding import Embedder
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.files import check_file
-from suffice.normalizers import MATCH, QA, guess_normalizer, normalizer_of
+from suffice.normalizers import DEFAULT_NORMALIZER, MATCH, guess_normalizer, normalizer_of
 from suffice.results import Result
 from suffice.store import read_recording, write_recording
 from suffice.store.recording import open_recording
@@ -203,7 +203,7 @@ def import_recording(
             raise DataError(f"{path} was not imported: {remedy}")
         notes += [*run.notes, *_left_out_note(path)]
         metadata = {"source": run.source, "notes": notes, "depends": dict(run.depends), "suffice": __version__}
-        metadata |= _comparison(run, options, notes)
+        metadata |= _how_compared(run, options, notes)
         if run.readings:
             metadata["read_from"] = {item.ours: item.theirs for item in run.readings}
         facts = _write_run(run, out, metadata)
@@ -224,7 +224,7 @@ def import_recording(
     )
 
 
-def _comparison(run: ImportedRun | StreamedRun, options: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+def _how_compared(run: ImportedRun | StreamedRun, options: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
     """Return what metadata say of how answers are compared, and note it."""
     if not options.get("samples"):
         lead = next((item.theirs for item in run.readings if item.ours == "round" and item.how == "shape"), "")
@@ -290,7 +290,7 @@ def _write_run(run: ImportedRun | StreamedRun, out: Path, metadata: Mapping[str,
         run.write(out, metadata)
         return {name: getattr(run, name) for name in ("clusters", "rounds", "columns", "by_round")}
     rows, kinds = run.rows(), dict(run.kinds())
-    if metadata.get("normalizer", QA) != QA:
+    if metadata.get("normalizer", DEFAULT_NORMALIZER) != DEFAULT_NORMALIZER:
         rows = [{**row, MATCH: _match(row, metadata["normalizer"])} for row in rows]
         kinds[MATCH] = "metric"
     write_recording(out, rows, metadata, kinds)

@@ -21,7 +21,7 @@ __all__ = ["DEFAULT_ORDERS", "drawn_orders", "mean_runs", "n_orders", "order_not
 DEFAULT_ORDERS = 100
 """Orders of the samples of each question."""
 
-_SALT = 0x0DE5
+_ORDERS_STREAM = 0x0DE5
 
 Runs = Callable[[PreparedRecording], Sequence[Run]]
 
@@ -64,7 +64,7 @@ def drawn_orders(recording: Recording, n: int, seed: int) -> Iterator[npt.NDArra
     The stream of an order depends on `seed` and its number alone: more orders go on where fewer ended.
     """
     for number in range(n):
-        keys = np.random.default_rng([seed, _SALT, number]).random(recording.shape)
+        keys = np.random.default_rng([seed, _ORDERS_STREAM, number]).random(recording.shape)
         keys[~recording.seen] = np.inf
         if int(recording.index[0]) == 0:
             keys[:, 0] = -1.0
@@ -83,7 +83,7 @@ def mean_runs(prepared: PreparedRecording, n: int, seed: int, runs_of: Runs) -> 
     totals: list[Run] = []
     for places in drawn_orders(prepared.recording, n, seed):
         runs = runs_of(prepared.reordered(places))
-        totals = [_added(total, run) for total, run in zip(totals or runs, runs, strict=True)] if totals else [*runs]
+        totals = [_with_run(total, run) for total, run in zip(totals or runs, runs, strict=True)] if totals else [*runs]
     return [_times(run, 1 / n) for run in totals]
 
 
@@ -95,7 +95,7 @@ def order_note(n: int, seed: int) -> str:
     )
 
 
-def _added(total: Run, run: Run) -> Run:
+def _with_run(total: Run, run: Run) -> Run:
     """Return the sum of two runs of the same policy, question by question."""
     support, place = np.unique(np.concatenate([total.calls[0], run.calls[0]]), return_inverse=True)
     weights = np.zeros(len(support))

@@ -55,7 +55,7 @@ def check_recorded(policy: Policy, recording: Recording, *, part: bool = False) 
     return (*definedness.checked(recording), *_unknown_models(policy, recording))
 
 
-_UNREAD: Mapping[str, str] = MappingProxyType(
+_UNDEFINED_MEANS: Mapping[str, str] = MappingProxyType(
     {ANSWER_ID: ": no vote, since the answer is missing or the policy's normalizer cannot read it"}
 )
 """What it means that a signal is undefined, where that changes a figure."""
@@ -102,7 +102,8 @@ class Definedness:
             )
         return tuple(
             f"{name} is undefined in {100 * (1 - self._defined[name] / self._possible[name]):.2g} % of rounds "
-            f"({self._possible[name] - self._defined[name]:,} of {self._possible[name]:,})" + _UNREAD.get(name, "")
+            f"({self._possible[name] - self._defined[name]:,} of {self._possible[name]:,})"
+            + _UNDEFINED_MEANS.get(name, "")
             for name in names
             if self._defined[name] < self._possible[name]
         )

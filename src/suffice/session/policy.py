@@ -24,7 +24,7 @@ from suffice.errors import (
 )
 from suffice.files import write_file
 from suffice.json_text import refuse_constant
-from suffice.normalizers import ANSWER_ID, QA, normalizer_of
+from suffice.normalizers import ANSWER_ID, DEFAULT_NORMALIZER, normalizer_of
 from suffice.rounds import Decision, Floats, Round, Rounds
 from suffice.rules import Never, Rule, Selector, parse_rule, parse_selector
 from suffice.rules.selectors import Best, Last
@@ -90,7 +90,7 @@ class Policy(Displayed):
     state: Mapping[str, FittedState] = field(default_factory=dict)
     answer_position: AnswerPosition = field(default_factory=AnswerPosition)
     abstain_patterns: tuple[str, ...] | None = None
-    normalizer: str = QA
+    normalizer: str = DEFAULT_NORMALIZER
     depends: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     certificate: Mapping[str, Any] | None = None
@@ -180,7 +180,7 @@ class Policy(Displayed):
     @cached_property
     def _from_answers(self) -> frozenset[str]:
         """The signals that this policy computes from all answers, whatever was measured."""
-        own = {"answer_stable"} if self.normalizer != QA else set[str]()
+        own = {"answer_stable"} if self.normalizer != DEFAULT_NORMALIZER else set[str]()
         own |= {"abstained"} if self.abstain_patterns is not None else set()
         return VOTES.union(own).intersection(map(self.raw_of, self.signals))
 
@@ -336,7 +336,7 @@ class Policy(Displayed):
             DataError: The answer position is a Python callable, which has no text.
         """
         normalizer = (
-            {} if self.normalizer == QA else {"normalizer": self.normalizer}
+            {} if self.normalizer == DEFAULT_NORMALIZER else {"normalizer": self.normalizer}
         )  # so that digests stay as they were
         return {
             "format": POLICY_FORMAT,
@@ -386,7 +386,7 @@ class Policy(Displayed):
                 state={name: state_from_dict(item) for name, item in _field_of(data, "state", dict).items()},
                 answer_position=AnswerPosition.from_dict(_field_of(data, "answer_position", dict)),
                 abstain_patterns=patterns,
-                normalizer=_field_of({"normalizer": QA, **data}, "normalizer", str),
+                normalizer=_field_of({"normalizer": DEFAULT_NORMALIZER, **data}, "normalizer", str),
                 depends=_field_of(data, "depends", dict),
                 provenance=_field_of(data, "provenance", dict),
                 certificate=None if data.get("certificate") is None else _field_of(data, "certificate", dict),
@@ -403,7 +403,7 @@ class Policy(Displayed):
         facts = {
             "rule": self.rule,
             "selector": self.selector,
-            **({} if self.normalizer == QA else {"normalizer": self.normalizer}),
+            **({} if self.normalizer == DEFAULT_NORMALIZER else {"normalizer": self.normalizer}),
             "rounds": f"{self.start_round} to {self.max_rounds}",
             "signals": ", ".join(self.signals),
             "calibrated": ", ".join(f"{item.output} from {item.signal}" for item in self.calibrators),

@@ -25,10 +25,10 @@ WEIGHT = "p_correct"
 """The signal that weighted votes count each answer by."""
 
 _CONSISTENCY = "Adaptive-Consistency, Aggarwal et al. (2023)"
-_COUNT = (0.0, math.inf)
-_TOP = 5  # as many of the most frequent answers as Adaptive-Consistency's code integrates over
+_VOTES_RANGE = (0.0, math.inf)
+_MOST_FREQUENT = 5  # as many of the most frequent answers as Adaptive-Consistency's code integrates over
 
-Counts = npt.NDArray[np.float64]
+VoteCounts = npt.NDArray[np.float64]
 
 
 def answer_ids(answers: npt.NDArray[np.object_], normalizer: Normalizer) -> Floats:
@@ -57,7 +57,7 @@ def answer_ids(answers: npt.NDArray[np.object_], normalizer: Normalizer) -> Floa
     return ids.reshape(answers.shape)
 
 
-class _Tally:
+class _VoteTally:
     """Votes by answer while rounds go by, of many questions at once."""
 
     def __init__(self, ids: Floats, weights: Floats | None) -> None:
@@ -65,10 +65,10 @@ class _Tally:
         self.votes: Floats = np.where(np.isnan(ids), 0.0, 1.0) if weights is None else weights
         self.voted = ~np.isnan(ids) & ~np.isnan(self.votes)
         width = 0 if not self.voted.any() else int(ids[self.voted].max()) + 1
-        self.counts: Counts = np.zeros((len(ids), max(width, 1)))
+        self.counts: VoteCounts = np.zeros((len(ids), max(width, 1)))
         self.rows = np.arange(len(ids))
 
-    def over_rounds(self, value: Callable[[Counts], Floats]) -> Floats:
+    def over_rounds(self, value: Callable[[VoteCounts], Floats]) -> Floats:
         """Return `value` of the counts after each round, shape ``(n_questions, n_rounds)``; NaN before the first vote."""
         out = np.full(self.ids.shape, np.nan)
         begun = np.zeros(len(self.ids), dtype=np.bool_)
@@ -80,7 +80,7 @@ class _Tally:
         return out
 
 
-def _top_two(counts: Counts) -> tuple[Floats, Floats]:
+def _top_two(counts: VoteCounts) -> tuple[Floats, Floats]:
     """Return the highest and the second highest count of each question; 0 where there is no second answer."""
     if counts.shape[1] == 1:
         return counts[:, 0], np.zeros(len(counts))
@@ -88,25 +88,25 @@ def _top_two(counts: Counts) -> tuple[Floats, Floats]:
     return highest[:, -1], highest[:, -2]
 
 
-def _leading_share(counts: Counts) -> Floats:
+def _leading_share(counts: VoteCounts) -> Floats:
     totals = counts.sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(np.where(totals > 0, counts.max(axis=1) / totals, np.nan), dtype=np.float64)
 
 
-def _lead_over_second(counts: Counts) -> Floats:
+def _lead_over_second(counts: VoteCounts) -> Floats:
     first, second = _top_two(counts)
     return np.asarray(first - second, dtype=np.float64)
 
 
-def _vote_entropy(counts: Counts) -> Floats:
+def _vote_entropy(counts: VoteCounts) -> Floats:
     totals = np.maximum(counts.sum(axis=1, keepdims=True), 1e-300)
     shares = counts / totals
     logs = np.log(np.where(shares > 0, shares, 1.0))
     return np.asarray(np.abs((shares * logs).sum(axis=1)), dtype=np.float64)  # of one answer 0, not -0
 
 
-def _posterior_beta(counts: Counts) -> Floats:
+def _posterior_beta(counts: VoteCounts) -> Floats:
     """Return P(p > 1/2) for the leading answer against the runner-up, with a uniform prior on its share p."""
     first, second = (votes.astype(np.int64) for votes in _top_two(counts))
     table = _beta_table(int((first + second).max(initial=0)))
@@ -128,9 +128,9 @@ def _beta_table(n: int) -> Floats:
     return table
 
 
-def _posterior_dirichlet(counts: Counts) -> Floats:
+def _posterior_dirichlet(counts: VoteCounts) -> Floats:
     """Return P(the leading answer has the largest share), with a uniform prior over the shares of the answers seen."""
-    top = -np.sort(-counts, axis=1)[:, :_TOP]
+    top = -np.sort(-counts, axis=1)[:, :_MOST_FREQUENT]
     unique, inverse = np.unique(top, axis=0, return_inverse=True)
     values = np.array([_largest_share(tuple(row[row > 0].astype(int).tolist())) for row in unique])
     return values[inverse.reshape(-1)]
@@ -173,7 +173,7 @@ def _agreement_run(ids: Floats) -> Floats:
     return run
 
 
-_FROM_COUNTS: Mapping[str, Callable[[Counts], Floats]] = MappingProxyType(
+_FROM_COUNTS: Mapping[str, Callable[[VoteCounts], Floats]] = MappingProxyType(
     {
         "vote_share": _leading_share,
         "vote_lead": _lead_over_second,
@@ -212,14 +212,14 @@ def vote_signal(name: str, ids: Floats, weights: Floats | None = None) -> Floats
     if name == "window_agreement":
         return _agreement_run(flat).reshape(ids.shape)
     spread = None if weights is None else np.broadcast_to(weights, ids.shape).reshape(flat.shape)
-    return _Tally(flat, spread).over_rounds(_FROM_COUNTS[name]).reshape(ids.shape)
+    return _VoteTally(flat, spread).over_rounds(_FROM_COUNTS[name]).reshape(ids.shape)
 
 
 for _name, _unit, _range, _doc, _source in (
-    (ANSWER_ID, "count", _COUNT, "Which of the distinct answers so far this is, by the policy's normalizer.", ""),
+    (ANSWER_ID, "count", _VOTES_RANGE, "Which of the distinct answers so far this is, by the policy's normalizer.", ""),
     ("vote_share", "ratio", (0.0, 1.0), "Share of the votes that the leading answer has.", "Wang et al. (2023)"),
-    ("vote_lead", "count", _COUNT, "Votes of the leading answer minus those of the runner-up.", ""),
-    ("vote_entropy", "nats", _COUNT, "Entropy of the votes over the distinct answers.", _CONSISTENCY),
+    ("vote_lead", "count", _VOTES_RANGE, "Votes of the leading answer minus those of the runner-up.", ""),
+    ("vote_entropy", "nats", _VOTES_RANGE, "Entropy of the votes over the distinct answers.", _CONSISTENCY),
     (
         "posterior_majority",
         "probability",
@@ -237,7 +237,7 @@ for _name, _unit, _range, _doc, _source in (
     (
         "window_agreement",
         "count",
-        _COUNT,
+        _VOTES_RANGE,
         "Over how many of the last answers, up to this one, all are the same.",
         "Early-stopping self-consistency, Li et al. (2024)",
     ),
@@ -248,7 +248,7 @@ for _name, _unit, _range, _doc, _source in (
         "As vote_share, each vote weighted by p_correct.",
         "Wang et al. (2023)",
     ),
-    ("weighted_vote_lead", "score", _COUNT, "As vote_lead, each vote weighted by p_correct.", ""),
+    ("weighted_vote_lead", "score", _VOTES_RANGE, "As vote_lead, each vote weighted by p_correct.", ""),
 ):
     declare(_name, _doc, _unit, _range, source=_source, component="")
 declare(

@@ -25,8 +25,8 @@ __all__ = ["demo_samples"]
 
 _METRIC = "match"
 _EPSILON = 0.01
-_SALT = "best single model:"
-_NOTICE = (
+_HALVES_SALT = "best single model:"
+_CREDITS = (
     "Answers: ChatGPT on date understanding, recorded by verify_cot (Ling et al., 2023; CC BY 4.0); 44 models on GSM8K and 51 "
     "on CRUXEval, recorded by ZeroEval (Apache-2.0)."
 )
@@ -80,7 +80,7 @@ def demo_samples(
     screen = Screen(
         sentences=sentences,
         tables=[summary],
-        notes=[_NOTICE],
+        notes=[_CREDITS],
         aside={"fixed number as good"},
         files={"table": markdown},
         then="suffice import SAMPLES.jsonl --samples -o samples.parquet",
@@ -186,7 +186,7 @@ def _p_text(p: float) -> str:
 
 def _best_single(recording: Recording, hashes: Sequence[str]) -> _Single:
     """Choose a model on the half of the questions whose ids hash below one half; a missing answer is a wrong one."""
-    tune = hash_places(recording.question_ids, salt=_SALT) < 0.5  # noqa: PLR2004 - a half
+    tune = hash_places(recording.question_ids, salt=_HALVES_SALT) < 0.5  # noqa: PLR2004 - a half
     members, match = recording.objects("member"), np.nan_to_num(recording.column(_METRIC))
     names = sorted({name for row in members[tune].tolist() for name in row if name is not None})
     best = max(names, key=lambda name: float(match[tune][members[tune] == name].sum()))
@@ -218,7 +218,7 @@ def _summary(outcomes: Sequence[_Outcome], orders: int) -> Table:
 
 def _page(summary: Table, sentences: Sequence[str], orders: int) -> str:
     command = f"suffice demo samples --orders {orders} --markdown docs/results/samples.md"
-    written = f"Written by `{command}` (suffice {__version__}), seed 42. {_NOTICE}"
+    written = f"Written by `{command}` (suffice {__version__}), seed 42. {_CREDITS}"
     return "\n\n".join(
         [
             "# Samples and panels",

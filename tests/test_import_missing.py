@@ -47,6 +47,8 @@ def notes_of(tmp_path, rows, **options):
         ({"input_tokens": "1,200"}, "'input_tokens' is not read as a cost: it has '1,200'"),
         ({"tokens": 300}, "--column cost.generator.output_tokens=tokens counts all as output (money: an upper bound)"),
         ({"prompt_tokens": [3, None, 4]}, "cost.generator.uncached_tokens is known in 4 of 6 rounds"),
+        ({"completion_tokens": 4}, "no column has input tokens: what is saved is counted in calls alone"),
+        ({}, "no column has input or output tokens"),
         ({"cost_usd": 0.002}, "'cost_usd' is kept as it is: what is paid follows from tokens and prices"),
         ({"response": ["Bern", None, "Oslo"]}, "2 of 6 rounds have no answer"),
         ({"response": ["Bern", "None", "Oslo"]}, "'None' is read as the text of 2 answers"),

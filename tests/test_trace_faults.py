@@ -234,6 +234,13 @@ def test_cache_reads_are_taken_off_where_the_input_contains_them(given, cached, 
     assert (cost.uncached_tokens, cost.cached_tokens, cost.output_tokens) == (uncached, cached or 0, 10)
 
 
+def test_that_tokens_are_unknown_is_said(tmp_path):
+    silent = {"gen_ai.usage.input_tokens": None, "gen_ai.usage.output_tokens": None}
+    notes = read_otlp(otlp(tmp_path / "a.json", span("a"), span("b", number=2, **silent))).notes
+    assert "tokens are unknown in 1 of 2 rounds: what is saved is counted in calls alone" in notes
+    assert not any("tokens" in note for note in read_otlp(otlp(tmp_path / "b.json", span("a"))).notes)
+
+
 def test_usage_that_is_missing_is_unknown(tmp_path):
     usage = dict.fromkeys(("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens"))
     cost = read_otlp(otlp(tmp_path / "a.json", span("Oslo", **usage))).trajectories[0].rounds[0].costs["generator"]

@@ -25,6 +25,7 @@ _SPEAKERS = (
     "component",
 )
 _MOST_SPEAKERS = 12
+_TOKENS = {"uncached_tokens": "input", "output_tokens": "output"}
 
 
 def unread_notes(
@@ -94,6 +95,10 @@ def _costs(
                 f"{name!r} does not say which are input and which output, so none is counted; --column {_OUTPUT}={name} counts "
                 "all as output (money: an upper bound)"
             )
+    kinds = {ours.rpartition(".")[2] for ours in columns if ours.startswith("cost.")}
+    absent = [what for kind, what in _TOKENS.items() if kind not in kinds]
+    if absent and not _called(left, TOTAL_TOKENS):
+        yield f"no column has {' or '.join(absent)} tokens: what is saved is counted in calls alone"
     for name in _called(left, MONEY)[:1]:
         yield f"{name!r} is kept as it is: what is paid follows from tokens and prices (suffice decide --prices)"
 

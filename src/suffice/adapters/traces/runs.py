@@ -76,6 +76,7 @@ def run_of(log: Log, source: str, *, key: str | None = None, ended: End | None =
         trajectories=trajectories,
         notes=[
             *_length_notes(rounds, trajectories, ended),
+            *_usage_notes(rounds),
             *_cluster_notes(trajectories),
             *log.notes,
             *(f"{text}: {number}" for text, number in notes.items()),
@@ -249,6 +250,16 @@ def _length_notes(
             "beyond which nothing is known"
         )
     return notes
+
+
+def _usage_notes(rounds: Sequence[Sequence[Round]]) -> list[str]:
+    costs = [cost for own in rounds for item in own for cost in item.costs.values()]
+    known = sum(not math.isnan(cost.uncached_tokens + cost.cached_tokens + cost.output_tokens) for cost in costs)
+    if known == len(costs):
+        return []
+    return [
+        f"tokens are unknown in {len(costs) - known:,} of {len(costs):,} rounds: what is saved is counted in calls alone"
+    ]
 
 
 def _cluster_notes(trajectories: Sequence[ImportedTrajectory]) -> list[str]:

@@ -72,6 +72,12 @@ def test_a_score_of_the_whole_question_is_said_to_judge_no_round(tmp_path):
     assert "'score' is known once of a question" in notes_of(tmp_path, [record])
 
 
+def test_a_first_draft_beside_the_list_of_the_others_is_said_to_be_missing(tmp_path):
+    """Its round would be the cheapest candidate."""
+    record = {"question": "?", "initial_answer": "Bern", "refinements": [{"answer": text} for text in ANSWERS]}
+    assert "'initial_answer' is not read as a round" in notes_of(tmp_path, [record, record])
+
+
 def test_questions_without_gold_answers_are_counted(tmp_path):
     rows = rows_with(gold="Oslo")
     rows = [row | {"gold": None} if row["id"] == "b" else row for row in rows]
@@ -296,6 +302,7 @@ def test_a_recording_that_was_not_imported_is_not_written_over_either(folder):
     ("arguments", "code", "message"),
     [
         (["decide", "log.jsonl"], 1, "is not a recording; a log becomes one by: suffice import log.jsonl"),
+        (["decide"], 2, "Missing argument 'RECORDING'. `suffice import LOG` writes one."),
         (["decide", "decision.json"], 1, "is not a recording"),
         (["import", "decision.json"], 1, "is a file that Suffice wrote (suffice-decision)"),
         (["import", "log.parquet"], 1, "is a recording already: suffice decide log.parquet"),

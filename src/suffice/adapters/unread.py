@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 
 from suffice.adapters.names import MONEY, OUTCOME_NAMES, OWN_SIGNALS, SYNONYMS, TOTAL_TOKENS, is_round_name, plain_name
@@ -25,6 +26,9 @@ _SPEAKERS = (
     "component",
 )
 _MOST_SPEAKERS = 12
+_FIRST_DRAFT = re.compile(
+    r"(initial|first|draft|zero_shot|closed_book|original|base)_(answer|response|output|draft|reply|prediction)"
+)
 _TOKENS = {"uncached_tokens": "input", "output_tokens": "output"}
 
 
@@ -45,8 +49,13 @@ def unread_notes(
     """
     speakers = [] if shape.how else [*_speakers(table, columns)]
     left = [name for name in table.names if name not in used and table.filled(name)]
+    drafts = [name for name in left if name in shape.outer and _FIRST_DRAFT.fullmatch(plain_name(name))]
     return [
         *speakers,
+        *(
+            f"{name!r} is not read as a round: if it was the first draft, put it in front of the others"
+            for name in drafts
+        ),
         *_rounds(table, columns, left),
         *_costs(table, columns, [name for name in left if name not in shape.outer], costs),
         *_outcomes(table, columns, shape, left),

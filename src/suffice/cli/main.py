@@ -96,7 +96,9 @@ def run(arguments: list[str] | None = None) -> None:
         code = error.exit_code
         if error.format_message():  # empty where the help was printed instead
             where = "suffice" if error.ctx is None else error.ctx.command_path
-            _complain(f"error: {error.format_message()}\n`{where} --help` lists what it takes", debug)
+            said = error.format_message()
+            said += " `suffice import LOG` writes one." if "Missing argument 'RECORDING'" in said else ""
+            _complain(f"error: {said}\n`{where} --help` lists what it takes", debug)
     except SufficeError as error:
         _complain(f"error: {error}", debug)
         missing = isinstance(error.__context__, FileNotFoundError)

@@ -35,7 +35,16 @@ OWN_COLUMNS = _TEXT_COLUMNS | {"round", "golds"}
 """Names of ours beside signals, metrics and costs."""
 
 _EMPTY = frozenset({"", "nan", "null", "none", "na", "n/a", "#n/a", "<na>", "-"})
-_WORDS = {"true": 1.0, "yes": 1.0, "pass": 1.0, "passed": 1.0, "false": 0.0, "no": 0.0, "fail": 0.0, "failed": 0.0}
+_TRUTH_WORDS = {
+    "true": 1.0,
+    "yes": 1.0,
+    "pass": 1.0,
+    "passed": 1.0,
+    "false": 0.0,
+    "no": 0.0,
+    "fail": 0.0,
+    "failed": 0.0,
+}
 """Words that are truth values where a number is expected."""
 END_NAMES = get_args(End)
 
@@ -303,8 +312,8 @@ def cell_number(value: Any, name: str, where: str) -> float:
         text = value.strip().lower() if isinstance(value, str) else None
     if text in _EMPTY:
         return math.nan
-    if text in _WORDS:
-        return _WORDS[text]
+    if text in _TRUTH_WORDS:
+        return _TRUTH_WORDS[text]
     if text is not None and re.fullmatch(r"[0-9]+(\.[0-9]*)?\s*%", text):
         return float(text[:-1]) / 100
     raise DataError(f"{where}: {name} is {value!r:.80}; expected a number, or nothing where undefined.")

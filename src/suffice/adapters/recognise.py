@@ -102,7 +102,7 @@ def _mlflow_spans(head: Head) -> list[Mapping[str, Any]]:
     return [span for span in spans if isinstance(span, dict)] if isinstance(spans, list) else []
 
 
-def _fields_of(value: Any) -> Mapping[str, Any]:
+def _object_fields(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
@@ -139,7 +139,8 @@ FORMAT_TESTS: list[tuple[str, Callable[[Head], bool]]] = [
     (
         "openinference",
         lambda head: (
-            "context.trace_id" in (*head.names, *_item(head)) or "trace_id" in _fields_of(_item(head).get("context"))
+            "context.trace_id" in (*head.names, *_item(head))
+            or "trace_id" in _object_fields(_item(head).get("context"))
         ),
     ),
     ("openai", lambda head: head.has("custom_id", "response") or head.has("custom_id", "body") or _is_reply(head)),

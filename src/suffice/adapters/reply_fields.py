@@ -27,7 +27,7 @@ def reply_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
     >>> reply_fields({"qid": "q1", "object": "chat.completion", "choices": [{"message": {"content": "Oslo"}}]})
     {'qid': 'q1', 'answer': 'Oslo', 'finish_reason': None}
     """
-    if not _is_reply(values):
+    if not _is_whole_reply(values):
         return values
     reply = logged_reply(dict(values))
     others = {name: value for name, value in values.items() if name not in _PARTS}
@@ -36,7 +36,7 @@ def reply_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**others, "answer": reply.text.strip() or None, "finish_reason": reply.finish_reason}
 
 
-def _is_reply(values: Mapping[str, Any]) -> bool:
+def _is_whole_reply(values: Mapping[str, Any]) -> bool:
     """Return whether an object is what a model's interface returned, and not a list of rounds or a message of a dialogue."""
     choices = values.get("choices")
     if isinstance(choices, list):

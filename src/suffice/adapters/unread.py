@@ -48,17 +48,17 @@ def unread_notes(
         DataError: Rows are messages of users, too.
     """
     speakers = [] if shape.how else [*_speakers(table, columns)]
-    left = [name for name in table.names if name not in used and table.filled(name)]
-    drafts = [name for name in left if name in shape.outer and _FIRST_DRAFT.fullmatch(plain_name(name))]
+    unused = [name for name in table.names if name not in used and table.filled(name)]
+    drafts = [name for name in unused if name in shape.outer and _FIRST_DRAFT.fullmatch(plain_name(name))]
     return [
         *speakers,
         *(
             f"{name!r} is not read as a round: if it was the first draft, put it in front of the others"
             for name in drafts
         ),
-        *_rounds(table, columns, left),
-        *_costs(table, columns, [name for name in left if name not in shape.outer], costs),
-        *_outcomes(table, columns, shape, left),
+        *_uncounted_rounds(table, columns, unused),
+        *_costs(table, columns, [name for name in unused if name not in shape.outer], costs),
+        *_outcomes(table, columns, shape, unused),
     ]
 
 
@@ -82,9 +82,9 @@ def _speakers(table: TableColumns, columns: Mapping[str, str]) -> Iterator[str]:
         yield f"each row is read as a round, although they differ in {name!r} ({shown}): import those alone that answer"
 
 
-def _rounds(table: TableColumns, columns: Mapping[str, str], left: Collection[str]) -> Iterator[str]:
+def _uncounted_rounds(table: TableColumns, columns: Mapping[str, str], unused: Collection[str]) -> Iterator[str]:
     if "round" not in columns:
-        names = [name for name in left if is_round_name(name.rpartition(".")[2]) and not table.counts(name)]
+        names = [name for name in unused if is_round_name(name.rpartition(".")[2]) and not table.counts(name)]
         for name in names[:1]:
             fault = table.not_whole(name)
             why = "it is the same everywhere" if fault is None else f"it has {fault!r:.40}"
@@ -92,28 +92,28 @@ def _rounds(table: TableColumns, columns: Mapping[str, str], left: Collection[st
 
 
 def _costs(
-    table: TableColumns, columns: Mapping[str, str], left: Collection[str], costs: Collection[str]
+    table: TableColumns, columns: Mapping[str, str], unused: Collection[str], costs: Collection[str]
 ) -> Iterator[str]:
-    for name in _called(left, costs):
+    for name in _called(unused, costs):
         fault = table.not_a_number(name)
         if fault is not None:
             yield f"{name!r} is not read as a cost: it has {fault!r:.40}, which is not a number"
     if not any(ours.startswith("cost.") and ours.endswith("_tokens") for ours in columns):
-        for name in _called(left, TOTAL_TOKENS)[:1]:
+        for name in _called(unused, TOTAL_TOKENS)[:1]:
             yield (
                 f"{name!r} does not say which are input and which output, so none is counted; --column {_OUTPUT}={name} counts "
                 "all as output (money: an upper bound)"
             )
     kinds = {ours.rpartition(".")[2] for ours in columns if ours.startswith("cost.")}
     absent = [what for kind, what in _TOKENS.items() if kind not in kinds]
-    if absent and not _called(left, TOTAL_TOKENS):
+    if absent and not _called(unused, TOTAL_TOKENS):
         yield f"no column has {' or '.join(absent)} tokens: what is saved is counted in calls alone"
-    for name in _called(left, MONEY)[:1]:
+    for name in _called(unused, MONEY)[:1]:
         yield f"{name!r} is kept as it is: what is paid follows from tokens and prices (suffice decide --prices)"
 
 
-def _outcomes(table: TableColumns, columns: Mapping[str, str], shape: Shape, left: Collection[str]) -> Iterator[str]:
-    for name in _called(left, (*OUTCOME_NAMES, *SYNONYMS, *OWN_SIGNALS)):
+def _outcomes(table: TableColumns, columns: Mapping[str, str], shape: Shape, unused: Collection[str]) -> Iterator[str]:
+    for name in _called(unused, (*OUTCOME_NAMES, *SYNONYMS, *OWN_SIGNALS)):
         is_outcome = bool(_called([name], OUTCOME_NAMES))
         fault = table.not_a_number(name)
         if is_outcome and name in shape.outer:

@@ -294,3 +294,9 @@ def test_seconds_add_up_as_calls_do():
     cost = {"generator": Cost(calls=1, seconds=0.75)}
     assert not session.observe(Round(index=1, answer="a", costs=cost)).stop
     assert session.observe(Round(index=2, answer="a", costs=cost)).signals["seconds"] == np.float64(1.5)
+
+
+@pytest.mark.parametrize("wrong", [5, None, ["answer_stable"]])
+def test_what_cannot_be_a_policy_is_named(wrong):
+    with pytest.raises(DataError, match="a policy is a Policy, a rule or its text, or a policy file"):
+        Session(wrong)

@@ -1,4 +1,4 @@
-"""Does `suffice import` read four times as many rounds in the same memory, and how many a second?
+"""Does `suffice import` read four times as many rounds in the same memory, how many a second, and at what cost beside a bare reader?
 
 Questions x 5 rounds with a question, an answer, a gold answer, tokens and a confidence: a long CSV file, the same with the rows of
 a question far apart, and nested JSON lines.  Each is imported in a process of its own, so that its peak memory is its own.
@@ -25,7 +25,7 @@ from suffice.store import read_recording
 
 QUESTIONS, FACTOR, ROUNDS, SEED = 10_000, 4, 5, 42
 FORMS = ("long", "apart", "nested")
-TARGET_GROWTH, TARGET_RATE = 1.25, 30_000
+TARGET_GROWTH, TARGET_TIMES = 1.25, 60.0
 _HEADER = "qid,step,query,prediction,target,prompt_tokens,cached_tokens,completion_tokens,confidence\n"
 
 _CHILD = """
@@ -37,7 +37,12 @@ summary = import_recording(sys.argv[1], out=sys.argv[2], first_round=1)
 seconds = time.process_time() - began
 rows = sum(item.n for item in summary.by_round)
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-print(json.dumps({"rows": rows, "seconds": seconds, "mb": peak}))
+began = time.process_time()
+with open(sys.argv[1], newline="") as file:
+    for _ in map(json.loads, file) if sys.argv[3] == "nested" else csv.DictReader(file):
+        pass
+bare = time.process_time() - began
+print(json.dumps({"rows": rows, "seconds": seconds, "bare": bare, "mb": peak}))
 """
 
 
@@ -88,11 +93,14 @@ def measured(folder: Path, questions: int, form: str) -> dict[str, float]:
     """Return rows, processor seconds and peak memory of an import."""
     path = folder / "log"
     write(path, questions, form)
-    command = [sys.executable, "-c", _CHILD, str(path), str(folder / "out.parquet")]
+    command = [sys.executable, "-c", _CHILD, str(path), str(folder / "out.parquet"), form]
     figures: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    rate = figures["rows"] / figures["seconds"]
-    print(f"{form:>8} {figures['rows']:12,.0f} rows {rate:8,.0f} a second {figures['mb']:6,.0f} MB")
-    return {**figures, "rate": rate}
+    rate, times = figures["rows"] / figures["seconds"], figures["seconds"] / figures["bare"]
+    print(
+        f"{form:>8} {figures['rows']:12,.0f} rows {rate:8,.0f} a second of the processor, {times:4.0f} times a bare reader, "
+        f"{figures['mb']:6,.0f} MB"
+    )
+    return {**figures, "rate": rate, "times": times}
 
 
 def run() -> dict[str, Any]:
@@ -108,14 +116,15 @@ def run() -> dict[str, Any]:
             results[form] = {
                 "rows": large["rows"],
                 "rows_per_second": large["rate"],
+                "times_bare_reader": large["times"],
                 "mb": [small["mb"], large["mb"]],
                 "memory_ratio": growth,
             }
     return {
         **results,
-        "target": {"memory_ratio": TARGET_GROWTH, "rows_per_second": TARGET_RATE},
+        "target": {"memory_ratio": TARGET_GROWTH, "times_bare_reader": TARGET_TIMES},
         "met": all(result["memory_ratio"] <= TARGET_GROWTH for result in results.values())
-        and results["long"]["rows_per_second"] >= TARGET_RATE,
+        and results["long"]["times_bare_reader"] <= TARGET_TIMES,
         "python": platform.python_version(),
     }
 

@@ -61,7 +61,7 @@ ROUND_LISTS = (
 """Fields that contain the rounds of a question as a list, those first that say it best."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, which takes four times as long to make, and there are millions
 class Record:
     """One row of a table or one object of a JSON file.
 

@@ -29,9 +29,6 @@ from suffice.tables import counted
 
 __all__ = ["StreamedRun", "stream_tabular"]
 
-_GROUP = 10
-"""Parts that are written together: files with many small groups of rows are read slowly."""
-
 _MEAN_METRICS = ("em", "f1")
 
 
@@ -66,9 +63,8 @@ class StreamedRun:
     by_round: tuple[RoundMeans, ...]
 
     def write(self, out: Path, metadata: Mapping[str, Any]) -> None:
-        """Write the recording, some parts in memory at a time."""
-        groups = (self.parts[first : first + _GROUP] for first in range(0, len(self.parts), _GROUP))
-        write_tables(out, self.schema, (pa.concat_tables(map(self._table, group)) for group in groups), metadata)
+        """Write the recording, one part in memory at a time."""
+        write_tables(out, self.schema, map(self._table, self.parts), metadata)
 
     def _table(self, part: Path) -> pa.Table:
         table = pq.read_table(part, partitioning=None)

@@ -561,3 +561,13 @@ def test_a_rule_runs_on_a_recording_that_cannot_guard_it_and_says_so(tmp_path):
         "answer_stable, majority",
         "answer_stable_guarded, majority",
     ]
+
+
+def test_too_little_memory_is_a_sentence(tmp_path, monkeypatch):
+    def too_large(path):
+        raise MemoryError(path)
+
+    monkeypatch.setattr("suffice.cli.offline.read_recording", too_large)
+    told = cli("replay", tmp_path / "r.parquet", "--rule", "answer_stable")
+    assert told.code == 1
+    assert "takes more memory than there is. Take fewer questions" in told.err

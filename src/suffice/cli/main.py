@@ -106,6 +106,13 @@ def run(arguments: list[str] | None = None) -> None:
     except OSError as error:  # a full disk, a missing permission, a folder where a file should be
         _complain(f"error: {error}", debug)
         code = 1
+    except MemoryError:
+        _complain(
+            "error: this takes more memory than there is. Take fewer questions: a part of the file, or of the recording "
+            "(Recording.select); `suffice replay --stream` reads one policy's recording block by block",
+            debug,
+        )
+        code = 1
     except KeyboardInterrupt:
         _complain(_INTERRUPTED_TEXT, debug)
         code = _INTERRUPTED

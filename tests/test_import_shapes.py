@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
+import decimal
 import gzip
 import itertools
 import json
@@ -446,3 +448,30 @@ def test_a_number_too_large_to_be_one_is_refused_with_its_line(tmp_path):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     with pytest.raises(DataError, match=r"a.jsonl, line 2: round is 1000.*expected a number"):
         read_tabular(path)
+
+
+def test_times_decimals_and_bytes_of_parquet_are_read_as_json_has_them(tmp_path):
+    rows = [
+        {
+            "id": f"q{q}",
+            "round": r,
+            "answer": b"Oslo" if r else b"Rome",
+            "gold": "Oslo",
+            "at": dt.datetime(2024, 1, 1, q, r),
+            "day": dt.date(2024, 1, 1),
+            "score": decimal.Decimal("0.5"),
+            "took": dt.timedelta(seconds=2),
+            "meta": {"at": dt.time(1, 2), "prices": [decimal.Decimal("1.25")]},
+        }
+        for q in range(3)
+        for r in (1, 2)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "t.parquet")
+    summary = import_recording(tmp_path / "t.parquet", out=tmp_path / "o.parquet")
+    recording = read_recording(summary.path)
+    assert recording.answers.tolist() == [["Oslo", "Oslo"]] * 3
+    assert recording.column("score").tolist() == [[0.5, 0.5]] * 3
+    stored = json.dumps(recording.table.to_pylist(), default=repr)
+    assert "2024-01-01T00:01:00" in stored
+    assert "datetime" not in stored
+    assert "Decimal" not in stored

@@ -7,6 +7,8 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,9 @@ from suffice.errors import DataError, SchemaError
 from suffice.files import decoded, json_lines, unpacked
 
 __all__ = ["ROUND_LISTS", "Record", "csv_rows", "parquet_rows", "records_of"]
+
+_NOT_OF_JSON = ("timestamp", "date", "time", "decimal", "binary", "duration")
+"""Words in the names of Arrow's types whose values JSON does not have."""
 
 _DELIMITERS = ",\t;|"
 _CONTAINERS = (
@@ -147,13 +152,29 @@ def parquet_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     import pyarrow.parquet as pq
 
     try:
-        number = 0
-        for batch in pq.ParquetFile(path).iter_batches():
+        number, file = 0, pq.ParquetFile(path)
+        has_other_types = any(word in str(kind) for kind in file.schema_arrow.types for word in _NOT_OF_JSON)
+        for batch in file.iter_batches():
             for row in batch.to_pylist():
                 number += 1
-                yield f"{path}, row {number}", row
+                yield f"{path}, row {number}", _as_json(row) if has_other_types else row
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise SchemaError(f"{path}: cannot be read as parquet (corrupt or truncated?): {error}") from error
+
+
+def _as_json(value: Any) -> Any:
+    """Return a value of a parquet file as JSON would have it: times as ISO 8601, decimals as numbers, bytes as text."""
+    if isinstance(value, dict):
+        return {name: _as_json(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_as_json(item) for item in value]
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return value.isoformat() if isinstance(value, date | time) else value
 
 
 def _json_records(path: Path, value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:

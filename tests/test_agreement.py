@@ -121,7 +121,9 @@ def check(folder, trajectories: list[Trajectory], recording: Recording, text: st
     if text == "full":
         return
     families = [listed([text], policy_for(recording, "full", **FITTED))]
-    families += [listed([text], recording)] if not {"p_correct", "overlap"} & set(policy.signals) else []
+    families += (
+        [listed([text], recording)] if not {"p_correct", "overlap", "weighted_vote_share"} & set(policy.signals) else []
+    )
     for family in families:
         measured = measure_losses(recording, family.policies, Claim(epsilon=0.5, metric=PLACE))
         places = dict(zip(measured.question_ids, measured.values[0].tolist(), strict=True))

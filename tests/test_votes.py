@@ -15,7 +15,7 @@ from scipy import integrate
 
 from suffice import Policy, Round, Session, parse_rule, parse_selector, register_selector, replay
 from suffice.calibration import Calibrator
-from suffice.errors import DataError, NotFoundError, RuleSyntaxError, SchemaError, UnknownSignalError
+from suffice.errors import DataError, NotFittedError, NotFoundError, RuleSyntaxError, SchemaError, UnknownSignalError
 from suffice.normalizers import NORMALIZERS, guess_normalizer, register_normalizer
 from suffice.replays.orders import drawn_orders, n_orders
 from suffice.replays.prepared import PreparedRecording
@@ -355,6 +355,12 @@ def test_a_weighted_vote_returns_the_answer_with_the_largest_sum():
     decides = policy("never()", width=4, selector="weighted_majority_of_samples")
     assert decides.decide(rounds).answer == "b"
     assert policy("never()", width=4).decide(rounds).answer == "a"
+
+
+def test_a_weighted_vote_without_a_calibrator_is_refused_before_the_first_call():
+    for decides in (policy("weighted_vote_lead >= 1"), policy("lead(2)", selector="weighted_majority_of_samples")):
+        with pytest.raises(NotFittedError, match="'p_correct' needs a calibrator"):
+            decides.check()
 
 
 def test_where_no_answer_can_be_read_the_last_one_is_returned():

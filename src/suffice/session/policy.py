@@ -289,7 +289,7 @@ class Policy(Displayed):
             LogprobsUnavailableError: The policy needs log-probabilities that the model does not give.
             ModelError: The policy needs something else that the model does not give.
         """
-        for name in filter(self.unfitted, self.signals):
+        for name in filter(self.unfitted, (*self.signals, *weights_of(self.signals))):
             if name in CALIBRATED:
                 raise NotFittedError(
                     f"{name!r} needs a calibrator, and this policy has none: run `suffice calibrate` on a recording of "

@@ -11,7 +11,7 @@ import math
 from statistics import fmean
 
 from suffice.metrics import answer_key
-from suffice.rules import AllOf, AnyOf, Every, FirstOf, KOf, Never, Patience, Rule, Threshold, WeightedSum
+from suffice.rules import AllOf, AnyOf, FirstOf, KOf, Never, Patience, Rule, Threshold, WeightedSum
 
 COMPARE = {
     ">": lambda a, b: a > b,
@@ -55,8 +55,6 @@ def evaluate(rule: Rule, rows: list[dict], t: int) -> tuple[bool, set[str]]:  # 
         return COMPARE[rule.comparison](total, rule.value), {name for weight, name in rule.terms if weight != 0}
     if isinstance(rule, Never):
         return False, set()
-    if isinstance(rule, Every):
-        return rows[t]["round"] > 0 and rows[t]["round"] % rule.n == 0, {"round"}
     if isinstance(rule, AllOf):
         seen: set[str] = set()
         for member in rule.rules:

@@ -15,7 +15,6 @@ from suffice.rules import (
     SELECTORS,
     AllOf,
     AnyOf,
-    Every,
     FirstOf,
     KOf,
     Never,
@@ -48,7 +47,7 @@ RECORDED = (*MEASURED, *COMPUTED)
 CALIBRATOR = Calibrator(unseen_round="nearest").fit(
     np.array([[0.0, 0.4, 1.2], [2.0, 1.0, 3.0], [0.5, 2.0, 2.5]]), [[0, 0, 1], [1, 0, 1], [0, 1, 1]], index=[1, 2, 3]
 )
-VOTED = ("vote_lead", "vote_share", "posterior_majority", "window_agreement", "weighted_vote_share")
+VOTED = ("vote_lead", "vote_share", "posterior_majority", "window_agreement_2", "weighted_vote_share")
 RULE_SIGNALS = (*RECORDED, *VOTED, "p_correct", "round", "calls", "tokens")
 THRESHOLDS = (-1.0, 0.0, 0.15, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 150.0)
 
@@ -60,10 +59,7 @@ def rules(
     name, comparison, number = st.sampled_from(names), st.sampled_from([">", ">=", "<", "<="]), st.sampled_from(numbers)
     terms = st.lists(st.tuples(number, name), min_size=2, max_size=3).map(tuple)
     threshold = st.builds(Threshold, name, comparison, number)
-    windows = st.builds(Every, st.integers(1, 3))
-    leaves = st.one_of(
-        threshold, threshold, st.builds(WeightedSum, terms, comparison, number), st.just(Never()), windows
-    )
+    leaves = st.one_of(threshold, threshold, st.builds(WeightedSum, terms, comparison, number), st.just(Never()))
     return st.recursive(leaves, _combined, max_leaves=max_leaves)
 
 
@@ -216,10 +212,7 @@ def _voted(votes: list[tuple[str, float]]) -> dict[str, float]:
     """The signals of a vote, counted one answer at a time; "" is no answer."""
     keys = [key for key, _ in votes]
     cast = [key for key in keys if key]
-    run = 0
-    while run < len(keys) and keys[-1] and keys[-1 - run] == keys[-1]:
-        run += 1
-    values = {"window_agreement": float(run)}
+    values = {"window_agreement_2": float(len(keys) % 2 == 0 and keys[-1] != "" and keys[-1] == keys[-2])}
     weights = {key: sum(w for k, w in votes if k == key and not math.isnan(w)) for key in cast}
     weighed = any(key and not math.isnan(w) for key, w in votes) and sum(weights.values()) > 0
     values["weighted_vote_share"] = max(weights.values()) / sum(weights.values()) if weighed else NAN

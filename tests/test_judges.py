@@ -171,7 +171,7 @@ def test_a_refusal_without_content_gives_no_mark():
     with Endpoint(lambda body: {"choices": [choice]}) as endpoint:
         found = judged(endpoint)
     assert math.isnan(found.mark)
-    assert "refusal" in found.note
+    assert "I will not." in found.note
     assert math.isnan(found.cost.output_tokens), "what the endpoint does not tell is unknown, not free"
 
 

@@ -90,7 +90,7 @@ def test_more_patience_never_fires_earlier(rule, rounds, n):
 
 @given(rules)
 def test_undefined_never_stops(rule):
-    nothing = Rounds.from_columns({name: np.full((2, 5), np.nan) for name in (*NAMES, "round")})
+    nothing = Rounds.from_columns({name: np.full((2, 5), np.nan) for name in NAMES})
     zero_weights = [
         part for part in _parts(rule) if isinstance(part, WeightedSum) and not any(w for w, _ in part.terms)
     ]

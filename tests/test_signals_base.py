@@ -229,7 +229,8 @@ def test_every_signal_of_the_methods_page_is_declared():
         *("critic_praise", "lexical_support"),
         *("round", "calls", "tokens", "seconds", "p_known"),
         *("answer_id", "vote_share", "vote_lead", "vote_entropy", "posterior_majority", "posterior_plurality"),
-        *("window_agreement", "weighted_vote_share", "weighted_vote_lead", "verifier_score", "passed"),
+        *(f"window_agreement_{size}" for size in range(2, 11)),
+        *("weighted_vote_share", "weighted_vote_lead", "verifier_score", "passed"),
     }
 
 

@@ -20,7 +20,7 @@ from suffice.normalizers import NORMALIZERS, guess_normalizer, register_normaliz
 from suffice.replays.orders import drawn_orders, n_orders
 from suffice.replays.prepared import PreparedRecording
 from suffice.rounds import Rounds
-from suffice.rules import Every, MajorityOfSamples
+from suffice.rules import MajorityOfSamples
 from suffice.session import stops
 from suffice.signals import answer_ids, vote_signal
 from suffice.store.recording import Recording
@@ -144,7 +144,10 @@ def test_signals_of_a_vote_by_hand():
     ids = np.array([[NAN, 0.0, 1.0, 1.0, NAN, 1.0]])
     np.testing.assert_array_equal(vote_signal("vote_lead", ids), [[NAN, 1, 0, 1, 1, 2]])
     np.testing.assert_allclose(vote_signal("vote_share", ids), [[NAN, 1, 1 / 2, 2 / 3, 2 / 3, 3 / 4]])
-    np.testing.assert_array_equal(vote_signal("window_agreement", ids), [[0, 1, 1, 2, 0, 1]])
+    np.testing.assert_array_equal(vote_signal("window_agreement_2", ids), [[0, 0, 0, 1, 0, 0]])
+    np.testing.assert_array_equal(
+        vote_signal("window_agreement_3", np.array([[0.0, 0, 0, 1, 0, 0]])), [[0, 0, 1, 0, 0, 0]]
+    )
     entropy = [0, math.log(2), -(2 / 3) * math.log(2 / 3) - (1 / 3) * math.log(1 / 3)]
     np.testing.assert_allclose(vote_signal("vote_entropy", ids)[0, 1:4], entropy)
     weights = np.array([[0.5, 0.5, 0.25, NAN, 0.5, 0.25]])
@@ -480,15 +483,14 @@ def test_a_closed_book_answer_stays_first():
 
 
 def test_the_text_of_votes_parses_back():
-    for text in ("every(5)", "esc(5)", "lead(3)", "settled(40)", "adaptive_consistency(0.9)", "adaptive_consistency"):
+    for text in ("esc(5)", "lead(3)", "settled(40)", "adaptive_consistency(0.9)", "adaptive_consistency"):
         rule = parse_rule(text)
         assert parse_rule(str(rule)) == rule
     for text in ("majority_of_samples", "majority_of_samples(7)", "weighted_majority_of_samples"):
         assert str(parse_selector(text)) == text
-    for text in ("every(0)", "every(2.5)", "esc(2.5)", "every()"):
+    for text in ("esc(1)", "esc(11)", "esc(2.5)", "esc()"):
         with pytest.raises(RuleSyntaxError):
             parse_rule(text)
-    assert Every(2).fires(Rounds.from_columns({"a": [0.0] * 5}, start=0)).tolist() == [False, False, True, False, True]
 
 
 def test_a_selector_of_ones_own_is_certain_by_default():

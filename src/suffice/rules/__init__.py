@@ -1,6 +1,6 @@
 """Rules: predicates over rounds, and selectors among them."""
 
-from suffice.rules.algebra import Every, FirstOf, KOf, Never, Patience, Threshold, WeightedSum, signal
+from suffice.rules.algebra import FirstOf, KOf, Never, Patience, Threshold, WeightedSum, signal
 from suffice.rules.base import AllOf, AnyOf, Rule
 from suffice.rules.named import NAMED_RULES, NamedRule, answer_stable, fixed_k, margin, round_aware, tasr
 from suffice.rules.parse import parse_rule, parse_selector, register_rule, register_selector
@@ -16,7 +16,6 @@ __all__ = [
     "AllOf",
     "AnyOf",
     "Centroid",
-    "Every",
     "FirstOf",
     "KOf",
     "LongestRun",

@@ -15,7 +15,7 @@ from suffice.errors import RuleSyntaxError
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules.base import Either, Members, Rule, check_rules, merge_reads
 
-__all__ = ["Every", "FirstOf", "KOf", "Never", "Patience", "Threshold", "WeightedSum", "signal"]
+__all__ = ["FirstOf", "KOf", "Never", "Patience", "Threshold", "WeightedSum", "signal"]
 
 _COMPARISONS: dict[str, Callable[[Any, float], Any]] = {
     ">": operator.gt,
@@ -178,27 +178,6 @@ class Never(Rule):
 
     def __str__(self) -> str:
         return "never()"
-
-
-@dataclass(frozen=True, slots=True)
-class Every(Rule):
-    """Fires at every n-th round: rounds n, 2 n, ..., the ends of windows of n rounds."""
-
-    n: int
-
-    def __post_init__(self) -> None:
-        _check_count("n of every", self.n, 1, None)
-
-    def fires(self, rounds: Rounds) -> Mask:
-        number = rounds["round"]
-        return np.asarray((number > 0) & (number % self.n == 0), dtype=np.bool_)
-
-    @property
-    def signals(self) -> frozenset[str]:
-        return frozenset({"round"})
-
-    def __str__(self) -> str:
-        return f"every({self.n})"
 
 
 @dataclass(frozen=True, slots=True)

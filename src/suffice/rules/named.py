@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from suffice.rules.algebra import Every, FirstOf, KOf, Patience, Threshold, signal
+from suffice.errors import RuleSyntaxError
+from suffice.rules.algebra import FirstOf, KOf, Patience, Threshold, signal
 from suffice.rules.base import Rule
 
 __all__ = [
@@ -27,6 +28,9 @@ __all__ = [
     "spelled",
     "tasr",
 ]
+
+WINDOWS = range(2, 11)
+"""The sizes of windows of early-stopping self-consistency, each with a signal of its own."""
 
 TASR_THRESHOLD = 0.25
 """The locked floor of `p_correct`; the knee of a sweep over .20-.35 (TASR section 3.4)."""
@@ -140,17 +144,23 @@ def adaptive_consistency(confidence: float = 0.95) -> Rule:
 def esc(window: float) -> Rule:
     """Return early-stopping self-consistency: all answers of a window are the same (Li et al., 2024).
 
-    Windows do not overlap: the rule looks at rounds `window`, 2 `window`, ... alone.  The paper samples a whole window at
-    once, and its answer is the most frequent of all samples so far (selector `majority_of_samples`).
+    Windows do not overlap.  The paper samples a whole window at once, and its answer is the most frequent of all samples so
+    far (selector `majority_of_samples`).
 
     >>> print(esc(5))
-    (every(5)) & (window_agreement >= 5)
+    window_agreement_5 >= 1
+
+    Args:
+        window: 2 to 10 answers.
 
     Raises:
-        RuleSyntaxError: The window is not a whole number of at least 1.
+        RuleSyntaxError: Another window.
     """
-    whole = int(window) if float(window).is_integer() else window
-    return Every(whole) & (signal("window_agreement") >= window)  # type: ignore[arg-type]  # refused by Every
+    if window not in WINDOWS:
+        raise RuleSyntaxError(
+            f"a window of esc has {WINDOWS[0]} to {WINDOWS[-1]} answers, a whole number, not {window!r}"
+        )
+    return signal(f"window_agreement_{int(window)}") >= 1
 
 
 def lead(votes: float) -> Rule:
@@ -259,7 +269,7 @@ NAMED_RULES: Mapping[str, NamedRule] = {
 }
 """The rules that text may call by name, with the numbers that they take."""
 
-_UNSPELLED = 9973  # any whole number that no rule spells by itself
+_UNSPELLED = 7  # a number that every rule takes and that none spells by itself
 
 
 def spelled(name: str) -> str:

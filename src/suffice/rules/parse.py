@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar, overload
 
 from suffice.errors import DataError, RuleSyntaxError, did_you_mean
-from suffice.rules.algebra import Every, FirstOf, KOf, Linear, Never, Patience, signal
+from suffice.rules.algebra import FirstOf, KOf, Linear, Never, Patience, signal
 from suffice.rules.base import CALLED, AllOf, AnyOf, Rule
 from suffice.rules.named import NAMED_RULES
 from suffice.rules.selectors import SELECTORS, Best, MaxSignal, MedianSignal, MinSignal, Selector
@@ -18,7 +18,7 @@ __all__ = ["parse_rule", "parse_selector", "register_rule", "register_selector"]
 
 _COMPARISON_NODES: dict[type[ast.cmpop], str] = {ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<", ast.LtE: "<="}
 _LONGEST_TEXT = 20_000
-_FUNCTIONS = ("k_of", "patience", "first_of", "every", "never")
+_FUNCTIONS = ("k_of", "patience", "first_of", "never")
 
 _Parsed = TypeVar("_Parsed")
 
@@ -114,7 +114,7 @@ def parse_rule(text: str) -> Rule:
 
     Args:
         text: Comparisons of signals with numbers, in parentheses, joined by ``&`` and ``|``; weighted sums of
-            signals; ``k_of(k, ...)``, ``patience(rule, n)``, ``first_of(...)``, ``every(n)``; the name of a published rule.
+            signals; ``k_of(k, ...)``, ``patience(rule, n)``, ``first_of(...)``; the name of a published rule.
 
     Raises:
         RuleSyntaxError: The text is not a rule; the message says where.
@@ -210,8 +210,6 @@ def _function(name: str, arguments: list[ast.expr], text: str) -> Rule | None:
             rule = FirstOf(tuple(_rule(member, text) for member in arguments))
         case "patience", [inner, *n] if len(n) <= 1:
             rule = Patience(_rule(inner, text), *(_whole_number(number, text) for number in n))
-        case "every", [window]:
-            rule = Every(_whole_number(window, text))
         case "never", []:
             rule = Never()
     return rule

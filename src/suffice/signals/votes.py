@@ -164,13 +164,13 @@ def _legendre() -> tuple[Floats, Floats]:
     return np.asarray(nodes), np.asarray(weights)
 
 
-def _agreement_run(ids: Floats) -> Floats:
-    """Return over how many of the last rounds, up to each, all gave the same answer; 0 where it cannot be read."""
-    run = np.zeros(ids.shape)
-    for r in range(ids.shape[1]):
-        same = (ids[:, r] == ids[:, r - 1]) if r else np.zeros(len(ids), dtype=np.bool_)
-        run[:, r] = np.where(np.isnan(ids[:, r]), 0.0, np.where(same, run[:, r - 1], 0.0) + 1)
-    return run
+def _window_agreement(ids: Floats, size: int) -> Floats:
+    """Return 1 at the end of each window of `size` rounds if all of its answers are the same, else 0."""
+    agree = np.zeros(ids.shape)
+    for end in range(size, ids.shape[1] + 1, size):
+        window = ids[:, end - size : end]
+        agree[:, end - 1] = (window == window[:, :1]).all(axis=1)  # an answer that cannot be read equals none
+    return agree
 
 
 _FROM_COUNTS: Mapping[str, Callable[[VoteCounts], Floats]] = MappingProxyType(
@@ -185,7 +185,9 @@ _FROM_COUNTS: Mapping[str, Callable[[VoteCounts], Floats]] = MappingProxyType(
     }
 )
 
-VOTES = frozenset({ANSWER_ID, "window_agreement", *_FROM_COUNTS})
+_WINDOW_SIZES = {f"window_agreement_{size}": size for size in range(2, 11)}
+
+VOTES = frozenset({ANSWER_ID, *_WINDOW_SIZES, *_FROM_COUNTS})
 """The signals that a policy computes from all answers so far."""
 
 
@@ -198,8 +200,8 @@ def vote_signal(name: str, ids: Floats, weights: Floats | None = None) -> Floats
     """Return a signal of `VOTES` after each round.
 
     >>> ids = np.array([[0.0, 1.0, 0.0, np.nan, 0.0]])
-    >>> vote_signal("vote_lead", ids), vote_signal("window_agreement", ids)
-    (array([[1., 0., 1., 1., 2.]]), array([[1., 1., 1., 0., 1.]]))
+    >>> vote_signal("vote_lead", ids)
+    array([[1., 0., 1., 1., 2.]])
 
     Args:
         name: The signal.
@@ -209,8 +211,8 @@ def vote_signal(name: str, ids: Floats, weights: Floats | None = None) -> Floats
     if name == ANSWER_ID:
         return ids
     flat = ids.reshape(-1, ids.shape[-1])
-    if name == "window_agreement":
-        return _agreement_run(flat).reshape(ids.shape)
+    if name in _WINDOW_SIZES:
+        return _window_agreement(flat, _WINDOW_SIZES[name]).reshape(ids.shape)
     spread = None if weights is None else np.broadcast_to(weights, ids.shape).reshape(flat.shape)
     return _VoteTally(flat, spread).over_rounds(_FROM_COUNTS[name]).reshape(ids.shape)
 
@@ -234,12 +236,15 @@ for _name, _unit, _range, _doc, _source in (
         "P(the leading answer is the most frequent), by a Dirichlet posterior over the answers seen.",
         f"{_CONSISTENCY}, section 3",
     ),
-    (
-        "window_agreement",
-        "count",
-        _VOTES_RANGE,
-        "Over how many of the last answers, up to this one, all are the same.",
-        "Early-stopping self-consistency, Li et al. (2024)",
+    *(
+        (
+            name,
+            "bool",
+            (0.0, 1.0),
+            f"This answer ends a window of {size}, and all answers of the window are the same.",
+            "Early-stopping self-consistency, Li et al. (2024)",
+        )
+        for name, size in _WINDOW_SIZES.items()
     ),
     (
         "weighted_vote_share",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from suffice import Policy, import_recording, read_recording, replay
 from suffice.errors import NotFoundError
-from suffice.store import bundled_recording
+from suffice.store.bundled import BUNDLED_SAMPLES, bundled_recording
 from tests.cli_tools import cli
 
 
@@ -118,6 +120,14 @@ def test_the_bundled_votes_score_what_others_counted(name, shape, full):
         scores.append(sum(answer in gold for answer in best) / max(len(best), 1))
     # By the texts alone, without any normalizer: the sources have normalised them.
     assert np.mean(scores) == pytest.approx(full, abs=0.001)
+
+
+def test_what_is_bundled_of_samples_is_small_and_its_source_named():
+    folder = Path(importlib.util.find_spec("suffice").origin).parent / "data"
+    files = [folder / "recorded" / f"{name}.parquet" for name in BUNDLED_SAMPLES]
+    assert sum(file.stat().st_size for file in files) < 200_000
+    data = (folder / "DATA.md").read_text("utf-8")
+    assert all(f"recorded/{file.name}" in data for file in files)
 
 
 @pytest.mark.whole

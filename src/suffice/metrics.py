@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from suffice.errors import DataError
+from suffice.registry import registration
 
 __all__ = [
     "EQUAL_WEIGHTS",
@@ -142,16 +143,7 @@ def register_metric(name: str) -> Callable[[_Metric], _Metric]:
     Raises:
         DataError: The name is taken, or is not an identifier.
     """
-    if not (name.isidentifier() and name.isascii()):
-        raise DataError(f"{name!r} cannot name a metric: use ASCII letters, digits and underscores")
-    if name in _ALL_METRICS:
-        raise DataError(f"there is a metric {name!r} already; choose another name")
-
-    def register(metric: _Metric) -> _Metric:
-        _ALL_METRICS[name] = metric
-        return metric
-
-    return register
+    return registration(_ALL_METRICS, name, "a metric")
 
 
 EQUAL_WEIGHTS: Mapping[str, float] = MappingProxyType(

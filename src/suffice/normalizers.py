@@ -14,8 +14,9 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import TypeVar
 
-from suffice.errors import DataError, NotFoundError, did_you_mean
+from suffice.errors import NotFoundError, did_you_mean
 from suffice.metrics import answer_key
+from suffice.registry import registration
 
 __all__ = [
     "ANSWER_ID",
@@ -75,16 +76,7 @@ def register_normalizer(name: str) -> Callable[[_Normalizer], _Normalizer]:
     Raises:
         DataError: The name is taken, or is not an identifier.
     """
-    if not (name.isidentifier() and name.isascii()):
-        raise DataError(f"{name!r} cannot name a normalizer: use ASCII letters, digits and underscores")
-    if name in _ALL_NORMALIZERS:
-        raise DataError(f"there is a normalizer {name!r} already; choose another name")
-
-    def register(normalizer: _Normalizer) -> _Normalizer:
-        _ALL_NORMALIZERS[name] = normalizer
-        return normalizer
-
-    return register
+    return registration(_ALL_NORMALIZERS, name, "a normalizer")
 
 
 @register_normalizer(DEFAULT_NORMALIZER)

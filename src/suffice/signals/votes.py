@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from suffice.normalizers import ANSWER_ID, Normalizer
 from suffice.rounds import Floats
+from suffice.rules.named import WINDOWS
 from suffice.signals.base import declare
 
 __all__ = ["VOTES", "WEIGHT", "answer_ids", "vote_signal", "weights_of"]
@@ -45,7 +46,7 @@ def answer_ids(answers: npt.NDArray[np.object_], normalizer: Normalizer) -> Floa
     Returns:
         The numbers, same shape; NaN for an answer that is missing or cannot be read.
     """
-    key_of = lru_cache(maxsize=1 << 16)(normalizer)  # few answers differ, and a replay of many orders asks again
+    key_of = lru_cache(maxsize=1 << 16)(normalizer)  # few answers differ
     flat = answers.reshape(-1, answers.shape[-1])
     ids = np.full(flat.shape, np.nan)
     for row, texts in zip(ids, flat.tolist(), strict=True):
@@ -185,7 +186,7 @@ _FROM_COUNTS: Mapping[str, Callable[[VoteCounts], Floats]] = MappingProxyType(
     }
 )
 
-_WINDOW_SIZES = {f"window_agreement_{size}": size for size in range(2, 11)}
+_WINDOW_SIZES = {f"window_agreement_{size}": size for size in WINDOWS}
 
 VOTES = frozenset({ANSWER_ID, *_WINDOW_SIZES, *_FROM_COUNTS})
 """The signals that a policy computes from all answers so far."""

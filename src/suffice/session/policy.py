@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-
 from suffice.calibration import CALIBRATED, Calibrator
 from suffice.display import Displayed, facts_table
 from suffice.errors import (
@@ -24,10 +22,11 @@ from suffice.errors import (
 )
 from suffice.files import write_file
 from suffice.json_text import refuse_constant
-from suffice.normalizers import ANSWER_ID, DEFAULT_NORMALIZER, normalizer_of
-from suffice.rounds import Decision, Floats, Round, Rounds
+from suffice.normalizers import DEFAULT_NORMALIZER, normalizer_of
+from suffice.rounds import Decision, Round, Rounds
 from suffice.rules import Never, Rule, Selector, parse_rule, parse_selector
 from suffice.rules.selectors import Best, Last
+from suffice.session.derived import Derivation
 from suffice.session.spelled import Spelled
 from suffice.signals import (
     CUMULATED,
@@ -35,12 +34,10 @@ from suffice.signals import (
     REMEDIES,
     SIGNALS,
     AnswerPosition,
-    abstained_by,
-    clean_column,
     cost_columns,
 )
-from suffice.signals.state import FittedState, ZScore, state_from_dict
-from suffice.signals.votes import VOTES, answer_ids, vote_signal, weights_of
+from suffice.signals.state import FittedState, state_from_dict
+from suffice.signals.votes import VOTES, weights_of
 from suffice.tables import Table
 
 if TYPE_CHECKING:
@@ -140,25 +137,24 @@ class Policy(Displayed):
         return tuple(sorted(self.rule.signals | self.selector.signals))
 
     @cached_property
-    def _derived(self) -> dict[str, tuple[str, Calibrator | ZScore]]:
-        """The signals that fitted state makes from a raw column, with that column."""
-        derived: dict[str, tuple[str, Calibrator | ZScore]] = {
-            calibrator.output: (calibrator.signal, calibrator) for calibrator in self.calibrators
-        }
-        for name, fitted in self.state.items():
-            if isinstance(fitted, ZScore):
-                derived[name] = ("top_score", fitted)
-        return derived
+    def _derivation(self) -> Derivation:
+        return Derivation(
+            signals=self.signals,
+            calibrators=self.calibrators,
+            state=self.state,
+            normalizer=self.normalizer,
+            abstain_patterns=self.abstain_patterns,
+            label=self.label,
+        )
 
     def raw_of(self, name: str) -> str:
         """Return the measured signal behind one that the rule reads: itself, unless fitted state makes it."""
-        return self._derived[name][0] if name in self._derived else name
+        return self._derivation.raw_of(name)
 
     @cached_property
     def raw_signals(self) -> tuple[str, ...]:
         """The signals that must be measured or recorded for this policy to decide, sorted."""
-        raw = {self.raw_of(name) for name in (*self.signals, *weights_of(self.signals))}
-        return tuple(sorted(raw - set(CUMULATED) - (self._from_answers - {"abstained"}) - {"round"}))
+        return self._derivation.raw_signals
 
     @cached_property
     def reads_every_answer(self) -> bool:
@@ -177,23 +173,15 @@ class Policy(Displayed):
         """`raw_signals` and the cost columns behind `calls`, `tokens` and `seconds`."""
         return (*self.raw_signals, *dict.fromkeys(column for name in self.signals for column in cost_columns(name)))
 
-    @cached_property
-    def _from_answers(self) -> frozenset[str]:
-        """The signals that this policy computes from all answers, whatever was measured."""
-        own = {"answer_stable"} if self.normalizer != DEFAULT_NORMALIZER else set[str]()
-        own |= {"abstained"} if self.abstain_patterns is not None else set()
-        return VOTES.union(own).intersection(map(self.raw_of, self.signals))
-
     @property
     def answer_column(self) -> str | None:
         """The raw column of `answer_ids` by this policy's normalizer, for who keeps it; None if it is not read."""
-        return f"{ANSWER_ID}.{self.normalizer}" if self._from_answers - {"abstained"} else None
+        return self._derivation.answer_column
 
     def view(self, raw: Rounds) -> Rounds:
         """Return what the rule reads: rounds from `start_round` to `max_rounds`, fitted signals applied.
 
-        The only place where signals are derived, live (shape ``(n_rounds,)``) and replayed
-        (``(n_questions, n_rounds)``) alike.
+        Signals are derived here alone, live (shape ``(n_rounds,)``) and replayed (``(n_questions, n_rounds)``) alike.
 
         Args:
             raw: Raw columns: measured signals, ``cost.COMPONENT.KIND`` for the signals that add up costs, and
@@ -208,49 +196,7 @@ class Policy(Displayed):
             columns = {name: column[..., span] for name, column in raw.columns.items()}
             answers = None if raw.answers is None else raw.answers[..., span]
             raw = Rounds(columns, raw.index[span], raw.seen[..., span], answers)
-        derived = {name: self._column(name, raw) for name in self.signals}
-        return Rounds(derived, raw.index, raw.seen, raw.answers, normalizer_of(self.normalizer))
-
-    def _column(self, name: str, raw: Rounds) -> Floats:
-        if name == "round":
-            return np.where(raw.seen, raw.index.astype(np.float64), np.nan)
-        if name in CUMULATED:
-            return self._cumulated(name, raw)
-        if name in self._derived:
-            source, fitted = self._derived[name]
-            column = (
-                self._column(source, raw) if source in VOTES else clean_column(source, raw[source], index=raw.index)
-            )
-            if isinstance(fitted, Calibrator):
-                return fitted.predict(column, index=raw.index)
-            return fitted.apply(column)
-        if name in self._from_answers and not (name == "abstained" and raw.answers is None):
-            return self._compared(name, raw)
-        return clean_column(name, raw[name], index=raw.index)
-
-    def _compared(self, name: str, raw: Rounds) -> Floats:
-        """Return a signal that the policy's own settings make of the answers."""
-        if raw.answers is None:
-            raise DataError(f"the policy {self.label!r} reads {name!r}, and these rounds carry no answers: record them")
-        if name == "abstained":
-            refuses = abstained_by(self.abstain_patterns or ())
-            return np.asarray(np.frompyfunc(refuses, 1, 1)(raw.answers), dtype=np.float64)
-        ids = raw.columns.get(self.answer_column or "")
-        if ids is None:
-            ids = answer_ids(raw.answers, normalizer_of(self.normalizer))
-        if name == "answer_stable":
-            before = np.concatenate([np.full_like(ids[..., :1], np.nan), ids[..., :-1]], axis=-1)
-            return clean_column(name, np.where(np.isnan(ids + before), np.nan, ids == before), index=raw.index)
-        return vote_signal(name, ids, *(self._column(weight, raw) for weight in weights_of([name])))
-
-    def _cumulated(self, name: str, raw: Rounds) -> Floats:
-        sources = cost_columns(name)
-        columns = [raw.columns[source] for source in sources if source in raw.columns]
-        if not columns:
-            return raw[sources[0]]  # raises, naming the column
-        with np.errstate(over="ignore", invalid="ignore"):
-            total = np.cumsum(sum(columns, np.zeros(raw.shape)), axis=-1)
-        return np.where(raw.seen & np.isfinite(total), total, np.nan)  # infinite counts as undefined
+        return Rounds(self._derivation.columns(raw), raw.index, raw.seen, raw.answers, normalizer_of(self.normalizer))
 
     @property
     def needs(self) -> frozenset[str]:
@@ -260,7 +206,7 @@ class Policy(Displayed):
     def unfitted(self, name: str) -> bool:
         """Return whether a signal needs fitted state that this policy does not hold."""
         known = SIGNALS.get(name)
-        return known is not None and known.fitted and name not in self._derived and name not in self.state
+        return known is not None and known.fitted and name not in self._derivation.sources and name not in self.state
 
     def check_depends(self, running: Mapping[str, Any]) -> None:
         """Raise if the policy was fitted with another model, prompt or embedder.

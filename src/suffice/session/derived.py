@@ -1,0 +1,119 @@
+"""What a rule reads: measured columns, and those that a policy's own settings make of them and of the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from suffice.calibration import Calibrator
+from suffice.errors import DataError
+from suffice.normalizers import ANSWER_ID, DEFAULT_NORMALIZER, normalizer_of
+from suffice.rounds import Floats, Rounds
+from suffice.signals import CUMULATED, abstained_by, clean_column, cost_columns
+from suffice.signals.state import FittedState, ZScore
+from suffice.signals.votes import VOTES, answer_ids, vote_signal, weights_of
+
+__all__ = ["Derivation"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Derivation:
+    """How the columns of a policy's view come from raw ones; see `Policy` for the attributes.
+
+    Attributes:
+        signals: The signals that the rule and the selector read.
+        calibrators: Fitted maps.
+        state: Fitted state by signal.
+        normalizer: Which answers are the same.
+        abstain_patterns: What counts as a refusal to answer; None = as it was measured.
+        label: What messages call the policy.
+    """
+
+    signals: tuple[str, ...]
+    calibrators: tuple[Calibrator, ...]
+    state: Mapping[str, FittedState]
+    normalizer: str
+    abstain_patterns: tuple[str, ...] | None
+    label: str
+
+    @cached_property
+    def sources(self) -> dict[str, tuple[str, Calibrator | ZScore]]:
+        """The signals that fitted state makes from a raw column, with that column and the state."""
+        sources: dict[str, tuple[str, Calibrator | ZScore]] = {
+            calibrator.output: (calibrator.signal, calibrator) for calibrator in self.calibrators
+        }
+        for name, fitted in self.state.items():
+            if isinstance(fitted, ZScore):
+                sources[name] = ("top_score", fitted)
+        return sources
+
+    def raw_of(self, name: str) -> str:
+        """Return the measured signal behind one that the rule reads: itself, unless fitted state makes it."""
+        return self.sources[name][0] if name in self.sources else name
+
+    @cached_property
+    def raw_signals(self) -> tuple[str, ...]:
+        """The signals that must be measured or recorded, sorted."""
+        raw = {self.raw_of(name) for name in (*self.signals, *weights_of(self.signals))}
+        return tuple(sorted(raw - set(CUMULATED) - (self._from_answers - {"abstained"}) - {"round"}))
+
+    @cached_property
+    def _from_answers(self) -> frozenset[str]:
+        """The signals that are computed from all answers, whatever was measured."""
+        own = {"answer_stable"} if self.normalizer != DEFAULT_NORMALIZER else set[str]()
+        own |= {"abstained"} if self.abstain_patterns is not None else set()
+        return VOTES.union(own).intersection(map(self.raw_of, self.signals))
+
+    @property
+    def answer_column(self) -> str | None:
+        """The raw column of `answer_ids` by this normalizer; None if it is not read."""
+        return f"{ANSWER_ID}.{self.normalizer}" if self._from_answers - {"abstained"} else None
+
+    def columns(self, raw: Rounds) -> dict[str, Floats]:
+        """Return the column of each signal, of the shape of `raw`."""
+        return {name: self._column(name, raw) for name in self.signals}
+
+    def _column(self, name: str, raw: Rounds) -> Floats:
+        if name == "round":
+            return np.where(raw.seen, raw.index.astype(np.float64), np.nan)
+        if name in CUMULATED:
+            return _cumulated(name, raw)
+        if name in self.sources:
+            source, fitted = self.sources[name]
+            column = (
+                self._column(source, raw) if source in VOTES else clean_column(source, raw[source], index=raw.index)
+            )
+            if isinstance(fitted, Calibrator):
+                return fitted.predict(column, index=raw.index)
+            return fitted.apply(column)
+        if name in self._from_answers and not (name == "abstained" and raw.answers is None):
+            return self._compared(name, raw)
+        return clean_column(name, raw[name], index=raw.index)
+
+    def _compared(self, name: str, raw: Rounds) -> Floats:
+        """Return a signal that the policy's own settings make of the answers."""
+        if raw.answers is None:
+            raise DataError(f"the policy {self.label!r} reads {name!r}, and these rounds carry no answers: record them")
+        if name == "abstained":
+            refuses = abstained_by(self.abstain_patterns or ())
+            return np.asarray(np.frompyfunc(refuses, 1, 1)(raw.answers), dtype=np.float64)
+        ids = raw.columns.get(self.answer_column or "")
+        if ids is None:
+            ids = answer_ids(raw.answers, normalizer_of(self.normalizer))
+        if name == "answer_stable":
+            before = np.concatenate([np.full_like(ids[..., :1], np.nan), ids[..., :-1]], axis=-1)
+            return clean_column(name, np.where(np.isnan(ids + before), np.nan, ids == before), index=raw.index)
+        return vote_signal(name, ids, *(self._column(weight, raw) for weight in weights_of([name])))
+
+
+def _cumulated(name: str, raw: Rounds) -> Floats:
+    sources = cost_columns(name)
+    columns = [raw.columns[source] for source in sources if source in raw.columns]
+    if not columns:
+        return raw[sources[0]]  # raises, naming the column
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = np.cumsum(sum(columns, np.zeros(raw.shape)), axis=-1)
+    return np.where(raw.seen & np.isfinite(total), total, np.nan)  # infinite counts as undefined

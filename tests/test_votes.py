@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 from collections import Counter
+from functools import cache
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from suffice.normalizers import NORMALIZERS, guess_normalizer, register_normaliz
 from suffice.replays.orders import drawn_orders, n_orders
 from suffice.replays.prepared import PreparedRecording
 from suffice.rounds import Rounds
-from suffice.rules import MajorityOfSamples
+from suffice.rules import MajorityOfSamples, error_of_lead
 from suffice.session import stops
 from suffice.signals import answer_ids, vote_signal
 from suffice.store.recording import Recording
@@ -48,52 +49,72 @@ def policy(rule: str, width: int = WIDTH, **others) -> Policy:
 # What the papers say, read as plainly as can be.
 
 
-def leading(answers: list[str]) -> tuple[int, int]:
-    counts = [count for _, count in Counter(answers).most_common(2)] + [0, 0]
-    return counts[0], counts[1]
-
-
+@cache
 def beats(first: int, second: int) -> float:
     """P(p > 1/2) for p of a Beta(first + 1, second + 1), by counting heads of fair coins."""
     n = first + second + 1
     return sum(math.comb(n, heads) for heads in range(first + 1)) / 2**n
 
 
-def plainly(name: str, answers: list[str | None], width: int) -> int:
-    """Return after how many of `width` samples a rule of the papers stops."""
-    for n in range(1, width + 1):
-        given_ = [answer for answer in answers[:n] if answer is not None]
-        if not given_:
+@cache
+def density_at_half(first: int, second: int) -> float:
+    """The density at 1/2 of a Beta(first + 1, second + 1); that of the uniform prior is 1."""
+    n = first + second
+    return (n + 1) * math.comb(n, first) / 2**n
+
+
+def plainly(answers: list[str | None], width: int) -> dict[str, int]:
+    """Return after how many of `width` samples each rule of the papers stops."""
+    counts: dict[str, int] = {}
+    stops: dict[str, int] = {}
+    for n, answer in enumerate(answers, 1):
+        if answer is not None:
+            counts[answer] = counts.get(answer, 0) + 1
+        if not counts:
             continue
-        first, second = leading(given_)
+        first, second = ([*sorted(counts.values(), reverse=True), 0])[:2]
         window = answers[n - 4 : n] if n % 4 == 0 else []
-        stop = {
+        holds = {
+            "ppr(5)": first > second and 1 / density_at_half(first, second) >= 4 / 0.05,
             "adaptive_consistency": beats(first, second) >= 0.95,
             "esc(4)": len(window) == 4 and None not in window and len(set(window)) == 1,
             "lead(3)": first - second >= 3,
             f"settled({width})": first - second > width - n,
-            "vote_share >= 0.6": first / len(given_) >= 0.6,
-        }[name]
-        if stop:
-            return n
-    return width
+            "vote_share >= 0.6": first / sum(counts.values()) >= 0.6,
+        }
+        for name in NAMED:
+            if holds[name]:
+                stops.setdefault(name, n)
+    return {name: stops.get(name, width) for name in NAMED}
 
 
-NAMED = ("adaptive_consistency", "esc(4)", "lead(3)", f"settled({WIDTH})", "vote_share >= 0.6")
+NAMED = ("adaptive_consistency", "esc(4)", "lead(3)", f"settled({WIDTH})", "vote_share >= 0.6", "ppr(5)")
+N_SEQUENCES = 100_000
+
+
+@pytest.fixture(scope="module")
+def sequences():
+    """Votes on questions of all kinds, one answer likely by any degree and up to six others, and where plain loops stop."""
+    rng = np.random.default_rng(0)
+    likely, others = rng.random(N_SEQUENCES), rng.integers(1, 7, N_SEQUENCES)
+    size = (N_SEQUENCES, WIDTH)
+    drawn = np.where(rng.random(size) < likely[:, None], 0, rng.integers(1, others[:, None] + 1, size))
+    drawn[rng.random(size) < 0.1] = -1
+    texts = np.array([None, *"abcdefgh"], dtype=object)[drawn + 1]
+    plain: dict[tuple[str | None, ...], dict[str, int]] = {}
+    rows = [tuple(row) for row in texts.tolist()]
+    for row in rows:
+        if row not in plain:
+            plain[row] = plainly(list(row), WIDTH)
+    view = Rounds({}, np.arange(1, WIDTH + 1), np.ones(size, dtype=bool), texts)
+    return view, {name: [plain[row][name] for row in rows] for name in NAMED}
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_a_named_rule_stops_where_a_plain_reading_of_its_paper_does(name):
-    rng = np.random.default_rng(NAMED.index(name))
-    n = 20_000
-    # Questions of all kinds: one answer that is likely by any degree, and up to six others.
-    likely, others = rng.random(n), rng.integers(1, 7, n)
-    drawn = np.where(rng.random((n, WIDTH)) < likely[:, None], 0, rng.integers(1, others[:, None] + 1, (n, WIDTH)))
-    drawn[rng.random((n, WIDTH)) < 0.1] = -1
-    texts = np.array([None, *"abcdefgh"], dtype=object)[drawn + 1]
-    view = Rounds({}, np.arange(1, WIDTH + 1), np.ones((n, WIDTH), dtype=bool), texts)
+def test_a_named_rule_stops_where_a_plain_reading_of_its_paper_does(name, sequences):
+    view, plain = sequences
     stopped = stops(policy(name), view).rounds
-    np.testing.assert_array_equal(stopped, [plainly(name, row, WIDTH) for row in texts.tolist()])
+    np.testing.assert_array_equal(stopped, plain[name])
     assert len(set(stopped.tolist())) > 2
 
 
@@ -106,6 +127,78 @@ def test_the_beta_posterior_is_the_integral(first, second):
     ids = np.array([[0.0] * first + [1.0] * second])
     assert vote_signal("posterior_majority", ids)[0, -1] == pytest.approx(exact, abs=1e-9)
     assert vote_signal("posterior_majority", ids)[0, -1] == pytest.approx(beats(first, second), abs=1e-12)
+
+
+def test_the_beta_posterior_is_the_integral_for_all_counts():
+    for first, second in itertools.product(range(1, 16), range(16)):
+        if second <= first:
+            area = [integrate.quad(lambda p, a=first, b=second: p**a * (1 - p) ** b, low, 1)[0] for low in (0.5, 0)]
+            value = vote_signal("posterior_majority", np.array([[0.0] * first + [1.0] * second]))[0, -1]
+            assert value == pytest.approx(area[0] / area[1], abs=1e-8)
+
+
+# What a lead and a prior-posterior ratio promise.
+
+
+@pytest.mark.parametrize("p", [0.5, 0.6, 0.9])
+def test_the_error_of_a_lead_is_that_of_a_walk_between_two_walls(p):
+    for lead in (1, 2, 5):
+        chances = {0: 1.0}
+        wrong = 0.0
+        for _ in range(3000):
+            after: dict[int, float] = {}
+            for ahead, chance in chances.items():
+                for step, likely in ((1, p), (-1, 1 - p)):
+                    after[ahead + step] = after.get(ahead + step, 0.0) + chance * likely
+            wrong += after.pop(-lead, 0.0)
+            after.pop(lead, None)
+            chances = after
+        assert error_of_lead(lead, p) == pytest.approx(wrong, abs=1e-9)
+    for votes, chance in ((0, 0.7), (1.5, 0.7), (2, 0.0), (2, 1.0), (NAN, 0.7)):
+        with pytest.raises(DataError, match="a whole lead of at least 1"):
+            error_of_lead(votes, chance)
+
+
+def test_two_equally_likely_answers_are_told_apart_by_a_prior_posterior_ratio_as_rarely_as_it_promises():
+    for delta in (0.05, 0.2):
+        chances, stopped = {(0, 0): 1.0}, 0.0
+        for _ in range(300):
+            after: dict[tuple[int, int], float] = {}
+            for (a, b), chance in chances.items():
+                for counts in ((a + 1, b), (a, b + 1)):
+                    if density_at_half(*counts) <= delta:
+                        stopped += chance / 2
+                    else:
+                        after[counts] = after.get(counts, 0.0) + chance / 2
+            chances = after
+        # The bound holds for stopping at all: with two equally likely answers that is the error twice.
+        assert delta / 4 < stopped <= delta
+
+
+@pytest.mark.parametrize(
+    ("shares", "answers"),
+    [((0.51, 0.49), 2), ((0.4, 0.3, 0.1, 0.1, 0.1), 5), ((0.5, 0.3, *[0.02] * 10), 151)],
+)
+def test_a_vote_that_a_prior_posterior_ratio_ends_misses_the_most_likely_answer_as_rarely_as_it_promises(
+    shares, answers
+):
+    rng, n, delta = np.random.default_rng(11), 1000, 0.2
+    drawn = rng.choice(len(shares), size=(n, 150), p=shares)
+    votes = np.cumsum(drawn[..., None] == np.arange(len(shares)), axis=1)
+    ids = drawn.astype(np.float64)
+    fires = vote_signal("vote_evidence", ids) >= math.log((answers - 1) / delta)
+    assert str(parse_rule(f"ppr({answers}, {delta})")) == f"vote_evidence >= {math.log((answers - 1) / delta)!r}"
+    at = np.argmax(fires, axis=1)
+    leader = votes[np.arange(n), at].argmax(axis=1)
+    wrong = fires.any(axis=1) & (leader != 0)
+    assert wrong.mean() <= delta
+    assert fires.any(axis=1).mean() > 0.05
+
+
+@pytest.mark.parametrize("text", ["ppr(1)", "ppr(2.5)", "ppr(3, 0)", "ppr(3, 1)"])
+def test_a_prior_posterior_ratio_needs_answers_and_an_error(text):
+    with pytest.raises(RuleSyntaxError, match="how many answers are possible"):
+        parse_rule(text)
 
 
 @pytest.mark.parametrize("counts", [(1, 1, 1), (3, 1, 1), (5, 4, 2), (9, 0, 0)])

@@ -2,7 +2,7 @@
 
 from suffice.rules.algebra import FirstOf, KOf, Never, Patience, Threshold, WeightedSum, signal
 from suffice.rules.base import AllOf, AnyOf, Rule
-from suffice.rules.named import NAMED_RULES, NamedRule, answer_stable, fixed_k, margin, round_aware, tasr
+from suffice.rules.named import NAMED_RULES, NamedRule, answer_stable, error_of_lead, fixed_k, margin, round_aware, tasr
 from suffice.rules.parse import parse_rule, parse_selector, register_rule, register_selector
 from suffice.rules.ranker import Ranked, Term
 from suffice.rules.rethreshold import find_threshold, thresholds, with_threshold
@@ -30,6 +30,7 @@ __all__ = [
     "Threshold",
     "WeightedSum",
     "answer_stable",
+    "error_of_lead",
     "find_threshold",
     "fixed_k",
     "margin",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from suffice.errors import RuleSyntaxError
+from suffice.errors import DataError, RuleSyntaxError
 from suffice.rules.algebra import FirstOf, KOf, Patience, Threshold, signal
 from suffice.rules.base import Rule
 
@@ -17,10 +18,12 @@ __all__ = [
     "answer_stable",
     "converged",
     "critic_only",
+    "error_of_lead",
     "esc",
     "fixed_k",
     "lead",
     "margin",
+    "ppr",
     "round_aware",
     "semantic_full",
     "settled",
@@ -166,10 +169,59 @@ def esc(window: float) -> Rule:
 def lead(votes: float) -> Rule:
     """Return the rule that stops when the leading answer has `votes` more votes than the runner-up.
 
-    Wald's sequential test between two answers: if each sample gives the right one with probability p and the other with
-    q = 1 - p, it returns the wrong one with probability ``(q/p)**votes / (1 + (q/p)**votes)``.
+    Wald's sequential test between two answers: how often it returns the wrong one is `error_of_lead`, which takes how often a
+    sample is right.  Where that is unknown, `ppr` bounds the error.
     """
     return signal("vote_lead") >= votes
+
+
+def error_of_lead(votes: float, p: float) -> float:
+    """Return how often a vote among two answers ends with the wrong one if it stops at a lead of `votes`.
+
+    That is ``(q/p)**votes / (1 + (q/p)**votes)`` with q = 1 - p, the ruin of a gambler, for as many samples as it takes.
+
+    >>> [round(error_of_lead(k, 0.7), 3) for k in (1, 2, 3, 4)]
+    [0.3, 0.155, 0.073, 0.033]
+
+    Args:
+        votes: The lead, a whole number of at least 1.
+        p: How often a sample gives the right answer, in (0, 1).
+
+    Raises:
+        DataError: Another lead or probability.
+    """
+    if not (votes >= 1 and float(votes).is_integer() and 0 < p < 1):
+        raise DataError(
+            f"a lead of {votes!r} votes at a probability of {p!r}; allowed: a whole lead of at least 1, and a probability "
+            "between 0 and 1, both excluded"
+        )
+    return float(1 / (1 + (p / (1 - p)) ** votes))
+
+
+def ppr(answers: float = 2, delta: float = 0.05) -> Rule:
+    """Return PPR-1v1: stop once the leading answer is shown to be more likely than each other one (Jain et al., 2022).
+
+    A prior-posterior ratio tests the leading answer against the runner-up at level ``delta / (answers - 1)``, after every sample
+    anew.  Of unlimited samples at most a share `delta` ends with an answer that is not the model's most likely one, whatever the
+    probabilities.  That answer may be wrong, of course.
+
+    >>> print(ppr(5, 0.1))
+    vote_evidence >= 3.6888794541139363
+
+    Args:
+        answers: How many answers are possible, 5 for the letters A to E.  Of open answers no more can appear than samples are
+            drawn: the largest number of samples plus one keeps the promise.
+        delta: The error, in (0, 1).
+
+    Raises:
+        RuleSyntaxError: Fewer than two answers or not a whole number, or an error out of range.
+    """
+    if not (answers >= 2 and float(answers).is_integer() and 0 < delta < 1):
+        raise RuleSyntaxError(
+            f"ppr({answers!r}, {delta!r}): it takes how many answers are possible, a whole number of at least 2, and an error between "
+            "0 and 1, both excluded"
+        )
+    return signal("vote_evidence") >= math.log((answers - 1) / delta)
 
 
 def settled(max_rounds: float) -> Rule:
@@ -258,7 +310,17 @@ NAMED_RULES: Mapping[str, NamedRule] = {
     ),
     "semantic_full_bge": NamedRule(semantic_full, (0,), "the same with eps = 0.06, published for bge-small-en-v1.5"),
     "similar": NamedRule(similar, (0, 1), "the draft has nearly the words of the one before: token F1 >= 0.8"),
-    "lead": NamedRule(lead, (1,), "votes: the leading answer is x votes ahead of the runner-up"),
+    "lead": NamedRule(
+        lead,
+        (1,),
+        "votes: the leading answer is x votes ahead of the runner-up; of two answers, of which a sample gives the right one with "
+        "probability p, it returns the other with 1 / (1 + (p / (1 - p))^x)",
+    ),
+    "ppr": NamedRule(
+        ppr,
+        (0, 1, 2),
+        "votes: the leading answer is the most likely one of 2, or as many as given, but for an error of 0.05, or as given",
+    ),
     "settled": NamedRule(settled, (1,), "votes: what is left of x samples cannot change the leading answer"),
     "adaptive_consistency": NamedRule(
         adaptive_consistency, (0, 1), "votes: the leading answer wins with posterior probability 0.95"

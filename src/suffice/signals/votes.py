@@ -129,6 +129,17 @@ def _beta_table(n: int) -> Floats:
     return table
 
 
+def _evidence(counts: VoteCounts) -> Floats:
+    """Return the log of the prior-posterior ratio at p = 1/2 for the leading answer's share p of the first two.
+
+    The prior is uniform, and the posterior density of a Beta(a + 1, b + 1) at 1/2 is (a + b + 1)! / (a! b! 2**(a + b)).
+    """
+    first, second = (votes.astype(np.int64) for votes in _top_two(counts))
+    n = first + second
+    logs = np.cumsum(np.log(np.maximum(np.arange(int(n.max(initial=0)) + 2), 1)))  # of factorials
+    return np.asarray(n * math.log(2) - logs[n + 1] + logs[first] + logs[second], dtype=np.float64)
+
+
 def _posterior_dirichlet(counts: VoteCounts) -> Floats:
     """Return P(the leading answer has the largest share), with a uniform prior over the shares of the answers seen."""
     top = -np.sort(-counts, axis=1)[:, :_MOST_FREQUENT]
@@ -181,6 +192,7 @@ _FROM_COUNTS: Mapping[str, Callable[[VoteCounts], Floats]] = MappingProxyType(
         "vote_entropy": _vote_entropy,
         "posterior_majority": _posterior_beta,
         "posterior_plurality": _posterior_dirichlet,
+        "vote_evidence": _evidence,
         "weighted_vote_share": _leading_share,
         "weighted_vote_lead": _lead_over_second,
     }
@@ -236,6 +248,13 @@ for _name, _unit, _range, _doc, _source in (
         (0.0, 1.0),
         "P(the leading answer is the most frequent), by a Dirichlet posterior over the answers seen.",
         f"{_CONSISTENCY}, section 3",
+    ),
+    (
+        "vote_evidence",
+        "nats",
+        (-math.inf, math.inf),
+        "Log of the prior-posterior ratio against a tie of the leading answer and the runner-up, for ppr.",
+        "PPR-1v1, Jain et al. (2022)",
     ),
     *(
         (

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,8 +15,11 @@ from suffice.cli.output import Output, Screen
 from suffice.files import quoted
 from suffice.replays import (
     LEDGERS,
+    CalibrationSummary,
     ReplayResult,
+    StopValues,
     calibrate,
+    learn_stop,
     policy_for,
 )
 from suffice.replays import replay as evaluate
@@ -52,7 +55,9 @@ def calibrate_command(
     path: Annotated[Path, typer.Argument(metavar="RECORDING", help="A recording of tune questions.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The policy, a JSON file.")],
     output: Output,
-    rule: Annotated[str, typer.Option("--rule", help="The rule of the policy: a name or its text.")] = "tasr",
+    rule: Annotated[
+        str | None, typer.Option("--rule", help="The rule of the policy: a name or its text; default: tasr.")
+    ] = None,
     method: Annotated[str, typer.Option("--method", help="'isotonic' or 'platt'.")] = "isotonic",
     per_round: Annotated[bool, typer.Option("--per-round/--global", help="One map per round, or one for all.")] = True,
     target: Annotated[
@@ -69,22 +74,53 @@ def calibrate_command(
         ),
     ] = None,
     start_round: options.StartRound = None,
+    learn: Annotated[
+        str | None,
+        typer.Option(
+            "--learn-stop",
+            metavar="SIGNALS",
+            help="Instead of --rule: learn from these signals, with commas between them, where stopping is worth no less than "
+            "going on (Stop-RAG). An answer is worth its --target.",
+        ),
+    ] = None,
+    trace: Annotated[
+        float,
+        typer.Option(
+            "--trace", min=0.0, max=1.0, help="With --learn-stop: lambda of its targets; 0 = dynamic programme."
+        ),
+    ] = 0.0,
+    round_price: Annotated[
+        float,
+        typer.Option(
+            "--round-price", min=0.0, help="With --learn-stop: what one more round costs, in units of --target."
+        ),
+    ] = 0.0,
 ) -> None:
     """It also reports how well the calibrators fit.
 
     Example: suffice calibrate tune.parquet -o policy.json --rule tasr
     """
-    policy, summary = calibrate(
-        read_recording(path),
-        rule=rule,
-        method=options.allowed(method, ("isotonic", "platt"), "--method"),
-        per_round=per_round,
-        target=target,
-        unseen_round=options.allowed(unseen_round, ("error", "nearest"), "--unseen-round"),
-        selector=parse_selector(selector),
-        source=signal_name,
-        **options.start_of(start_round, [rule]),
-    )
+    how: dict[str, Any] = {
+        "method": options.allowed(method, ("isotonic", "platt"), "--method"),
+        "per_round": per_round,
+        "target": target,
+        "unseen_round": options.allowed(unseen_round, ("error", "nearest"), "--unseen-round"),
+        "selector": parse_selector(selector),
+        "source": signal_name,
+        **options.start_of(start_round, [rule or "tasr"]),
+    }
+    summary: CalibrationSummary | StopValues
+    if learn is None:
+        if trace or round_price:
+            raise typer.BadParameter("goes with --learn-stop", param_hint="--trace" if trace else "--round-price")
+        policy, summary = calibrate(read_recording(path), rule=rule or "tasr", **how)
+    elif rule is not None:
+        raise typer.BadParameter("--learn-stop makes the rule: give one of them", param_hint="--rule")
+    else:
+        signals = options.split_names(learn)
+        policy, summary = learn_stop(
+            read_recording(path), signals, metric=target, trace=trace, price=round_price, **how
+        )
     policy.save(out)
     screen = Screen(
         tables=summary.tables(),

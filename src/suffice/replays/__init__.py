@@ -10,6 +10,7 @@ from suffice.replays.outcomes import AGREEMENT, outcome
 from suffice.replays.prices import ListPrice, Price, component_prices, list_price, list_prices, load_prices
 from suffice.replays.result import ReplayResult, Row, Spread
 from suffice.replays.selected import Selected, dividing_names, seen_by, seen_from, seen_in, selected_on, tuned_on
+from suffice.replays.stop_values import RoundValues, StopValues, learn_stop
 from suffice.replays.streaming import StreamResult, replay_stream
 from suffice.replays.sweep import equivalent_thresholds, even_thresholds
 from suffice.seen import id_hash
@@ -28,9 +29,11 @@ __all__ = [
     "Price",
     "ReplayResult",
     "RoundCosts",
+    "RoundValues",
     "Row",
     "Selected",
     "Spread",
+    "StopValues",
     "StreamResult",
     "calibrate",
     "check_policy",
@@ -39,6 +42,7 @@ __all__ = [
     "equivalent_thresholds",
     "even_thresholds",
     "id_hash",
+    "learn_stop",
     "list_price",
     "list_prices",
     "load_prices",

@@ -28,7 +28,7 @@ from suffice.signals import SIGNALS, AnswerPosition, FittedState, ZScore, state_
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table, figure
 
-__all__ = ["CalibrationSummary", "CalibratorFit", "FitComparison", "calibrate"]
+__all__ = ["CalibrationSummary", "CalibratorFit", "FitComparison", "calibrate", "fit_provenance"]
 
 P_CORRECT = "p_correct"
 _CALIBRATOR_FORMS: tuple[tuple[Method, bool], ...] = (
@@ -276,7 +276,7 @@ def calibrate(
         state=tuple(sorted(policy.state)),
         notes=tuple(notes),
     )
-    return replace(policy, provenance=_fit_provenance(recording, complete, summary, draft)), summary
+    return replace(policy, provenance=fit_provenance(recording, complete, summary, draft)), summary
 
 
 def _wanted(policy: Policy, extra: Sequence[str] | None) -> list[str]:
@@ -335,9 +335,15 @@ def _quality_and_calls(prepared: PreparedRecording, policy: Policy, metric: str)
     return float(run.values[metric].mean()), float(run.ledger.calls.mean())
 
 
-def _fit_provenance(
-    recording: Recording, complete: Recording, summary: CalibrationSummary, draft: Policy
-) -> dict[str, Any]:
+def fit_provenance(recording: Recording, complete: Recording, summary: Result, draft: Policy) -> dict[str, Any]:
+    """Return where a fitted policy comes from: tune questions, data, versions and the figures of the fit.
+
+    Args:
+        recording: What was given.
+        complete: Its questions that did not fail: those that the policy has seen.
+        summary: How well it fits.
+        draft: The policy, whose provenance is kept.
+    """
     import scipy
 
     return {

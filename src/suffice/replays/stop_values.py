@@ -1,0 +1,272 @@
+"""The value of stopping, learned from recorded rounds: a rule that stops where going on is worth no more (Stop-RAG).
+
+Stop-RAG (Park et al., 2025) takes a retrieval loop for a Markov decision process with a finite horizon: stopping at a round
+gives the quality of its answer, and the last round stops anyway.  Since a recording holds every round, the value of both actions
+can be learned from the same trajectories ("full-width"), with forward-view Q(lambda) targets.  The paper's values are a
+fine-tuned encoder over the texts; here they are linear in recorded signals, one set of weights for each round.  A difference
+of linear values is a weighted sum, so that what was learned is an ordinary rule.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add, or_
+from typing import Any
+
+import numpy as np
+
+from suffice.errors import DataError
+from suffice.replays.checks import require_whole
+from suffice.replays.fitting import calibrate, fit_provenance
+from suffice.replays.outcomes import answers_by_stop, default_metrics, outcome, values_by_stop
+from suffice.replays.prepared import PreparedRecording
+from suffice.results import Result
+from suffice.rounds import Floats, Mask, Positions
+from suffice.rules import Never, Rule
+from suffice.rules import signal as named
+from suffice.session import Policy
+from suffice.store.recording import Recording
+from suffice.tables import Column, Table
+
+__all__ = ["RoundValues", "StopValues", "learn_stop"]
+
+_SAME = 1e-12
+"""A column whose spread is below this share of its size does not vary."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundValues:
+    """The two values at one round, linear in its signals.
+
+    Attributes:
+        round: The round.
+        signals: The signals that vary there; the others say nothing.
+        stop: Weights of Q(stop), one for each signal, then the intercept.
+        go_on: The same of Q(continue).
+        n: Questions that had a choice there and all signals.
+        n_undefined: Questions that had a choice there and lack a signal: the loop goes on.
+    """
+
+    round: int
+    signals: tuple[str, ...]
+    stop: tuple[float, ...]
+    go_on: tuple[float, ...]
+    n: int
+    n_undefined: int
+
+    @property
+    def advantage(self) -> tuple[float, ...]:
+        """Weights of Q(stop) - Q(continue), one for each signal, then the intercept."""
+        return tuple(stop - go_on for stop, go_on in zip(self.stop, self.go_on, strict=True))
+
+    @property
+    def rule(self) -> Rule | None:
+        """Return the rule that fires at this round where Q(stop) >= Q(continue); None if that is nowhere."""
+        *weights, intercept = self.advantage
+        here = (named("round") >= self.round) & (named("round") <= self.round)
+        terms = [weight * named(name) for weight, name in zip(weights, self.signals, strict=True) if weight]
+        if terms:
+            return here & (reduce(add, terms) >= -intercept)
+        return here if intercept >= 0 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopValues(Result):
+    """What stopping and going on are worth at each round, learned on tune questions.
+
+    Attributes:
+        rounds: The rounds at which there is a choice, in order.
+        metric: What an answer is worth.
+        trace: Lambda of the targets.
+        price: What one more round costs, in units of the metric.
+        n: Tune questions.
+        notes: What a reader must know.
+    """
+
+    rounds: tuple[RoundValues, ...]
+    metric: str
+    trace: float
+    price: float
+    n: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rule(self) -> Rule:
+        """The rule that stops where Q(stop) >= Q(continue)."""
+        rules = [item.rule for item in self.rounds]
+        return reduce(or_, (rule for rule in rules if rule is not None), Never())
+
+    def tables(self) -> list[Table]:
+        """Return the weights of both values, round by round."""
+        rows = [
+            (item.round, name, stop, go_on, stop - go_on, item.n, item.n_undefined)
+            for item in self.rounds
+            for name, stop, go_on in zip((*item.signals, "(intercept)"), item.stop, item.go_on, strict=True)
+        ]
+        columns = (
+            Column("round", ".0f"),
+            Column("signal"),
+            *(Column(name, "+.4f") for name in ("Q(stop)", "Q(continue)", "advantage")),
+            Column("questions", ",.0f"),
+            Column("undefined", ",.0f"),
+        )
+        title = f"Values of {self.metric} on {self.n} tune questions: weight of each signal (lambda {self.trace:g})"
+        return [Table(title=title, columns=columns, rows=tuple(rows))]
+
+
+def learn_stop(
+    recording: Recording,
+    signals: Sequence[str],
+    *,
+    metric: str | None = None,
+    trace: float = 0.0,
+    price: float = 0.0,
+    ridge: float = 1.0,
+    **calibration: Any,
+) -> tuple[Policy, StopValues]:
+    """Learn from full-width recorded rounds where to stop, and return it as a policy (Stop-RAG, Park et al., 2025).
+
+    Backwards from the last round, two ridge regressions on the round's signals learn ``Q(stop)``, the quality of the answer
+    there, and ``Q(continue)``, whose target is ``G[t] = (1 - trace) * max(Q(stop), Q(continue))[t + 1] + trace * G[t + 1]``,
+    and at the last choice the quality of the last round.  With trace 0 that is the dynamic programme; with 1 every
+    later round is run.  The rule stops where ``Q(stop) >= Q(continue)``; where a signal is undefined it goes on.
+
+    >>> from suffice.store import bundled_recording
+    >>> policy, values = learn_stop(bundled_recording("self_refine_dv3"), ["lexical_support"], metric="target_sentiment")
+    >>> values.n, policy.name, policy.selector
+    (273, 'stop_rag', Last())
+
+    Args:
+        recording: Recorded rounds of tune questions, none of them cut by a rule.
+        signals: What the values may read: recorded signals, and calibrated ones, which are fitted on the same questions.
+        metric: What an answer is worth, in [0, 1]; None = F1 (EM for multiple choice).
+        trace: Lambda in [0, 1].
+        price: What one more round costs, in units of the metric.
+        ridge: Penalty of the squared weights of standardised signals, above 0.
+        calibration: Further arguments of `calibrate`: `selector`, `start_round`, `max_rounds`, `name`, ...; what calibrated
+            signals are fitted to is the metric, unless `target` says otherwise.
+
+    Raises:
+        DataError: No signals, a setting out of range, a metric that is unknown somewhere or never differs between rounds.
+        CensoredError: A rule ended the recording of some questions.
+        UnknownSignalError: A signal was not recorded, or is undefined everywhere.
+    """
+    if not signals or len(set(signals)) < len(signals):
+        raise DataError(f"the values need signals to read, each named once, not {list(signals)!r}")
+    if not (0 <= trace <= 1 and 0 <= price < math.inf and 0 < ridge < math.inf):
+        raise DataError(
+            f"trace lies in [0, 1], price is at least 0 and ridge above 0; got {trace!r}, {price!r} and {ridge!r}"
+        )
+    draft = reduce(add, map(named, signals)) >= 0
+    complete = PreparedRecording.of(recording).recording
+    name = metric or default_metrics(complete)[0]
+    calibration = {"name": "stop_rag", "target": name, **calibration}
+    policy, summary = calibrate(recording, rule=draft, **calibration)
+    require_whole(complete, "the value of going on is learned from the rounds that follow")
+    view = policy.view(complete.rounds(policy.raw_columns))
+    first = int(view.index[0] - complete.index[0])
+    scores = outcome(complete, name)[:, first : first + len(view)]
+    unknown: Mask = np.asarray((np.isnan(scores) & view.seen).any(axis=1) | ~view.seen.any(axis=1), dtype=np.bool_)
+    if unknown.any():
+        raise DataError(
+            f"{name!r} is unknown at a round of {int(unknown.sum())} of {len(scores)} questions, the first is "
+            f"{complete.question_ids[int(np.argmax(unknown))]!r}: leave them out (Recording.select), or name another metric"
+        )
+    last = view.seen.sum(axis=1) - 1
+    worth = values_by_stop(answers_by_stop(policy.selector, view), view.seen, scores)
+    if (worth == worth[:, :1]).all():
+        raise DataError(
+            f"{name!r} is the same at all rounds of every question, so there is nothing to learn: stop at round "
+            f"{int(view.index[0])} (fixed_k({int(view.index[0])}))"
+        )
+    rewards = worth - price * np.minimum(np.arange(len(view)), last[:, None])
+    columns = np.stack([view[name] for name in signals], axis=-1)
+    walks = _Walks(
+        index=view.index.tolist(), signals=tuple(signals), columns=columns, rewards=rewards, last=last, ridge=ridge
+    )
+    rounds = walks.values(trace)
+    notes = [*summary.notes, *_undefined_notes(rounds)]
+    values = StopValues(
+        rounds=rounds, metric=name, trace=trace, price=price, n=len(worth), notes=tuple(dict.fromkeys(notes))
+    )
+    learned = replace(policy, rule=values.rule)
+    return replace(learned, provenance=fit_provenance(recording, complete, values, learned)), values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Walks:
+    """The tune questions' rounds.
+
+    Attributes:
+        index: The rounds.
+        signals: Names of the columns.
+        columns: Shape ``(n_questions, n_rounds, n_signals)``.
+        rewards: Of stopping at each round, shape ``(n_questions, n_rounds)``; past the end those of the last round.
+        last: Position of each question's last round.
+        ridge: Penalty.
+    """
+
+    index: Sequence[int]
+    signals: tuple[str, ...]
+    columns: Floats
+    rewards: Floats
+    last: Positions
+    ridge: float
+
+    def values(self, trace: float) -> tuple[RoundValues, ...]:
+        """Return the values of each round but the last, learned from the last choice to the first."""
+        learned: list[RoundValues] = []
+        target = best = self.rewards[:, -1]  # G and max(Q) of the round after the one that is learned
+        for position in range(len(self.index) - 2, -1, -1):
+            going_on = (1 - trace) * best + trace * target
+            round_values, rows, inputs = self._fitted(position, going_on)
+            learned.append(round_values)
+            # Where a trajectory has ended nothing is left to choose; where a signal is undefined the loop goes on.
+            target = np.where(self.last > position, going_on, self.rewards[:, position])
+            best = target.copy()
+            best[rows] = np.maximum(inputs @ round_values.stop, inputs @ round_values.go_on)
+        return tuple(reversed(learned))
+
+    def _fitted(self, position: int, going_on: Floats) -> tuple[RoundValues, Mask, Floats]:
+        """Return the values at one position, the questions that they were fitted on, and these questions' inputs."""
+        columns, has_choice = self.columns[:, position], self.last > position
+        defined = np.isfinite(columns)
+        listed = [i for i in range(len(self.signals)) if 2 * defined[has_choice, i].sum() > has_choice.sum()]
+        rows = has_choice & defined[:, listed].all(axis=1)
+        if not rows.any():
+            raise DataError(
+                f"no question has all of {', '.join(self.signals)} at round {self.index[position]}: name fewer signals"
+            )
+        varies = columns[rows].std(axis=0) > _SAME * (1 + np.abs(columns[rows].mean(axis=0)))
+        read = [i for i in listed if varies[i]]
+        rows = has_choice & defined[:, read].all(axis=1)
+        inputs = columns[rows][:, read]
+        centre, spread = inputs.mean(axis=0), inputs.std(axis=0)
+        standard = (inputs - centre) / spread
+        gram = standard.T @ standard + self.ridge * np.eye(len(read))
+        solved = []
+        for wanted in (self.rewards[rows, position], going_on[rows]):
+            mean = float(wanted.mean())
+            weights = np.linalg.solve(gram, standard.T @ (wanted - mean)) / spread
+            solved.append((*weights.tolist(), mean - float(weights @ centre)))
+        values = RoundValues(
+            round=self.index[position],
+            signals=tuple(self.signals[i] for i in read),
+            stop=solved[0],
+            go_on=solved[1],
+            n=int(rows.sum()),
+            n_undefined=int((has_choice & ~rows).sum()),
+        )
+        return values, rows, np.column_stack([inputs, np.ones(len(inputs))])
+
+
+def _undefined_notes(rounds: Sequence[RoundValues]) -> list[str]:
+    return [
+        f"round {item.round}: a signal is undefined for {item.n_undefined} of {item.n + item.n_undefined} questions; the "
+        "loop goes on there"
+        for item in rounds
+        if item.n_undefined
+    ]

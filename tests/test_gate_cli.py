@@ -128,7 +128,7 @@ def test_questions_that_the_probe_was_fitted_on_are_told(folder, tmp_path):
 )
 def test_what_does_not_fit_is_refused_before_the_first_question(folder, tmp_path, more, told):
     probe = Probe.load(folder / "probe")
-    probe.described(revision="x").save(folder / "other")
+    probe.described(revision="x", pinned={**probe.card.pinned, "content": "x"}).save(folder / "other")
     probe.described(pinned={**probe.card.pinned, "prompt_sha256": "x"}).save(folder / "prompted")
     probe.described(pinned={"kind": "endpoint states"}, layer=None).save(folder / "endpoint")
     given = [folder / word if (folder / word).is_dir() or word == "nothing" else word for word in more]

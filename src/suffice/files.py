@@ -6,7 +6,7 @@ import hashlib
 import os
 import shlex
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
@@ -148,11 +148,11 @@ def file_sha256(path: Path) -> bytes:
         return hashlib.file_digest(file, "sha256").digest()
 
 
-def files_hash(folder: Path, files: Iterable[Path]) -> str:
+def files_hash(folder: Path, files: Iterable[Path], sha256_of: Callable[[Path], bytes] = file_sha256) -> str:
     """Return the first 16 hexadecimal digits of a hash over the names in `folder` and the contents of files, sorted."""
     digest = hashlib.sha256()
     for file in sorted(files):
-        digest.update(file.relative_to(folder).as_posix().encode() + b"\x00" + file_sha256(file))
+        digest.update(file.relative_to(folder).as_posix().encode() + b"\x00" + sha256_of(file))
     return digest.hexdigest()[:16]
 
 

@@ -9,8 +9,9 @@ from typing import Annotated
 from typer import Argument, BadParameter, Option
 
 from suffice.cli import models, options
-from suffice.cli.gating import GateOptions
+from suffice.cli.gating import GateOptions, require_used
 from suffice.cli.live import show_live
+from suffice.cli.local import LocalRun
 from suffice.cli.output import Output
 from suffice.files import quoted
 from suffice.loop import RetrievalLoop
@@ -36,6 +37,7 @@ def answer(
     answering: models.Answering,
     signals: models.Signals,
     gate: GateOptions,
+    local: LocalRun,
     output: Output,
     policy: Annotated[Path | None, Option("--policy", help="A policy file, as `suffice calibrate` writes it.")] = None,
     rule: Annotated[str, Option("--rule", help="A rule that needs no fitted state, without a policy.")] = (
@@ -59,7 +61,9 @@ def answer(
         raise BadParameter("the policy says where a reply holds its answer", param_hint="--answer-position")
     else:
         decides = options.load_policy(policy)
+    require_used(local, answering, gate, retrieval, signals)
     answerer = answering.answerer(
+        local,
         logprobs=answering.logprobs and bool(LOGPROB_NEEDS & decides.needs),
         position=None if policy is None else decides.answer_position,
         layer=gate.layer,
@@ -68,10 +72,10 @@ def answer(
         decides = replace(decides, answer_position=getattr(answerer, "position", decides.answer_position))
     loop = RetrievalLoop(
         model=answerer,
-        retriever=retrieval.retriever(),
+        retriever=retrieval.retriever(local.device),
         policy=decides,
-        enrichers=signals.enrichers(answering),
-        gate=gate.build(answerer, answering),
+        enrichers=signals.enrichers(answering, local.device),
+        gate=gate.build(answerer, answering, local),
     )
     show_live(
         loop, question, output=output, then=f"suffice record DATASET -o run.parquet --corpus {quoted(retrieval.corpus)}"

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from suffice.cli import options
-from suffice.cli.console import quiet_bars
+from suffice.cli.local import LocalRun
 from suffice.cli.output import Output, Screen
 from suffice.embedding import MiniLM
 from suffice.errors import DataError
@@ -28,7 +28,7 @@ from suffice.gates import (
     question_gates,
     questions_of,
 )
-from suffice.llm import PROMPTS
+from suffice.llm import PROMPTS, TransformersModel
 from suffice.llm.prompts import prompt as built_in_prompt
 from suffice.replays.outcomes import choice_note
 from suffice.store import Recording, read_recording
@@ -52,6 +52,7 @@ def compare_gates_command(
         ),
     ],
     resampling: options.ResamplingOptions,
+    local: LocalRun,
     output: Output,
     tune: Annotated[
         str | None,
@@ -93,6 +94,8 @@ def compare_gates_command(
     Example: suffice gate compare 2wiki_llama31_tune
     """
     _require_gates(questions or bool(column) or model is not None, model, tune, markdown)
+    if model is None:
+        local.refuse_unused("give --model, or leave it out")
     how: dict[str, Any] = {"resampling": resampling.value, "margin": margin}
     answers = {source: read_answers(source) for source in recordings}
     names = tuple(metric or (("em",) if any(map(choice_note, answers.values())) else GATE_METRICS))
@@ -108,11 +111,9 @@ def compare_gates_command(
             gates += held_out_gates(evaluation, embedder.embed, rate=rate)
         if model is not None and tune_evaluation is not None:
             gates += _of_the_model(
-                model,
+                local.open(model, built_in_prompt(prompt), max_tokens=max_tokens),
                 tune_evaluation,
                 evaluation,
-                prompt=prompt,
-                max_tokens=max_tokens,
                 n=samples,
                 seed=resampling.seed,
             )
@@ -145,15 +146,11 @@ def _require_gates(any_gate: bool, model: str | None, tune: str | None, markdown
 
 
 def _of_the_model(
-    name: str, tune: GateEvaluation, evaluation: GateEvaluation, *, prompt: str, max_tokens: int, n: int, seed: int
+    local_model: TransformersModel, tune: GateEvaluation, evaluation: GateEvaluation, *, n: int, seed: int
 ) -> list[ScoredGate]:
     """Return the gates that need the model's own passes: entropies, samples, states, triggers during generation."""
-    from suffice.llm import TransformersModel
     from suffice.train.baselines import model_gates
 
-    text = built_in_prompt(prompt)
-    quiet_bars()
-    local_model = TransformersModel(name, prompt=text, max_tokens=max_tokens)
     tune_texts, texts = questions_of(tune.recording), questions_of(evaluation.recording)
     gates = model_gates(local_model, tune_texts, texts, seed=seed, n_samples=n)
     return [_answering(gate) if gate.name in _READ_THE_ANSWER else gate for gate in gates]

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated
 
 from typer import BadParameter, Option
 
-from suffice.cli.console import quiet_bars
+from suffice.cli.local import LocalModel
 from suffice.errors import DataError
-from suffice.llm import PROMPTS, TransformersModel
-from suffice.llm.prompts import prompt
+from suffice.llm import TransformersModel
 from suffice.probes import Probe, ProbeConfidence
 
-__all__ = ["AllowPrompt", "LocalModel", "open_confidence"]
+__all__ = ["AllowPrompt", "open_confidence"]
 
 AllowPrompt = Annotated[
     list[str] | None,
@@ -24,35 +22,6 @@ AllowPrompt = Annotated[
         help="'rag': use the probe with passages although it was fitted on questions alone, as the paper does.",
     ),
 ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LocalModel:
-    """How a causal language model runs here."""
-
-    panel: ClassVar[str] = "Local model"
-
-    instructions: Annotated[
-        str, Option("--instructions", help=f"The text of the prompt, one of: {', '.join(PROMPTS)}.")
-    ] = "answer_first"
-    batch_size: Annotated[int, Option("--batch-size", min=1, help="Most prompts of one pass.")] = 16
-    dtype: Annotated[str, Option("--dtype", help="auto (as stored), float32, bfloat16 or float16.")] = "auto"
-    device: Annotated[str | None, Option("--device", help="As torch names it; default: a GPU if there is one.")] = None
-    revision: Annotated[str | None, Option("--revision", help="Which revision of a hub id.")] = None
-
-    def load(self, model: str, layers: Sequence[int | str], **settings: Any) -> TransformersModel:
-        """Return a folder's or hub id's model."""
-        quiet_bars()
-        return TransformersModel(
-            model,
-            layers=layers,
-            prompt=prompt(self.instructions),
-            batch_size=self.batch_size,
-            dtype=self.dtype,
-            device=self.device,
-            revision=self.revision,
-            **settings,
-        )
 
 
 def open_confidence(

@@ -10,6 +10,7 @@ from typer import Argument, Option
 
 from suffice.cli import models, options
 from suffice.cli.live import show_live
+from suffice.cli.local import DeviceName, json_object
 from suffice.cli.output import Output
 from suffice.cli.panel import PanelOptions, require_contexts
 from suffice.cli.recording import RecordOptions
@@ -38,6 +39,7 @@ class _Writer(models.Endpoint):
         Path | None, Option("--cache", help="A response cache (sqlite); the same request is then paid once.")
     ] = None
     embedder: models.EmbedderName = "minilm"
+    device: DeviceName = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,9 +127,9 @@ def _loop(policy: Policy, writer: _Writer, critic: _Critic, panels: tuple[Panel,
             critic.critic_api_key_env,
             "--critic-base-url",
             api=writer.api,
-            extra_body=models.json_object(writer.extra_body),
+            extra_body=json_object(writer.extra_body),
         )
-    embedder = models.build_embedder(writer.embedder)
+    embedder = models.build_embedder(writer.embedder, writer.device)
     embedding = () if embedder is None else (DraftEmbedder(embedder),)
     return DraftingLoop(
         writer=writer.chat(api=writer.api),

@@ -10,8 +10,9 @@ from typing import Annotated, ClassVar
 
 from typer import Option
 
-from suffice.cli import models
+from suffice.cli import models, options
 from suffice.cli.console import warn
+from suffice.cli.local import LocalRun
 from suffice.embedding import MiniLM
 from suffice.errors import DataError
 from suffice.llm import PROMPTS, Answerer, EncoderStates, EndpointEmbedder, EndpointStates, TransformersModel
@@ -20,7 +21,7 @@ from suffice.probes import Probe, ProbeGate
 from suffice.retrieval import Question
 from suffice.seen import Seen
 
-__all__ = ["GateOptions", "note_fitted"]
+__all__ = ["GateOptions", "note_fitted", "require_used"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,22 +55,28 @@ class GateOptions:
         """The hidden states of a local model that the probe reads."""
         return None if self.probe is None else self.probe.card.layer
 
-    def build(self, answerer: Answerer, answering: models.Examined) -> ProbeGate | None:
-        """Return the gate, if there is a probe."""
+    @property
+    def opens_model(self) -> bool:
+        """Whether a language model runs on this machine for the gate alone."""
+        kinds = ("encoder states", "endpoint states")
+        return self.gate_model is not None and (self.probe is None or self.probe.card.pinned.get("kind") not in kinds)
+
+    def build(self, answerer: Answerer, answering: models.Examined, run: LocalRun) -> ProbeGate | None:
+        """Return the gate, if there is a probe; `run` says how a model that reads for it runs on this machine."""
         if self.probe is not None:
-            return ProbeGate(self.probe, self._source(self.probe, answerer, answering))
+            return ProbeGate(self.probe, self._source(self.probe, answerer, answering, run))
         if self.gate_model is not None or self.gate_base_url is not None:
             raise DataError("--gate-model and --gate-base-url say what reads questions for a probe: give --gate, too")
         return None
 
-    def _source(self, probe: Probe, answerer: Answerer, answering: models.Examined) -> StateSource:
+    def _source(self, probe: Probe, answerer: Answerer, answering: models.Examined, run: LocalRun) -> StateSource:
         """Return what reads the states that the probe was fitted on."""
         card, model, prompt = probe.card, self.gate_model, PROMPTS[answering.prompt]
         kind = card.pinned.get("kind")
         if kind == "encoder states":
             name = model or card.model
             packaged = MiniLM()
-            embedder = packaged if name in ("minilm", packaged.id) else models.build_embedder(name)
+            embedder = packaged if name in ("minilm", packaged.id) else models.build_embedder(name, run.device)
             if embedder is None:
                 raise DataError("--gate-model none reads nothing: name the encoder that the probe was fitted on")
             return EncoderStates(embedder)
@@ -84,13 +91,28 @@ class GateOptions:
             )
             return EndpointStates(at_endpoint, prompt=prompt, template=str(card.pinned.get("template")))
         if model is not None:
-            return TransformersModel(model, layers=(card.layer or 0,), prompt=prompt)
+            is_main = not isinstance(answerer, TransformersModel)
+            return run.open(model, prompt, layers=(card.layer or 0,), is_main=is_main)
         if isinstance(answerer, TransformersModel):
             return answerer
         raise DataError(
             f"the probe reads hidden states of {card.model!r}: answer with it (--local --model PATH), or give its folder "
             "or hub id as --gate-model"
         )
+
+
+def require_used(
+    run: LocalRun,
+    answering: models.Answering,
+    gate: GateOptions,
+    retrieval: options.Retrieval,
+    signals: models.Signals,
+) -> None:
+    """Refuse options of models that run on this machine where none does, before anything is loaded."""
+    if answering.local or gate.opens_model:
+        return
+    placed = retrieval.runs_models or signals.rerank_signal is not None or gate.gate is not None
+    run.refuse_unused("give --local, or leave it out", *(("device",) if placed else ()))
 
 
 def note_fitted(fitted: Mapping[str, Seen | None], questions: Sequence[Question]) -> None:

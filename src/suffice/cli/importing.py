@@ -16,6 +16,7 @@ from suffice.adapters.streaming import StreamedRun
 from suffice.adapters.traces import explain_trace
 from suffice.cli import models
 from suffice.cli.console import warn
+from suffice.cli.local import DeviceName
 from suffice.cli.output import Output, Screen
 from suffice.embedding import Embedder
 from suffice.errors import DataError, UnsettledError
@@ -103,6 +104,7 @@ def import_command(
     ] = False,
     embed: Annotated[bool, typer.Option("--embed", help="Embed the answers, for semantic_distance.")] = False,
     embedder: models.EmbedderName = "minilm",
+    device: DeviceName = None,
 ) -> None:
     """It also reports what became of the values of each column.
 
@@ -125,7 +127,7 @@ def import_command(
         "key": key,
     }
     arguments = {name: value for name, value in settings.items() if value is not None}
-    used = _embedder(path, kind, embedder, arguments, embed=embed)
+    used = _embedder(path, kind, embedder, device, arguments, embed=embed)
     interactive = sys.stdin.isatty() and sys.stderr.isatty()
     summary = import_recording(
         path,
@@ -142,7 +144,9 @@ def import_command(
     output.show(summary.to_dict(), _import_screen(summary))
 
 
-def _embedder(path: Path, kind: str | None, name: str, arguments: Mapping[str, Any], *, embed: bool) -> Embedder | None:
+def _embedder(
+    path: Path, kind: str | None, name: str, device: str | None, arguments: Mapping[str, Any], *, embed: bool
+) -> Embedder | None:
     """Return what embeds the answers, if anything does; refuse options that the format does not take."""
     format_ = kind_of(path) if kind is None else kind
     takes = inspect.signature(importer(format_)).parameters
@@ -152,7 +156,7 @@ def _embedder(path: Path, kind: str | None, name: str, arguments: Mapping[str, A
             f"{format_} files do not take it; {'tabular files' if format_ != 'tabular' else 'traces'} do",
             param_hint=_OPTIONS.get(wrong[0], f"--{wrong[0].replace('_', '-')}"),
         )
-    used = models.build_embedder(name) if embed or "embedder" in takes else None
+    used = models.build_embedder(name, device) if embed or "embedder" in takes else None
     if embed and used is None:
         raise DataError("--embed embeds the answers, and --embedder none embeds nothing: leave one of them out")
     return used

@@ -12,8 +12,9 @@ import typer
 from suffice.cli import options
 from suffice.cli.console import progress_bar
 from suffice.cli.judge import Judging
+from suffice.cli.local import DeviceName
+from suffice.cli.models import build_embedder
 from suffice.cli.output import Output, Screen
-from suffice.embedding import MiniLM, SentenceTransformersEmbedder
 from suffice.errors import DataError
 from suffice.files import quoted
 from suffice.judges import (
@@ -51,6 +52,7 @@ def judge_gold_command(
     embedder: Annotated[
         str, typer.Option("--embedder", help="For embedding_similarity: 'minilm', or a sentence-transformers id.")
     ] = "minilm",
+    device: DeviceName = None,
     score: Annotated[
         str | None,
         typer.Option(
@@ -66,7 +68,10 @@ def judge_gold_command(
     names = options.split_names(measures)
     embeds: Any = None
     if "embedding_similarity" in names:
-        embeds = (MiniLM() if embedder == "minilm" else SentenceTransformersEmbedder(embedder)).embed
+        used = build_embedder(embedder, device)
+        if used is None:
+            raise DataError("embedding_similarity needs an embedder, and --embedder none is none: name one")
+        embeds = used.embed
     if score is not None and score not in names:
         raise DataError(f"--score {score!r} is not measured; --measures has: {', '.join(names)}")
     columns, metadata = reference_columns(source, names, embed=embeds), source.metadata

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, cast
 
 from typer import BadParameter, Option
 
+from suffice.cli.local import LocalRun, hub_name, json_object
 from suffice.cli.settings import check_key_variable
 from suffice.embedding import Embedder, MiniLM, SentenceTransformersEmbedder
 from suffice.errors import DataError
@@ -34,7 +33,7 @@ __all__ = [
     "answer_position",
     "api_key",
     "build_embedder",
-    "json_object",
+    "cross_encoder",
 ]
 
 DEFAULT_KEY = "OPENAI_API_KEY"
@@ -119,12 +118,28 @@ class Examined(Endpoint):
     ] = None
 
     def answerer(
-        self, *, logprobs: bool = True, position: AnswerPosition | None = None, layer: int | None = None
+        self,
+        run: LocalRun | None = None,
+        *,
+        logprobs: bool = True,
+        position: AnswerPosition | None = None,
+        layer: int | None = None,
     ) -> Answerer:
-        """Return the model that the options describe: at an endpoint, local, or the embedded span reader."""
-        prompt, position = built_in_prompt(self.prompt), position or answer_position(self.answer_position)
+        """Return the model that the options describe: at an endpoint, local, or the embedded span reader.
+
+        Args:
+            run: How a model runs on this machine.
+            logprobs: Whether log-probabilities are asked for.
+            position: Where a reply holds its answer; default: as the options say.
+            layer: The layer of a local model whose states are read, too.
+        """
+        prompt, position, run = (
+            built_in_prompt(self.prompt),
+            position or answer_position(self.answer_position),
+            run or LocalRun(),
+        )
         if getattr(self, "local", False):
-            return self._local(prompt, position, logprobs=logprobs, layer=layer)
+            return self._local(run, prompt, position, logprobs=logprobs, layer=layer)
         if self.model == "span-reader" and self.base_url is None:
             body = json_object(self.extra_body)
             if body or (position or AnswerPosition()) != AnswerPosition():
@@ -141,10 +156,9 @@ class Examined(Endpoint):
             top_logprobs=5 if logprobs else None,
         )
 
-    def _local(self, prompt: Prompt, position: AnswerPosition | None, *, logprobs: bool, layer: int | None) -> Answerer:
-        from suffice.cli.console import quiet_bars
-        from suffice.llm import TransformersModel
-
+    def _local(
+        self, run: LocalRun, prompt: Prompt, position: AnswerPosition | None, *, logprobs: bool, layer: int | None
+    ) -> Answerer:
         if self.base_url is not None:
             raise DataError(
                 f"--local runs {self.model!r} here, and --base-url {self.base_url!r} is an endpoint: give one of them"
@@ -155,11 +169,14 @@ class Examined(Endpoint):
             raise DataError(
                 f"--extra-body {self.extra_body!r}: with --local the only field is chat_template_kwargs, a JSON object"
             )
-        quiet_bars()
-        return TransformersModel(
+        if variables and json_object(run.template_args, "--template-args"):
+            raise DataError(
+                "--template-args and --extra-body both set variables of the chat template: give one of them"
+            )
+        return run.open(
             self.model,
+            prompt,
             layers=("middle",) if layer is None else (layer,),
-            prompt=prompt,
             position=position,
             max_tokens=self.max_tokens,
             top_logprobs=5 if logprobs else 1,
@@ -220,9 +237,9 @@ class Signals(Judge):
         Option("--rerank-signal", help="A cross-encoder (id or path) that scores each new passage: rerank_score."),
     ] = None
 
-    def enrichers(self, endpoint: Endpoint) -> tuple[Enricher, ...]:
+    def enrichers(self, endpoint: Endpoint, device: str | None = None) -> tuple[Enricher, ...]:
         """Return what measures these signals, cheapest first."""
-        listed: list[Enricher] = [] if self.rerank_signal is None else [CrossEncoderScorer(self.rerank_signal)]
+        listed: list[Enricher] = [] if self.rerank_signal is None else [cross_encoder(self.rerank_signal, device)]
         return (*listed, *([] if self.judge_model is None else [EntailmentJudge(self.chat(endpoint))]))
 
 
@@ -256,19 +273,17 @@ def api_key(variable: str) -> str | None:
     return key
 
 
-def json_object(text: str) -> Mapping[str, Any]:
-    """Return the value of `--extra-body`."""
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise BadParameter(f"{text!r} is not JSON: {error}", param_hint="--extra-body") from None
-    if not isinstance(value, dict):
-        raise BadParameter(f"expected a JSON object, not {text!r}", param_hint="--extra-body")
-    return value
-
-
-def build_embedder(name: str) -> Embedder | None:
+def build_embedder(name: str, device: str | None = None) -> Embedder | None:
     """Return what embeds drafts: the packaged embedder, a sentence-transformers model, or nothing."""
     if name == "none":
         return None
-    return MiniLM() if name == "minilm" else SentenceTransformersEmbedder(name)
+    if name == "minilm":
+        return MiniLM()
+    model, revision = hub_name(name)
+    return SentenceTransformersEmbedder(model, revision=revision, device=device)
+
+
+def cross_encoder(name: str, device: str | None = None) -> CrossEncoderScorer:
+    """Return the cross-encoder of a folder, `ID` or `ID@REVISION`."""
+    model, revision = hub_name(name)
+    return CrossEncoderScorer(model, revision=revision, device=device)

@@ -10,11 +10,12 @@ from typing import Annotated, Any, ClassVar
 from typer import Argument, BadParameter, Option
 
 from suffice import statistics
+from suffice.cli.local import hub_name
+from suffice.cli.models import cross_encoder
 from suffice.errors import DataError, NotFoundError
 from suffice.replays import Price, component_prices, list_price
 from suffice.retrieval import (
     BUNDLED_QUESTIONS,
-    CrossEncoderScorer,
     PoolBM25,
     Reranked,
     Retriever,
@@ -228,14 +229,25 @@ class Search:
         str | None, Option("--dense", help="Rank with a sentence-transformers model (id or path) instead of BM25.")
     ] = None
 
-    def retriever(self) -> Retriever:
-        """Return the retriever; without a corpus it ranks each question's own passages."""
+    def retriever(self, device: str | None = None) -> Retriever:
+        """Return the retriever; without a corpus it ranks each question's own passages.
+
+        Args:
+            device: Where its models run.
+        """
         if self.dense is None:
             return PoolBM25() if self.corpus is None else open_corpus(self.corpus)
         from suffice.retrieval.corpus import read_corpus
         from suffice.retrieval.dense import DenseRetriever
 
-        return DenseRetriever(self.dense, passages=None if self.corpus is None else list(read_corpus(self.corpus)))
+        model, revision = hub_name(self.dense)
+        passages = None if self.corpus is None else list(read_corpus(self.corpus))
+        return DenseRetriever(model, passages=passages, revision=revision, device=device)
+
+    @property
+    def runs_models(self) -> bool:
+        """Whether retrieving runs a model on this machine."""
+        return self.dense is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,12 +259,17 @@ class Retrieval(Search):
     ] = None
     candidates: Candidates = 20
 
-    def retriever(self) -> Retriever:
-        """Return the retriever, with the reranker's order if there is one."""
-        ranked = super().retriever()
+    def retriever(self, device: str | None = None) -> Retriever:
+        """Return the retriever, with the reranker's order if there is one; see `Search.retriever`."""
+        ranked = super().retriever(device)
         if self.reranker is None:
             return ranked
-        return Reranked(ranked, CrossEncoderScorer(self.reranker), candidates=self.candidates)
+        return Reranked(ranked, cross_encoder(self.reranker, device), candidates=self.candidates)
+
+    @property
+    def runs_models(self) -> bool:
+        """Whether retrieving runs a model on this machine."""
+        return self.dense is not None or self.reranker is not None
 
 
 def allowed(value: str, choices: Collection[str], option: str) -> Any:

@@ -9,6 +9,7 @@ from typer import Option
 
 from suffice.cli import models, options
 from suffice.cli.judge import parse_weights
+from suffice.cli.local import json_object
 from suffice.errors import DataError
 from suffice.judges import MARKS, JudgeModel, Panel
 from suffice.judges.marks import SCORE
@@ -50,7 +51,7 @@ class PanelOptions(models.Judge):
                 f"{SCORE} is the mean of two marks or more, not of {self.marks!r}: name them with --marks, and give one of "
                 "them all the weight with --weights MARK=1 if only that counts"
             )
-        chat = self.chat(endpoint, extra_body=models.json_object(endpoint.extra_body))
+        chat = self.chat(endpoint, extra_body=json_object(endpoint.extra_body))
         asks = JudgeModel(chat, cache=chat.cache, max_tokens=_MAX_TOKENS)
         return (Panel(asks, wanted, weights=parse_weights(self.weights)),)
 

@@ -9,9 +9,10 @@ import numpy as np
 import typer
 
 from suffice.cli import options
-from suffice.cli.confidence import AllowPrompt, LocalModel, open_confidence
+from suffice.cli.confidence import AllowPrompt, open_confidence
 from suffice.cli.console import progress_bar
 from suffice.cli.gating import note_fitted
+from suffice.cli.local import LocalModel
 from suffice.cli.output import Output, Screen
 from suffice.files import quoted
 from suffice.llm import TransformersModel
@@ -57,7 +58,7 @@ def preferences_command(
     """
     questions = load_questions(dataset, limit=limit)
     confidence, source = open_confidence(model, probe, local, allow=allow_prompt or ())
-    retriever = search.retriever()
+    retriever = search.retriever(local.device)
     note_fitted({"probe": confidence.probe.card.seen}, questions)
     rule = LabelRule.parse(label_rule)
     probe_shift = None

@@ -12,7 +12,8 @@ from typer import Option
 
 from suffice.cli import models, options
 from suffice.cli.console import number, warn
-from suffice.cli.gating import GateOptions, note_fitted
+from suffice.cli.gating import GateOptions, note_fitted, require_used
+from suffice.cli.local import LocalRun
 from suffice.cli.output import Output, Screen
 from suffice.cli.show import money, recording_progress
 from suffice.files import quoted
@@ -88,6 +89,7 @@ def record_command(
     answering: models.Answering,
     signals: models.Signals,
     gate: GateOptions,
+    local: LocalRun,
     output: Output,
     max_rounds: options.MaxRounds = 5,
     round_zero: Annotated[bool, Option("--round-zero", help="Record the model alone as round 0, too.")] = False,
@@ -103,7 +105,8 @@ def record_command(
     Example: suffice record hotpotqa_tune -o tune.parquet --limit 50
     """
     questions = recorder.questions(dataset)
-    answerer = answering.answerer(logprobs=answering.logprobs, layer=gate.layer)
+    require_used(local, answering, gate, retrieval, signals)
+    answerer = answering.answerer(local, logprobs=answering.logprobs, layer=gate.layer)
     policy = Policy(
         start_round=0 if round_zero else 1,
         max_rounds=max_rounds,
@@ -112,10 +115,10 @@ def record_command(
     )
     loop = RetrievalLoop(
         model=answerer,
-        enrichers=signals.enrichers(answering),
-        retriever=retrieval.retriever(),
+        enrichers=signals.enrichers(answering, local.device),
+        retriever=retrieval.retriever(local.device),
         policy=policy,
-        gate=gate.build(answerer, answering),
+        gate=gate.build(answerer, answering, local),
     )
     if answering.logprobs:
         answerer.verify(frozenset({"logprobs"}))

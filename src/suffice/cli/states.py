@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from suffice.cli import models, options
-from suffice.cli.confidence import LocalModel
 from suffice.cli.console import number, progress_bar
+from suffice.cli.local import LocalModel, json_object
 from suffice.cli.output import Output, Screen
 from suffice.errors import DataError
 from suffice.files import quoted
@@ -84,6 +84,9 @@ def states_command(
     """
     instructions = built_in_prompt(local.instructions)
     _check_place(base_url, encoder, layers=layers, extra_body=extra_body)
+    if base_url is not None or encoder is not None:
+        place = ("device",) if encoder is not None else ()
+        local.refuse_unused("leave it out, or give --model without --base-url", "batch_size", "instructions", *place)
     n_passages = passages if prompt == "rag" else 0
     prompted = _prompted(data, dataset, n_passages, limit)
     with progress_bar(f"reading {data}", quiet=output.as_json) as progress:
@@ -93,7 +96,7 @@ def states_command(
             )
         source: StateSource
         if encoder is not None:
-            embedder = models.build_embedder(encoder)
+            embedder = models.build_embedder(encoder, local.device)
             if embedder is None:
                 raise DataError("--encoder none reads nothing: name 'minilm' or a sentence-transformers id")
             source = EncoderStates(embedder)
@@ -103,7 +106,7 @@ def states_command(
                 base_url=base_url,
                 api_key=models.api_key(api_key_env),
                 batch=local.batch_size,
-                extra_body=models.json_object(extra_body),
+                extra_body=json_object(extra_body),
             )
             source = EndpointStates(at_endpoint, prompt=instructions, template=template.replace("\\n", "\n"))
         else:
@@ -130,7 +133,7 @@ def _check_place(base_url: str | None, encoder: str | None, *, layers: str | Non
         raise DataError(
             f"--layers {layers!r} chooses among the layers of a model that runs here; {gives}: leave it out"
         )
-    if base_url is None and models.json_object(extra_body):
+    if base_url is None and json_object(extra_body):
         raise DataError(f"--extra-body {extra_body!r} goes to an endpoint, and there is none: give --base-url, too")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -12,6 +12,7 @@ import typer
 
 from suffice.cli import models, options
 from suffice.cli.console import quiet_bars
+from suffice.cli.local import LocalRun, hub_name
 from suffice.cli.output import Output, Screen
 from suffice.errors import DataError
 from suffice.files import quoted
@@ -39,6 +40,15 @@ class _Answering(models.Answering):
     logprobs: Annotated[
         bool, typer.Option("--logprobs/--no-logprobs", help="Ask for log-probabilities; nothing here reads them.")
     ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _BaseRun(LocalRun):
+    """How models run here: the cross-encoder that is trained, and the language model that answers."""
+
+    revision: Annotated[
+        str | None, typer.Option("--revision", help="Of --base at the hub; any option takes ID@REVISION, too.")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,14 +98,13 @@ def train_reranker_command(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the trained cross-encoder.")],
     training: _RerankerTraining,
     answering: _Answering,
+    local: _BaseRun,
     output: Output,
     base: Annotated[str, typer.Option("--base", help="A cross-encoder, id or folder.")] = "BAAI/bge-reranker-v2-m3",
     dev: Annotated[Path | None, typer.Option("--dev", help="Preferences that choose the step and stop early.")] = None,
     test: Annotated[
         Path | None, typer.Option("--test", help="Preferences to report on, before and after; default: those of --dev.")
     ] = None,
-    revision: Annotated[str | None, typer.Option("--revision", help="Of the base model at the hub.")] = None,
-    device: Annotated[str | None, typer.Option("--device", help="'cpu' to leave a GPU alone.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of rows, dropout, a new head and resamples.")] = 0,
     questions: Annotated[
         str | None, typer.Option("--questions", help="Answer these in both orders, too: quality before and after.")
@@ -106,9 +115,13 @@ def train_reranker_command(
 
     Example: suffice reranker train preferences.jsonl -o aligned
     """
+    if questions is None or not answering.local:
+        remedy = "give --questions and --local, or leave it out"
+        local.refuse_unused(remedy, "device", "revision")
+    base_model, revision = hub_name(base, local.revision)
     quiet_bars()
     run = train_reranker(
-        base,
+        base_model,
         read_preferences(preferences, at_least=FEWEST),
         out,
         dev=[] if dev is None else read_preferences(dev),
@@ -116,15 +129,18 @@ def train_reranker_command(
         settings=RerankerSettings(**asdict(training)),
         aligned_with=_aligned_with(preferences),
         revision=revision,
-        device=device,
+        device=local.device,
         seed=seed,
     )
     if int(os.environ.get("RANK", "0")) > 0:
         return  # of several processes that trained together, the first one answers and prints
     answers = None
     if questions is not None:
-        reader = answering.answerer(logprobs=answering.logprobs)
-        scorers = (CrossEncoderScorer(base, revision=revision, device=device), CrossEncoderScorer(out, device=device))
+        reader = answering.answerer(replace(local, revision=None), logprobs=answering.logprobs)
+        scorers = (
+            CrossEncoderScorer(base_model, revision=revision, device=local.device),
+            CrossEncoderScorer(out, device=local.device),
+        )
         listed, retriever = load_questions(questions), PoolBM25()
         paths = (out.with_name(f"{out.name}.{name}.parquet") for name in ("before", "after"))
         before, after = (

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from suffice.embedding.base import PieceEmbedder, checked_vectors, pieces_of
 from suffice.errors import MissingExtraError, ModelError
 from suffice.files import files_hash
+from suffice.identities import sha256_of
 from suffice.rounds import Cost
 
 __all__ = ["Encoder", "SentenceTransformersEmbedder", "load_encoder", "model_id", "pooling_of", "weights_hash"]
@@ -133,4 +134,5 @@ def model_id(model: str | Path) -> str:
 def weights_hash(folder: Path) -> str:
     """Return the first 16 hexadecimal digits of a hash over a model folder's weights and settings."""
     suffixes = (".safetensors", ".bin", ".json")
-    return files_hash(folder, [file for file in folder.rglob("*") if file.suffix in suffixes and file.is_file()])
+    files = [file for file in folder.rglob("*") if file.suffix in suffixes and file.is_file()]
+    return files_hash(folder, files, sha256_of)

@@ -11,6 +11,7 @@ from typing import Any
 from suffice.embedding.sentence_transformers import model_id
 from suffice.errors import MissingExtraError, ModelError
 from suffice.files import files_hash
+from suffice.identities import model_content, sha256_of
 
 __all__ = ["LoadedModel", "folder_revision", "load_model"]
 
@@ -29,7 +30,8 @@ class LoadedModel:
         network: A transformers causal language model, in evaluation mode.
         tokenizer: Its tokenizer.
         id: The model's name.
-        revision: Identifies the version of its weights.
+        revision: Identifies the version of its weights: the commit of the hub, or a hash of all files in a folder.
+        content: A hash of what was loaded, the same for a copy in another folder; None if its files are unknown.
         lock: Allows one pass at a time, because hooks read the layers.
     """
 
@@ -37,6 +39,7 @@ class LoadedModel:
     tokenizer: Any
     id: str
     revision: str
+    content: str | None = None
     lock: threading.RLock = field(default_factory=threading.RLock, compare=False, repr=False)
 
     @property
@@ -132,7 +135,17 @@ def load_model(
         raise ModelError(_why(str(model), error)) from error
     commit = getattr(network.config, "_commit_hash", None) or revision or "default"
     version = folder_revision(folder) if folder.is_dir() else str(commit)
-    return LoadedModel(network=network, tokenizer=tokenizer, id=model_id(model), revision=version)
+    place = folder if folder.is_dir() else _hub_folder(str(model), str(commit))
+    content = None if place is None else model_content(place)
+    return LoadedModel(network=network, tokenizer=tokenizer, id=model_id(model), revision=version, content=content)
+
+
+def _hub_folder(model: str, commit: str) -> Path | None:
+    """Return the folder of the local cache from which a model of the hub was loaded; None where it is not known."""
+    from huggingface_hub import try_to_load_from_cache
+
+    config = try_to_load_from_cache(model, "config.json", revision=commit)
+    return Path(config).parent if isinstance(config, str) else None
 
 
 def folder_revision(folder: Path) -> str:
@@ -140,7 +153,7 @@ def folder_revision(folder: Path) -> str:
 
     Files in subfolders do not count, because checkpoints and probes may be there.
     """
-    return files_hash(folder, [f for f in folder.iterdir() if f.suffix in _PINNED_SUFFIXES and f.is_file()])
+    return files_hash(folder, [f for f in folder.iterdir() if f.suffix in _PINNED_SUFFIXES and f.is_file()], sha256_of)
 
 
 def _why(model: str, error: Exception) -> str:

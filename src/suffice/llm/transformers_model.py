@@ -141,6 +141,7 @@ class TransformersModel(PromptedModel):
             "kind": "transformers",
             "model": self.id,
             "revision": self.revision,
+            **({} if self.loaded.content is None else {"content": self.loaded.content}),
             "precision": self.loaded.precision,
             "layers": list(self.layers),
             **self._reading_pin(),

@@ -63,7 +63,7 @@ class RetrievalLoop(LiveLoop):
     def depends(self) -> Mapping[str, Any]:
         """The model and its prompt, and the gate."""
         fingerprint = self.model.fingerprint()
-        pinned = {key: fingerprint[key] for key in ("revision", "prompt_id") if key in fingerprint}
+        pinned = {key: fingerprint[key] for key in ("revision", "content", "prompt_id") if key in fingerprint}
         return {"model": fingerprint.get("model", self.model.name), **pinned, **self._gates()}
 
     @property

@@ -10,6 +10,7 @@ from typing import Any
 
 from suffice.calibration.maps import CalibrationMap, Sigmoid, map_from_dict
 from suffice.errors import ConfigMismatchError, SchemaError
+from suffice.identities import same_model
 from suffice.llm.states import QA, RAG, StateSource
 from suffice.seen import Seen
 
@@ -30,6 +31,8 @@ _CARD_FIELDS = {
     "provenance",
 }
 _RAG_PIN = "rag_prompt_sha256"
+_CONTENT_PIN = "content"
+_BY_NAME = "Older releases stored the commit of a hub id or a hash of all files in a folder: open the model as it was opened then"
 _NOT_PINNED = frozenset(
     {"model", "revision", "layers", "prompt_id", "position", "max_tokens", "top_logprobs", "device", "batch_size"}
 )
@@ -129,14 +132,17 @@ class ProbeCard:
         Raises:
             ConfigMismatchError: The source has another model, other layers or other prompts.
         """
-        ours, theirs = (self.model, self.revision), (source.id, source.revision)
-        if ours != theirs:
+        pinned = pinned_of(source.fingerprint())
+        ours = {**self.pinned, "model": self.model, "revision": self.revision}
+        if not same_model(ours, {**pinned, "model": source.id, "revision": source.revision}):
+            known = "" if self._has_content else f". {_BY_NAME}"
             raise ConfigMismatchError(
                 f"the probe reads states of {self.model!r} (revision {self.revision}), but the source is {source.id!r} "
-                f"(revision {source.revision}): states of another model differ, so train a probe for it"
+                f"(revision {source.revision}): states of another model differ, so train a probe for it{known}"
             )
-        pinned = pinned_of(source.fingerprint())
-        relevant = [key for key in self.pinned if key != _RAG_PIN or RAG in (*self.prompts, *allow)]
+        relevant = [
+            key for key in self.pinned if key != _CONTENT_PIN and (key != _RAG_PIN or RAG in (*self.prompts, *allow))
+        ]
         wrong = [
             f"{key}: {self.pinned[key]!r} -> {pinned.get(key)!r}"
             for key in relevant
@@ -155,6 +161,11 @@ class ProbeCard:
                 f"open it with layers=({self.layer},)"
             )
         return source.layers.index(self.layer)
+
+    @property
+    def _has_content(self) -> bool:
+        """Whether it names its model by content, as probes on models of folders and of the hub do."""
+        return self.pinned.get("kind") != "transformers" or _CONTENT_PIN in self.pinned
 
     def pin(self, weights_sha256: str) -> dict[str, Any]:
         """Return the values that change the probe's verdicts, JSON-ready and short; a policy pins them."""

@@ -91,6 +91,7 @@ def collect_states(
     header = {
         "model": source.id,
         "revision": source.revision,
+        **{key: value for key, value in source.fingerprint().items() if key == "content"},
         "layers": list(source.layers),
         "prompt": kind,
         "source": dict(source.fingerprint()),

@@ -9,6 +9,7 @@ import numpy as np
 
 from suffice.calibration import CALIBRATED
 from suffice.errors import CensoredError, ConfigMismatchError, NotFittedError
+from suffice.identities import aligned
 from suffice.replays.recorded import check_recorded
 from suffice.rules import MajorityOfSamples, Rule, parse_rule
 from suffice.rules.selectors import Best
@@ -100,10 +101,11 @@ def check_policy(policy: Policy, recording: Recording, *, part: bool = False) ->
     """
     _check_policy_rounds(policy, recording)
     recorded = recording.metadata.get("depends") or {}
-    for key in sorted(set(policy.depends) & set(recorded)):
-        if policy.depends[key] != recorded[key]:
+    depends = aligned(policy.depends, recorded)
+    for key in sorted(set(depends) & set(recorded)):
+        if depends[key] != recorded[key]:
             raise ConfigMismatchError(
-                f"the policy {policy.label!r} was made for {key} {policy.depends[key]!r}, the recording has "
+                f"the policy {policy.label!r} was made for {key} {depends[key]!r}, the recording has "
                 f"{recorded[key]!r}: its fitted state does not carry over. Run `suffice calibrate` on a recording of "
                 "tune questions made the same way"
             )

@@ -17,6 +17,7 @@ from suffice.diagnostics.calibration import named_reports, reports_by_round
 from suffice.display import Displayed
 from suffice.display.tables import facts_table
 from suffice.errors import ConfigMismatchError, DataError, SufficeError
+from suffice.identities import aligned
 from suffice.replays import Price, ReplayResult, Row, outcome, replay
 from suffice.replays.prepared import PreparedRecording
 from suffice.replays.tables import outcomes_table, replay_notes, replay_tables
@@ -276,7 +277,7 @@ def make_report(
 
 def _belongs(policy: Policy, recording: Recording) -> bool:
     recorded = recording.metadata.get("depends") or {}
-    return all(recorded.get(key, value) == value for key, value in policy.depends.items())
+    return all(recorded.get(key, value) == value for key, value in aligned(policy.depends, recorded).items())
 
 
 def _report_cell(

@@ -21,6 +21,7 @@ from suffice.errors import (
     SchemaError,
 )
 from suffice.files import write_file
+from suffice.identities import aligned
 from suffice.json_text import refuse_constant
 from suffice.normalizers import DEFAULT_NORMALIZER, normalizer_of
 from suffice.rounds import Decision, Round, Rounds
@@ -217,7 +218,8 @@ class Policy(Displayed):
         Raises:
             ConfigMismatchError: They contradict each other.
         """
-        wrong = {k: (v, running[k]) for k, v in self.depends.items() if k in running and running[k] != v}
+        depends = aligned(self.depends, running)
+        wrong = {k: (v, running[k]) for k, v in depends.items() if k in running and running[k] != v}
         if wrong:
             changes = "; ".join(f"{key}: fitted with {old!r}, running {new!r}" for key, (old, new) in wrong.items())
             raise ConfigMismatchError(

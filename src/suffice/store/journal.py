@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from suffice.errors import ConfigMismatchError, DataError, SchemaError, SufficeError
+from suffice.identities import aligned
 from suffice.json_text import load_json
 from suffice.store.faults import seal_of, sealed_text, sqlite_faults
 
@@ -33,7 +34,12 @@ _JOURNAL_DAMAGED = "is not a journal of a recording, or is damaged: move it away
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Return which entries of two nested configurations differ, as ``key: old -> new``."""
+    """Return which entries of two nested configurations differ, as ``key: old -> new``.
+
+    The same model under two names does not differ, see `suffice.identities`.
+    """
+    if not prefix:
+        old = aligned(old, new)
     changes: list[str] = []
     for key in sorted(set(old) | set(new)):
         before, after = old.get(key), new.get(key)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from suffice.errors import ConfigMismatchError, DataError
+from suffice.identities import aligned
 from suffice.llm.states import QA, RAG
 from suffice.probes import MEASURES, Probe, ProbeCard, ProbeMeasures, measure_probe
 from suffice.probes.card import pinned_of
@@ -304,11 +305,14 @@ class _Fit:
 
 
 def _check_same(data: LabelledStates, other: LabelledStates) -> None:
+    theirs = other.states.header
+    ours = aligned(data.states.header, theirs)
     for key in ("model", "revision", "layers"):
-        ours, theirs = data.states.header.get(key), other.states.header.get(key)
-        if ours != theirs:
-            raise ConfigMismatchError(f"the states of the two prompts differ in {key}: {ours!r} and {theirs!r}")
-    if pinned_of(data.states.header.get("source") or {}) != pinned_of(other.states.header.get("source") or {}):
+        if ours.get(key) != theirs.get(key):
+            raise ConfigMismatchError(
+                f"the states of the two prompts differ in {key}: {ours.get(key)!r} and {theirs.get(key)!r}"
+            )
+    if pinned_of(ours.get("source") or {}) != pinned_of(theirs.get("source") or {}):
         raise ConfigMismatchError("the states of the two prompts were read with other prompts or another precision")
     if data.prompt == other.prompt:
         raise DataError(f"both sets of states have the prompt {data.prompt!r}: give states of {RAG!r} as the second")

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from suffice.cli import options
-from suffice.cli.confidence import LocalModel
+from suffice.cli.local import LocalModel
 from suffice.cli.output import Output
 from suffice.errors import DataError
 from suffice.llm.states import QA

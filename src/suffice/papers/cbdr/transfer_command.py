@@ -8,7 +8,8 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from suffice.cli.confidence import AllowPrompt, LocalModel, open_confidence
+from suffice.cli.confidence import AllowPrompt, open_confidence
+from suffice.cli.local import LocalModel
 from suffice.cli.output import Output, Screen
 from suffice.errors import DataError
 from suffice.papers.cbdr.contexts import build_contexts

@@ -1,0 +1,138 @@
+"""How models run on this machine: one set of options for every command that opens one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from typer import BadParameter, Option
+
+from suffice.cli.console import quiet_bars
+from suffice.errors import DataError
+from suffice.json_text import load_json
+from suffice.llm import PROMPTS, TransformersModel
+from suffice.llm.prompts import Prompt
+from suffice.llm.prompts import prompt as built_in_prompt
+
+__all__ = ["DeviceName", "LocalModel", "LocalRun", "hub_name", "json_object"]
+
+DeviceName = Annotated[
+    str | None,
+    Option("--device", help="Where models run on this machine, as torch names it; default: a GPU if there is one."),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalRun:
+    """How a causal language model runs on this machine."""
+
+    panel: ClassVar[str] = "Local model"
+
+    device: DeviceName = None
+    dtype: Annotated[str, Option("--dtype", help="auto (as stored), float32, bfloat16 or float16.")] = "auto"
+    batch_size: Annotated[
+        int, Option("--batch-size", min=1, help="Most prompts of one pass; halved where memory runs out.")
+    ] = 16
+    revision: Annotated[
+        str | None, Option("--revision", help="Which revision of a hub id; any option takes ID@REVISION, too.")
+    ] = None
+    template_args: Annotated[
+        str,
+        Option(
+            "--template-args",
+            help="Variables of the model's chat template, as JSON, for instance to switch thinking off: "
+            "'{\"enable_thinking\": false}'.",
+        ),
+    ] = "{}"
+
+    def open(self, model: str, prompt: Prompt, *, is_main: bool = True, **settings: Any) -> TransformersModel:
+        """Return the model of a folder or hub id.
+
+        Args:
+            model: The folder, `ID` or `ID@REVISION`.
+            prompt: How a question becomes messages.
+            is_main: Whether it is the model that `--revision` is about.
+            **settings: Others of `TransformersModel`.
+        """
+        quiet_bars()
+        name, revision = hub_name(model, self.revision if is_main else None)
+        variables = {
+            **json_object(self.template_args, "--template-args"),
+            **settings.pop("chat_template_kwargs", {}),
+        }
+        return TransformersModel(
+            name,
+            prompt=prompt,
+            batch_size=self.batch_size,
+            dtype=self.dtype,
+            device=self.device,
+            revision=revision,
+            chat_template_kwargs=variables,
+            **settings,
+        )
+
+    def refuse_unused(self, remedy: str, *useful: str) -> None:
+        """Raise if an option was given although no language model runs on this machine.
+
+        Args:
+            remedy: What opens one.
+            *useful: Options that have another use: `device`, where a reranker or an encoder runs here.
+
+        Raises:
+            DataError: There is such an option.
+        """
+        unused = [
+            field.name
+            for field in fields(self)
+            if getattr(self, field.name) != field.default and field.name not in useful
+        ]
+        if unused:
+            option = f"--{unused[0].replace('_', '-')}"
+            raise DataError(f"{option} is for a model that runs on this machine, and there is none: {remedy}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalModel(LocalRun):
+    """How a causal language model runs on this machine, and the text of its prompt."""
+
+    instructions: Annotated[
+        str, Option("--instructions", help=f"The text of the prompt, one of: {', '.join(PROMPTS)}.")
+    ] = "answer_first"
+
+    def load(self, model: str, layers: Sequence[int | str], **settings: Any) -> TransformersModel:
+        """Return the model of a folder or hub id, with the layers whose states are read."""
+        return self.open(model, built_in_prompt(self.instructions), layers=layers, **settings)
+
+
+def hub_name(text: str, revision: str | None = None) -> tuple[str, str | None]:
+    """Return the name and revision of a model given as a folder, `ID` or `ID@REVISION`.
+
+    >>> hub_name("BAAI/bge-reranker-v2-m3@main"), hub_name("org/model", "v2")
+    (('BAAI/bge-reranker-v2-m3', 'main'), ('org/model', 'v2'))
+
+    Args:
+        text: The folder, id, or id with revision.
+        revision: A revision from another option.
+
+    Raises:
+        DataError: Both name a revision, and not the same.
+    """
+    name, at, own = text.partition("@")
+    if not at or Path(text).exists():
+        return text, revision
+    if revision is not None and revision != own:
+        raise DataError(f"{text!r} names the revision {own!r}, and --revision {revision!r}: give one of them")
+    return name, own
+
+
+def json_object(text: str, option: str = "--extra-body") -> Mapping[str, Any]:
+    """Return the value of an option that is a JSON object."""
+    try:
+        value = load_json(text)
+    except ValueError as error:
+        raise BadParameter(f"{text!r} is not JSON: {error}", param_hint=option) from None
+    if not isinstance(value, dict):
+        raise BadParameter(f"expected a JSON object, not {text!r}", param_hint=option)
+    return value

@@ -1,0 +1,105 @@
+"""Which model it is: by the content of its files, wherever they are and whatever their folder is called."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from suffice.errors import DataError
+from suffice.files import file_sha256, files_hash, write_file
+
+__all__ = ["aligned", "model_content", "same_model", "sha256_of"]
+
+_CONTENT = "content"
+_IDENTITY = ("model", "id", "revision", _CONTENT)
+"""The entries of a fingerprint that name a model."""
+
+_FOLDER_HASH = re.compile(r"[0-9a-f]{16}")
+_BLOB = re.compile(r"[0-9a-f]{64}")
+_LARGE = 2**24
+"""Smaller files are read in no time, and are not remembered."""
+
+_WEIGHTS = ("model*.safetensors", "adapter_model*.safetensors", "*.safetensors", "pytorch_model*.bin", "*.bin")
+_SETTINGS = ("config.json", "generation_config.json", "adapter_config.json", "tokenizer_config.json", "chat_template.*")
+_TOKENIZERS = ("tokenizer.json", "*.model", "vocab.*", "merges.txt", "added_tokens.json")
+
+
+def model_content(folder: Path) -> str:
+    """Return 16 hexadecimal digits of a hash over the weights, settings and tokenizer in a folder.
+
+    Only what a loader reads counts: of two forms of the weights the safetensors, of two forms of the tokenizer
+    ``tokenizer.json``, and no other files, so that a copy, the cache of the hub and a folder with notes in it are the same
+    model. Every byte of these files counts: a fine-tuned layer makes another model.
+    """
+    weights = next((files for pattern in _WEIGHTS if (files := sorted(folder.glob(pattern)))), [])
+    words = [file for pattern in _TOKENIZERS for file in folder.glob(pattern)]
+    words = [file for file in words if file.name == _TOKENIZERS[0]] or words
+    settings = [file for pattern in _SETTINGS for file in folder.glob(pattern)]
+    return files_hash(folder, {*weights, *words, *settings}, sha256_of)
+
+
+def sha256_of(path: Path) -> bytes:
+    """Return the SHA-256 of a file; that of a large file is computed once and remembered by place, size and time of change.
+
+    The cache of the hub names its large files by their SHA-256, so they are not read. The digests are in
+    ``$XDG_CACHE_HOME/suffice``, or ``~/.cache/suffice``; removing the folder is safe.
+    """
+    file = path.resolve()
+    about = file.stat()
+    if file.parent.name == "blobs" and _BLOB.fullmatch(file.name):
+        return bytes.fromhex(file.name)
+    if about.st_size < _LARGE:
+        return file_sha256(file)
+    key = hashlib.sha256(f"{file}\0{about.st_size}\0{about.st_mtime_ns}\0{about.st_ino}".encode()).hexdigest()
+    note = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "suffice" / "sha256" / key
+    with suppress(OSError, ValueError):
+        known = bytes.fromhex(json.loads(note.read_text(encoding="utf-8"))["sha256"])
+        if len(known) == hashlib.sha256().digest_size:
+            return known
+    digest = file_sha256(file)
+    with suppress(DataError):  # a cache that cannot be written only costs time
+        write_file(note, json.dumps({"file": str(file), "sha256": digest.hex()}))
+    return digest
+
+
+def same_model(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two fingerprints name the same model, perhaps in folders of other names.
+
+    >>> cluster = {"model": "jobs/llama", "revision": "00112233aabbccdd", "content": "0123456789abcdef"}
+    >>> same_model(cluster, {"model": "org/llama", "revision": "main", "content": "0123456789abcdef"})
+    True
+
+    Without the content, as older releases wrote it, the revision of a folder decides (a hash of its files), and of any other
+    model name and revision.
+    """
+    if one.get(_CONTENT) is not None and one.get(_CONTENT) == other.get(_CONTENT):
+        return True
+    revision = one.get("revision")
+    if revision != other.get("revision"):
+        return False
+    is_hash = isinstance(revision, str) and _FOLDER_HASH.fullmatch(revision) is not None
+    return is_hash or all(one.get(key) == other.get(key) for key in ("model", "id"))
+
+
+def aligned(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `old` with the names that `new` has for every model, at any depth, that is the same in both.
+
+    >>> old = {"model": {"model": "jobs/llama", "revision": "00112233aabbccdd", "precision": "float16"}}
+    >>> aligned(old, {"model": {"model": "mine/llama3", "revision": "00112233aabbccdd"}})
+    {'model': {'precision': 'float16', 'model': 'mine/llama3', 'revision': '00112233aabbccdd'}}
+    """
+    result = dict(old)
+    for key, value in old.items():
+        other = new.get(key)
+        if isinstance(value, Mapping) and isinstance(other, Mapping):
+            result[key] = aligned(value, other)
+    if result.get("revision") is not None and same_model(result, new):
+        named = {key: value for key, value in result.items() if key not in _IDENTITY}
+        return named | {key: new[key] for key in _IDENTITY if key in new}
+    return result

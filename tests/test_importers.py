@@ -325,7 +325,7 @@ def test_bytes_that_are_not_utf8_broken_lines_and_foreign_files_are_named(tmp_pa
             read_tabular(tmp_path / "b.jsonl")
     with zipfile.ZipFile(tmp_path / "c.xlsx", "w") as archive:
         archive.writestr("sheet.xml", "<x/>")
-    with pytest.raises(SchemaError, match=r"is a zip file; a table of rounds is CSV"):
+    with pytest.raises(SchemaError, match=r"is a zip file; what is read is CSV"):
         read_tabular(tmp_path / "c.xlsx")
     with pytest.raises(DataError, match="no file or folder"):
         read_tabular(tmp_path / "d.csv")

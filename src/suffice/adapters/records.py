@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -18,7 +18,7 @@ from suffice.adapters.recognise import data_files, head_of, is_large_array, json
 from suffice.errors import DataError, SchemaError
 from suffice.files import decoded, json_lines, unpacked
 
-__all__ = ["ROUND_LISTS", "Record", "csv_rows", "parquet_rows", "records_of"]
+__all__ = ["ROUND_LISTS", "Record", "csv_rows", "file_rows", "parquet_rows", "records_of"]
 
 _NOT_OF_JSON = ("timestamp", "date", "time", "decimal", "binary", "duration")
 """Words in the names of Arrow's types whose values JSON does not have."""
@@ -94,12 +94,24 @@ def records_of(path: Path) -> Iterator[Record]:
     number = 0
     for file in data_files(path):
         name = file.name.split(".", 1)[0] if file == path else file.relative_to(path).as_posix().split(".", 1)[0]
-        for where, values in _pairs(file):
+        for where, values in file_rows(file, _json_records):
             number += 1
             yield Record(where, name, number, values)
 
 
-def _pairs(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def file_rows(
+    path: Path, of_document: Callable[[Path, Any], Iterator[tuple[str, Mapping[str, Any]]]]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the rows of one file, each with its place for messages.
+
+    Args:
+        path: The file.
+        of_document: Yields those of a JSON document, from its value; an iterator of items where it is a long list.
+
+    Raises:
+        DataError: It cannot be read; the message names file and line.
+        SchemaError: It is empty or something else.
+    """
     head = head_of(path)
     if head.form == "parquet":
         return parquet_rows(path)
@@ -109,9 +121,9 @@ def _pairs(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         return json_lines(path)
     if head.form == "json":
         is_array = is_large_array(path, head.text)
-        return _json_records(path, json_array(path) if is_array else json_document(path))
+        return of_document(path, json_array(path) if is_array else json_document(path))
     raise SchemaError(
-        f"{path} is a {head.form} file; a table of rounds is CSV, TSV, JSON, JSON lines or parquet: convert it"
+        f"{path} is a {head.form} file; what is read is CSV, TSV, JSON, JSON lines or parquet: convert it"
     )
 
 

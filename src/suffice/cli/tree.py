@@ -53,6 +53,9 @@ TREE = {
         "Examine an endpoint: what it supports, which rules can run.", "suffice.cli.inspect:doctor", "Start"
     ),
     "record": Place("Record every round of every question, once.", "suffice.cli.recording:record_command", "Start"),
+    "convert": Place(
+        "Turn a published question set into questions to record.", "suffice.cli.converting:convert_command", "Start"
+    ),
     "import": Place(
         "Turn rounds recorded elsewhere into a recording.", "suffice.cli.importing:import_command", "Start"
     ),
@@ -124,11 +127,17 @@ TREE = {
         "Train a cross-encoder on a model's preferences.", "suffice.cli.train_reranker:train_reranker_command"
     ),
     "deploy": Place(
-        "Write the advised policy, and print the lines to paste.", "suffice.cli.deploy:deploy_command", "Deploy"
+        "Write the advised policy, and print the lines to paste.",
+        "suffice.cli.deploy:deploy_command",
+        "Deploy and inspect",
     ),
-    "answer": Place("Answer one question from a corpus, stopping by a policy.", "suffice.cli.answer:answer", "Deploy"),
+    "answer": Place(
+        "Answer one question from a corpus, stopping by a policy.", "suffice.cli.answer:answer", "Deploy and inspect"
+    ),
     "data": Place(
-        "Show policies, signals, selectors, prices and costs.", panel="Inspect", example="suffice data show policy.json"
+        "Show policies, signals, selectors, prices and costs.",
+        panel="Deploy and inspect",
+        example="suffice data show policy.json",
     ),
     "data show": Place("Show a policy and its certificate.", "suffice.cli.certify:show_command"),
     "data signals": Place("List the signals that rules may read, and named rules.", "suffice.cli.inspect:signals"),
@@ -136,7 +145,7 @@ TREE = {
     "data prices": Place("List the bundled prices of models.", "suffice.cli.money:prices_command"),
     "data costs": Place("Show what each round of a recording costs.", "suffice.cli.money:costs_command"),
     "paper": Place(
-        "Reproduce a paper beside its published figures.", panel="Inspect", example="suffice paper semantic"
+        "Reproduce a paper beside its published figures.", panel="Deploy and inspect", example="suffice paper semantic"
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Questions with their candidate passages: the bundled sets, JSON lines, and two published forms of JSON.
+"""Questions with their candidate passages: the bundled sets, JSON lines, and the forms in which sets are published.
 
 JSON lines, one question a line, gzipped if the name ends in ``.gz``::
 
@@ -6,10 +6,9 @@ JSON lines, one question a line, gzipped if the name ends in ``.gz``::
      "paragraphs": [{"title": "...", "text": "...", "is_supporting": true}, ...]}
 
 Only `question` is required.  The id may be a number, or missing (it is then derived from the text), and gold answers may
-have any name in `GOLD_FIELDS`, as a text or a list; unused fields are logged once per file.  HotpotQA's download (and
-2WikiMultiHopQA's, in the same form) is a JSON list of ``{_id, question, answer, context, supporting_facts, type,
-level}``; the scenarios of Semantic Early-Stopping are a list of ``{id, split, question, contexts, ground_truth, meta}``.
-Lists and lines may contain every form; the fields of an item show its form.
+have any name in `GOLD_FIELDS`, as a text or a list; ``"supporting_titles"`` may name pages of a corpus that contain the evidence.
+Unused fields are logged once per file.  Lists and lines may also contain every form in `suffice.retrieval.forms`
+(HotpotQA's, MuSiQue's, ...); the fields of an item show its form.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,8 @@ from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.files import decoded, json_lines, unpacked
 from suffice.json_text import well_formed
 from suffice.metrics import normalize_answer
+from suffice.retrieval.fields import list_field, object_of, text_field
+from suffice.retrieval.forms import converted
 from suffice.rounds import Passage
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "bundled_path",
     "dataset_hash",
     "load_questions",
+    "question_from",
     "text_id",
 ]
 
@@ -63,7 +65,7 @@ GOLD_FIELDS = (
 """
 
 _IDS = ("id", "_id", "question_id", "qid")
-_QUESTION_FIELDS = frozenset({*_IDS, "question", "type", "level", "split", "paragraphs"})
+_QUESTION_FIELDS = frozenset({*_IDS, "question", "type", "level", "split", "paragraphs", "supporting_titles"})
 
 _QUESTIONS_LOG = logging.getLogger(__name__)
 
@@ -82,6 +84,7 @@ class Question:
         level: Level in the data set (`easy`, `medium`, `hard`); None if not given.
         supporting: Ids of the passages with the gold evidence; empty if unknown.
         split: Split in the data set (`dev`, `test`); None if not given.
+        supporting_pages: Titles of pages with the gold evidence, which need not be among the passages; empty if unknown.
     """
 
     question_id: str
@@ -92,6 +95,7 @@ class Question:
     level: str | None = None
     supporting: frozenset[str] = frozenset()
     split: str | None = None
+    supporting_pages: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for name in ("question_id", "question", "type", "level", "split"):
@@ -100,8 +104,9 @@ class Question:
 
     @property
     def supporting_titles(self) -> frozenset[str]:
-        """Titles of the supporting passages, for judging a corpus search."""
-        return frozenset(item.title for item in self.passages if item.passage_id in self.supporting)
+        """Titles of the supporting passages and pages, for judging a corpus search."""
+        titles = frozenset(item.title for item in self.passages if item.passage_id in self.supporting)
+        return titles | self.supporting_pages
 
 
 def bundled_path(name: str) -> Path:
@@ -141,7 +146,7 @@ def load_questions(spec: str | Path, *, limit: int | None = None, split: str | N
     splits: dict[str, None] = {}
     unused: Counter[str] = Counter()
     for where, record in _read_questions(path):
-        question = _question_of(_own_form(record, where), where, unused)
+        question = question_from(converted(record, where), where, unused)
         if question.question_id in first_place:
             origin = "" if _id(record, where) else " (derived from the text, because the question has no id)"
             raise DataError(
@@ -175,12 +180,14 @@ def text_id(text: str) -> str:
     return hashlib.sha256((normalize_answer(text) or text).encode()).hexdigest()[:12]
 
 
-def dataset_hash(questions: Sequence[Question]) -> str:
+def dataset_hash(questions: Iterable[Question]) -> str:
     """Return 16 hexadecimal digits that identify questions, gold answers and passages, in their order."""
     digest = hashlib.sha256()
     for item in questions:
         pool = [[passage.passage_id, passage.title, passage.text] for passage in item.passages]
         fields = [item.question_id, item.question, list(item.answers), item.type, item.level, sorted(item.supporting)]
+        pages = item.supporting_pages - {passage.title for passage in item.passages}
+        fields += [sorted(pages)] if pages else []
         digest.update(json.dumps([*fields, pool], ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
     return digest.hexdigest()[:16]
 
@@ -220,7 +227,7 @@ def _read_list(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             record, position = decoder.raw_decode(text, position)
         except (ValueError, RecursionError) as error:
             raise DataError(f"{where}: not JSON ({error}); the file may be truncated") from error
-        yield where, _question_object(well_formed(record), where)
+        yield where, object_of(well_formed(record), where)
         position = _skip(text, position)
         if text[position : position + 1] == ",":
             position = _skip(text, position + 1)
@@ -236,37 +243,28 @@ def _skip(text: str, position: int) -> int:
     return position
 
 
-def _question_object(record: object, where: str, fields: str = "id and question") -> dict[str, Any]:
-    if not isinstance(record, dict):
-        raise DataError(f"{where}: found {type(record).__name__} {record!r:.60}; expected a JSON object with {fields}")
-    return record
+def question_from(record: dict[str, Any], where: str, unused: Counter[str]) -> Question:
+    """Return the question of a record in the library's own form, and count its unused fields.
 
-
-def _own_form(record: dict[str, Any], where: str) -> dict[str, Any]:
-    """Convert a question from a published form to that of this library."""
-    if "contexts" in record:
-        return _scenario(record, where)
-    return _official(record, where) if isinstance(record.get("context"), list) else record
-
-
-def _question_of(record: dict[str, Any], where: str, unused: Counter[str]) -> Question:
-    """Return a question, and count its unused fields."""
-    text = (_text_field(record, "question", where, required=True) or "").strip()
+    Raises:
+        DataError: A field is missing or has another type; the message begins with `where`.
+    """
+    text = (text_field(record, "question", where, required=True) or "").strip()
     question_id = _id(record, where) or text_id(text)
     gold = next((name for name in GOLD_FIELDS if record.get(name) not in (None, "", [])), None)
     unused.update(
         name for name in record if name not in _QUESTION_FIELDS and name != gold and record[name] not in (None, "", [])
     )
     paragraphs = [
-        _question_object(item, f"{where}, paragraph {i}", "its title and text: {'text': ...}")
-        for i, item in enumerate(_list_field(record, "paragraphs", where))
+        object_of(item, f"{where}, paragraph {i}", "its title and text: {'text': ...}")
+        for i, item in enumerate(list_field(record, "paragraphs", where))
     ]
     passages, supporting = [], set()
     for i, item in enumerate(paragraphs):
         location = f"{where}, paragraph {i}"
         passage_id = f"{question_id}#{i}"
-        body = _text_field(item, "text", location) or ""
-        passages.append(Passage(passage_id=passage_id, title=_text_field(item, "title", location) or "", text=body))
+        body = text_field(item, "text", location) or ""
+        passages.append(Passage(passage_id=passage_id, title=text_field(item, "title", location) or "", text=body))
         if not isinstance(item.get("is_supporting", False), bool):
             raise DataError(f"{location}: is_supporting is {item['is_supporting']!r}; expected true or false")
         if item.get("is_supporting", False):
@@ -276,11 +274,19 @@ def _question_of(record: dict[str, Any], where: str, unused: Counter[str]) -> Qu
         question=text,
         answers=() if gold is None else _gold_answers(record[gold], gold, where),
         passages=tuple(passages),
-        type=_text_field(record, "type", where),
-        level=_text_field(record, "level", where),
+        type=text_field(record, "type", where),
+        level=text_field(record, "level", where),
         supporting=frozenset(supporting),
-        split=_text_field(record, "split", where),
+        split=text_field(record, "split", where),
+        supporting_pages=frozenset(_titles(record, where)),
     )
+
+
+def _titles(record: dict[str, Any], where: str) -> list[str]:
+    titles = list_field(record, "supporting_titles", where)
+    if not all(isinstance(title, str) for title in titles):
+        raise DataError(f"{where}: supporting_titles is {titles!r:.80}; expected a list of texts")
+    return titles
 
 
 def _id(record: dict[str, Any], where: str) -> str | None:
@@ -311,55 +317,3 @@ def _number_text(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
     return str(int(value)) if isinstance(value, int) or value.is_integer() else str(value)
-
-
-def _official(record: dict[str, Any], where: str) -> dict[str, Any]:
-    """Convert HotpotQA's own form; its test sets have no answers and supporting facts."""
-    facts = _pairs_field(record, "supporting_facts", where)
-    titles = {title for title, _ in facts}
-    paragraphs = []
-    for title, sentences in _pairs_field(record, "context", where):
-        if not isinstance(sentences, list) or not all(isinstance(sentence, str) for sentence in sentences):
-            raise DataError(f"{where}: context of {title!r} is {sentences!r:.80}; expected a list of sentences")
-        # HotpotQA's sentences start with a blank, 2WikiMultiHopQA's do not.
-        text = "".join(s if i == 0 or s[:1].isspace() else f" {s}" for i, s in enumerate(sentences)).strip()
-        paragraphs.append({"title": title, "text": text, "is_supporting": title in titles})
-    rest = {name: value for name, value in record.items() if name not in ("context", "supporting_facts")}
-    return {**rest, "paragraphs": paragraphs}
-
-
-def _scenario(record: dict[str, Any], where: str) -> dict[str, Any]:
-    """Convert a scenario of Semantic Early-Stopping; its contexts have no titles, and the gold ones are unknown."""
-    texts = _list_field(record, "contexts", where)
-    if not all(isinstance(text, str) for text in texts):
-        raise DataError(f"{where}: contexts is {texts!r:.80}; expected a list of texts")
-    meta = {} if record.get("meta") is None else _question_object(record["meta"], f"{where}, meta", "type and level")
-    rest = {name: value for name, value in record.items() if name not in ("contexts", "meta")}
-    labels = {name: value for name, value in meta.items() if name in ("type", "level")}
-    return {**rest, **labels, "paragraphs": [{"text": text} for text in texts]}
-
-
-def _text_field(record: dict[str, Any], key: str, where: str, *, required: bool = False) -> str | None:
-    value = record.get(key)
-    if value is None and not required:
-        return None
-    if not isinstance(value, str) or (required and not value.strip()):
-        raise DataError(f"{where}: {key} is {value!r:.80}; expected a {'non-empty ' if required else ''}string")
-    return value
-
-
-def _list_field(record: dict[str, Any], key: str, where: str) -> list[Any]:
-    value = record.get(key)
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise DataError(f"{where}: {key} is {value!r:.80}; expected a list")
-    return value
-
-
-def _pairs_field(record: dict[str, Any], key: str, where: str) -> list[list[Any]]:
-    pairs = _list_field(record, key, where)
-    for pair in pairs:
-        if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):  # noqa: PLR2004 - a pair
-            raise DataError(f"{where}: {key} contains {pair!r:.80}; expected pairs that start with a title")
-    return pairs

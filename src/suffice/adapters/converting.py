@@ -1,0 +1,381 @@
+"""Published question sets as files for `suffice record`: converted, sampled and split by the hash of the questions' texts."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+from suffice._version import __version__
+from suffice.adapters.question_sets import OWN_FORM, QuestionSource, check_form, form_of, open_source
+from suffice.errors import DataError
+from suffice.files import check_file, replacing, write_file
+from suffice.results import Result
+from suffice.retrieval import Question, dataset_hash, text_id
+from suffice.retrieval.datasets import question_from
+from suffice.retrieval.forms import QUESTION_FORMS
+from suffice.seen import text_hash
+from suffice.statistics.folds import hash_places
+from suffice.tables import Column, Table, counted
+
+__all__ = ["Conversion", "Unread", "convert_questions"]
+
+_CARD_FORMAT = "suffice-question-set"
+_QUESTION_FILE = re.compile(r"\.jsonl(\.gz)?$")
+_DIGITS = re.compile(r"\d+")
+_VALUE = re.compile(r" (?:is|contains|found) .*")
+
+_Units = Mapping[str, tuple[list[int], str]]
+"""By the hash of a text, its rows and its type."""
+
+_REPEATED_ID = "the id was already used by an earlier row"
+_REPEATED_TEXT = "the text repeats an earlier row, and neither has an id"
+_UNANSWERABLE = "the paragraphs do not answer it (answerable is false)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """Rows that are not in the output, for one reason.
+
+    Attributes:
+        reason: Why, in the words of the first row.
+        n: How many.
+        first: The place of the first one.
+    """
+
+    reason: str
+    n: int
+    first: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversion(Result):
+    """A question set that was converted.
+
+    Attributes:
+        path: The questions.
+        card: The file beside it that says where they come from.
+        form: The name of the form.
+        title: The set that has this form; empty for questions that `load_questions` reads as they are.
+        licence: Of the set; empty if it is not known.
+        n_rows: Rows of the source.
+        n_questions: Questions that were written.
+        splits: By the name of a split, or "" without one, how many questions there are of each type; "" without a type.
+        unread: Rows that are not questions of the output, by reason; none is left out without one.
+        data_hash: Of the questions, gold answers and passages: the `dataset` of a recording of all of them.
+        notes: What a reader must know.
+    """
+
+    path: Path
+    card: Path
+    form: str
+    title: str
+    licence: str
+    n_rows: int
+    n_questions: int
+    splits: Mapping[str, Mapping[str, int]]
+    unread: tuple[Unread, ...]
+    data_hash: str
+    notes: tuple[str, ...] = ()
+
+    def tables(self) -> Sequence[Table]:
+        """Return the questions by split and type, and the rows that were not read."""
+        kinds = sorted({kind for counts in self.splits.values() for kind in counts})
+        questions = Table(
+            title=f"Questions of {self.title}" if self.title else "Questions",
+            columns=(Column("split"), Column("questions", "d"), *(Column(kind, "d") for kind in kinds if kind)),
+            rows=tuple(
+                (name or "all", sum(counts.values()), *(counts.get(kind, 0) for kind in kinds if kind))
+                for name, counts in self.splits.items()
+            ),
+        )
+        unread = Table(
+            title="Rows that were left out",
+            columns=(Column("why"), Column("rows", "d"), Column("first")),
+            rows=tuple((item.reason, item.n, item.first) for item in self.unread),
+        )
+        return [questions, unread] if self.unread else [questions]
+
+
+def convert_questions(
+    source: str | Path,
+    out: str | Path,
+    *,
+    form: str | None = None,
+    sample: int | None = None,
+    splits: Mapping[str, int] | None = None,
+    seed: int = 0,
+    split: str | None = None,
+    config: str | None = None,
+    revision: str | None = None,
+    passages: bool = True,
+) -> Conversion:
+    """Write a published question set as JSON lines, which `load_questions` and `suffice record` read, and a card beside it.
+
+    A sample is drawn by the hash of the questions' texts: it does not depend on the order of the source, questions of one
+    text are all in it or none is, and they are in one split.  Where questions have types, each split has their shares.
+    The lines of a sample are in the order of the draw, so that the first ones are a smaller sample.
+
+    Args:
+        source: A file, a folder, or the id of a set on the hub; see `open_source`.
+        out: The questions, a file that ends in ``.jsonl`` or ``.jsonl.gz``.
+        form: A name in `suffice.retrieval.forms.QUESTION_FORMS`, or ``suffice``; None to recognise it.
+        sample: How many texts to draw; None for all.
+        splits: How many texts each split has, by its name, in the order in which they are drawn.
+        seed: Of the draw.
+        split: The split of the source that is read.
+        config: The configuration of the source.
+        revision: The commit of a set on the hub.
+        passages: Whether to write the passages; without them the titles of the supporting ones are kept.
+
+    Raises:
+        DataError: A file cannot be read, no row can, or there are fewer questions than are asked for.
+        SchemaError: The form is not recognised.
+        UnsettledError: The form, the split or the configuration is ambiguous.
+        MissingExtraError: The id of a set is given, and the library `datasets` is not installed.
+    """
+    path = check_file(out)
+    if not _QUESTION_FILE.search(path.name):
+        raise DataError(f"{str(path)!r}: questions are written as JSON lines; end the name in .jsonl or .jsonl.gz")
+    sizes = _draw_sizes(sample, splits)
+    if form is not None:
+        check_form(form)
+    opened = open_source(source, split=split, config=config, revision=revision)
+    form = form or form_of(opened)
+    reading = _SourceReading(opened, form)
+    units = reading.units()
+    order, names = _draw(units, sizes, seed, opened.name) if sizes else ([], {})
+    title, licence = (QUESTION_FORMS[form].title, QUESTION_FORMS[form].licence) if form in QUESTION_FORMS else ("", "")
+    written = _Written(names, with_passages=passages)
+    with _packed_lines(path) as file:
+        questions = reading.questions({i for unit in order for i in unit} if sizes else None)
+        listed = (pair for pair in questions) if not sizes else _in_drawn_order(questions, order)
+        data_hash = dataset_hash(written.write(file, listed))
+    if sizes:
+        written.note_draw(sum(sizes.values()), has_types=any(kind for _, kind in units.values()))
+    card = path.with_name(f"{_QUESTION_FILE.sub('', path.name)}.card.json")
+    drawn = {"sample": sum(sizes.values()), "splits": dict(sizes), "seed": seed} if sizes else {}
+    conversion = Conversion(
+        path=path,
+        card=card,
+        form=form,
+        title=title,
+        licence=licence,
+        n_rows=reading.n_rows,
+        n_questions=written.n,
+        splits={name: dict(counts) for name, counts in written.counts.items()},
+        unread=reading.unread(),
+        data_hash=data_hash,
+        notes=(*reading.notes(), *written.all_notes()),
+    )
+    write_file(
+        card, json.dumps(_card(conversion, opened, drawn, passages=passages), indent=1, ensure_ascii=False) + "\n"
+    )
+    return conversion
+
+
+def _card(
+    conversion: Conversion, source: QuestionSource, drawn: Mapping[str, Any], *, passages: bool
+) -> dict[str, Any]:
+    values = conversion.to_dict()
+    home = QUESTION_FORMS[conversion.form].home if conversion.form in QUESTION_FORMS else ""
+    own = ("form", "title", "licence", "n_rows", "n_questions", "splits", "unread", "data_hash", "notes")
+    return {
+        "format": _CARD_FORMAT,
+        "version": 1,
+        "suffice": __version__,
+        "source": source.to_dict(),
+        "home": home,
+        **{name: values[name] for name in own if values[name] or name == "licence"},
+        "passages": passages,
+        "drawn": drawn,
+    }
+
+
+def _draw_sizes(sample: int | None, splits: Mapping[str, int] | None) -> dict[str, int]:
+    """Return how many texts each split has; "" names a sample without splits."""
+    sizes = dict(splits or {})
+    if any(n < 1 or not name.strip() for name, n in sizes.items()) or (sample is not None and sample < 1):
+        raise DataError("a sample and each split need a size of at least 1, and a split a name")
+    if sample is not None and sizes and sum(sizes.values()) != sample:
+        raise DataError(
+            f"the splits have {sum(sizes.values())} questions in all, and the sample {sample}: leave one of them out"
+        )
+    return sizes or ({} if sample is None else {"": sample})
+
+
+class _SourceReading:
+    """The rows of a source as questions, and why some are not: read twice, so that memory does not hold what is not drawn."""
+
+    def __init__(self, source: QuestionSource, form: str) -> None:
+        self._source, self._form = source, form
+        self._reasons: dict[str, Unread] = {}
+        self._unused: Counter[str] = Counter()
+        self._left_out: set[int] = set()
+        self.n_rows = 0
+
+    def units(self) -> _Units:
+        """Return the rows of each text with its type, and count the rows that cannot be read."""
+        units: dict[str, tuple[list[int], str]] = {}
+        ids: set[str] = set()
+        for i, (where, row) in enumerate(self._source.rows(self._form)):
+            self.n_rows += 1
+            try:
+                question = self._question(row, where, self._unused)
+            except DataError as error:
+                self._count(i, where, str(error).removeprefix(where).lstrip(":, "))
+                continue
+            if row.get("answerable") is False:
+                self._count(i, where, _UNANSWERABLE)
+            elif question.question_id in ids:
+                is_derived = question.question_id == text_id(question.question)
+                self._count(i, where, _REPEATED_TEXT if is_derived else _REPEATED_ID)
+            else:
+                ids.add(question.question_id)
+                units.setdefault(text_hash(question.question), ([], question.type or ""))[0].append(i)
+        if not units:
+            reason = next(iter(self._reasons.values()), None)
+            why = f"; the first, {reason.first}: {reason.reason}" if reason else ""
+            raise DataError(f"{self._source.name}: none of its {counted(self.n_rows, 'row')} is a question{why}")
+        return units
+
+    def questions(self, wanted: set[int] | None) -> Iterator[tuple[int, Question]]:
+        """Yield the questions of some rows, or of all that can be read."""
+        for i, (where, row) in enumerate(self._source.rows(self._form)):
+            if (wanted is None or i in wanted) and i not in self._left_out:
+                yield i, self._question(row, where, Counter())
+
+    def unread(self) -> tuple[Unread, ...]:
+        return tuple(sorted(self._reasons.values(), key=lambda item: -item.n))
+
+    def notes(self) -> list[str]:
+        if not self._unused:
+            return []
+        listed = ", ".join(f"{name} ({n:,})" for name, n in sorted(self._unused.items()))
+        return [f"unused fields, with the number of rows that have them: {listed}"]
+
+    def _question(self, row: dict[str, Any], where: str, unused: Counter[str]) -> Question:
+        own = row if self._form == OWN_FORM else QUESTION_FORMS[self._form].convert(row, where)
+        return question_from(own, where, unused)
+
+    def _count(self, i: int, where: str, reason: str) -> None:
+        self._left_out.add(i)
+        kind = _DIGITS.sub("", _VALUE.sub("", reason))
+        before = self._reasons.get(kind, Unread(reason=reason, n=0, first=where))
+        self._reasons[kind] = Unread(reason=before.reason, n=before.n + 1, first=before.first)
+
+
+def _draw(units: _Units, sizes: Mapping[str, int], seed: int, source: str) -> tuple[list[list[int]], dict[int, str]]:
+    """Return the rows of the texts that are drawn, in the order of the draw, and the split of each row.
+
+    Each type is ordered by hash, and its k-th of n texts gets the place (k + 1/2) / n: the first texts of all, and those that
+    follow them, have the shares of the types.
+    """
+    if sum(sizes.values()) > len(units):
+        raise DataError(
+            f"{source}: {sum(sizes.values()):,} questions were asked for, and there are {len(units):,} with different "
+            "texts; ask for fewer"
+        )
+    keys = [*units]
+    hashes = dict(zip(keys, hash_places(keys, salt=f"{seed}:").tolist(), strict=True))
+    by_type: dict[str, list[str]] = {}
+    for key, (_, kind) in units.items():
+        by_type.setdefault(kind, []).append(key)
+    places = {}
+    for listed in by_type.values():
+        for k, key in enumerate(sorted(listed, key=lambda key: (hashes[key], key))):
+            places[key] = ((k + 0.5) / len(listed), hashes[key], key)
+    order = sorted(keys, key=places.__getitem__)[: sum(sizes.values())]
+    owners = [name for name, n in sizes.items() for _ in range(n)]
+    names = {i: name for key, name in zip(order, owners, strict=True) for i in units[key][0]}
+    return [units[key][0] for key in order], names
+
+
+def _in_drawn_order(
+    questions: Iterable[tuple[int, Question]], order: Sequence[Sequence[int]]
+) -> Iterator[tuple[int, Question]]:
+    by_row = dict(questions)
+    for rows in order:
+        for i in rows:
+            yield i, by_row[i]
+
+
+class _Written:
+    """The lines of the output, and what they add up to."""
+
+    def __init__(self, names: Mapping[int, str], *, with_passages: bool) -> None:
+        self._names, self._with_passages = names, with_passages
+        self.n = self._bare = self._pools = 0
+        self.counts: dict[str, Counter[str]] = {name: Counter() for name in dict.fromkeys(names.values())}
+        self.notes: list[str] = []
+
+    def write(self, file: IO[bytes], questions: Iterable[tuple[int, Question]]) -> Iterator[Question]:
+        """Write each question, and yield it as it will be read."""
+        for i, item in questions:
+            split = self._names.get(i) or item.split
+            line = _line(item, split, with_passages=self._with_passages)
+            file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+            self.n += 1
+            self._bare += not item.answers
+            self._pools += bool(item.passages)
+            self.counts.setdefault(split or "", Counter())[item.type or ""] += 1
+            yield question_from(line, "", Counter())
+
+    def note_draw(self, n_texts: int, *, has_types: bool) -> None:
+        """Add notes on a draw of so many texts."""
+        if self.n > n_texts:
+            again = counted(self.n - n_texts, "question")
+            self.notes.append(
+                f"{again} more than the {n_texts:,} asked for: texts that repeat under another id stay together"
+            )
+        if not has_types:
+            self.notes.append("the questions have no types: what is drawn is not stratified")
+
+    def all_notes(self) -> list[str]:
+        """Return what a reader must know of the questions."""
+        bare = (
+            [f"{counted(self._bare, 'question')} without a gold answer: EM and F1 will be unknown"]
+            if self._bare
+            else []
+        )
+        without = self.n - self._pools
+        if without and self._with_passages:
+            bare.append(f"{counted(without, 'question')} without passages: record with --corpus")
+        return [*bare, *self.notes]
+
+
+def _line(item: Question, split: str | None, *, with_passages: bool) -> dict[str, Any]:
+    """Return a question as a line, without what it does not have."""
+    paragraphs = [
+        {"title": passage.title, "text": passage.text, "is_supporting": passage.passage_id in item.supporting}
+        for passage in (item.passages if with_passages else ())
+    ]
+    inside = {paragraph["title"] for paragraph in paragraphs if paragraph["is_supporting"]}
+    line: dict[str, Any] = {
+        "id": item.question_id,
+        "question": item.question,
+        "answers": list(item.answers),
+        "type": item.type,
+        "level": item.level,
+        "split": split,
+        "supporting_titles": sorted(item.supporting_titles - inside),
+        "paragraphs": paragraphs,
+    }
+    return {name: value for name, value in line.items() if value not in (None, "", [])}
+
+
+@contextmanager
+def _packed_lines(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a file for lines that replaces `path` when all are written; the same lines are the same bytes."""
+    with replacing(path) as temporary, temporary.open("wb") as raw:
+        if path.name.endswith(".gz"):
+            with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed:
+                yield cast("IO[bytes]", packed)
+        else:
+            yield raw

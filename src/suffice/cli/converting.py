@@ -1,0 +1,91 @@
+"""`suffice convert`: published question sets as files that `suffice record` reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, BadParameter, Option
+
+from suffice.adapters.converting import Conversion, convert_questions
+from suffice.adapters.question_sets import OWN_FORM
+from suffice.cli.output import Output, Screen
+from suffice.files import quoted
+from suffice.retrieval.forms import QUESTION_FORMS
+from suffice.tables import counted
+
+__all__ = ["convert_command"]
+
+
+def convert_command(
+    source: Annotated[
+        str,
+        Argument(
+            metavar="SOURCE",
+            help="A file, a folder of files (parquet, json, jsonl, csv), or the id of a set on the hub.",
+        ),
+    ],
+    out: Annotated[Path, Option("--out", "-o", help="The questions, a .jsonl or .jsonl.gz file.")],
+    output: Output,
+    form: Annotated[
+        str | None, Option("--as", help=f"Instead of recognising the form: {', '.join((*QUESTION_FORMS, OWN_FORM))}.")
+    ] = None,
+    sample: Annotated[int | None, Option("--sample", min=1, help="Draw so many questions.")] = None,
+    splits: Annotated[
+        str | None, Option("--splits", help="Draw disjoint splits, for instance tune=200,eval=500.")
+    ] = None,
+    seed: Annotated[int, Option("--seed", help="Of the draw.")] = 0,
+    split: Annotated[str | None, Option("--split", help="The split of the source, where it has several.")] = None,
+    config: Annotated[
+        str | None, Option("--config", help="Its configuration: a folder, or a name on the hub; all takes all folders.")
+    ] = None,
+    revision: Annotated[str | None, Option("--revision", help="The commit of a set on the hub.")] = None,
+    without_passages: Annotated[
+        bool, Option("--without-passages", help="Leave the passages out, for a search in a corpus.")
+    ] = False,
+) -> None:
+    """Sets: HotpotQA, 2WikiMultiHopQA, MuSiQue, NQ-Open, TriviaQA, PopQA, FEVER, GSM8K and MATH, in the form of the hub or of their authors.
+
+    Splits never share a question's text, and have the same shares of types. A card beside the file says where it comes from.
+
+    Example: suffice convert dev.json -o q.jsonl --splits tune=100,eval=300
+    """
+    conversion = convert_questions(
+        source,
+        out,
+        form=form,
+        sample=sample,
+        splits=None if splits is None else _split_sizes(splits),
+        seed=seed,
+        split=split,
+        config=config,
+        revision=revision,
+        passages=not without_passages,
+    )
+    output.show(conversion.to_dict(), _screen(conversion, is_named=form is not None))
+
+
+def _split_sizes(text: str) -> dict[str, int]:
+    pairs = [item.partition("=") for item in text.split(",")]
+    sizes = {name.strip(): int(n) for name, _, n in pairs if n.strip().isdecimal()}
+    if len(sizes) != len(pairs):
+        raise BadParameter("it is given as NAME=N,NAME=N, each name once", param_hint="--splits")
+    return sizes
+
+
+def _screen(conversion: Conversion, *, is_named: bool) -> Screen:
+    how = "as you said" if is_named else "recognised by its fields"
+    licence = f"licence {conversion.licence}" if conversion.licence else "its licence is not known here"
+    left_out = sum(item.n for item in conversion.unread)
+    title = f" of {conversion.title} ({how}; {licence})" if conversion.title else f" ({licence})"
+    sentence = f"{conversion.path}: {counted(conversion.n_questions, 'question')}{title}, from {counted(conversion.n_rows, 'row')}"
+    notes = [f"{item.n:,} left out: {item.reason} (the first: {item.first})" for item in conversion.unread]
+    names = [name for name in conversion.splits if name]
+    chosen = f" --split {quoted(names[0])} -o {quoted(names[0] + '.parquet')}" if names else " -o recording.parquet"
+    return Screen(
+        sentences=[sentence if not left_out else f"{sentence}, of which {left_out:,} were left out"],
+        tables=conversion.tables(),
+        notes=[*notes, *conversion.notes],
+        files={"card": conversion.card},
+        then=f"suffice record {quoted(conversion.path)}{chosen}",
+    )

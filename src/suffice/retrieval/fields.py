@@ -1,0 +1,105 @@
+"""Fields of published rows: lists that tables spell as text, and lists that the hub stores as columns."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from suffice.errors import DataError
+from suffice.json_text import load_json
+
+__all__ = [
+    "PublishedRow",
+    "distinct",
+    "list_field",
+    "literal",
+    "object_of",
+    "objects_of",
+    "pairs_of",
+    "text_field",
+    "texts_of",
+]
+
+PublishedRow = dict[str, Any]
+"""A row as it was read."""
+
+
+def text_field(record: Mapping[str, Any], key: str, where: str, *, required: bool = False) -> str | None:
+    """Return a text; None if there is none."""
+    value = record.get(key)
+    if value is None and not required:
+        return None
+    if not isinstance(value, str) or (required and not value.strip()):
+        raise DataError(f"{where}: {key} is {value!r:.80}; expected a {'non-empty ' if required else ''}string")
+    return value
+
+
+def list_field(record: Mapping[str, Any], key: str, where: str) -> list[Any]:
+    """Return a list; an empty one if there is none."""
+    value = literal(record.get(key))
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise DataError(f"{where}: {key} is {value!r:.80}; expected a list")
+    return value
+
+
+def object_of(record: object, where: str, fields: str = "id and question") -> PublishedRow:
+    """Return a JSON object."""
+    if not isinstance(record, dict):
+        raise DataError(f"{where}: found {type(record).__name__} {record!r:.60}; expected a JSON object with {fields}")
+    return record
+
+
+def literal(value: Any) -> Any:
+    """Return the list or object that a text spells in JSON or Python, as tables have it; other values unchanged."""
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("[", "{"):
+        return value
+    for read in (load_json, ast.literal_eval):
+        try:
+            return read(value)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            continue
+    return value
+
+
+def texts_of(record: Mapping[str, Any], key: str, where: str) -> list[str]:
+    """Return the texts of a field, which may be one text or a list, each once, without empty ones."""
+    value = literal(record.get(key))
+    items = [] if value is None else value if isinstance(value, list) else [value]
+    if not all(isinstance(item, str) for item in items):
+        raise DataError(f"{where}: {key} is {value!r:.80}; expected text, or a list of texts")
+    return distinct(items)
+
+
+def distinct(texts: Iterable[str | None]) -> list[str]:
+    """Return the texts that are not blank, each once."""
+    return [*dict.fromkeys(text for text in texts if text and text.strip())]
+
+
+def objects_of(record: Mapping[str, Any], key: str, where: str) -> list[PublishedRow]:
+    """Return the objects of a field: a list of them, or one object of columns, as the hub stores a list."""
+    value = literal(record.get(key))
+    if isinstance(value, dict):
+        columns = {name: column for name, column in value.items() if isinstance(column, list)}
+        if len(columns) != len(value) or len({*map(len, columns.values())}) > 1:
+            raise DataError(f"{where}: {key} is {value!r:.80}; expected columns of one length")
+        return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+    listed = list_field({key: value}, key, where)
+    return [object_of(item, f"{where}, {key} {place}", "columns") for place, item in enumerate(listed)]
+
+
+def pairs_of(record: Mapping[str, Any], key: str, where: str, second: tuple[str, ...]) -> list[list[Any]]:
+    """Return pairs that start with a title: lists of two, or the columns `title` and one of `second`."""
+    value = literal(record.get(key))
+    if isinstance(value, dict):
+        rows = objects_of({key: value}, key, where)
+        name = next((name for name in second if name in value), second[0])
+        pairs = [[row.get("title"), row.get(name)] for row in rows]
+    else:
+        pairs = list_field({key: value}, key, where)
+    for pair in pairs:
+        if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):  # noqa: PLR2004 - a pair
+            raise DataError(f"{where}: {key} contains {pair!r:.80}; expected pairs that start with a title")
+    return pairs

@@ -11,22 +11,15 @@ import numpy as np
 from suffice.certificates.pvalues import hoeffding_bentkus_p_value, net_p_value
 from suffice.errors import CensoredError, ConfigMismatchError, DataError
 from suffice.replays import check_policy, dividing_names, id_hash, outcome
-from suffice.replays.baselines import (
-    Run,
-    closed_book,
-    fixed_budget,
-    oracle_best,
-    oracle_earliest,
-    random_stop,
-    run_policy,
-)
+from suffice.replays.baselines import Run, closed_book, fixed_policy, oracle_best, oracle_earliest
+from suffice.replays.by_stop import run_all
 from suffice.replays.orders import mean_runs, n_orders, order_note
 from suffice.replays.outcomes import agreement_note, choice_notes, is_agreement
 from suffice.replays.prepared import PreparedRecording
 from suffice.replays.references import baseline_policy, selectors_in_use
 from suffice.replays.rivals import Rival, find_rival
 from suffice.rounds import Floats
-from suffice.session import Policy, Stops
+from suffice.session import Policy
 from suffice.store.recording import Recording
 
 __all__ = ["BINARY_METRICS", "COST_NAMES", "Claim", "MeasuredLosses", "measure_losses", "one_row_per_question"]
@@ -197,27 +190,39 @@ def measure_losses(
         policy.check()
     claim = claim.averaged_over(complete, policies)
     notes = [*repeated, *(note for policy in involved for note in check_policy(policy, complete))]
-    lost: list[Floats] = []
-
-    def runs_of(prepared: PreparedRecording) -> list[Run]:
-        stopped = [run_policy(prepared, policy) for policy in policies]
-        if isinstance(reference_policy, Policy):
-            reference = run_policy(prepared, reference_policy)[0]
-        else:
-            reference = _SPECIAL[reference_policy](prepared, claim.metric)
-        runs = [*(run for run, _ in stopped), reference]
-        for run in runs:
-            _check_run(run, claim, prepared)
-        values = np.stack([run.values[claim.metric] for run in runs])
-        net = values[-1] - values[:-1]
-        lost.append(
-            net if claim.loss == "net" else np.maximum(net, 0.0)
-        )  # before averaging: no order makes up for another
-        return [*runs, *([] if rivals_by is None else _rival_runs(prepared, policies, stopped))]
-
     n = claim.orders or 1
-    every = runs_of(prepared) if n == 1 else mean_runs(prepared, n, claim.seed, runs_of)
-    runs, rivals = every[: len(policies) + 1], every[len(policies) + 1 :]
+    special: list[Floats] = []
+
+    def reference_of(one: PreparedRecording) -> list[Run]:
+        run = _SPECIAL[str(reference_policy)](one, claim.metric)
+        special.append(run.values[claim.metric])
+        return [run]
+
+    references = [] if isinstance(reference_policy, Policy) else mean_runs(prepared, n, claim.seed, reference_of)
+    lost, n_orders_before = np.zeros((len(policies), prepared.n)), 0
+
+    def add_losses(values: Floats) -> None:
+        """Add what is lost in some orders: no order makes up for another."""
+        nonlocal lost, n_orders_before
+        orders = slice(n_orders_before, n_orders_before + values.shape[1])
+        net = (np.stack(special[orders]) if special else values[len(policies)]) - values[: len(policies)]
+        lost = lost + (net if claim.loss == "net" else np.maximum(net, 0.0)).sum(axis=1)
+        n_orders_before = orders.stop
+
+    rivals_of = [] if rivals_by is None else [*selectors_in_use(policies).values()]
+    fixed = [fixed_policy(k, like) for like in rivals_of for k in range(1, prepared.highest + 1)]
+    every, twins = run_all(
+        prepared,
+        [*involved, *fixed],
+        n,
+        claim.seed,
+        kinds=["rule"] * len(involved) + ["fixed"] * len(fixed),
+        twinned=() if rivals_by is None else range(len(policies)),
+        each=add_losses,
+    )
+    runs, rivals = [*every[: len(involved)], *references], [*every[len(involved) :], *twins.values()]
+    for run in runs:
+        _check_run(run, claim, prepared)
     reference = runs[-1]
     hashes = [id_hash(question_id) for question_id in complete.question_ids]
     order = betting_order(hashes, claim.seed)
@@ -228,7 +233,7 @@ def measure_losses(
     notes += [f"{run.label}: {note}" for run in runs for note in run.notes]
     notes += _loss_notes(complete, values[-1], claim, n_failed)
     return MeasuredLosses(
-        losses=(np.add.reduce(lost) / len(lost))[:, order],
+        losses=(lost / n)[:, order],
         values=values[:-1],
         costs={name: rows[:-1] for name, rows in costs.items()},
         baseline_values=values[-1],
@@ -254,15 +259,6 @@ def _rule_baseline(recording: Recording, rule: str, policies: Sequence[Policy]) 
             f"{', '.join(used)}. Certify them one selector at a time, or name a policy file as the baseline"
         )
     return baseline_policy(recording, rule, policies[0])
-
-
-def _rival_runs(
-    prepared: PreparedRecording, policies: Sequence[Policy], stopped: Sequence[tuple[Run, Stops]]
-) -> list[Run]:
-    """Return fixed budgets with the policies' selectors, and then each policy's random twin."""
-    likes = selectors_in_use(policies).values()
-    fixed = [fixed_budget(prepared, k, like) for like in likes for k in range(1, prepared.highest + 1)]
-    return [*fixed, *(random_stop(prepared, policy, at) for policy, (_, at) in zip(policies, stopped, strict=True))]
 
 
 def _rivals(runs: Sequence[Run], rivals: Sequence[Run], metric: str, cost: str) -> tuple[Rival, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.replays.costs import Ledger
-from suffice.replays.outcomes import answers_by_stop, values_by_stop
+from suffice.replays.outcomes import answers_by_stop, expected_by_stop
 from suffice.replays.prepared import PreparedRecording
 from suffice.replays.recorded import run_notes
 from suffice.rounds import Floats, Mask, Positions, Rounds
@@ -21,13 +21,17 @@ from suffice.tables import counted
 __all__ = [
     "RECORDED",
     "Run",
+    "Strata",
     "closed_book",
     "fixed_budget",
+    "fixed_policy",
     "oracle_best",
     "oracle_earliest",
     "random_stop",
     "recorded_run",
     "run_policy",
+    "strata_of",
+    "twin_notes",
 ]
 
 RECORDED = "recorded"
@@ -153,9 +157,12 @@ def fixed_budget(prepared: PreparedRecording, k: int, like: Policy | None = None
         k: The budget.
         like: Whose selector and fitted state to return answers by; its name ends the label.  None = the last answer.
     """
-    like = like or Policy()
-    policy = replace(like, rule=fixed_k(k), max_rounds=max(k, 1), name=f"fixed_k({k}){like.name}")
-    return run_policy(prepared, policy, kind="fixed")[0]
+    return run_policy(prepared, fixed_policy(k, like or Policy()), kind="fixed")[0]
+
+
+def fixed_policy(k: int, like: Policy) -> Policy:
+    """Return the policy behind `fixed_budget`."""
+    return replace(like, rule=fixed_k(k), max_rounds=max(k, 1), name=f"fixed_k({k}){like.name}")
 
 
 def recorded_run(prepared: PreparedRecording, like: Policy | None = None, *, start_round: int | None = None) -> Run:
@@ -202,7 +209,7 @@ def random_stop(prepared: PreparedRecording, policy: Policy, stopped: Stops) -> 
     view, ends = stopped.view, prepared.recording.ends
     unrun = stopped.unrun(ends, policy.max_rounds)
     length, cut = view.seen.sum(axis=-1), stopped.cut(ends, policy.max_rounds)
-    strata = _strata(np.where(cut, len(view), length))
+    strata = strata_of(np.where(cut, len(view), length))
     # Shares of each question's stratum that stop at each round: all of them are paid, those that ran are known.
     at = np.maximum(stopped.position, 0)[:, None] == np.arange(len(view))
     paid, dealt = strata.means(at), strata.means(at & ~unrun[:, None])
@@ -211,9 +218,9 @@ def random_stop(prepared: PreparedRecording, policy: Policy, stopped: Stops) -> 
     missing = strata.means(unrun[:, None])[:, 0] + np.where(ran, 0.0, dealt).sum(axis=1)
     answers = answers_by_stop(policy.selector, view)
     worst = {
-        name: np.where(known > 0, known * values_by_stop(answers, view.seen, prepared.in_view(metric, view)), 0.0).sum(
-            1
-        )
+        name: np.where(
+            known > 0, known * expected_by_stop(policy.selector, view, prepared.in_view(metric, view)), 0.0
+        ).sum(1)
         for name, metric in prepared.metrics.items()
     }
     shares: dict[str, Floats] = {}
@@ -238,12 +245,12 @@ def random_stop(prepared: PreparedRecording, policy: Policy, stopped: Stops) -> 
         reasons={},
         selector=str(policy.selector),
         rounds=strata.means(stopped.rounds[:, None])[:, 0],
-        notes=_twin_notes(strata, cut=bool(cut.any())),
+        notes=twin_notes(strata, cut=bool(cut.any())),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Strata:
+class Strata:
     """Questions that may exchange their stops: the stratum of each, and how many there are in each stratum."""
 
     code: npt.NDArray[np.int64]
@@ -257,17 +264,18 @@ class _Strata:
         return means
 
 
-def _strata(length: Positions) -> _Strata:
+def strata_of(length: Positions) -> Strata:
     """Group questions by their number of rounds."""
     _, code, size = np.unique(length, return_inverse=True, return_counts=True)
-    return _Strata(code, size)
+    return Strata(code, size)
 
 
 def _dealt_shares(view: Rounds, known: Floats) -> dict[int, float]:
     return {int(r): float(known[:, k].mean()) for k, r in enumerate(view.index) if known[:, k].any()}
 
 
-def _twin_notes(strata: _Strata, *, cut: bool) -> tuple[str, ...]:
+def twin_notes(strata: Strata, *, cut: bool) -> tuple[str, ...]:
+    """Return what a reader of a random twin's figures must know."""
     notes = ["exact expectation over random permutations of the rule's own stop rounds"]
     if len(strata.size) > 1:
         notes[0] += ", among questions with as many recorded rounds"

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.replays.baselines import Run, random_stop, run_policy
+from suffice.replays.baselines import Run
+from suffice.replays.by_stop import run_all
 from suffice.replays.charging import LIVE
 from suffice.replays.checks import check_policy, policy_for
 from suffice.replays.comparisons import difference_bounds, margin_tests, paired_differences
@@ -21,6 +22,7 @@ from suffice.replays.prepared import PreparedRecording
 from suffice.replays.prices import Price
 from suffice.replays.references import (
     baseline_runs,
+    fixed_policies,
     refuse_unmeasured,
     selector_name,
     selectors_in_use,
@@ -100,17 +102,36 @@ def replay(
     notes = {policy.label: check_policy(policy, complete) for policy in replayed}
     prepared = prepared.with_metrics(metrics)
     selectors = selectors_in_use(replayed)
-    compared: list[int] = []
-
-    def runs_of(prepared: PreparedRecording) -> list[Run]:
-        runs = _policy_runs(prepared, replayed, notes, metrics) + baseline_runs(prepared, replayed, selectors, metrics)
-        runs, references = with_references(prepared, runs, selectors, baseline, metrics)
-        compared[:] = [next(i for i, run in enumerate(runs) if run is other) for other in references]
-        return runs
-
     n = n_orders(complete, orders, replayed)
-    runs = runs_of(prepared) if n == 1 else mean_runs(prepared, n, resampling.seed, runs_of)
-    references = [runs[place] for place in compared]
+    fixed = fixed_policies(prepared, selectors)
+
+    def runs_of(policies: Sequence[Policy], kinds: Sequence[str], n_twins: int) -> tuple[list[Run], dict[int, Run]]:
+        return run_all(prepared, policies, n, resampling.seed, kinds=kinds, twinned=range(n_twins))
+
+    runs, twins = runs_of(
+        [*replayed, *(policy for _, policy in fixed)], ["rule"] * len(replayed) + ["fixed"] * len(fixed), len(replayed)
+    )
+    for run in runs[: len(replayed)]:
+        refuse_unmeasured(prepared, run, metrics)
+    others = mean_runs(prepared, n, resampling.seed, lambda one: baseline_runs(one, replayed, selectors, metrics))
+    own = [selector_name(policy, replayed) for policy in replayed]
+    runs, references = with_references(
+        prepared,
+        [
+            *(
+                replace(run, selector=name, notes=run.notes + notes[run.label])
+                for run, name in zip(runs, own, strict=False)
+            ),
+            *(replace(twins[place], selector=name) for place, name in enumerate(own)),
+            *(run for run in others if run.kind != "oracle"),
+            *(replace(run, selector=name) for run, (name, _) in zip(runs[len(replayed) :], fixed, strict=True)),
+            *(run for run in others if run.kind == "oracle"),
+        ],
+        selectors,
+        baseline=baseline,
+        metrics=metrics,
+        run_of=lambda policy, kind: runs_of([policy], [kind], 0)[0][0],
+    )
     check_cost(runs, cost)
     draws = prepared.draws(resampling)
     deltas = paired_differences(runs, references, draws, n_policies=len(replayed))
@@ -177,22 +198,6 @@ def _companions(recording: Recording, metrics: Sequence[str]) -> tuple[str, ...]
 def _relabelled(policy: Policy, before: Sequence[Policy]) -> Policy:
     same = sum(other.label == policy.label for other in before)
     return policy if same == 0 else replace(policy, name=f"{policy.label} #{same + 1}")
-
-
-def _policy_runs(
-    prepared: PreparedRecording,
-    policies: Sequence[Policy],
-    notes: Mapping[str, tuple[str, ...]],
-    metrics: Sequence[str],
-) -> list[Run]:
-    runs, twins = [], []
-    for policy in policies:
-        run, stopped = run_policy(prepared, policy)
-        refuse_unmeasured(prepared, run, metrics)
-        name = selector_name(policy, policies)
-        runs.append(replace(run, selector=name, notes=run.notes + notes[policy.label]))
-        twins.append(replace(random_stop(prepared, policy, stopped), selector=name))
-    return runs + twins
 
 
 def _row(

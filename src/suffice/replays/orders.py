@@ -80,6 +80,8 @@ def mean_runs(prepared: PreparedRecording, n: int, seed: int, runs_of: Runs) -> 
         seed: Of the orders.
         runs_of: Returns the same runs, in the same order, of any order of the rounds.
     """
+    if n == 1:
+        return [*runs_of(prepared)]
     totals: list[Run] = []
     for places in drawn_orders(prepared.recording, n, seed):
         runs = runs_of(prepared.reordered(places))

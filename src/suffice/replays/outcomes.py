@@ -12,6 +12,7 @@ from suffice.metrics import METRICS, Metric, answer_key, f1
 from suffice.normalizers import MATCH
 from suffice.rounds import Floats, Mask, Positions, Rounds
 from suffice.rules import Selector
+from suffice.rules.selectors import answered
 from suffice.store.recording import Recording
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "choice_note",
     "choice_notes",
     "default_metrics",
+    "expected_by_stop",
     "has_outcome",
     "is_agreement",
     "outcome",
@@ -200,3 +202,21 @@ def values_by_stop(answers: Positions, seen: Mask, metric: Floats) -> Floats:
     stop = np.minimum(np.arange(seen.shape[-1]), last)
     position = np.where(answers >= 0, answers, stop)
     return np.where(position >= 0, np.take_along_axis(metric, np.maximum(position, 0), axis=-1), 0.0)
+
+
+def expected_by_stop(selector: Selector, view: Rounds, metric: Floats) -> Floats:
+    """Return `values_by_stop`, and of a selector that draws among tied answers the mean over its draws.
+
+    Args:
+        selector: Chooses the answers.
+        view: What it reads.
+        metric: Shape of `view`, of the same rounds.
+    """
+
+    def of_last() -> Floats:
+        """Return what a stop before the first vote gives: the last answer."""
+        latest = np.maximum.accumulate(np.where(answered(view), np.arange(len(view)), -1), axis=1)
+        return values_by_stop(latest, view.seen, metric)
+
+    means = selector.means_by_stop(view, metric, of_last)
+    return values_by_stop(answers_by_stop(selector, view), view.seen, metric) if means is None else means

@@ -115,7 +115,7 @@ class PreparedRecording:
         loaded = {name: self._columns[name] for name in known}
         return Rounds(loaded, self.recording.index, self.recording.seen, answers)
 
-    def _raw(self, policy: Policy) -> Rounds:
+    def raw(self, policy: Policy) -> Rounds:
         """Return what a policy's view is made of; its normalizer reads all answers once for all policies that share it."""
         name = policy.answer_column
         if name is not None and name not in self._columns and "answer" in self.recording.table.column_names:
@@ -133,11 +133,11 @@ class PreparedRecording:
 
     def view(self, policy: Policy) -> Rounds:
         """Return what a policy reads, see `Policy.view`."""
-        return policy.view(self._raw(policy))
+        return policy.view(self.raw(policy))
 
     def stops(self, policy: Policy) -> Stops:
         """Return where a policy stops, see `suffice.session.stops`."""
-        return stops(policy, self._raw(policy))
+        return stops(policy, self.raw(policy))
 
     def draws(self, resampling: Resampling) -> Draws:
         """Return the draws of its questions, or of their clusters."""

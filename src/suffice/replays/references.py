@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,11 +12,10 @@ from suffice.replays.baselines import (
     RECORDED,
     Run,
     closed_book,
-    fixed_budget,
+    fixed_policy,
     oracle_best,
     oracle_earliest,
     recorded_run,
-    run_policy,
 )
 from suffice.replays.checks import check_policy, policy_for
 from suffice.replays.outcomes import outcome
@@ -29,6 +28,7 @@ __all__ = [
     "answering_like",
     "baseline_policy",
     "baseline_runs",
+    "fixed_policies",
     "refuse_unmeasured",
     "selector_name",
     "selectors_in_use",
@@ -36,6 +36,9 @@ __all__ = [
 ]
 
 _DEFAULT = "fixed_k(3)"
+
+RunOf = Callable[[Policy, str], Run]
+"""Replays a policy; the text is the kind of its run."""
 
 
 def answering_like(policy: Policy) -> Policy:
@@ -87,18 +90,22 @@ def baseline_policy(recording: Recording, rule: str | Rule, like: Policy) -> Pol
     return policy_for(recording, rule, name=f"{rule}{like.name}", selector=like.selector, **fitted)
 
 
+def fixed_policies(prepared: PreparedRecording, selectors: Mapping[str, Policy]) -> list[tuple[str, Policy]]:
+    """Return every fixed budget, with the name of the selector that it returns answers by."""
+    budgets = range(1, prepared.highest + 1)
+    return [(name, fixed_policy(k, like)) for name, like in selectors.items() for k in budgets]
+
+
 def baseline_runs(
     prepared: PreparedRecording, policies: Sequence[Policy], selectors: Mapping[str, Policy], metrics: Sequence[str]
 ) -> list[Run]:
-    """Return every baseline that the recording allows, in the order of the table."""
+    """Return every baseline that the recording allows but fixed budgets, in the order of the table."""
     runs = []
     first = int(prepared.recording.index[0])
     if first == 0:
         runs.append(closed_book(prepared))
-    for name, like in selectors.items():
-        baselines = [recorded_run(prepared, like)] if prepared.cut.any() else []
-        baselines += [fixed_budget(prepared, k, like) for k in range(1, prepared.highest + 1)]
-        runs += [replace(run, selector=name) for run in baselines]
+    if prepared.cut.any():
+        runs += [replace(recorded_run(prepared, like), selector=name) for name, like in selectors.items()]
     start = min((policy.start_round for policy in policies), default=1)
     if prepared.highest < start:
         return runs
@@ -115,13 +122,15 @@ def with_references(
     prepared: PreparedRecording,
     runs: list[Run],
     selectors: Mapping[str, Policy],
+    *,
     baseline: str | Policy | None,
     metrics: Sequence[str],
+    run_of: RunOf,
 ) -> tuple[list[Run], list[Run]]:
     """Return the runs with the baseline among them, and which run each is compared with.
 
     A rule as a baseline (`fixed_k(3)`, `full`) returns answers by the selector of what it is compared with, see
-    `baseline_policy`.  A policy, or the label of one, is the same for all.
+    `baseline_policy`.  A policy, or the label of one, is the same for all.  `run_of` replays what has no run yet.
 
     Raises:
         CensoredError: The baseline goes on past what was recorded.
@@ -130,10 +139,10 @@ def with_references(
         baseline = RECORDED if prepared.cut.any() else _DEFAULT
     if isinstance(baseline, Policy):
         references = dict.fromkeys(
-            selectors, _reference_run(prepared, runs, baseline, str(baseline.selector), baseline)
+            selectors, _reference_run(prepared, runs, baseline, (str(baseline.selector), baseline), run_of)
         )
     else:
-        references = {name: _reference_run(prepared, runs, baseline, name, like) for name, like in selectors.items()}
+        references = {item[0]: _reference_run(prepared, runs, baseline, item, run_of) for item in selectors.items()}
     for run in references.values():
         refuse_unmeasured(prepared, run, metrics)
         _refuse_unknown(prepared, run)
@@ -144,26 +153,27 @@ def with_references(
 
 
 def _reference_run(
-    prepared: PreparedRecording, runs: Sequence[Run], baseline: str | Policy, name: str, like: Policy
+    prepared: PreparedRecording, runs: Sequence[Run], baseline: str | Policy, like: tuple[str, Policy], run_of: RunOf
 ) -> Run:
+    name, answering = like
     if isinstance(baseline, Policy):
         label, policy = baseline.label, baseline
         same = [run for run in runs if run.label == label and run.policy == policy]
     else:
         whole = baseline == "full" or (baseline == RECORDED and not prepared.cut.any())
         label = f"fixed_k({prepared.highest})" if whole else baseline
-        same = [run for run in runs if run.label == label + like.name and run.selector in (name, "")]
+        same = [run for run in runs if run.label == label + answering.name and run.selector in (name, "")]
         same = same or [run for run in runs if run.label == label]
         same = same or [run for run in runs if run.kind == "random" and _spelt(run.label) == _spelt(label)]
         if not same:
-            policy = replace(baseline_policy(prepared.recording, baseline, like), name=label + like.name)
+            policy = replace(baseline_policy(prepared.recording, baseline, answering), name=label + answering.name)
     if same:
         return same[0]
     check_policy(policy, prepared.recording)
     twice = any(run.label == policy.label for run in runs)
     kind = "fixed" if policy.rule.signals <= {"round"} else "rule"
-    run, _ = run_policy(prepared, policy, label=f"{policy.label} (baseline)" if twice else "", kind=kind)
-    return replace(run, selector=name)
+    run = run_of(policy, kind)
+    return replace(run, selector=name, label=f"{policy.label} (baseline)" if twice else run.label)
 
 
 def _spelt(label: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,6 +91,17 @@ class Selector(ABC):
             stop: As for `select`.
         """
         del rounds, stop
+        return None
+
+    def means_by_stop(self, rounds: Rounds, values: Floats, otherwise: Callable[[], Floats]) -> Floats | None:
+        """Return the mean, by `shares`, of values of the answers that a stop at each round returns; None as for `shares`.
+
+        Args:
+            rounds: As for `select`, shape ``(n, n_rounds)``.
+            values: Of each round's answer, same shape.
+            otherwise: Returns what a stop gives where `shares` is zero everywhere, same shape.
+        """
+        del rounds, values, otherwise
         return None
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,16 +50,45 @@ class MajorityOfSamples(Selector):
         leading = self.leading(rounds, candidates)
         return np.asarray(leading / np.maximum(leading.sum(axis=-1, keepdims=True), 1), dtype=np.float64)
 
+    def means_by_stop(self, rounds: Rounds, values: Floats, otherwise: Callable[[], Floats]) -> Floats:
+        ids, voting, votes = self._votes(rounds, answered(rounds))
+        given = np.where(voting, ids, 0).astype(np.int64)
+        rows, width = np.arange(len(given)), int(given.max(initial=0)) + 1
+        totals, latest = np.full((len(given), width), -np.inf), np.zeros((len(given), width))
+        most, tied, shared = np.full(len(given), -np.inf), np.zeros(len(given)), np.zeros(len(given))
+        means = np.full(given.shape, np.nan)
+        for r in range(given.shape[1]):
+            cast = voting[:, r]
+            at, answer, value = rows[cast], given[cast, r], values[cast, r]
+            before, replaced, top = totals[at, answer], latest[at, answer], most[at]
+            count = np.where(np.isneginf(before), 0.0, before) + votes[cast, r]
+            totals[at, answer], latest[at, answer] = count, value
+            # Only the answer that gains a vote can join or leave the lead; one of weight 0 changes its value alone.
+            ahead, level = count > top, count == top
+            joins = level & (before < top)
+            most[at] = np.where(ahead, count, top)
+            tied[at] = np.where(ahead, 1.0, tied[at] + joins)
+            shared[at] = np.where(
+                ahead, value, shared[at] + np.where(joins, value, np.where(level, value - replaced, 0.0))
+            )
+            means[:, r] = shared / np.maximum(tied, 1.0)
+        begun = np.logical_or.accumulate(voting, axis=1)
+        return means if begun.all() else np.where(begun, means, otherwise())
+
+    def _votes(self, rounds: Rounds, candidates: Mask) -> tuple[Floats, Mask, Floats]:
+        """Return the answers, which of them vote, and with what weight, each of shape ``(..., n_rounds)``."""
+        ids = np.broadcast_to(rounds[ANSWER_ID], candidates.shape)
+        voting = candidates & ~np.isnan(ids)
+        if self.weight is None:
+            return ids, voting, voting.astype(np.float64)
+        column = np.broadcast_to(rounds[self.weight], candidates.shape)
+        voting = voting & ~np.isnan(column)
+        return ids, voting, np.where(voting, column, 0.0)
+
     def leading(self, rounds: Rounds, candidates: Mask) -> Mask:
         """Return the latest round of each answer that has the most votes, shape ``(..., n_rounds)``."""
         shape = candidates.shape
-        ids = np.broadcast_to(rounds[ANSWER_ID], shape)
-        voting = candidates & ~np.isnan(ids)
-        votes: Floats = voting.astype(np.float64)
-        if self.weight is not None:
-            column = np.broadcast_to(rounds[self.weight], shape)
-            voting = voting & ~np.isnan(column)
-            votes = np.where(voting, column, 0.0)
+        ids, voting, votes = self._votes(rounds, candidates)
         row, place = np.nonzero(voting.reshape(-1, shape[-1]))
         given = ids.reshape(-1, shape[-1])[row, place].astype(np.int64)
         n_rows, width = voting.size // shape[-1], int(given.max(initial=0)) + 1

@@ -2,6 +2,6 @@
 
 from suffice.session.policy import Policy
 from suffice.session.session import Session
-from suffice.session.stopping import Stops, stops
+from suffice.session.stopping import Stops, stop_positions, stops
 
-__all__ = ["Policy", "Session", "Stops", "stops"]
+__all__ = ["Policy", "Session", "Stops", "stop_positions", "stops"]

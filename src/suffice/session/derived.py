@@ -70,7 +70,16 @@ class Derivation:
     @property
     def answer_column(self) -> str | None:
         """The raw column of `answer_ids` by this normalizer; None if it is not read."""
-        return f"{ANSWER_ID}.{self.normalizer}" if self._from_answers - {"abstained"} else None
+        return self._shared_column(ANSWER_ID) if self._from_answers - {"abstained"} else None
+
+    @property
+    def vote_columns(self) -> dict[str, str]:
+        """The raw columns that policies with this normalizer may share, with the signal of `VOTES` that each holds."""
+        read = sorted(VOTES & self._from_answers)
+        return {self._shared_column(name): name for name in read if not weights_of([name])}
+
+    def _shared_column(self, name: str) -> str:
+        return f"{name}.{self.normalizer}"
 
     def columns(self, raw: Rounds) -> dict[str, Floats]:
         """Return the column of each signal, of the shape of `raw`."""
@@ -100,7 +109,9 @@ class Derivation:
         if name == "abstained":
             refuses = abstained_by(self.abstain_patterns or ())
             return np.asarray(np.frompyfunc(refuses, 1, 1)(raw.answers), dtype=np.float64)
-        ids = raw.columns.get(self.answer_column or "")
+        if self._shared_column(name) in raw.columns:
+            return raw.columns[self._shared_column(name)]
+        ids = raw.columns.get(self._shared_column(ANSWER_ID))
         if ids is None:
             ids = answer_ids(raw.answers, normalizer_of(self.normalizer))
         if name == "answer_stable":

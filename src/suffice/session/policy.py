@@ -179,6 +179,11 @@ class Policy(Displayed):
         """The raw column of `answer_ids` by this policy's normalizer, for who keeps it; None if it is not read."""
         return self._derivation.answer_column
 
+    @property
+    def vote_columns(self) -> dict[str, str]:
+        """The signals of `VOTES` that it reads, by the raw columns in which who replays many policies keeps them."""
+        return self._derivation.vote_columns
+
     def view(self, raw: Rounds) -> Rounds:
         """Return what the rule reads: rounds from `start_round` to `max_rounds`, fitted signals applied.
 
@@ -186,7 +191,7 @@ class Policy(Displayed):
 
         Args:
             raw: Raw columns: measured signals, ``cost.COMPONENT.KIND`` for the signals that add up costs, and
-                `answer_column`, which is otherwise computed from the answers.
+                `answer_column` and `vote_columns`, which are otherwise computed from the answers.
 
         Raises:
             UnknownSignalError: A column that the policy reads is not there.

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.rounds import Mask, Rounds
+from suffice.rounds import Mask, Positions, Rounds
 from suffice.session.policy import Policy
 
-__all__ = ["Stops", "stops"]
+__all__ = ["Stops", "stop_positions", "stops"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +87,14 @@ def stops(policy: Policy, raw: Rounds) -> Stops:
         raw: Raw columns, shape ``(n_questions, n_rounds)``, with answers.
     """
     view = policy.view(raw)
-    fires = policy.rule.fires(view) & view.seen
-    fired = np.asarray(fires.any(axis=-1))
-    last = view.seen.sum(axis=-1) - 1
-    position = np.where(fired, np.argmax(fires, axis=-1), last)
+    position, fired = stop_positions(policy, view)
     answer_position = policy.selector.select(view, position)
     return Stops(view=view, position=position, answer_position=answer_position, fired=fired)
+
+
+def stop_positions(policy: Policy, view: Rounds) -> tuple[Positions, Mask]:
+    """Return `Stops.position` and `Stops.fired` of a policy's view."""
+    fires = policy.rule.fires(view) & view.seen
+    first = np.argmax(fires, axis=-1)
+    fired = np.take_along_axis(fires, first[..., None], axis=-1)[..., 0]
+    return np.where(fired, first, view.seen.sum(axis=-1) - 1), fired

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.normalizers import ANSWER_ID, Normalizer
-from suffice.rounds import Floats
+from suffice.rounds import Floats, Mask, Positions
 from suffice.rules.named import WINDOWS
 from suffice.signals.base import declare
 
@@ -59,57 +59,65 @@ def answer_ids(answers: npt.NDArray[np.object_], normalizer: Normalizer) -> Floa
 
 
 class _VoteTally:
-    """Votes by answer while rounds go by, of many questions at once."""
+    """Votes by answer while rounds go by, of many questions at once; every sum is added up in the order of the rounds.
+
+    Attributes:
+        counts: The votes of each answer so far, shape ``(n_questions, n_answers)``.
+        first: Those of the leading answer, shape ``(n_questions,)``.
+        second: Those of the runner-up, same shape; 0 where there is no second answer.
+        total: Those of all answers, same shape.
+    """
 
     def __init__(self, ids: Floats, weights: Floats | None) -> None:
-        self.ids = ids
-        self.votes: Floats = np.where(np.isnan(ids), 0.0, 1.0) if weights is None else weights
-        self.voted = ~np.isnan(ids) & ~np.isnan(self.votes)
-        width = 0 if not self.voted.any() else int(ids[self.voted].max()) + 1
-        self.counts: VoteCounts = np.zeros((len(ids), max(width, 1)))
-        self.rows = np.arange(len(ids))
+        votes: Floats = np.where(np.isnan(ids), 0.0, 1.0) if weights is None else weights
+        self._voted = ~np.isnan(ids) & ~np.isnan(votes)
+        self._votes = np.where(self._voted, votes, 0.0)
+        self._ids = np.where(self._voted, ids, 0.0).astype(np.int64)
+        self._rows = np.arange(len(ids))
+        self._leader = np.full(len(ids), -1)
+        self.counts: VoteCounts = np.zeros((len(ids), int(self._ids.max(initial=0)) + 1))
+        self.first, self.second, self.total = (np.zeros(len(ids)) for _ in range(3))
 
-    def over_rounds(self, value: Callable[[VoteCounts], Floats]) -> Floats:
-        """Return `value` of the counts after each round, shape ``(n_questions, n_rounds)``; NaN before the first vote."""
-        out = np.full(self.ids.shape, np.nan)
-        begun = np.zeros(len(self.ids), dtype=np.bool_)
-        for r in range(self.ids.shape[1]):
-            at = self.voted[:, r]
-            begun |= at
-            self.counts[self.rows[at], self.ids[at, r].astype(np.int64)] += self.votes[at, r]
-            out[:, r] = np.where(begun, value(self.counts), np.nan)
+    def over_rounds(self, value: Callable[[_VoteTally], Floats]) -> Floats:
+        """Return `value` of the tally after each round, shape ``(n_questions, n_rounds)``; NaN before the first vote."""
+        out = np.full(self._ids.shape, np.nan)
+        begun = np.zeros(len(self._ids), dtype=np.bool_)
+        for r in range(self._ids.shape[1]):
+            begun |= self._voted[:, r]
+            self._add(self._ids[:, r], self._votes[:, r], self._voted[:, r])
+            out[:, r] = np.where(begun, value(self), np.nan)
         return out
 
+    def _add(self, given: Positions, votes: Floats, voted: Mask) -> None:
+        """Add one vote to each question; no answer loses votes, so the leaders follow from the answer that gains one."""
+        count = self.counts[self._rows, given] + votes
+        self.counts[self._rows, given] = count
+        self.total += votes
+        passes = voted & (given != self._leader) & (count > self.first)
+        behind = voted & (given != self._leader) & ~passes
+        self.second = np.where(passes, self.first, np.where(behind, np.maximum(self.second, count), self.second))
+        self._leader = np.where(passes, given, self._leader)
+        self.first = np.where(given == self._leader, count, self.first)
 
-def _top_two(counts: VoteCounts) -> tuple[Floats, Floats]:
-    """Return the highest and the second highest count of each question; 0 where there is no second answer."""
-    if counts.shape[1] == 1:
-        return counts[:, 0], np.zeros(len(counts))
-    highest = np.partition(counts, counts.shape[1] - 2, axis=1)
-    return highest[:, -1], highest[:, -2]
 
-
-def _leading_share(counts: VoteCounts) -> Floats:
-    totals = counts.sum(axis=1)
+def _leading_share(tally: _VoteTally) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(totals > 0, counts.max(axis=1) / totals, np.nan), dtype=np.float64)
+        return np.asarray(np.where(tally.total > 0, tally.first / tally.total, np.nan), dtype=np.float64)
 
 
-def _lead_over_second(counts: VoteCounts) -> Floats:
-    first, second = _top_two(counts)
-    return np.asarray(first - second, dtype=np.float64)
+def _lead_over_second(tally: _VoteTally) -> Floats:
+    return tally.first - tally.second
 
 
-def _vote_entropy(counts: VoteCounts) -> Floats:
-    totals = np.maximum(counts.sum(axis=1, keepdims=True), 1e-300)
-    shares = counts / totals
+def _vote_entropy(tally: _VoteTally) -> Floats:
+    shares = tally.counts / np.maximum(tally.total, 1e-300)[:, None]
     logs = np.log(np.where(shares > 0, shares, 1.0))
     return np.asarray(np.abs((shares * logs).sum(axis=1)), dtype=np.float64)  # of one answer 0, not -0
 
 
-def _posterior_beta(counts: VoteCounts) -> Floats:
+def _posterior_beta(tally: _VoteTally) -> Floats:
     """Return P(p > 1/2) for the leading answer against the runner-up, with a uniform prior on its share p."""
-    first, second = (votes.astype(np.int64) for votes in _top_two(counts))
+    first, second = (votes.astype(np.int64) for votes in (tally.first, tally.second))
     table = _beta_table(int((first + second).max(initial=0)))
     return np.asarray(table[first + second, first], dtype=np.float64)
 
@@ -129,20 +137,20 @@ def _beta_table(n: int) -> Floats:
     return table
 
 
-def _evidence(counts: VoteCounts) -> Floats:
+def _evidence(tally: _VoteTally) -> Floats:
     """Return the log of the prior-posterior ratio at p = 1/2 for the leading answer's share p of the first two.
 
     The prior is uniform, and the posterior density of a Beta(a + 1, b + 1) at 1/2 is (a + b + 1)! / (a! b! 2**(a + b)).
     """
-    first, second = (votes.astype(np.int64) for votes in _top_two(counts))
+    first, second = (votes.astype(np.int64) for votes in (tally.first, tally.second))
     n = first + second
     logs = np.cumsum(np.log(np.maximum(np.arange(int(n.max(initial=0)) + 2), 1)))  # of factorials
     return np.asarray(n * math.log(2) - logs[n + 1] + logs[first] + logs[second], dtype=np.float64)
 
 
-def _posterior_dirichlet(counts: VoteCounts) -> Floats:
+def _posterior_dirichlet(tally: _VoteTally) -> Floats:
     """Return P(the leading answer has the largest share), with a uniform prior over the shares of the answers seen."""
-    top = -np.sort(-counts, axis=1)[:, :_MOST_FREQUENT]
+    top = -np.sort(-tally.counts, axis=1)[:, :_MOST_FREQUENT]
     unique, inverse = np.unique(top, axis=0, return_inverse=True)
     values = np.array([_largest_share(tuple(row[row > 0].astype(int).tolist())) for row in unique])
     return values[inverse.reshape(-1)]
@@ -185,7 +193,7 @@ def _window_agreement(ids: Floats, size: int) -> Floats:
     return agree
 
 
-_FROM_COUNTS: Mapping[str, Callable[[VoteCounts], Floats]] = MappingProxyType(
+_FROM_COUNTS: Mapping[str, Callable[[_VoteTally], Floats]] = MappingProxyType(
     {
         "vote_share": _leading_share,
         "vote_lead": _lead_over_second,

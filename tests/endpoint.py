@@ -69,7 +69,9 @@ class Endpoint:
     Args:
         reply: What it answers.
         latency_s: How long each answer takes, seconds.
-        fault: A key of `FAULTS`, `hang`, `drop` or `echo` for every request; or one (or None) for each of the first.
+        holds: Whether the answer to a request, by its JSON, still waits; asked again and again.
+        fault: A key of `FAULTS`, `hang`, `drop` or `echo` for every request; or one (or None) for each of the first; or
+            a function of the request's JSON that returns one.
         logprobs: `raw`, `processed` (0 and -9999), `null` (0 and null), `none`, or `refused` (400).
         usage: `full` with cached tokens (a prefix cache of words), `plain` without, or `none`.
         allow: How many requests are answered; those after them wait until this attribute is raised, or None.
@@ -82,7 +84,8 @@ class Endpoint:
         reply: str | Callable[[dict[str, Any]], Any] = "Answer: yes\nConfidence: 3",
         *,
         latency_s: float = 0.0,
-        fault: str | Iterable[str | None] | None = None,
+        holds: Callable[[dict[str, Any]], bool] = lambda _: False,
+        fault: str | Iterable[str | None] | Callable[[dict[str, Any]], str | None] | None = None,
         logprobs: str = "raw",
         usage: str = "full",
         allow: int | None = None,
@@ -90,9 +93,10 @@ class Endpoint:
         api_key: str | None = None,
     ) -> None:
         self.reply, self.latency_s, self.logprobs, self.usage = reply, latency_s, logprobs, usage
-        self.allow, self.retry_after, self.api_key = allow, retry_after, api_key
-        self._always = fault if isinstance(fault, str) else None
-        self._faults = iter(() if fault is None or isinstance(fault, str) else fault)
+        self.allow, self.retry_after, self.api_key, self.holds = allow, retry_after, api_key, holds
+        first = iter(() if fault is None or isinstance(fault, str) or callable(fault) else fault)
+        always = fault if isinstance(fault, str) else None
+        self._fault = fault if callable(fault) else lambda _: always or next(first, None)
         self.requests: list[Request] = []
         self.connections = 0
         self.abandoned = 0  # requests whose client went away before the answer
@@ -173,12 +177,12 @@ class Endpoint:
         return Request(first.split()[1], headers, json.loads(body or b"{}"))
 
     async def _in_turn(self, request: Request, number: int) -> bytes | None:
-        while self.allow is not None and number > self.allow:  # noqa: ASYNC110 - raised from another thread
+        while (self.allow is not None and number > self.allow) or self.holds(request.body):  # noqa: ASYNC110 - from another thread
             await asyncio.sleep(0.002)
         return await self._answer(request)
 
     async def _answer(self, request: Request) -> bytes | None:
-        fault = self._always or next(self._faults, None)
+        fault = self._fault(request.body)
         if self.latency_s:
             await asyncio.sleep(self.latency_s)
         if self.api_key is not None and request.headers.get("authorization") != f"Bearer {self.api_key}":

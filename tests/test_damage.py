@@ -476,7 +476,7 @@ def test_who_waited_for_a_journal_that_is_gone_gets_a_new_one(tmp_path):
     path = tmp_path / "r.parquet.journal"
     with hold(tmp_path, "time.sleep(0.3); journal.delete()"):
         journal = Journal(path, {"a": 2})
-        journal.put("q", 1, "generator", {"answer": "x"})
+        journal.put("q", {(1, "generator"): {"answer": "x"}})
     journal.close()
     journal = Journal(path, {"a": 2})
     assert journal.replies("q") == {(1, "generator"): {"answer": "x"}}

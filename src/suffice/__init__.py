@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from suffice.decisions import Advice, decide
     from suffice.diagnostics import diagnose
     from suffice.llm import ChatModel, ScriptedModel, SpanReaderModel
-    from suffice.loop import DraftingLoop, Recorder, RetrievalLoop, record, record_async
+    from suffice.loop import DraftingLoop, Recorder, RetrievalLoop, SamplingLoop, record, record_async
     from suffice.replays import calibrate, replay
     from suffice.reports import report
     from suffice.retrieval import PoolBM25, Question, load_questions
@@ -57,6 +57,7 @@ _LAZY = {
     "Recording": "suffice.store",
     "Resampling": "suffice.statistics",
     "RetrievalLoop": "suffice.loop",
+    "SamplingLoop": "suffice.loop",
     "ScriptedModel": "suffice.llm",
     "SpanReaderModel": "suffice.llm",
     "calibrate": "suffice.replays",
@@ -105,6 +106,7 @@ __all__ = [
     "Round",
     "Rounds",
     "Rule",
+    "SamplingLoop",
     "ScriptedModel",
     "Selector",
     "Session",

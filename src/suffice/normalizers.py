@@ -7,6 +7,7 @@ phrases, takes "-5" for "5" and "3.5" for "35".
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
@@ -25,6 +26,7 @@ __all__ = [
     "NORMALIZERS",
     "Normalizer",
     "guess_normalizer",
+    "match",
     "normalizer_of",
     "register_normalizer",
 ]
@@ -157,6 +159,17 @@ def normalizer_of(name: str) -> Normalizer:
             "with register_normalizer"
         )
     return _ALL_NORMALIZERS[name]
+
+
+def match(answer: str | None, golds: Iterable[str], normalizer: str) -> float:
+    """Return whether an answer is one of the gold answers by a normalizer; NaN without gold answers.
+
+    >>> match("18.0", ["18"], "number"), match(None, ["18"], "number"), match("18", [], "number")
+    (1.0, 0.0, nan)
+    """
+    key_of = normalizer_of(normalizer)
+    keys, key = [*map(key_of, golds)], None if answer is None else key_of(answer)
+    return float(key is not None and key in keys) if keys else math.nan
 
 
 def guess_normalizer(golds: Iterable[str]) -> str:

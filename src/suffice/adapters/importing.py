@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import math
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -27,7 +26,7 @@ from suffice.display import facts_table
 from suffice.embedding import Embedder
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.files import check_file
-from suffice.normalizers import DEFAULT_NORMALIZER, MATCH, guess_normalizer, normalizer_of
+from suffice.normalizers import DEFAULT_NORMALIZER, MATCH, guess_normalizer, match, normalizer_of
 from suffice.results import Result
 from suffice.store import read_recording, write_recording
 from suffice.store.recording import open_recording
@@ -246,13 +245,6 @@ def _how_compared(run: ImportedRun | StreamedRun, options: Mapping[str, Any], no
     return {"exchangeable": True, "normalizer": normalizer}
 
 
-def _match(row: Mapping[str, Any], normalizer: str) -> float:
-    """Return whether an answer is a gold answer by a normalizer; NaN without gold answers."""
-    key_of, golds = normalizer_of(normalizer), row["golds"]
-    key = None if row["answer"] is None else key_of(row["answer"])
-    return float(key is not None and key in map(key_of, golds)) if golds else math.nan
-
-
 def _left_out_note(path: Path) -> list[str]:
     """Return which files of a folder are not read, in words."""
     names = [str(file.relative_to(path)) for file in left_out(path)]
@@ -291,7 +283,7 @@ def _write_run(run: ImportedRun | StreamedRun, out: Path, metadata: Mapping[str,
         return {name: getattr(run, name) for name in ("clusters", "rounds", "columns", "by_round")}
     rows, kinds = run.rows(), dict(run.kinds())
     if metadata.get("normalizer", DEFAULT_NORMALIZER) != DEFAULT_NORMALIZER:
-        rows = [{**row, MATCH: _match(row, metadata["normalizer"])} for row in rows]
+        rows = [{**row, MATCH: match(row["answer"], row["golds"], metadata["normalizer"])} for row in rows]
         kinds[MATCH] = "metric"
     write_recording(out, rows, metadata, kinds)
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from suffice.errors import DataError, ModelError
@@ -81,9 +81,9 @@ def as_prompt(messages: Sequence[Mapping[str, str]]) -> str:
 
 
 def request_body(
-    api: Api, model: str, messages: Sequence[Mapping[str, str]] | str, settings: Mapping[str, Any]
+    api: Api, model: str, messages: Sequence[Mapping[str, str]] | str, settings: Mapping[str, Any], n: int = 1
 ) -> dict[str, Any]:
-    """Return the JSON to send; settings that are None are left out."""
+    """Return the JSON to send; settings that are None are left out, and `n` where one reply is requested."""
     body: dict[str, Any] = {"model": model}
     if api == "chat":
         chat = [{"role": "user", "content": messages}] if isinstance(messages, str) else [dict(m) for m in messages]
@@ -91,6 +91,7 @@ def request_body(
     else:
         body["prompt"] = messages if isinstance(messages, str) else as_prompt(messages)
     body |= {name: settings[name] for name in ("max_tokens", "temperature", "seed") if settings[name] is not None}
+    body |= {"n": n} if n > 1 else {}
     alternatives = settings["top_logprobs"]
     if alternatives is not None:
         body |= {"logprobs": True, "top_logprobs": alternatives} if api == "chat" else {"logprobs": alternatives}
@@ -133,8 +134,12 @@ def is_processed(completion: Completion) -> bool:
     )
 
 
-def parse(text: str, *, seconds: float, where: str, wants_logprobs: bool, from_cache: bool = False) -> Completion:
-    """Parse the body of a reply with status 200.
+def parse(
+    text: str, *, seconds: float, where: str, wants_logprobs: bool, from_cache: bool = False
+) -> tuple[Completion, ...]:
+    """Parse the body of a reply with status 200: a completion for each of its choices, at least one.
+
+    The first one has the cost of the call, the others have none: an endpoint reports the tokens of all together.
 
     Args:
         text: The body, without secrets.
@@ -151,7 +156,9 @@ def parse(text: str, *, seconds: float, where: str, wants_logprobs: bool, from_c
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         what = "an empty choice list" if isinstance(choices, list) else "no choices"
         raise bad_body(where, what, text, retryable=True)
-    return completion_of(body, choices[0], seconds=seconds, from_cache=from_cache)
+    whole = [choice for choice in choices if isinstance(choice, dict)]
+    first, *others = (completion_of(body, choice, seconds=seconds, from_cache=from_cache) for choice in whole)
+    return first, *(replace(other, cost=Cost()) for other in others)
 
 
 def completion_of(

@@ -171,26 +171,66 @@ class ChatModel(PromptedModel):
         return self.read(await self.complete_async(self.prompt.messages(question, passages)))
 
     def complete(
-        self, messages: Sequence[Mapping[str, str]] | str, *, use_cache: bool = True, **overrides: Any
+        self, messages: Sequence[Mapping[str, str]] | str, *, use_cache: bool = True, sample: int = 0, **overrides: Any
     ) -> Completion:
         """Send messages or one text and return the unparsed reply, for judges, drafts and probes.
 
         Args:
             messages: Chat messages, or the text of one user message; the legacy interface sends them as one text.
             use_cache: Whether the response cache may answer and keep the reply.
+            sample: Which of several replies to the same request this is, from 0: each has its own entry in the cache.
             **overrides: `max_tokens`, `temperature`, `top_logprobs`, `seed` or `extra_body` for this call only.
 
         Raises:
             DataError: An override is unknown or out of range.
             ModelError: The endpoint failed; `retryable` is true if trying again may help.
         """
-        return finished(self._complete(messages, overrides, use_cache=use_cache, blocking=True))
+        return finished(self._complete(messages, overrides, use_cache=use_cache, sample=sample, blocking=True))[0]
 
     async def complete_async(
-        self, messages: Sequence[Mapping[str, str]] | str, *, use_cache: bool = True, **overrides: Any
+        self, messages: Sequence[Mapping[str, str]] | str, *, use_cache: bool = True, sample: int = 0, **overrides: Any
     ) -> Completion:
         """Like `complete`, without blocking the event loop; cancelling the task cancels the request."""
-        return await self._complete(messages, overrides, use_cache=use_cache, blocking=False)
+        awaited = self._complete(messages, overrides, use_cache=use_cache, sample=sample, blocking=False)
+        return (await awaited)[0]
+
+    def complete_several(
+        self,
+        messages: Sequence[Mapping[str, str]] | str,
+        n: int,
+        *,
+        use_cache: bool = True,
+        sample: int = 0,
+        **overrides: Any,
+    ) -> tuple[Completion, ...]:
+        """Send one request for `n` replies (the field `n`), and return those that came.
+
+        The first reply has the cost of the call, the others have none: the endpoint reports the tokens of all together.
+
+        Args:
+            messages: As in `complete`.
+            n: How many replies to request.  An endpoint that does not know the field returns one, or fails.
+            use_cache: Whether the response cache may answer and keep the replies.
+            sample: Which reply to the same request the first one is, from 0.
+            **overrides: As in `complete`.
+
+        Raises:
+            DataError: An override is unknown or out of range.
+            ModelError: The endpoint failed.
+        """
+        return finished(self._complete(messages, overrides, use_cache=use_cache, sample=sample, n=n, blocking=True))
+
+    async def complete_several_async(
+        self,
+        messages: Sequence[Mapping[str, str]] | str,
+        n: int,
+        *,
+        use_cache: bool = True,
+        sample: int = 0,
+        **overrides: Any,
+    ) -> tuple[Completion, ...]:
+        """Like `complete_several`, without blocking the event loop; cancelling the task cancels the request."""
+        return await self._complete(messages, overrides, use_cache=use_cache, sample=sample, n=n, blocking=False)
 
     async def _complete(
         self,
@@ -198,10 +238,12 @@ class ChatModel(PromptedModel):
         overrides: Mapping[str, Any],
         *,
         use_cache: bool,
+        sample: int,
+        n: int = 1,
         blocking: bool,
-    ) -> Completion:
+    ) -> tuple[Completion, ...]:
         """Answer from the cache or the endpoint; if blocking, without ever suspending."""
-        call = self._call(messages, overrides, use_cache=use_cache)
+        call = self._call(messages, overrides, use_cache=use_cache, sample=sample, n=n)
         stored = self._lookup(call)
         if stored is not None:
             return stored
@@ -215,13 +257,13 @@ class ChatModel(PromptedModel):
             )
             self._count(retries=reply.retries_taken)
             text = self._connection.text_of(reply)
-            completion = self._parse(call, text, seconds)
+            completions = self._parse(call, text, seconds)
         except ModelError:
             self._count(failures=1)
             raise
         if call.cache is not None:
             call.cache.put(call.request, {"body": text, "seconds": seconds})
-        return completion
+        return completions
 
     def read(self, completion: Completion) -> Reply:
         """Parse a completion: its answer, the tokens of the answer, the stated confidence and the cost."""
@@ -271,23 +313,34 @@ class ChatModel(PromptedModel):
         await self._clients.aclose()
 
     def _call(
-        self, messages: Sequence[Mapping[str, str]] | str, overrides: Mapping[str, Any], *, use_cache: bool
+        self,
+        messages: Sequence[Mapping[str, str]] | str,
+        overrides: Mapping[str, Any],
+        *,
+        use_cache: bool,
+        sample: int,
+        n: int,
     ) -> _Call:
         unknown = sorted(set(overrides) - set(self._settings))
         if unknown:
             known = ", ".join(self._settings)
             raise DataError(f"cannot override {unknown[0]!r}; allowed: {known}")
         settings = checked_settings({**self._settings, **overrides}) if overrides else self._settings
-        body = request_body(self.api, self.model, messages, settings)
+        for name, value, least in (("n", n, 1), ("sample", sample, 0)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise DataError(f"{name} must be a whole number of at least {least}, got {value!r}")
+        body = request_body(self.api, self.model, messages, settings, n)
+        # The first sample has the key of a request without samples, so that caches of older releases stay valid.
+        index = {"sample": sample} if sample else {}
         return _Call(
             body=body,
-            request={"endpoint": self.endpoint, "api": self.api, "body": body},
+            request={"endpoint": self.endpoint, "api": self.api, "body": body, **index},
             cache=self.cache if use_cache else None,
             wants_logprobs=settings["top_logprobs"] is not None,
         )
 
-    def _lookup(self, call: _Call) -> Completion | None:
-        """Return the stored reply, if any, and count the request or cache hit."""
+    def _lookup(self, call: _Call) -> tuple[Completion, ...] | None:
+        """Return the stored replies, if any, and count the request or cache hit."""
         stored = None if call.cache is None else call.cache.get(call.request)
         if stored is None:
             self._count(requests_sent=1)
@@ -298,7 +351,7 @@ class ChatModel(PromptedModel):
             raise DataError(f"{call.cache!r} contains an invalid reply for this request: start a new cache")
         return self._parse(call, body, seconds, from_cache=True)
 
-    def _parse(self, call: _Call, text: str, seconds: float, *, from_cache: bool = False) -> Completion:
+    def _parse(self, call: _Call, text: str, seconds: float, *, from_cache: bool = False) -> tuple[Completion, ...]:
         return parse(
             text,
             seconds=seconds,

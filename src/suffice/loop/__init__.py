@@ -7,6 +7,7 @@ from suffice.loop.progress import Progress, RecordSummary
 from suffice.loop.recorder import OpenQuestion, Recorder
 from suffice.loop.recording import record, record_async
 from suffice.loop.retrieval import RetrievalLoop
+from suffice.loop.sampling import SamplingLoop
 from suffice.signals import Enricher
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "RecordSummary",
     "Recorder",
     "RetrievalLoop",
+    "SamplingLoop",
     "record",
     "record_async",
 ]

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from suffice.loop.rows import fill_costs
+from suffice.normalizers import MATCH
 from suffice.store.journal import Journal
 from suffice.store.recording import write_tables
 from suffice.store.schema import Columns
@@ -51,7 +52,7 @@ class Assembly:
         self._journal, self._new, self._costs, self._stored, self._rows = journal, new, costs, stored, rows
         self.sizes: dict[str, int] = {}
         self.complete: set[str] = set()
-        self._columns = Columns()
+        self._columns = Columns({MATCH: "metric"})
         self._schema: pa.Schema
         self._superseded: tuple[list[str], list[str]]
         for question_id in order:

@@ -8,15 +8,15 @@ policy does not need.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from suffice.errors import AuthenticationFailedError, ModelError
-from suffice.rounds import Reply, Round
+from suffice.errors import AuthenticationFailedError, DataError, ModelError
+from suffice.rounds import Passage, Reply, Round
 from suffice.signals import CRITIC
 
-__all__ = ["Call", "Course", "PendingCall", "RoundResult", "Steps", "drive", "send"]
+__all__ = ["Call", "Course", "PendingCall", "RoundResult", "Steps", "contexts_of", "drive", "send"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,7 @@ class Call:
         send_async: Makes the call without blocking the event loop.
         without: The result without this call if a live loop may omit it; None if the call is required.
         instead: The reply that a live loop uses if the call fails; None if the round fails then.
+        brought: After the call, the replies to later rounds that came with it, by round.
     """
 
     part: str
@@ -38,6 +39,7 @@ class Call:
     send_async: Callable[[], Awaitable[Reply]]
     without: RoundResult | None = None
     instead: Reply | None = None
+    brought: Callable[[], Mapping[int, Reply]] = dict
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,21 @@ async def send(call: Call, *, blocking: bool = False) -> Reply:
             raise
         logging.getLogger(__name__).warning("the %s failed, and the loop continues without it: %s", call.part, error)
         return call.instead
+
+
+def contexts_of(passages: Sequence[Passage]) -> tuple[Passage, ...]:
+    """Return the contexts that every call of a question sees.
+
+    Raises:
+        DataError: One of them is not a `Passage`.
+    """
+    wrong = next((item for item in passages if not isinstance(item, Passage)), None)
+    if wrong is not None:
+        raise DataError(
+            f"the contexts must be a list of Passage, but one is {wrong!r:.80}: "
+            'wrap a text as Passage(passage_id="1", title="", text=...)'
+        )
+    return tuple(passages)
 
 
 def _always(call: Call) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from suffice.errors import DataError, ModelError
 from suffice.llm.chat import ChatModel, Completion
 from suffice.llm.prompts import DRAFTING, DraftingPrompt, Message
-from suffice.loop.course import Call, RoundResult, Steps
+from suffice.loop.course import Call, RoundResult, Steps, contexts_of
 from suffice.loop.live import LiveLoop
 from suffice.rounds import Passage, Reply, Round
 from suffice.signals import CRITIC
@@ -96,13 +96,7 @@ class DraftingLoop(LiveLoop):
         Raises:
             DataError: A context is not a `Passage`.
         """
-        wrong = next((item for item in passages if not isinstance(item, Passage)), None)
-        if wrong is not None:
-            raise DataError(
-                f"the contexts must be a list of Passage, but one is {wrong!r:.80}: "
-                'wrap a text as Passage(passage_id="1", title="", text=...)'
-            )
-        return _DraftingCourse(self, question, tuple(passages))
+        return _DraftingCourse(self, question, contexts_of(passages))
 
     @property
     def _critic(self) -> ChatModel:

@@ -11,17 +11,19 @@ from typing import Any, ClassVar
 
 from suffice.blocking import finished, run_blocking
 from suffice.display import Displayed
-from suffice.errors import AuthenticationFailedError, ModelError
+from suffice.errors import AuthenticationFailedError, ConfigMismatchError, ModelError
+from suffice.llm.base import Answerer
 from suffice.loop.course import Course, drive, send
 from suffice.loop.gating import PendingAnswer, needed
 from suffice.loop.measuring import measure_lazily, unmeasured
+from suffice.loop.waves import SURPLUS, Surplus, Wave
 from suffice.rounds import Cost, Decision, Passage, Round, total_cost
 from suffice.seen import Seen
 from suffice.session import Policy, Session
 from suffice.signals import EMBEDDER, Enricher
 from suffice.tables import Column, Table
 
-__all__ = ["LiveLoop", "Outcome", "fitted_of"]
+__all__ = ["LiveLoop", "Outcome", "check_position", "fitted_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +35,14 @@ class Outcome(Displayed):
         decision: The final decision, with answer and reason.
         rounds: All rounds that ran.
         error: The failure of the model, if any; the decision still has the best answer before it.
+        surplus: What was requested in a wave and not needed for the decision, see `SamplingLoop`.
     """
 
     question: str
     decision: Decision
     rounds: tuple[Round, ...]
     error: ModelError | None = None
+    surplus: Surplus = field(default_factory=Surplus)
 
     @property
     def answer(self) -> str | None:
@@ -50,16 +54,16 @@ class Outcome(Displayed):
         columns = (Column("round", ".0f"), Column("answer"), Column("calls", ".0f"), Column("tokens", ",.0f"))
         costs = [total_cost(item.costs) for item in self.rounds]
         rows = tuple((r.index, r.answer, cost.calls, cost.tokens) for r, cost in zip(self.rounds, costs, strict=True))
-        return [*self.decision.tables(), Table(title="Rounds", columns=columns, rows=rows)]
+        return [*self.decision.tables(), Table(title="Rounds", columns=columns, rows=rows, notes=self.surplus.notes)]
 
     @property
     def costs(self) -> dict[str, Cost]:
-        """Total cost by component."""
+        """Total cost by component; that of calls which were not needed is the component `surplus`."""
         costs: dict[str, Cost] = {}
         for observed in self.rounds:
             for component, cost in observed.costs.items():
                 costs[component] = costs.get(component, Cost()) + cost
-        return costs
+        return costs | ({SURPLUS: self.surplus.cost} if self.surplus.cost.calls else {})
 
     @property
     def cost(self) -> Cost:
@@ -144,6 +148,21 @@ class LiveLoop(ABC):
         return bool(self.enrichers)
 
     @property
+    def at_once(self) -> int:
+        """How many rounds are requested at once, before the policy decides on the first of them."""
+        return 1
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """What the metadata of a recording say of these rounds, besides how they were made."""
+        return {}
+
+    def cells(self, r: int) -> Mapping[str, str]:
+        """Return the text columns of round `r` in a recording; by default `labels`."""
+        del r
+        return self.labels
+
+    @property
     def _gives(self) -> frozenset[str]:
         return self.capabilities.union(*(enricher.capabilities for enricher in self.enrichers))
 
@@ -197,11 +216,14 @@ class LiveLoop(ABC):
             await asyncio.to_thread(self.ready)
         course, session, error = self._begin(question, passages)
         unanswered = PendingAnswer()
+        is_needed = lambda call: needed(session, call, measured=not self.enrichers)  # noqa: E731 - of the session then
+        wave = Wave(
+            self.at_once, self.policy.max_rounds, lambda r: make(course.calls(r, session.rounds), needed=is_needed)
+        )
+        surplus = Surplus()
         try:
             while session.decision is None and await _has(course, session.next_round, blocking=blocking):
-                steps = course.calls(session.next_round, session.rounds)
-                is_needed = partial(needed, session, measured=not self.enrichers)
-                result = await make(steps, needed=is_needed)
+                result = await wave.result(session.next_round)
                 observed, error = unanswered.observed(session, result), result.error
                 if error is not None:
                     observed = unmeasured(session, observed)
@@ -218,10 +240,12 @@ class LiveLoop(ABC):
         except BaseException:
             _end_session(session, "cancelled")
             raise
+        finally:
+            surplus = await wave.end()
         if (rest := unanswered.due(session, None)) is not None:
             result = await make(rest.steps, first=rest.call)
             session, error = unanswered.answered(session, result), error or result.error
-        yield None, self._outcome(question, session, error)
+        yield None, self._outcome(question, session, error, surplus)
 
     def run(self, question: str, passages: Sequence[Passage] = ()) -> Outcome:
         """Answer one question; if a model fails, return the best answer so far instead of raising.
@@ -245,12 +269,29 @@ class LiveLoop(ABC):
     def _begin(self, question: str, passages: Sequence[Passage]) -> tuple[Course, Session, ModelError | None]:
         return self.course(question, passages), Session(self.policy, capabilities=self._gives), None
 
-    def _outcome(self, question: str, session: Session, error: ModelError | None) -> Outcome:
+    def _outcome(self, question: str, session: Session, error: ModelError | None, surplus: Surplus) -> Outcome:
         if isinstance(error, AuthenticationFailedError) and not any(observed.answer for observed in session.rounds):
             raise error
         _end_session(session, "failed" if error is not None else "exhausted")
         assert session.decision is not None
-        return Outcome(question=question, decision=session.decision, rounds=tuple(session.rounds), error=error)
+        return Outcome(
+            question=question, decision=session.decision, rounds=tuple(session.rounds), error=error, surplus=surplus
+        )
+
+
+def check_position(policy: Policy, model: Answerer) -> None:
+    """Raise if a policy and a model read answers at different positions, where margins are not comparable.
+
+    Raises:
+        ConfigMismatchError: They do.
+    """
+    theirs, position = model.fingerprint().get("position"), policy.answer_position
+    ours = {"kind": "callable"} if position.kind == "callable" else position.to_dict()
+    if theirs is not None and dict(theirs) != ours:
+        raise ConfigMismatchError(
+            f"the policy reads answers at {ours!r}, but the model at {dict(theirs)!r}: give both the same "
+            "(ChatModel(position=...), Policy(answer_position=...))"
+        )
 
 
 def fitted_of(parts: Mapping[str, object]) -> dict[str, Seen | None]:

@@ -63,7 +63,7 @@ def record(
         questions: Questions with unique ids.
         loop: The models, and a policy with the rounds, the answer position and fitted signal state.
         path: The parquet file; the journal is beside it until the recording is complete.
-        concurrency: Questions in flight, which limits the calls (times the rounds if they are parallel).
+        concurrency: Questions in flight, which limits the calls (times the rounds if they are parallel, or their wave).
         parallel_rounds: Send the rounds of a question together; prefix caches are then not used as in a live run, and
             the file contains `cache_state: unknown`.
         allow_unread: Continue if no answer can be read from the replies to the first eight questions.
@@ -257,7 +257,7 @@ class _RecordRun:
             self._failed(question, DataError("no passage was found for the question"))
             return
         try:
-            await trajectory.run(available, parallel=self.parallel_rounds)
+            await trajectory.run(available, at_once=len(available) if self.parallel_rounds else self.loop.at_once)
             rows = trajectory.rows("max_rounds" if available[-1] == policy.max_rounds else "exhausted")
         except Exception as error:
             if _is_fatal(error):
@@ -308,6 +308,7 @@ class _RecordRun:
             "fitted": {name: None if seen is None else seen.to_dict() for name, seen in self.loop.fitted.items()},
             "signal_components": components_of(self.loop.enrichers),
             "cache_state": "unknown" if self.parallel_rounds else "live",
+            **self.loop.provenance,
             "dataset": {"hash": dataset_hash(self.questions), "questions": len(self.questions)},
             "failed": {**self.still_failed, **self.failed},
             "suffice": __version__,

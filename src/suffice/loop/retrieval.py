@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from suffice.errors import ConfigMismatchError, DataError, ModelError
+from suffice.errors import DataError, ModelError
 from suffice.llm.base import Answerer, Gate, Verdict
 from suffice.loop.course import Call, RoundResult, Steps
 from suffice.loop.evidence import Evidence
-from suffice.loop.live import LiveLoop, fitted_of
+from suffice.loop.live import LiveLoop, check_position, fitted_of
 from suffice.retrieval import AsyncRetriever, Retriever, identity_of, is_async
 from suffice.rounds import Passage, Reply, Round
 from suffice.seen import Seen
@@ -103,15 +103,7 @@ class RetrievalLoop(LiveLoop):
                 f"the gate decides at round 0, but the policy starts at round {self.policy.start_round!r}: set "
                 "start_round=0 (for a recording, --round-zero)"
             )
-        theirs = self.model.fingerprint().get("position")
-        position = self.policy.answer_position
-        ours = {"kind": "callable"} if position.kind == "callable" else position.to_dict()
-        # Margins read at another position of the reply are not comparable.
-        if theirs is not None and dict(theirs) != ours:
-            raise ConfigMismatchError(
-                f"the policy reads answers at {ours!r}, but the model at {dict(theirs)!r}: give both the same "
-                "(ChatModel(position=...), Policy(answer_position=...))"
-            )
+        check_position(self.policy, self.model)
         self.model.verify(self.policy.needs)
 
     def course(self, question: str, passages: Sequence[Passage]) -> _RetrievalCourse:

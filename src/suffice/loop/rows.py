@@ -11,6 +11,7 @@ import numpy as np
 
 from suffice.json_text import number_or_none
 from suffice.metrics import METRICS
+from suffice.normalizers import DEFAULT_NORMALIZER, MATCH, match
 from suffice.retrieval import Question
 from suffice.rounds import COST_KINDS, Cost, End, Reply, Round, Token
 from suffice.signals import compute_signals
@@ -80,8 +81,9 @@ def rows_of(
     end: End,
     *,
     state: Mapping[str, FittedState],
-    cells: Mapping[str, str],
+    cells: Sequence[Mapping[str, str]],
     recorded_at: Sequence[float],
+    normalizer: str = DEFAULT_NORMALIZER,
 ) -> list[dict[str, Any]]:
     """Return one row for each round: identity, texts, signals, costs, metrics.
 
@@ -90,11 +92,20 @@ def rows_of(
         rounds: All its rounds.
         end: Why there is no further round.
         state: Fitted state of signals, by name.
-        cells: Text columns that are equal on every row (model, retriever, prompt_id).
+        cells: Text columns of each round (model, retriever, prompt_id).
         recorded_at: Time of each round's reply, seconds since 1970.
+        normalizer: By which answers are compared with gold answers besides EM and F1, as the metric `match`.
     """
     return [
-        row_of(question, rounds[: position + 1], end, state=state, cells=cells, recorded_at=recorded_at[position])
+        row_of(
+            question,
+            rounds[: position + 1],
+            end,
+            state=state,
+            cells=cells[position],
+            recorded_at=recorded_at[position],
+            normalizer=normalizer,
+        )
         for position in range(len(rounds))
     ]
 
@@ -107,6 +118,7 @@ def row_of(
     state: Mapping[str, FittedState],
     cells: Mapping[str, str],
     recorded_at: float,
+    normalizer: str = DEFAULT_NORMALIZER,
 ) -> dict[str, Any]:
     """Return the row of the last of `rounds`; see `rows_of`."""
     observed = rounds[-1]
@@ -124,6 +136,8 @@ def row_of(
     }
     for name, metric in METRICS.items():
         row[name] = metric(observed.answer, question.answers) if question.answers else None
+    if normalizer != DEFAULT_NORMALIZER:
+        row[MATCH] = number_or_none(match(observed.answer, question.answers, normalizer))
     row["recorded_at"] = recorded_at
     return row
 

@@ -15,6 +15,7 @@ from suffice.loop.course import Call, Course, drive
 from suffice.loop.live import LiveLoop
 from suffice.loop.measuring import measured
 from suffice.loop.rows import reply_from_payload, reply_to_payload, rows_of
+from suffice.normalizers import DEFAULT_NORMALIZER
 from suffice.retrieval import Question
 from suffice.rounds import Cost, End, Reply, Round
 from suffice.store.journal import Journal
@@ -42,26 +43,24 @@ class RecordedTrajectory:
         spent: Callable[[Mapping[str, Cost]], None],
     ) -> None:
         self.loop, self.question, self.course, self.journal, self.spent = loop, question, course, journal, spent
-        self.committed: Mapping[tuple[int, str], Mapping[str, Any]] = journal.replies(question.question_id)
+        self.committed: dict[tuple[int, str], dict[str, Any]] = journal.replies(question.question_id)
         self.rounds: dict[int, Round] = {}
         self.times: dict[int, float] = {}
 
-    async def run(self, indices: Sequence[int], *, parallel: bool) -> None:
-        """Make these rounds, in order or all together.
+    async def run(self, indices: Sequence[int], *, at_once: int) -> None:
+        """Make these rounds in order, so many together.
 
         Raises:
             ConfigMismatchError: A committed reply belongs to another question or other passages.
             ModelError: A call failed; the replies before it are committed.
         """
-        if not parallel:
-            for r in indices:
-                await self._round(r)
-            return
-        # All rounds run to their end, so that replies are committed before the first failure ends the question.
-        results = await asyncio.gather(*(self._round(r) for r in indices), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        for first in range(0, len(indices), at_once):
+            # Rounds run to their end, so that replies are committed before the first failure ends the question.
+            together = (self._round(r) for r in indices[first : first + at_once])
+            results = await asyncio.gather(*together, return_exceptions=True)
+            failure = next((result for result in results if isinstance(result, BaseException)), None)
+            if failure is not None:
+                raise failure
 
     async def _round(self, r: int) -> None:
         before = [self.rounds[earlier] for earlier in sorted(self.rounds) if earlier < r]
@@ -73,7 +72,7 @@ class RecordedTrajectory:
             payload = self.committed.get((r, enricher.name))
             if payload is None:
                 reply = await measured(enricher, self.question.question, observed)
-                payload = self._commit(r, enricher.name, reply)
+                payload = self._commit({(r, enricher.name): reply})[r, enricher.name]
             added = reply_from_payload(payload)
             observed = replace(
                 observed,
@@ -88,7 +87,10 @@ class RecordedTrajectory:
         digest = hashlib.sha256(json.dumps(call.asked).encode()).hexdigest()[:16]
         payload = self.committed.get((r, call.part))
         if payload is None:
-            payload = self._commit(r, call.part, await call.send_async(), asked=digest)
+            reply = await call.send_async()
+            brought = {(at, call.part): more for at, more in call.brought().items()}
+            new = {(r, call.part): reply, **{key: more for key, more in brought.items() if key not in self.committed}}
+            payload = self._commit(new, asked=digest)[r, call.part]
         elif payload.get("asked", digest) != digest:
             raise ConfigMismatchError(
                 f"round {r} of question {self.question.question_id!r} was asked with another text or other passages "
@@ -97,11 +99,15 @@ class RecordedTrajectory:
         self.times[r] = float(payload["recorded_at"])
         return reply_from_payload(payload)
 
-    def _commit(self, r: int, part: str, reply: Reply, **more: str) -> Mapping[str, Any]:
-        payload = {**reply_to_payload(reply, time.time()), **more}
-        self.journal.put(self.question.question_id, r, part, payload)
-        self.spent({} if reply.from_cache else reply.costs)
-        return payload
+    def _commit(self, replies: Mapping[tuple[int, str], Reply], **more: str) -> dict[tuple[int, str], dict[str, Any]]:
+        """Commit replies by round and part, all or none, and return their entries."""
+        now = time.time()
+        payloads = {key: {**reply_to_payload(reply, now), **more} for key, reply in replies.items()}
+        self.journal.put(self.question.question_id, payloads)
+        self.committed |= payloads
+        for reply in replies.values():
+            self.spent({} if reply.from_cache else reply.costs)
+        return payloads
 
     def rows(self, end: End) -> list[dict[str, Any]]:
         """Return the rows of the rounds before the first gap."""
@@ -115,6 +121,7 @@ class RecordedTrajectory:
             rounds,
             end,
             state=self.loop.policy.state,
-            cells=self.loop.labels,
+            cells=[self.loop.cells(observed.index) for observed in rounds],
             recorded_at=[self.times[observed.index] for observed in rounds],
+            normalizer=self.loop.provenance.get("normalizer", DEFAULT_NORMALIZER),
         )

@@ -97,15 +97,29 @@ class Journal:
                 f"({'; '.join(changed)}): resume with the old one, or record to another file"
             )
 
-    def put(self, question_id: str, r: int, part: str, payload: Mapping[str, Any]) -> None:
-        """Commit one reply; `part` is the component that replied.
+    def put(self, question_id: str, payloads: Mapping[tuple[int, str], Mapping[str, Any]]) -> None:
+        """Commit replies by round and part (the component that replied), all or none.
+
+        Samples of one question are different rounds, so equal requests keep replies of their own.
 
         Raises:
             DataError: The disk is full, or not writable.
         """
-        text = sealed_text(json.dumps(payload), question_id, r, part)
+        rows = [
+            (question_id, r, part, sealed_text(json.dumps(payload), question_id, r, part))
+            for (r, part), payload in payloads.items()
+        ]
         with self._faults():
-            self._db.execute("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", (question_id, r, part, text))
+            if len(rows) == 1:
+                self._db.execute("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", rows[0])
+                return
+            self._db.execute("BEGIN")
+            try:
+                self._db.executemany("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", rows)
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
 
     def replies(self, question_id: str) -> dict[tuple[int, str], dict[str, Any]]:
         """Return the committed replies of a question, by round and part.

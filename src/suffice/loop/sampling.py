@@ -1,0 +1,336 @@
+"""The sampling loop: independent answers to one question, and a vote that says when there are enough of them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any, ClassVar
+
+from suffice.blocking import finished
+from suffice.errors import DataError, ModelError
+from suffice.llm.chat import ChatModel, Completion
+from suffice.llm.prompts import Prompt
+from suffice.loop.course import Call, RoundResult, Steps, contexts_of
+from suffice.loop.live import LiveLoop, check_position
+from suffice.rounds import Passage, Reply, Round
+from suffice.rules import MajorityOfSamples
+from suffice.rules.selectors import Last
+from suffice.session import Policy
+from suffice.signals.votes import VOTES
+
+__all__ = ["SamplingLoop", "sample_seed"]
+
+_LOG = logging.getLogger(__name__)
+_SET_BY_THE_LOOP = ("temperature", "seed")
+
+
+def sample_seed(seed: int, question: str, sample: int) -> int:
+    """Return the seed of one sample: a stable hash, so that samples and questions draw independently.
+
+    >>> sample_seed(0, "Where is the tower?", 1) == sample_seed(0, "Where is the tower?", 1)
+    True
+    >>> sample_seed(0, "Where is the tower?", 1) == sample_seed(0, "Where is the tower?", 2)
+    False
+
+    Args:
+        seed: The seed of the loop.
+        question: The question.
+        sample: Number of the sample.
+    """
+    digest = hashlib.sha256(json.dumps([seed, question, sample]).encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1  # some endpoints take no more than 31 bits
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingLoop(LiveLoop):
+    """Asks the same question again and again, each time independently, until the policy has enough answers.
+
+    Round i is the i-th answer, from round 1 to the policy's `max_rounds`.  A rule that counts votes (`lead(3)`,
+    `adaptive_consistency`, ...) stops the loop, and a selector of samples returns the majority.  An answer that cannot be
+    read costs a call and casts no vote.  `run` and `stream` take contexts, which every sample sees.
+
+    Several models answer in turn, the cheapest first: a panel, or a cascade.  Their order is part of the loop, and a model
+    that is listed twice answers twice in a row of turns.  Prompts vary in turn, too, once all models had the one before.
+
+    With `wave=w`, w samples are requested at once.  The policy decides in the order of the requests, never of the
+    arrival, which would favour short answers.  When it stops, the requests in flight are cancelled.  What they cost is the
+    component `surplus` of the outcome: their calls are counted, and the tokens of a cancelled call are unknown.  The
+    seconds of a sample are those by which it prolonged its wave.
+
+    With `use_n` a wave is one request for several choices (the field `n`), which is paid with its first sample.  If the
+    endpoint returns fewer, the others are requested one by one, with a warning.
+
+    Attributes:
+        model: Answers; or several models, in the order in which they are asked.
+        policy: Decides when to stop and which answer to return; its `max_rounds` is the largest number of samples.
+        temperature: Sampling temperature of every model; None = the models' own.
+        seed: From which each sample's own seed is derived, see `sample_seed`; None = no seed is sent.
+        prompts: Variants in turn; empty = the prompt of each model.
+        wave: How many samples are requested at once.
+        use_n: Whether a wave is one request.
+        enrichers: Measure signals by calls of their own if the policy reads them: a verifier, for instance.
+
+    Raises:
+        DataError: A field has another type or contradicts another one.
+    """
+
+    independent_rounds: ClassVar[bool] = True
+
+    model: ChatModel | Sequence[ChatModel]
+    policy: Policy = field(default_factory=lambda: Policy(selector=MajorityOfSamples(), max_rounds=10))
+    temperature: float | None = 0.7
+    seed: int | None = 0
+    prompts: Sequence[Prompt] = ()
+    wave: int = 1
+    use_n: bool = False
+
+    def __post_init__(self) -> None:
+        wrong = [model for model in self.models if not isinstance(model, ChatModel)]
+        if wrong or not self.models:
+            raise DataError(f"a sampling loop asks one ChatModel or more, not {wrong[0] if wrong else self.model!r}")
+        for name, value, least in (("wave", self.wave, 1), ("seed", self.seed, 0)):
+            if value is None and name == "seed":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise DataError(f"{name} must be a whole number of at least {least}, got {value!r}")
+        number = self.temperature
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int | float) or not number >= 0):
+            raise DataError(f"temperature must be a number >= 0, or None for that of the models, not {number!r}")
+        if not all(isinstance(prompt, Prompt) for prompt in self.prompts):
+            raise DataError(f"prompts are Prompt, such as ANSWER_FIRST, not {self.prompts!r}")
+        if self.use_n and self.wave == 1:
+            raise DataError("use_n requests a wave in one request: give wave=N, the samples of one request")
+        if self.use_n and len(self._sources) > 1:
+            raise DataError(
+                "one request has one model and one prompt: leave out use_n, or ask one model with one prompt"
+            )
+
+    @property
+    def models(self) -> tuple[ChatModel, ...]:
+        """The models, in the order in which they are asked."""
+        return (self.model,) if isinstance(self.model, ChatModel) else tuple(self.model)
+
+    @cached_property
+    def _sources(self) -> tuple[ChatModel, ...]:
+        """Models with prompts, in turn."""
+        if not self.prompts:
+            return self.models
+        return tuple(_with_prompt(model, prompt) for prompt in self.prompts for model in self.models)
+
+    @cached_property
+    def _settings(self) -> tuple[dict[str, Any], ...]:
+        """What decides a sample of each source."""
+        ours = {} if self.temperature is None else {"temperature": float(self.temperature)}
+        return tuple({**source.fingerprint(), **ours, "seed": self.seed} for source in self._sources)
+
+    @cached_property
+    def choices(self) -> _Choices:
+        """What the endpoint made of requests for several choices so far."""
+        return _Choices()
+
+    def source(self, r: int) -> ChatModel:
+        """Return the model that gives sample `r`, with its prompt."""
+        return self._sources[(r - 1) % len(self._sources)]
+
+    @property
+    def exchangeable(self) -> bool:
+        """Whether any order of the samples is as likely as another: one model, one prompt."""
+        return all(settings == self._settings[0] for settings in self._settings)
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What every model provides, and contexts."""
+        own = frozenset.intersection(*(source.capabilities for source in self._sources))
+        return own | {"passages", "costs"}
+
+    @property
+    def depends(self) -> Mapping[str, Any]:
+        """Models and prompts in turn, and the temperature."""
+        temperature = {} if self.temperature is None else {"temperature": float(self.temperature)}
+        return {
+            "model": _joined(model.model for model in self.models),
+            "prompt_id": _joined(source.prompt.prompt_id for source in self._sources),
+            **temperature,
+        }
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Models and prompts in turn; a row has those of its sample."""
+        return {
+            "model": _joined(model.name for model in self.models),
+            "prompt_id": _joined(source.prompt.prompt_id for source in self._sources),
+        }
+
+    def cells(self, r: int) -> Mapping[str, str]:
+        """Return model and prompt of sample `r`."""
+        source = self.source(r)
+        return {"model": source.name, "prompt_id": source.prompt.prompt_id}
+
+    @property
+    def is_async(self) -> bool:
+        """Whether an enricher can only be awaited, or several samples are requested at once."""
+        return super().is_async or self.at_once > 1
+
+    @property
+    def at_once(self) -> int:
+        """How many requests are in flight together."""
+        return 1 if self.use_n else self.wave
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """Whether the samples have an order, and which of their answers are the same."""
+        kind = "exchangeable" if self.exchangeable else "independent"
+        return {kind: True, "normalizer": self.policy.normalizer}
+
+    def configuration(self) -> Mapping[str, Any]:
+        """Return the models in turn with their settings, and the size of requests for several choices."""
+        first, *others = self._settings
+        models = {"model": first} if not others else {"models": list(self._settings)}
+        return {**models, "normalizer": self.policy.normalizer, **({"n": self.wave} if self.use_n else {})}
+
+    def verify(self) -> None:
+        """Compare the answer positions, and check that samples can differ and votes are returned.
+
+        Raises:
+            DataError: Samples would all be equal, the policy does not start with round 1, a prompt needs another answer
+                position, or the rule counts votes and the selector returns the last sample.
+        """
+        policy = self.policy
+        if policy.start_round != 1:
+            raise DataError(
+                f"samples count from round 1, but the policy starts at round {policy.start_round!r}: set start_round=1"
+            )
+        votes = sorted(VOTES.intersection(map(policy.raw_of, policy.rule.signals)))
+        if votes and isinstance(policy.selector, Last):
+            raise DataError(
+                f"the rule counts votes ({', '.join(votes)}), and the selector returns the last sample: set "
+                'selector="majority_of_samples"'
+            )
+        self._check_differ()
+        for model in self.models:
+            check_position(policy, model)
+            if any(bool(prompt.prefill) != bool(model.prompt.prefill) for prompt in self.prompts):
+                raise DataError(
+                    "some prompts are prefilled and some are not, which hold the answer at other places: give one kind"
+                )
+        for source in self._sources:
+            source.verify(policy.needs)
+
+    def course(self, question: str, passages: Sequence[Passage]) -> _SamplingCourse:
+        """Return the samples of a question.
+
+        Raises:
+            DataError: A context is not a `Passage`.
+        """
+        return _SamplingCourse(self, question, contexts_of(passages))
+
+    def _check_differ(self) -> None:
+        """Raise if a model would give the same answer several times."""
+        for settings in self._settings:
+            fixed = [name for name in _SET_BY_THE_LOOP if name in settings["extra_body"]]
+            if fixed:
+                raise DataError(f"extra_body sets {fixed[0]!r} for all samples: leave it out, the loop has it")
+        texts = [json.dumps(settings, sort_keys=True) for settings in self._settings]
+        asked = Counter(texts[r % len(texts)] for r in range(self.policy.max_rounds))
+        for settings, text in zip(self._settings, texts, strict=True):
+            if settings["temperature"] == 0 and asked[text] > 1:
+                raise DataError(
+                    f"{settings['model']!r} would give {asked[text]} samples at temperature 0, which are all equal: set a "
+                    f"temperature (0.7), or max_rounds={len(texts)} to ask each model and prompt once"
+                )
+
+
+@dataclass(slots=True)
+class _Choices:
+    """Whether the endpoint returns as many choices as requested, as far as is known."""
+
+    complete: bool = True
+
+    def count(self, endpoint: str, returned: int, requested: int) -> None:
+        """Note how many choices of a request came, and warn where some are missing."""
+        if returned < requested:
+            self.complete = False
+            _LOG.warning(
+                "%s returned %d of the %d choices of one request (n): further samples are requested one by one",
+                endpoint,
+                returned,
+                requested,
+            )
+
+
+class _SamplingCourse:
+    """The samples of one question: a round is one answer, or one choice of a request for several."""
+
+    def __init__(self, loop: SamplingLoop, question: str, passages: tuple[Passage, ...]) -> None:
+        self.loop, self.question, self.passages = loop, question, passages
+        self._brought: dict[int, Reply] = {}
+        self._lock = asyncio.Lock()
+
+    async def prepare(self, r: int) -> None:
+        del r  # samples need nothing but the question
+
+    def has(self, r: int) -> bool:
+        return r <= self.loop.policy.max_rounds
+
+    def calls(self, r: int, before: Sequence[Round]) -> Steps:
+        del before  # samples are independent
+        reply = yield Call(
+            part="generator",
+            asked=self.loop.source(r).prompt.messages(self.question, self.passages),
+            send=lambda: finished(self._reply(r, blocking=True)),
+            send_async=lambda: self._reply(r, blocking=False),
+            brought=lambda: dict(self._brought),
+        )
+        return RoundResult(observed=Round.of(r, reply, passages=self.passages))
+
+    async def _reply(self, r: int, *, blocking: bool) -> Reply:
+        """Return sample `r`; if blocking, without ever suspending."""
+        model, loop = self.loop.source(r), self.loop
+        request = partial(model.complete_several if blocking else model.complete_several_async, sample=r - 1, seed=None)
+        if loop.seed is not None:
+            request = partial(request, seed=sample_seed(loop.seed, self.question, r))
+        if loop.temperature is not None:
+            request = partial(request, temperature=loop.temperature)
+        messages = model.prompt.messages(self.question, self.passages)
+        if not loop.use_n:
+            return model.read((await _settled(request(messages, 1)))[0])
+        async with self._lock:  # rounds that are recorded together share requests
+            if r not in self._brought:
+                wanted = min(loop.wave, loop.policy.max_rounds - r + 1) if loop.choices.complete else 1
+                try:
+                    completions = await _settled(request(messages, wanted))
+                except ModelError as error:
+                    raise _with_advice(error) from None
+                loop.choices.count(model.endpoint, len(completions), wanted)
+                self._brought |= dict(enumerate(map(model.read, completions[:wanted]), r))
+            return self._brought.pop(r)
+
+
+async def _settled(result: Sequence[Completion] | Awaitable[Sequence[Completion]]) -> Sequence[Completion]:
+    return await result if isinstance(result, Awaitable) else result
+
+
+def _with_prompt(model: ChatModel, prompt: Prompt) -> ChatModel:
+    """Return a model with another prompt; connection, cache and statistics are shared."""
+    other = copy(model)
+    other.prompt = prompt
+    return other
+
+
+def _with_advice(error: ModelError) -> ModelError:
+    """Return the failure of a request for several choices, with what to do if the endpoint does not take it."""
+    if type(error) is not ModelError or error.retryable:
+        return error
+    return ModelError(f"{error}. If it refuses several choices (n), leave out use_n (--use-n)")
+
+
+def _joined(names: Any) -> str:
+    """Return distinct names in turn, as one text."""
+    return " + ".join(dict.fromkeys(names))

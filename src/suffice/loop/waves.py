@@ -1,0 +1,96 @@
+"""Waves: several rounds are requested at once, and the policy decides on them in the order of the requests.
+
+An answer that arrives first is often a short one, so deciding in the order of arrival would favour those.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from suffice.loop.course import RoundResult
+from suffice.rounds import Cost, Round, total_cost
+from suffice.tables import counted
+
+__all__ = ["SURPLUS", "Surplus", "Wave"]
+
+SURPLUS = "surplus"
+"""The component of calls that were requested and not needed."""
+
+_CANCELLED = Cost(calls=1.0, uncached_tokens=math.nan, cached_tokens=math.nan, output_tokens=math.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class Surplus:
+    """What was requested in a wave and not needed for the decision.
+
+    Attributes:
+        cost: Of these calls, without waiting time; NaN tokens if one was cancelled: what it had generated is unknown.
+        cancelled: How many were cancelled in flight.
+    """
+
+    cost: Cost = field(default_factory=Cost)
+    cancelled: int = 0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know of it."""
+        if not self.cost.calls:
+            return ()
+        unknown = f"; {self.cancelled:,} of them were cancelled, and their tokens are unknown" if self.cancelled else ""
+        return (f"{counted(int(self.cost.calls), 'call')} beyond the stop had been requested{unknown}",)
+
+
+class Wave:
+    """The rounds of one question that are in flight.
+
+    Args:
+        width: How many rounds are requested at once.
+        last: The highest round.
+        make: Makes a round.
+    """
+
+    def __init__(self, width: int, last: int, make: Callable[[int], Coroutine[Any, Any, RoundResult]]) -> None:
+        self._width, self._last, self._make = width, last, make
+        self._tasks: dict[int, asyncio.Task[RoundResult]] = {}
+        self._waited = 0.0
+
+    async def result(self, r: int) -> RoundResult:
+        """Return round `r`, whose wave is requested now if it was not; a wave of one never suspends by itself.
+
+        Raises:
+            ModelError: A call of the round failed.
+        """
+        if self._width == 1:
+            return await self._make(r)
+        if r not in self._tasks:
+            wave = range(r, min(r + self._width - 1, self._last) + 1)
+            self._tasks = {number: asyncio.create_task(self._make(number)) for number in wave}
+            self._waited = 0.0
+        result = await self._tasks.pop(r)
+        return replace(result, observed=self._as_waited(result.observed))
+
+    def _as_waited(self, observed: Round) -> Round:
+        """Return a round whose seconds are those that it added to the waiting time of its wave."""
+        seconds = total_cost(observed.costs).seconds
+        added = max(0.0, seconds - self._waited)
+        self._waited = max(self._waited, seconds)
+        share = added / seconds if seconds else 0.0
+        costs = {name: replace(cost, seconds=share * cost.seconds) for name, cost in observed.costs.items()}
+        return replace(observed, costs=costs)
+
+    async def end(self) -> Surplus:
+        """Cancel what is in flight, and return what was not needed; again, it returns nothing."""
+        tasks, self._tasks = list(self._tasks.values()), {}
+        cost, cancelled = Cost(), 0
+        for task in tasks:
+            if task.cancel():
+                cancelled += 1
+                cost = cost + _CANCELLED
+        for result in await asyncio.gather(*tasks, return_exceptions=True) if tasks else ():
+            if isinstance(result, RoundResult):  # a failed call has no cost, as elsewhere
+                cost = cost + replace(total_cost(result.observed.costs), seconds=0.0)
+        return Surplus(cost, cancelled)

@@ -1,0 +1,83 @@
+"""Scripted samples behind a local endpoint, and a recording run that a test can kill.
+
+``python -m tests.sampling URL PATH`` records `questions` in waves of two.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from suffice import ChatModel, Policy, SamplingLoop, record
+from suffice.loop.sampling import sample_seed
+from suffice.retrieval import Question
+from tests.endpoint import Endpoint, prompt_of
+
+TOWER = "Where is tower 0?"
+SAMPLES = 8
+VOTES = ("Oslo", "Lima", "Oslo.", None, "oslo", "Oslo", "Rome", "Oslo")
+"""The answers to the first question; None cannot be read."""
+
+
+def answer_of(i: int, r: int) -> str | None:
+    """Return sample `r` of question `i`."""
+    return VOTES[(r - 1 + 3 * i) % len(VOTES)]
+
+
+def sample_of(body: Mapping[str, Any], n: int = 12) -> tuple[int, int]:
+    """Return the question and the sample that a request is for, by its seed."""
+    i = int(prompt_of(dict(body)).rpartition("Where is tower ")[2].partition("?")[0])
+    seeds = {sample_seed(0, f"Where is tower {i}?", r): r for r in range(1, n + 1)}
+    return i, seeds[body["seed"]]
+
+
+def text_of(answer: str | None) -> str:
+    """Return a reply with an answer, or one in which there is none."""
+    return "I would rather not say." if answer is None else f"Answer: {answer}"
+
+
+def reply(body: dict[str, Any]) -> str:
+    """Answer by the script."""
+    return text_of(answer_of(*sample_of(body)))
+
+
+def several(body: dict[str, Any], most: int = 99) -> dict[str, Any]:
+    """Answer a request for `n` choices, with at most so many."""
+    i, r = sample_of(body)
+    texts = [text_of(answer_of(i, r + k)) for k in range(min(body.get("n", 1), most))]
+    choices = [
+        {"index": k, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+        for k, text in enumerate(texts)
+    ]
+    usage = {"prompt_tokens": 40, "completion_tokens": 3 * len(texts)}
+    return {"id": "x", "object": "chat.completion", "model": "m", "choices": choices, "usage": usage}
+
+
+def questions(n: int = 6) -> list[Question]:
+    """Return questions without passages."""
+    return [Question(question_id=f"q{i}", question=f"Where is tower {i}?", answers=("Oslo",)) for i in range(n)]
+
+
+def models_of(endpoint: Endpoint | str, names: Sequence[str] = ("m",), **options: Any) -> list[ChatModel]:
+    """Return models of an endpoint."""
+    url = endpoint if isinstance(endpoint, str) else endpoint.url
+    return [ChatModel(name, base_url=url, api_key="key", max_retries=0, top_logprobs=None, **options) for name in names]
+
+
+def loop(endpoint: Endpoint | str, rule: str = "never()", **options: Any) -> SamplingLoop:
+    """Return a loop over the endpoint."""
+    policy = Policy(rule=rule, selector="majority_of_samples", max_rounds=options.pop("samples", SAMPLES))
+    options.setdefault("model", models_of(endpoint))
+    return SamplingLoop(policy=policy, **options)
+
+
+if __name__ == "__main__":
+
+    def report(_: object) -> None:
+        """Say that a reply is committed."""
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+
+    url, path = sys.argv[1:]
+    record(questions(), loop(url, wave=2), path, concurrency=2, on_progress=report)

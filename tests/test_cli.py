@@ -201,6 +201,7 @@ judge gold R -o x.parquet --measures nosuch
 gate states MISSING -o x --encoder minilm
 gate train MISSING --labels R -o x
 gate compare MISSING
+gate classify MISSING -o x
 reranker train MISSING -o x
 data show MISSING
 data costs MISSING

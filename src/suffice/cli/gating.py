@@ -1,7 +1,8 @@
-"""A gated round 0: a probe in front of the model that answers."""
+"""A gated round 0: a probe, or a classifier of questions, in front of the model that answers."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,25 +14,28 @@ from typer import Option
 from suffice.cli import models, options
 from suffice.cli.console import warn
 from suffice.cli.local import LocalRun
-from suffice.embedding import MiniLM
+from suffice.embedding import Embedder, MiniLM
 from suffice.errors import DataError
-from suffice.llm import PROMPTS, Answerer, EncoderStates, EndpointEmbedder, EndpointStates, TransformersModel
+from suffice.gates import ComplexityGate
+from suffice.gates.complexity import CARD, FORMAT, read_card
+from suffice.llm import PROMPTS, Answerer, EncoderStates, EndpointEmbedder, EndpointStates, Gate, TransformersModel
 from suffice.llm.states import StateSource
 from suffice.probes import Probe, ProbeGate
 from suffice.retrieval import Question
 from suffice.seen import Seen
 
-__all__ = ["GateOptions", "note_fitted", "require_used"]
+__all__ = ["GateOptions", "encoder_of", "note_fitted", "require_used"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class GateOptions:
-    """A probe that decides at round 0, and what reads the question for it."""
+    """What decides at round 0, and what reads the question for it."""
 
     panel: ClassVar[str] = "Gate"
 
     gate: Annotated[
-        Path | None, Option("--gate", help="A probe, as `suffice gate train` writes it: it decides at round 0.")
+        Path | None,
+        Option("--gate", help="What `suffice gate train` or `suffice gate classify` wrote: it decides at round 0."),
     ] = None
     gate_model: Annotated[
         str | None,
@@ -47,8 +51,23 @@ class GateOptions:
 
     @cached_property
     def probe(self) -> Probe | None:
-        """The probe, if there is one."""
-        return None if self.gate is None else Probe.load(self.gate)
+        """The probe, if the gate is one."""
+        return None if self.gate is None or self._is_classifier else Probe.load(self.gate)
+
+    @cached_property
+    def _is_classifier(self) -> bool:
+        try:
+            card = json.loads((self.gate or Path()).joinpath(CARD).read_bytes())
+        except (OSError, ValueError):
+            return False  # the reader of probes says what is wrong
+        return isinstance(card, dict) and card.get("format") == FORMAT
+
+    @property
+    def reads_with(self) -> str | None:
+        """The model that reads the question, for its price; None without a gate."""
+        if self.gate is not None and self._is_classifier:
+            return str(read_card(self.gate)["encoder"]["id"])
+        return None if self.probe is None else self.probe.card.model
 
     @property
     def layer(self) -> int | None:
@@ -59,14 +78,21 @@ class GateOptions:
     def opens_model(self) -> bool:
         """Whether a language model runs on this machine for the gate alone."""
         kinds = ("encoder states", "endpoint states")
-        return self.gate_model is not None and (self.probe is None or self.probe.card.pinned.get("kind") not in kinds)
+        reads_states = self.probe is None or self.probe.card.pinned.get("kind") not in kinds
+        return self.gate_model is not None and not self._is_classifier and reads_states
 
-    def build(self, answerer: Answerer, answering: models.Examined, run: LocalRun) -> ProbeGate | None:
-        """Return the gate, if there is a probe; `run` says how a model that reads for it runs on this machine."""
+    def build(self, answerer: Answerer, answering: models.Examined, run: LocalRun) -> Gate | None:
+        """Return the gate, if there is one; `run` says how a model that reads for it runs on this machine."""
+        if self.gate is not None and self._is_classifier:
+            if self.gate_base_url is not None:
+                raise DataError(
+                    "a classifier of questions reads them with a sentence encoder: leave out --gate-base-url"
+                )
+            return ComplexityGate.load(self.gate, encoder_of(self.gate_model or str(self.reads_with), run.device))
         if self.probe is not None:
             return ProbeGate(self.probe, self._source(self.probe, answerer, answering, run))
         if self.gate_model is not None or self.gate_base_url is not None:
-            raise DataError("--gate-model and --gate-base-url say what reads questions for a probe: give --gate, too")
+            raise DataError("--gate-model and --gate-base-url say what reads questions for a gate: give --gate, too")
         return None
 
     def _source(self, probe: Probe, answerer: Answerer, answering: models.Examined, run: LocalRun) -> StateSource:
@@ -74,12 +100,7 @@ class GateOptions:
         card, model, prompt = probe.card, self.gate_model, PROMPTS[answering.prompt]
         kind = card.pinned.get("kind")
         if kind == "encoder states":
-            name = model or card.model
-            packaged = MiniLM()
-            embedder = packaged if name in ("minilm", packaged.id) else models.build_embedder(name, run.device)
-            if embedder is None:
-                raise DataError("--gate-model none reads nothing: name the encoder that the probe was fitted on")
-            return EncoderStates(embedder)
+            return EncoderStates(encoder_of(model or card.model, run.device))
         if kind == "endpoint states":
             if self.gate_base_url is None:
                 raise DataError("the probe reads states from an embeddings endpoint: give --gate-base-url")
@@ -113,6 +134,15 @@ def require_used(
         return
     placed = retrieval.runs_models or signals.rerank_signal is not None or gate.gate is not None
     run.refuse_unused("give --local, or leave it out", *(("device",) if placed else ()))
+
+
+def encoder_of(name: str, device: str | None = None) -> Embedder:
+    """Return the sentence encoder that a gate reads questions with."""
+    packaged = MiniLM()
+    embedder = packaged if name in ("minilm", packaged.id) else models.build_embedder(name, device)
+    if embedder is None:
+        raise DataError("the encoder 'none' reads nothing: name the one that the gate was fitted on")
+    return embedder
 
 
 def note_fitted(fitted: Mapping[str, Seen | None], questions: Sequence[Question]) -> None:

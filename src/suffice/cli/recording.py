@@ -123,7 +123,7 @@ def record_command(
     if answering.logprobs:
         answerer.verify(frozenset({"logprobs"}))
     priced_models = {"generator": answerer.fingerprint().get("model", answerer.name)}
-    priced_models |= {} if gate.probe is None else {GATE: gate.probe.card.model}
+    priced_models |= {} if gate.reads_with is None else {GATE: gate.reads_with}
     priced_models |= {
         e.name: e.fingerprint().get("model", e.name) for e in loop.enrichers if e.name.startswith("judge:")
     }

@@ -112,6 +112,9 @@ TREE = {
     "gate train": Place(
         "Train a probe that predicts whether the model knows.", "suffice.cli.train_probe:train_probe_command"
     ),
+    "gate classify": Place(
+        "Fit Adaptive-RAG's classifier: retrieve never, once, or more.", "suffice.cli.classify:classify_command"
+    ),
     "gate compare": Place(
         "Compare gates: what they save, lose, know and cost.", "suffice.cli.compare_gates:compare_gates_command"
     ),

@@ -10,6 +10,7 @@ from suffice.gates.answered import (
 )
 from suffice.gates.changes import Transition, Transitions, transitions
 from suffice.gates.compare import ComparedGate, GateComparison, GatePrice, ScoredGate, compare_gates
+from suffice.gates.complexity import ComplexityGate, fit_complexity
 from suffice.gates.evaluation import GateEvaluation, even_betas, gate_rule
 from suffice.gates.features import FEATURES, question_features
 from suffice.gates.point import GatePoint
@@ -32,6 +33,7 @@ __all__ = [
     "Answered",
     "BothWays",
     "ComparedGate",
+    "ComplexityGate",
     "Fitted",
     "GateComparison",
     "GateEvaluation",
@@ -49,6 +51,7 @@ __all__ = [
     "comparison_table",
     "even_betas",
     "examples_table",
+    "fit_complexity",
     "fit_gate",
     "gate_rule",
     "held_out_gates",

@@ -43,7 +43,8 @@ class QuestionGate:
         scale: What it is divided by; columns that did not vary have an infinite one and count for nothing.
         weights: Shape ``(n_classes, width)``; one row for two classes.
         intercepts: Shape ``(n_classes,)``.
-        wanted: The class that answers directly.
+        classes: The classes that it was fitted on, ascending.
+        wanted: Position of the class that answers directly.
         calibration: From the raw score to the probability.
         strength: The regularisation chosen.
     """
@@ -53,6 +54,7 @@ class QuestionGate:
     scale: Floats
     weights: Floats
     intercepts: Floats
+    classes: tuple[int, ...]
     wanted: int
     calibration: CalibrationMap
     strength: float
@@ -63,7 +65,7 @@ class QuestionGate:
 
     def raw(self, values: Floats) -> Floats:
         """Return the uncalibrated score, log odds of the wanted class, from what `read` gives."""
-        logits = ((values - self.mean) / self.scale) @ self.weights.T + self.intercepts
+        logits = self._logits(values)
         if logits.shape[1] == 1:
             odds: Floats = logits[:, 0] if self.wanted == 1 else -logits[:, 0]
             return odds
@@ -72,6 +74,17 @@ class QuestionGate:
         rest: Floats = top + np.log(np.exp(others - top[:, None]).sum(axis=1))
         margin: Floats = logits[:, self.wanted] - rest
         return margin
+
+    def likeliest(self, values: Floats) -> Floats:
+        """Return the most probable class, shape ``(n,)``, from what `read` gives; NaN where a number of it is NaN."""
+        logits = self._logits(values)
+        both = np.column_stack([np.zeros(len(logits)), logits]) if logits.shape[1] == 1 else logits
+        classes = np.asarray(self.classes, dtype=np.float64)[both.argmax(axis=1)]
+        return np.where(np.isfinite(both).all(axis=1), classes, np.nan)
+
+    def _logits(self, values: Floats) -> Floats:
+        logits: Floats = ((values - self.mean) / self.scale) @ self.weights.T + self.intercepts
+        return logits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,18 +104,31 @@ class Fitted:
     seconds: float
 
 
-def adaptive_labels(direct: npt.ArrayLike, retrieved: npt.ArrayLike) -> Classes:
+def adaptive_labels(
+    direct: npt.ArrayLike,
+    single: npt.ArrayLike,
+    multi: npt.ArrayLike | None = None,
+    *,
+    multi_hop: npt.ArrayLike = True,
+) -> Classes:
     """Return Adaptive-RAG's labels: 0 none, 1 single, 2 multi, shape ``(n,)``.
+
+    The cheapest way whose answer is right; where none is, what the data set was made for.
 
     >>> adaptive_labels([1, 0, 0], [0, 1, 0]).tolist()
     [0, 1, 2]
+    >>> adaptive_labels([0, 0], [0, 0], [1, 0], multi_hop=False).tolist()
+    [2, 1]
 
     Args:
         direct: Whether the answer without retrieval is right.
-        retrieved: Whether the one after a single retrieval is.
+        single: Whether the one after a single retrieval is.
+        multi: Whether the one after all retrievals is; None = there is only one.
+        multi_hop: Whether the data set asks for several retrievals: of each question, or of all.
     """
-    with_retrieval = np.where(np.asarray(retrieved, dtype=np.bool_), 1, 2)
-    return np.asarray(np.where(np.asarray(direct, dtype=np.bool_), 0, with_retrieval), dtype=np.int64)
+    masks = [np.asarray(mask, dtype=np.bool_) for mask in (direct, single, np.zeros(1) if multi is None else multi)]
+    where_wrong = np.where(np.asarray(multi_hop, dtype=np.bool_), 2, 1)
+    return np.asarray(np.select(np.broadcast_arrays(*masks), [0, 1, 2], where_wrong), dtype=np.int64)
 
 
 def question_folds(question_ids: Sequence[str], n: int = 5) -> Classes:
@@ -184,6 +210,7 @@ class _Task:
             scale=scale,
             weights=fitted.weights,
             intercepts=fitted.intercepts,
+            classes=tuple(fitted.classes.tolist()),
             wanted=int(np.searchsorted(fitted.classes, self.wanted)),
             calibration=calibration,
             strength=strength,

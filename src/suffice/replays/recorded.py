@@ -26,6 +26,7 @@ _SIGNAL_REMEDIES: Mapping[str, str] = MappingProxyType(
         "judge": "let a judge mark the rounds (`suffice record --judge-model NAME`)",
         "logprobs": "record with an endpoint that gives log-probabilities (`suffice doctor` tests one)",
         "token_logprobs": "record with an endpoint that gives log-probabilities (`suffice doctor` tests one)",
+        "complexity": "record round 0 behind a classifier of questions (`suffice record --round-zero --gate FOLDER`)",
         "p_known": "record round 0 behind a gate (`suffice record --round-zero --gate PROBE`)",
         "reranker": "record with a reranker (`suffice record --rerank-signal MODEL`)",
         "verbal_confidence": "record with a prompt that asks for a confidence (`suffice record --prompt NAME`)",

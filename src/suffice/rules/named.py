@@ -15,6 +15,7 @@ __all__ = [
     "NAMED_RULES",
     "NamedRule",
     "adaptive_consistency",
+    "adaptive_rag",
     "answer_stable",
     "converged",
     "critic_only",
@@ -133,6 +134,18 @@ def semantic_full(eps: float = BGE_EPS, rounds: int = BGE_PATIENCE) -> Rule:
 def fixed_k(k: float) -> Rule:
     """Return the rule that stops at round `k`; on a shorter trajectory its last round counts."""
     return Threshold("round", ">=", k)
+
+
+def adaptive_rag() -> Rule:
+    """Return Adaptive-RAG's routes: no retrieval, a single one, or all, by the class of the question (Jeong et al., 2024).
+
+    The class is known at round 0 alone, so a rule that holds there and at round 1, twice in a row, ends the single route.
+
+    >>> print(adaptive_rag())
+    (complexity < 1) | (patience(((complexity < 2) | ((round >= 1) & (round < 2))), 2))
+    """
+    at_round_1 = (signal("round") >= 1) & (signal("round") < 2)
+    return (signal("complexity") < 1) | Patience((signal("complexity") < 2) | at_round_1, 2)
 
 
 def adaptive_consistency(confidence: float = 0.95) -> Rule:
@@ -327,6 +340,9 @@ NAMED_RULES: Mapping[str, NamedRule] = {
     ),
     "esc": NamedRule(esc, (1,), "votes: all answers of a window of x are the same"),
     "critic_only": NamedRule(critic_only, (0,), "the critic approves"),
+    "adaptive_rag": NamedRule(
+        adaptive_rag, (0,), "a classifier's class of the question: retrieve never, once, or always"
+    ),
     "stable_twice": NamedRule(lambda: Patience(answer_stable(), 2), (0,), "the answer repeats twice in a row"),
 }
 """The rules that text may call by name, with the numbers that they take."""

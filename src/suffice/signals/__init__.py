@@ -4,7 +4,7 @@ from suffice.signals.answers import ABSTAIN_PATTERNS, abstained_by
 from suffice.signals.base import SIGNALS, Signal, add_signal, clean_column, compute_signals, declare, register_signal
 from suffice.signals.evidence import top_score  # importing a module registers its signals
 from suffice.signals.from_policy import CRITIC, CUMULATED, LOOP_COMPONENTS, cost_columns
-from suffice.signals.known import GATE, KNOWN
+from suffice.signals.known import COMPLEXITY, GATE, KNOWN
 from suffice.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, token_margin
 from suffice.signals.measured import REMEDIES, Enricher
 from suffice.signals.needed import FREE, lacking
@@ -18,6 +18,7 @@ from suffice.signals.wording import critic_praise, lexical_support
 
 __all__ = [
     "ABSTAIN_PATTERNS",
+    "COMPLEXITY",
     "CRITIC",
     "CUMULATED",
     "DISTANCES",

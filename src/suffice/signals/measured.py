@@ -16,6 +16,7 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
         "passages": "Use a loop that retrieves (suffice answer, RetrievalLoop)",
         "pool_scores": "Use a loop that retrieves (suffice answer, RetrievalLoop)",
         "p_known": "Put a gate in front (--gate PROBE, RetrievalLoop(gate=...))",
+        "complexity": "Put a classifier of questions in front (`suffice gate classify`, --gate FOLDER, RetrievalLoop(gate=...))",
         "information_score": (
             "Have drafts marked by a panel of judges (suffice draft answer --judge-model NAME, or enrichers=(Panel(...),) with two "
             "marks or more)"

@@ -59,6 +59,7 @@ TREE = {
     "import": Place(
         "Turn rounds recorded elsewhere into a recording.", "suffice.cli.importing:import_command", "Start"
     ),
+    "merge": Place("Join recordings: shards, or prompts.", "suffice.cli.merging:merge_command", "Start"),
     "draft": Place(
         "Answer and record by drafts and critiques.",
         panel="Start",

@@ -160,9 +160,12 @@ def by_prompt(recording: Recording) -> dict[str, Recording]:
     prompt_names = dict.fromkeys(names.tolist())
     if len(prompt_names) == 1:
         return {str(next(iter(prompt_names))): recording}
-    return {
-        str(name) or "unnamed": recording.select(np.asarray(names == name, dtype=np.bool_)) for name in prompt_names
-    }
+    parts = {name: recording.select(np.asarray(names == name, dtype=np.bool_)) for name in prompt_names}
+    if "prompts" in (recording.metadata.get("config") or {}):  # merged: the prompt of each part is known again
+        for name, part in parts.items():
+            (prompt,) = {prompt for prompt in prompts.tolist() if str(prompt).split("@")[0] == name}
+            part.metadata["depends"] = {**part.metadata.get("depends", {}), "prompt_id": prompt}
+    return {str(name) or "unnamed": part for name, part in parts.items()}
 
 
 def find_prompt(wanted: str, prompts: Iterable[str], named: Iterable[str]) -> str:
@@ -189,7 +192,7 @@ def find_prompt(wanted: str, prompts: Iterable[str], named: Iterable[str]) -> st
     if wanted:
         raise ConfigMismatchError(
             f"the space has rules for the prompt {wanted!r}, and the recording has no such rounds (column prompt_id: "
-            f"{have}): record the same questions with that prompt too, both in one file, or search another space"
+            f"{have}): record the same questions with that prompt, too, join the files with `suffice merge`, or search another space"
         )
     raise ConfigMismatchError(
         f"the recording holds several prompts ({have}) and a block of the space names none: set its 'prompt'"

@@ -2,6 +2,7 @@
 
 from suffice.store.bundled import BUNDLED_RECORDINGS, bundled_recording
 from suffice.store.cache import ResponseCache
+from suffice.store.joining import MergeSummary, merge_recordings
 from suffice.store.journal import Journal
 from suffice.store.recording import Recording, read_recording, write_recording
 from suffice.store.states import StateWriter, StoredStates, read_states
@@ -9,11 +10,13 @@ from suffice.store.states import StateWriter, StoredStates, read_states
 __all__ = [
     "BUNDLED_RECORDINGS",
     "Journal",
+    "MergeSummary",
     "Recording",
     "ResponseCache",
     "StateWriter",
     "StoredStates",
     "bundled_recording",
+    "merge_recordings",
     "read_recording",
     "read_states",
     "write_recording",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from suffice.signals import LOOP_COMPONENTS
 from suffice.store.round_journal import JournalContent
 from suffice.store.schema import build_table, cost_column, cost_names, fill_costs
 
-__all__ = ["INFERRED", "RUN", "UNFINISHED", "merged"]
+__all__ = ["INFERRED", "RUN", "UNFINISHED", "merged", "together"]
 
 RUN = "run"
 """The column that names a question's run, unique among all that were ever recorded."""
@@ -70,7 +71,7 @@ def merged(
         known = set() if stored is None else {name for name in stored.column_names if name.startswith("cost.")}
         fill_costs(rows, cost_names(rows) | known)
         tables.append(build_table(rows, kinds))
-    table = _with_ends(_together(tables))
+    table = _with_ends(reduce(together, tables).replace_schema_metadata(None))
     return table, {**metadata, **content.metadata, "failed": failed, "suffice": __version__}
 
 
@@ -92,11 +93,9 @@ class _Names:
                 return name
 
 
-def _together(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return the rows of tables whose columns may differ."""
-    if len(tables) == 1:
-        return tables[0].replace_schema_metadata(None)
-    old, new = (table.replace_schema_metadata(None) for table in tables)
+def together(old: pa.Table, new: pa.Table) -> pa.Table:
+    """Return the rows of two tables whose columns may differ, those of the first table first."""
+    old, new = (table.replace_schema_metadata(None) for table in (old, new))
     for name in set(old.column_names) & set(new.column_names):
         kinds = old.field(name).type, new.field(name).type
         if kinds[0] == kinds[1]:
@@ -109,13 +108,18 @@ def _together(tables: Sequence[pa.Table]) -> pa.Table:
         else:
             text = pa.field(name, pa.string(), metadata=old.field(name).metadata)
             old, new = _cast(old, name, text), _cast(new, name, text)
-    called = [name for name in (cost_column(item, "calls") for item in LOOP_COMPONENTS) if name in old.column_names]
-    for name in new.column_names:
-        if name.startswith("cost.") and name not in old.column_names and called:
-            known = pc.coalesce(*(old.column(item) for item in called))
+    return pa.concat_tables([_with_free(old, new), _with_free(new, old)], promote_options="permissive")
+
+
+def _with_free(table: pa.Table, other: pa.Table) -> pa.Table:
+    """Return a table with cost 0, where a call is recorded, for every component that only the other table charges."""
+    called = [name for name in (cost_column(item, "calls") for item in LOOP_COMPONENTS) if name in table.column_names]
+    for name in other.column_names:
+        if name.startswith("cost.") and name not in table.column_names and called:
+            known = pc.coalesce(*(table.column(item) for item in called))
             free = pc.if_else(pc.is_valid(known), pa.scalar(0.0), pa.scalar(None, pa.float64()))
-            old = old.append_column(new.field(name), free)
-    return pa.concat_tables([old, new], promote_options="permissive")
+            table = table.append_column(other.field(name), free)
+    return table
 
 
 def _cast(table: pa.Table, name: str, field: pa.Field) -> pa.Table:

@@ -1,0 +1,306 @@
+"""Recordings of one configuration joined into one: shards, halves, and the same questions with several prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from suffice._version import __version__
+from suffice.display import facts_table
+from suffice.errors import ConfigMismatchError, DataError
+from suffice.files import check_file
+from suffice.identities import aligned
+from suffice.results import Result
+from suffice.store.journal import Journal, differences
+from suffice.store.merging import together
+from suffice.store.recording import Recording, open_recording, read_recording, write_recording
+from suffice.tables import Table, counted
+
+__all__ = ["MergeSummary", "merge_recordings"]
+
+_MERGED = "merged"
+"""The entry of metadata that lists what a file was merged from."""
+
+_PROMPTS = "prompts"
+"""The entry of a configuration that has what differs between prompts, by prompt."""
+
+_OF_ONE_FILE = ("dataset", "failed", "suffice", "format", "version", "notes", "read_from", _MERGED)
+"""Entries of metadata that may differ: they describe one file, not how it was recorded."""
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeSummary(Result):
+    """What was merged.
+
+    Attributes:
+        path: The recording that was written.
+        sources: Questions of each file.
+        questions: Recorded questions, those of another prompt counted again.
+        rounds: Their rounds.
+        prompts: The prompts, where there are several.
+        failed: Questions that failed while recording.
+        notes: What a reader must know.
+    """
+
+    path: Path
+    sources: Mapping[str, int]
+    questions: int
+    rounds: int
+    prompts: tuple[str, ...] = ()
+    failed: int = 0
+    notes: tuple[str, ...] = ()
+
+    def table(self) -> Table:
+        """Return what was merged as one table."""
+        facts = {**{f"questions of {name}": f"{n:,}" for name, n in self.sources.items()}, "rounds": f"{self.rounds:,}"}
+        return facts_table("Merged recording", facts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """One file: its rows, and its configuration divided into what all must share and the prompts' own part."""
+
+    path: Path
+    recording: Recording
+    shared: Mapping[str, Any]
+    prompts: Mapping[str, Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, path: Path) -> _Part:
+        if not path.is_file() and _journal(path).is_file():
+            raise DataError(
+                f"{str(path)!r} is unfinished, its replies are in {_journal(path).name!r}: run the command that recorded it "
+                "again, then merge"
+            )
+        recording = read_recording(path)
+        metadata = {key: value for key, value in recording.metadata.items() if key not in _OF_ONE_FILE}
+        config = dict(metadata.get("config") or {})
+        prompts = dict(config.pop(_PROMPTS, {}))
+        model = config.get("model")
+        if isinstance(model, Mapping) and "prompt_id" in model:
+            own = {key: value for key, value in model.items() if "prompt_" in key}
+            config["model"] = {key: value for key, value in model.items() if key not in own}
+            prompts = {str(model["prompt_id"]): own}
+        elif not prompts and "prompt_id" in recording.table.column_names:  # imported
+            column = recording.per_question("prompt_id", ())
+            prompts = {str(prompt): {} for prompt in dict.fromkeys(column.tolist()) if prompt}
+        depends = {k: v for k, v in (metadata.get("depends") or {}).items() if k != "prompt_id" or not prompts}
+        return cls(
+            path=path, recording=recording, shared={**metadata, "config": config, "depends": depends}, prompts=prompts
+        )
+
+
+def merge_recordings(out: str | Path, paths: Sequence[str | Path]) -> MergeSummary:
+    """Join recordings of one configuration and write them as one; the files themselves stay as they are.
+
+    Files of one prompt must have different questions. Where the same questions were recorded with several prompts, the
+    runs of a question get ids of their own, ``ID@PROMPT``, and its id as their common `cluster`. Costs stay in their
+    rows; replies of failed questions go into the journal of the new file, so that `record` completes it without asking for
+    them again.
+
+    Args:
+        out: The new recording; an existing file is only replaced if it was merged, too.
+        paths: The recordings, at least two.
+
+    Raises:
+        ConfigMismatchError: The files were recorded with other models, retrievers, rounds or settings; only the prompt
+            may differ.
+        DataError: A question is in two files of one prompt, a recording is unfinished, or `out` is another file.
+        SchemaError: A file is damaged, or is not a recording.
+    """
+    out, sources = check_file(out), [Path(path) for path in paths]
+    _check_places(out, sources)
+    parts = [_Part.of(path) for path in sources]
+    _check_shared(parts)
+    prompts = {name: own for part in parts for name, own in part.prompts.items()}
+    named = [_named_apart(part) if len(prompts) > 1 else part.recording.table for part in parts]
+    _check_questions(parts, named)
+    table = reduce(together, named)
+    merged = Recording(table, _metadata(parts, prompts))  # checks the rounds
+    complete = {name for name, end in zip(merged.question_ids, merged.ends.tolist(), strict=True) if end != "failed"}
+    merged.metadata["failed"] = {q: why for q, why in merged.metadata["failed"].items() if q not in complete}
+    notes = [*_column_notes(parts), *_journals(out, parts, merged)]
+    write_recording(out, table, merged.metadata)
+    return MergeSummary(
+        path=out,
+        sources={str(part.path): part.recording.shape[0] for part in parts},
+        questions=merged.shape[0],
+        rounds=table.num_rows,
+        prompts=tuple(prompts) if len(prompts) > 1 else (),
+        failed=len(merged.metadata["failed"]),
+        notes=tuple(notes),
+    )
+
+
+def _journal(path: Path) -> Path:
+    return path.with_name(f"{path.name}.journal")
+
+
+def _check_places(out: Path, sources: Sequence[Path]) -> None:
+    places = [path.resolve() for path in sources]
+    repeated = [str(path) for path, place in zip(sources, places, strict=True) if places.count(place) > 1]
+    if len(sources) < 2 or repeated:  # noqa: PLR2004 - two are the fewest
+        said = (
+            f"{repeated[0]!r} is given twice" if repeated else f"{counted(len(sources), 'recording')} cannot be merged"
+        )
+        raise DataError(f"{said}: give two or more, each once")
+    if out.resolve() in places:
+        raise DataError(f"{str(out)!r} is one of the recordings to merge: write to another file")
+    if out.exists() and _MERGED not in open_recording(out).metadata:
+        raise DataError(f"{str(out)!r} exists and was not merged from others: move it away, or write to another file")
+
+
+def _check_shared(parts: Sequence[_Part]) -> None:
+    """Raise if the files differ in anything but their questions and prompts."""
+    first = parts[0]
+    for part in parts[1:]:
+        if bool(first.prompts) != bool(part.prompts):
+            raise ConfigMismatchError(
+                f"{str((part if part.prompts else first).path)!r} has a prompt and the other has none: they are of different models"
+            )
+        changed = differences(first.shared, part.shared)
+        if changed:
+            more = f"; and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+            raise ConfigMismatchError(
+                f"{str(first.path)!r} and {str(part.path)!r} were recorded with different configurations "
+                f"({'; '.join(changed[:_SHOWN])}{more}): only recordings of one configuration are merged, and prompts with the "
+                "answer at the same position"
+            )
+        for name in first.prompts.keys() & part.prompts.keys():
+            if first.prompts[name] != part.prompts[name]:
+                raise ConfigMismatchError(
+                    f"{str(first.path)!r} and {str(part.path)!r} have other texts under the name of the prompt {name!r}"
+                )
+
+
+def _named_apart(part: _Part) -> pa.Table:
+    """Return the rows with ids that name the prompt, and the question's own id as its cluster."""
+    table = part.recording.table
+    if len(part.prompts) > 1:
+        return table  # a merged file already has such ids
+    (prompt,) = part.prompts
+    ids = table.column("question_id").to_pylist()
+    own = np.asarray([f"{name}@{prompt.split('@')[0]}" for name in ids], dtype=object)
+    clusters = table.column("cluster").to_pylist() if "cluster" in table.column_names else [None] * len(ids)
+    units = [name if cluster is None else cluster for name, cluster in zip(ids, clusters, strict=True)]
+    columns = {"question_id": own.tolist(), "cluster": units, "prompt_id": [prompt] * len(ids)}
+    for name, values in columns.items():
+        field = pa.field(name, pa.string(), metadata={"kind": "identity"})
+        if name in table.column_names:
+            place = table.column_names.index(name)
+            table = table.set_column(
+                place, table.schema.field(name).with_type(pa.string()), pa.array(values, pa.string())
+            )
+        else:
+            table = table.append_column(field, pa.array(values, pa.string()))
+    return table
+
+
+def _check_questions(parts: Sequence[_Part], tables: Sequence[pa.Table]) -> None:
+    """Raise if a question is in two files, or has two texts."""
+    places: dict[str, Path] = {}
+    texts: dict[str, tuple[str, Path]] = {}
+    for part, table in zip(parts, tables, strict=True):
+        recording = Recording(table, part.recording.metadata)
+        asked = recording.per_question("question", [None] * len(recording.question_ids)).tolist()
+        for name, unit, text in zip(recording.question_ids, recording.clusters.tolist(), asked, strict=True):
+            if places.setdefault(name, part.path) != part.path:
+                raise DataError(
+                    f"question {name!r} is in {str(places[name])!r} and in {str(part.path)!r}: leave it out of one of them, since "
+                    "two runs of one question under one prompt are no more questions"
+                )
+            if text is None or "cluster" not in table.column_names:
+                continue
+            known, place = texts.setdefault(str(unit), (str(text), part.path))
+            if known != text and place != part.path:
+                raise DataError(
+                    f"question {unit!r} reads {known!r} in {str(place)!r} and {text!r} in {str(part.path)!r}: they are not the "
+                    "same questions"
+                )
+
+
+def _metadata(parts: Sequence[_Part], prompts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the metadata of all files: what they share, and of each what describes it alone."""
+    shared = parts[0].shared
+    config, depends = dict(shared["config"]), dict(shared["depends"])
+    if len(prompts) > 1:
+        config[_PROMPTS] = {name: dict(own) for name, own in prompts.items()}
+    elif prompts:
+        ((prompt, own),) = prompts.items()
+        config["model"] = {**config["model"], **own}
+        if "prompt_id" in (parts[0].recording.metadata.get("depends") or {}):
+            depends["prompt_id"] = prompt
+    failed: dict[str, str] = {}
+    for part in parts:  # a question that failed in one file may be complete in another
+        suffix = f"@{next(iter(part.prompts)).split('@')[0]}" if len(prompts) > 1 == len(part.prompts) else ""
+        failed |= {f"{name}{suffix}": why for name, why in (part.recording.metadata.get("failed") or {}).items()}
+    described = [
+        {
+            "file": part.path.name,
+            "questions": part.recording.shape[0],
+            "data_hash": part.recording.data_hash,
+            **{
+                key: value
+                for key, value in part.recording.metadata.items()
+                if key in ("dataset", "suffice", "read_from", _MERGED)
+            },
+        }
+        for part in parts
+    ]
+    sets = [part.recording.metadata.get("dataset") or {} for part in parts]
+    hashes = dict.fromkeys(item["hash"] for item in sets if "hash" in item)
+    dataset = {"hash": "+".join(hashes), "questions": sum(int(item.get("questions", 0)) for item in sets)}
+    notes = [note for part in parts for note in part.recording.metadata.get("notes") or ()]
+    result = {**shared, "failed": failed, "suffice": __version__, _MERGED: described}
+    kept = {"config": config, "depends": depends}
+    result |= {key: value for key, value in kept.items() if value or key in parts[0].recording.metadata}
+    return result | ({"dataset": dataset} if hashes else {}) | ({"notes": list(dict.fromkeys(notes))} if notes else {})
+
+
+def _column_notes(parts: Sequence[_Part]) -> list[str]:
+    """Return a note for each column that is not in every file."""
+    notes = []
+    for name in dict.fromkeys(name for part in parts for name in part.recording.table.column_names):
+        lacking = [part.path.name for part in parts if name not in part.recording.table.column_names]
+        if lacking and not name.startswith("cost."):
+            notes.append(f"{', '.join(lacking)}: no column {name!r}; its values are missing there")
+    return notes
+
+
+def _journals(out: Path, parts: Sequence[_Part], merged: Recording) -> list[str]:
+    """Copy the replies of failed questions into the journal of the new file; return what stays behind."""
+    notes: list[str] = []
+    for part in parts:
+        if not _journal(part.path).is_file():
+            continue
+        recorded = part.recording.metadata.get("config") or {}
+        with closing(Journal(_journal(part.path), recorded)) as journal:
+            unwritten = [name for name, _ in journal.finished() if name not in part.recording.question_ids]
+            if unwritten:
+                raise DataError(
+                    f"{str(part.path)!r} is unfinished: {counted(len(unwritten), 'question')} of its journal are not in it yet. Run "
+                    "the command that recorded it again, then merge"
+                )
+            failed = (part.recording.metadata.get("failed") or {}).keys()
+            if _PROMPTS not in recorded and _PROMPTS not in merged.metadata["config"]:
+                failed = failed & merged.metadata["failed"].keys()
+            names = sorted(journal.questions() & failed)
+            if names and _PROMPTS in merged.metadata["config"]:
+                notes.append(
+                    f"{part.path.name}: {counted(len(names), 'question')} failed; their replies stay in its journal, since a file of "
+                    "several prompts cannot be recorded further"
+                )
+            elif names:
+                with closing(Journal(_journal(out), aligned(merged.metadata["config"], recorded))) as new:
+                    for name in names:
+                        new.put(name, journal.replies(name))
+    return notes

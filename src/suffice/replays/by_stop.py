@@ -95,6 +95,14 @@ def _all_calls(table: CostTable) -> Floats:
     return np.asarray(np.sum([np.zeros(table.seen.shape), *table.call_columns.values()], axis=0), dtype=np.float64)
 
 
+def varying_costs(table: CostTable) -> list[tuple[str, str]]:
+    """Return the components and kinds whose costs are neither zero nor unknown in every round."""
+    columns = {
+        (component, kind): table.columns[component][kind] for component in table.components for kind in COST_KINDS
+    }
+    return [name for name, column in columns.items() if column.any() and not np.isnan(column[table.seen]).all()]
+
+
 class _Block:
     """Some orders of each question's rounds, side by side: arrays have shape ``(n_orders * n_questions, n_rounds)``.
 
@@ -171,8 +179,8 @@ class _Tables:
         rows = [expected_by_stop(like.selector, view, metric) for metric in metrics]
         rows += [np.maximum.accumulate(np.where(view.seen, metric, -np.inf), axis=1) for metric in metrics]
         costs = prepared.costs
-        for component in costs.components:
-            rows += [block.spread(costs.columns[component][kind])[:, skipped:].cumsum(axis=1) for kind in COST_KINDS]
+        for component, kind in varying_costs(costs):
+            rows.append(block.spread(costs.columns[component][kind])[:, skipped:].cumsum(axis=1))
         rows.append(block.spread(_all_calls(costs))[:, skipped:].cumsum(axis=1))
         stacked = np.stack(rows)
         stacked[:, self.length == 0] = 0.0
@@ -193,7 +201,7 @@ class _Sums:
 
     def __init__(self, prepared: PreparedRecording, policies: Sequence[Policy], twinned: Sequence[int], n: int) -> None:
         self.prepared, self.policies, self.twinned, self.n = prepared, policies, twinned, n
-        self._kinds = [(component, kind) for component in prepared.costs.components for kind in COST_KINDS]
+        self._kinds = varying_costs(prepared.costs)
         n_names, n_questions = 2 * len(prepared.metrics) + len(self._kinds) + 1, prepared.n
         self._values = np.zeros((len(policies), n_names, n_questions))
         self._calls = np.zeros((len(policies), _MOST_CALLS))
@@ -314,7 +322,7 @@ class _Sums:
             worst=values,
             best=values,
             unrun=np.zeros(n, dtype=np.bool_),
-            ledger=self._ledger(mean),
+            ledger=self._ledger(mean, policy),
             calls=self._calls_of(self._calls[place]),
             stop_rounds={r: float(shares[r]) for r in range(-1, len(shares) - 1) if shares[r]},
             reasons={reason: round(count / self.n) for reason, count in self._reasons[place].items()},
@@ -329,34 +337,43 @@ class _Sums:
         """Return the mean run of a policy's random twin."""
         mean = self._twins[place] / self.n
         values = dict(zip(self.prepared.metric_names, mean, strict=False))
-        policy, index = self.policies[place], self.prepared.recording.index
-        read = (index >= policy.start_round) & (index <= policy.max_rounds)
-        length = self.prepared.recording.seen[:, read].sum(axis=1)
+        policy = self.policies[place]
         return replace(
             run,
             label=f"random({run.label})",
             kind="random",
             worst=values,
             best=values,
-            ledger=self._ledger(mean),
+            ledger=self._ledger(mean, policy),
             calls=self._calls_of(self._twin_calls[place]),
             reasons={},
             policy=None,
             oracle_seen=None,
             rounds=self._twin_rounds[place] / self.n,
-            notes=twin_notes(strata_of(length), cut=False),
+            notes=twin_notes(strata_of(self._length(policy)), cut=False),
         )
+
+    def _length(self, policy: Policy) -> Positions:
+        """Return how many rounds a policy can see, shape ``(n_questions,)``."""
+        index = self.prepared.recording.index
+        read = (index >= policy.start_round) & (index <= policy.max_rounds)
+        return np.asarray(self.prepared.recording.seen[:, read].sum(axis=1))
 
     def _calls_of(self, weights: Floats) -> tuple[Floats, Floats]:
         support = np.flatnonzero(weights)
         return support.astype(np.float64), weights[support] / self.n
 
-    def _ledger(self, mean: Floats) -> Ledger:
+    def _ledger(self, mean: Floats, policy: Policy) -> Ledger:
         """Return the mean costs; money is linear in tokens."""
         table = self.prepared.costs
-        costs: dict[str, dict[str, Floats]] = {component: {} for component in table.components}
-        for (component, kind), row in zip(self._kinds, mean[2 * len(self.prepared.metrics) : -1], strict=True):
-            costs[component][kind] = row
+        rows = dict(zip(self._kinds, mean[2 * len(self.prepared.metrics) : -1], strict=True))
+        ran = self._length(policy) > 0
+        costs: dict[str, dict[str, Floats]] = {}
+        for component, columns in table.columns.items():
+            costs[component] = {
+                kind: rows.get((component, kind), np.where(ran & column.any(), np.nan, 0.0))
+                for kind, column in columns.items()
+            }
         money = np.zeros(self.prepared.n)
         for component, kinds in costs.items():
             money = money + table.money_of(component, kinds)

@@ -24,12 +24,12 @@ from suffice.replays.references import (
     baseline_runs,
     fixed_policies,
     refuse_unmeasured,
-    selector_name,
+    selector_names,
     selectors_in_use,
     with_references,
 )
 from suffice.replays.result import ReplayResult, Row, Spread
-from suffice.replays.rivals import Rival, check_cost, find_rival
+from suffice.replays.rivals import Rival, check_cost, find_rivals
 from suffice.replays.selected import dividing_names, selected_on, tuned_on
 from suffice.rounds import COST_KINDS, Floats, Mask, Rounds
 from suffice.rules import Rule
@@ -114,7 +114,7 @@ def replay(
     for run in runs[: len(replayed)]:
         refuse_unmeasured(prepared, run, metrics)
     others = mean_runs(prepared, n, resampling.seed, lambda one: baseline_runs(one, replayed, selectors, metrics))
-    own = [selector_name(policy, replayed) for policy in replayed]
+    own = selector_names(replayed)
     runs, references = with_references(
         prepared,
         [
@@ -135,6 +135,7 @@ def replay(
     check_cost(runs, cost)
     draws = prepared.draws(resampling)
     deltas = paired_differences(runs, references, draws, n_policies=len(replayed))
+    rivals = find_rivals(runs, runs, metrics, cost)
     rows = [
         _row(
             prepared,
@@ -142,9 +143,9 @@ def replay(
             other,
             deltas=differences,
             tests=margin_tests(run, other, metrics, margins, draws),
-            rival=find_rival(run, runs, metrics, cost),
+            rival=rival,
         )
-        for run, other, differences in zip(runs, references, deltas, strict=True)
+        for run, other, differences, rival in zip(runs, references, deltas, rivals, strict=True)
     ]
     return ReplayResult(
         rows=tuple(rows),

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.normalizers import normalizer_of
 from suffice.replays.charging import LIVE, Charging, charging_of
 from suffice.replays.costs import CostTable
 from suffice.replays.outcomes import outcome
@@ -18,7 +17,6 @@ from suffice.replays.prices import Price
 from suffice.rounds import Floats, Mask, Positions, Rounds
 from suffice.rules import Selector
 from suffice.session import Policy, Stops, stops
-from suffice.signals import answer_ids
 from suffice.statistics import Draws, Resampling
 from suffice.store.recording import Recording
 
@@ -119,7 +117,7 @@ class PreparedRecording:
         """Return what a policy's view is made of; its normalizer reads all answers once for all policies that share it."""
         name = policy.answer_column
         if name is not None and name not in self._columns and "answer" in self.recording.table.column_names:
-            self._columns[name] = answer_ids(self.recording.answers, normalizer_of(policy.normalizer))
+            self._columns[name] = self.recording.answer_ids(policy.normalizer)
         return self.rounds((*policy.raw_columns, *filter(None, [name])))
 
     def reordered(self, places: npt.NDArray[np.int64]) -> PreparedRecording:

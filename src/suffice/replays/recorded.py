@@ -52,7 +52,10 @@ def check_recorded(policy: Policy, recording: Recording, *, part: bool = False) 
     _check_columns(policy, recording)
     definedness = Definedness(policy)
     if not part:
-        definedness.add(policy.view(recording.rounds(policy.raw_columns)))
+        raw = recording.rounds(policy.raw_columns)
+        if policy.answer_column is not None and raw.answers is not None:
+            raw.columns = {**raw.columns, policy.answer_column: recording.answer_ids(policy.normalizer)}
+        definedness.add(policy.view(raw))
     return (*definedness.checked(recording), *_unknown_models(policy, recording))
 
 

@@ -30,7 +30,7 @@ __all__ = [
     "baseline_runs",
     "fixed_policies",
     "refuse_unmeasured",
-    "selector_name",
+    "selector_names",
     "selectors_in_use",
     "with_references",
 ]
@@ -74,10 +74,11 @@ def selectors_in_use(policies: Sequence[Policy]) -> dict[str, Policy]:
     return selectors
 
 
-def selector_name(policy: Policy, policies: Sequence[Policy]) -> str:
-    """Return the name of a policy's selector among those of all policies; see `selectors_in_use`."""
-    like = answering_like(policy)
-    return next(n for n, other in selectors_in_use(policies).items() if replace(other, name=like.name) == like)
+def selector_names(policies: Sequence[Policy]) -> list[str]:
+    """Return the name of each policy's selector among those of all policies; see `selectors_in_use`."""
+    selectors = selectors_in_use(policies)
+    likes = map(answering_like, policies)
+    return [next(name for name, other in selectors.items() if replace(other, name=like.name) == like) for like in likes]
 
 
 def baseline_policy(recording: Recording, rule: str | Rule, like: Policy) -> Policy:

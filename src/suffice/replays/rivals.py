@@ -13,7 +13,7 @@ from suffice.replays.baselines import Run
 from suffice.replays.costs import COSTS
 from suffice.statistics import ROUNDING
 
-__all__ = ["Rival", "check_cost", "find_rival"]
+__all__ = ["Rival", "check_cost", "find_rival", "find_rivals"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,16 +59,29 @@ def find_rival(run: Run, runs: Sequence[Run], metrics: Sequence[str], cost: str)
         metrics: The first is the quality; without one there is nothing to say.
         cost: One of `suffice.replays.result.COSTS`.
     """
+    return find_rivals([run], runs, metrics, cost)[0]
+
+
+def find_rivals(those: Sequence[Run], runs: Sequence[Run], metrics: Sequence[str], cost: str) -> list[Rival]:
+    """Return `find_rival` of each of many runs."""
     if not metrics:
-        return Rival()
-    mine = _Point.of(run, metrics[0], cost)
+        return [Rival() for _ in those]
     rivals = [_Point.of(other, metrics[0], cost) for other in runs if other.kind in ("fixed", "random")]
-    rivals = [rival for rival in rivals if rival.label != run.label]
+    return [_rival_among(_Point.of(run, metrics[0], cost), rivals) for run in those]
+
+
+def _rival_among(mine: _Point, points: Sequence[_Point]) -> Rival:
+    rivals = [rival for rival in points if rival.label != mine.label]
     sure = [rival for rival in rivals if rival.worst >= mine.best - ROUNDING and math.isfinite(rival.most)]
     match = _cheapest(sure)
     dominating = _cheapest([rival for rival in sure if rival.dominates(mine, surely=True)])
     undecided = []
-    open_rivals = [rival for rival in rivals if rival not in sure and rival.best >= mine.worst - ROUNDING]
+    open_rivals = [
+        rival
+        for rival in rivals
+        if rival.best >= mine.worst - ROUNDING
+        and not (rival.worst >= mine.best - ROUNDING and math.isfinite(rival.most))
+    ]
     if any(match is None or rival.least < match.least for rival in open_rivals):
         undecided.append("cheapest_match")
     if dominating is None and any(rival.dominates(mine, surely=False) for rival in rivals):

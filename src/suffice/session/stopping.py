@@ -95,6 +95,7 @@ def stops(policy: Policy, raw: Rounds) -> Stops:
 def stop_positions(policy: Policy, view: Rounds) -> tuple[Positions, Mask]:
     """Return `Stops.position` and `Stops.fired` of a policy's view."""
     fires = policy.rule.fires(view) & view.seen
-    first = np.argmax(fires, axis=-1)
+    first = np.asarray(np.argmax(fires, axis=-1))
     fired = np.take_along_axis(fires, first[..., None], axis=-1)[..., 0]
-    return np.where(fired, first, view.seen.sum(axis=-1) - 1), fired
+    first[~fired] = view.seen[~fired].sum(axis=-1) - 1
+    return first, fired

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,9 +15,9 @@ from suffice.rounds import Floats
 from suffice.statistics.bootstrap import quantiles, resampled_means
 from suffice.statistics.hypotheses import cohens_d_z
 from suffice.statistics.paired import FEW_NONZERO, few_warning, json_ready
-from suffice.statistics.units import Clusters, check_level, paired_rows, standard_errors
+from suffice.statistics.units import Clusters, Units, check_level, paired_rows, standard_errors
 
-__all__ = ["MarginTest", "equivalence", "non_inferiority"]
+__all__ = ["MarginTest", "both_margin_tests", "equivalence", "non_inferiority"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +92,7 @@ def non_inferiority(
     Raises:
         DataError: A negative margin, NaN differences, a level outside (0, 1).
     """
-    return _margin_test("non_inferiority", differences, margin, weights=weights, clusters=clusters, level=level)
+    return both_margin_tests(differences, [margin], weights=weights, clusters=clusters, level=level)[0][0]
 
 
 def equivalence(
@@ -114,28 +115,48 @@ def equivalence(
     Raises:
         DataError: A negative margin, NaN differences, a level outside (0, 1).
     """
-    return _margin_test("equivalence", differences, margin, weights=weights, clusters=clusters, level=level)
+    return both_margin_tests(differences, [margin], weights=weights, clusters=clusters, level=level)[0][1]
+
+
+def both_margin_tests(
+    differences: npt.ArrayLike,
+    margins: Sequence[float],
+    *,
+    weights: Floats,
+    clusters: Clusters = None,
+    level: float = 0.95,
+) -> tuple[tuple[MarginTest, MarginTest], ...]:
+    """Return `non_inferiority` and `equivalence` at each margin, on the same resampled means."""
+    check_level(level)
+    (row,), units = paired_rows(np.ravel(differences), clusters)
+    means = np.concatenate([block for _, block in resampled_means(row[None, :], weights, units)])
+    resampled = tuple(float(bound[0]) for bound in quantiles(means, (1 - level, level)))
+    return tuple(
+        (
+            _margin_test("non_inferiority", row, units, resampled, margin=margin, clusters=clusters, level=level),
+            _margin_test("equivalence", row, units, resampled, margin=margin, clusters=clusters, level=level),
+        )
+        for margin in margins
+    )
 
 
 def _margin_test(
     kind: str,
-    differences: npt.ArrayLike,
-    margin: float,
+    row: Floats,
+    units: Units,
+    resampled: tuple[float, ...],
     *,
-    weights: Floats,
+    margin: float,
     clusters: Clusters,
     level: float,
 ) -> MarginTest:
     if not margin >= 0:
         raise DataError(f"a margin is a size >= 0, not {margin!r}: write 0.02 for a loss of two points")
-    check_level(level)
-    (row,), units = paired_rows(np.ravel(differences), clusters)
     both = kind == "equivalence"
     delta = float(row.mean())
     error = float(standard_errors(row[None, :], units)[0])
     low, high, p = _t_bounds(delta, error, margin, units.n_units - 1, level)
-    means = np.concatenate([block for _, block in resampled_means(row[None, :], weights, units)])
-    low_b, high_b = (float(bound[0]) for bound in quantiles(means, (1 - level, level)))
+    low_b, high_b = resampled
     nonzero = int(np.count_nonzero(units.sums(row)))
     return MarginTest(
         kind=kind,

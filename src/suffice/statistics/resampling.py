@@ -14,7 +14,7 @@ from suffice.statistics.bootstrap import bootstrap_weights
 from suffice.statistics.corrections import holm
 from suffice.statistics.hypotheses import permutation_tests
 from suffice.statistics.intervals import DEFAULT_INTERVAL, INTERVALS, Intervals, paired_bootstrap
-from suffice.statistics.margins import MarginTest, equivalence, non_inferiority
+from suffice.statistics.margins import MarginTest, both_margin_tests, non_inferiority
 from suffice.statistics.paired import PairedResult, paired_results
 from suffice.statistics.units import Clusters, Units, check_level
 
@@ -140,8 +140,9 @@ class Draws:
 
     def margins(self, delta: Floats, margins: Sequence[float]) -> tuple[tuple[MarginTest, MarginTest], ...]:
         """Return non-inferiority and equivalence at each margin; see `non_inferiority` and `equivalence`."""
-        how: dict[str, Any] = {"weights": self.weights, "clusters": self.clusters, "level": self.resampling.level}
-        return tuple((non_inferiority(delta, margin, **how), equivalence(delta, margin, **how)) for margin in margins)
+        return both_margin_tests(
+            delta, margins, weights=self.weights, clusters=self.clusters, level=self.resampling.level
+        )
 
     def sums(self, rows: Floats) -> Floats:
         """Return the resampled sum of each row of values, shape ``(..., n_rows)`` to ``(..., n_resamples)``."""

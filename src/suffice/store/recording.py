@@ -22,9 +22,10 @@ from suffice.display import Displayed, facts_table
 from suffice.display.tables import Library, frame_of
 from suffice.errors import DataError, NotFoundError, SchemaError, UnknownSignalError, did_you_mean
 from suffice.files import quoted, replacing
+from suffice.normalizers import normalizer_of
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.seen import one_name_per_text
-from suffice.signals import clean_column
+from suffice.signals import answer_ids, clean_column
 from suffice.store.digest import ColumnDigest, TableDigest, damaged, stored_digests
 from suffice.store.merging import merged
 from suffice.store.round_journal import JournalContent, RoundJournal
@@ -193,6 +194,20 @@ class Recording(Displayed):
         """The answers, None where missing."""
         return self.objects("answer")
 
+    def answer_ids(self, normalizer: str) -> Floats:
+        """Return which of its question's distinct answers each round gives, see `suffice.signals.answer_ids`.
+
+        Args:
+            normalizer: Which answers are the same, by name.
+        """
+        if normalizer not in self._answer_ids:
+            self._answer_ids[normalizer] = answer_ids(self.answers, normalizer_of(normalizer))
+        return self._answer_ids[normalizer]
+
+    @cached_property
+    def _answer_ids(self) -> dict[str, Floats]:
+        return {}
+
     def rounds(self, columns: Iterable[str] | None = None) -> Rounds:
         """Return the raw columns that a policy reads.
 
@@ -241,7 +256,7 @@ class Recording(Displayed):
         numbers = pa.chunked_array([pa.array(column + self.index[0])])
         table = self.table.set_column(self.table.column_names.index("round"), "round", numbers)
         other = copy(self)
-        for name in ("answers", "data_hash"):  # cached, and of the other order
+        for name in ("answers", "data_hash", "_answer_ids"):  # cached, and of the other order
             vars(other).pop(name, None)
         vars(other).update(_column=column, table=table)
         return other

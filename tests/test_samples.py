@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -105,13 +106,22 @@ def test_a_policy_that_compares_answers_otherwise_is_pointed_out(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "full"), [("samples_date", (369, 10), 0.725), ("panel_gsm8k", (1319, 44), 0.9685)]
+    ("name", "shape", "full"),
+    [
+        ("samples_date", (369, 10), 0.725),
+        ("panel_gsm8k", (1319, 44), 0.9685),
+        ("samples_aqua", (253, 30), 0.561),
+    ],
 )
 def test_the_bundled_votes_score_what_others_counted(name, shape, full):
     recording = bundled_recording(name)
     assert recording.shape == shape
     assert recording.exchangeable
-    votes = [[answer for answer in row if answer is not None] for row in recording.answers.tolist()]
+    # A program's result that fits no option of AQuA casts no vote.
+    votes = [
+        [answer for answer in row if answer is not None and not answer.startswith("val:")]
+        for row in recording.answers.tolist()
+    ]
     golds = recording.per_question("golds", [])
     scores = []
     for row, gold in zip(votes, golds.tolist(), strict=True):
@@ -122,10 +132,37 @@ def test_the_bundled_votes_score_what_others_counted(name, shape, full):
     assert np.mean(scores) == pytest.approx(full, abs=0.001)
 
 
+def test_a_vote_of_code_llama_gains_nothing():
+    recording = bundled_recording("samples_cruxeval")
+    match = recording.column("match")
+    assert match.mean() == pytest.approx(0.3421, abs=1e-4)
+    full = replay(recording, "settled(10)", metrics="match", orders=2).rows[0]
+    assert full.metrics["match"] == pytest.approx(0.3429, abs=1e-3)
+
+
+def test_the_game_of_24_is_lost_by_votes_and_won_by_a_check():
+    recording = bundled_recording("samples_game24")
+    assert recording.shape == (100, 100)
+    assert "passed" in recording.names("signal")
+    passed = recording.column("passed")
+    np.testing.assert_array_equal(passed, recording.column("match"))
+    assert passed.max(axis=1).mean() == 0.49
+    for text, value in zip(recording.answers[:, :5].ravel(), passed[:, :5].ravel(), strict=True):
+        if value:  # the source's check is that of arithmetic
+            assert re.fullmatch(r"[\d+\-*/() ]+= 24", text)
+            assert eval(text.removesuffix("= 24")) == pytest.approx(24)
+    checked = Policy(rule="passed >= 1", selector="max_passed", max_rounds=100, normalizer="exact")
+    rows = replay(recording, checked, metrics="match", orders=2).rows
+    assert rows[0].metrics["match"] == 0.49
+    voted = replay(recording, "settled(100)", metrics="match", orders=2).rows[0]
+    assert voted.metrics["match"] == pytest.approx(0.0883, abs=1e-4)
+
+
 def test_what_is_bundled_of_samples_is_small_and_its_source_named():
     folder = Path(importlib.util.find_spec("suffice").origin).parent / "data"
     files = [folder / "recorded" / f"{name}.parquet" for name in BUNDLED_SAMPLES]
-    assert sum(file.stat().st_size for file in files) < 200_000
+    assert max(file.stat().st_size for file in files) < 200_000
+    assert sum(file.stat().st_size for file in files) < 300_000
     data = (folder / "DATA.md").read_text("utf-8")
     assert all(f"recorded/{file.name}" in data for file in files)
 
@@ -144,5 +181,10 @@ def test_the_demo_certifies_what_loses_nothing_and_refuses_the_control(tmp_path)
     assert not certified["panel_cruxeval"]["vote_lead >= 3"]
     assert outcomes["panel_gsm8k"]["best_single_model"]["match"] == pytest.approx(0.961, abs=0.002)
     assert outcomes["samples_date"]["best_single_model"] is None
+    assert certified["samples_game24"]["passed >= 1"]
+    assert not certified["samples_game24"]["vote_lead >= 3"]
+    assert "a verifier is needed" in outcomes["samples_game24"]["headline"]
+    assert "the vote gains nothing" in outcomes["samples_cruxeval"]["headline"]
+    assert outcomes["samples_aqua"]["one_alone"] == pytest.approx(0.31, abs=0.01)
     assert "| ChatGPT, dates | lead(3) |" in (tmp_path / "samples.md").read_text("utf-8")
     assert cli("demo", "samples", "--markdown", tmp_path / "missing" / "x.md").code == 1

@@ -12,8 +12,15 @@ __all__ = ["BUNDLED_RECORDINGS", "BUNDLED_SAMPLES", "bundled_recording"]
 BUNDLED_RECORDINGS = ("self_refine_gpt4", "self_refine_dv3")
 """Drafts of two models for self-refine's sentiment reversal; `target_sentiment` is the metric."""
 
-BUNDLED_SAMPLES = ("samples_date", "panel_gsm8k", "panel_cruxeval")
-"""Samples of one model and panels of many; `match` is the metric."""
+BUNDLED_SAMPLES = (
+    "samples_date",
+    "samples_aqua",
+    "samples_cruxeval",
+    "samples_game24",
+    "panel_gsm8k",
+    "panel_cruxeval",
+)
+"""Samples of one model and panels of many; `match` is the metric, and in `samples_game24` the signal `passed` is a check."""
 
 
 def bundled_recording(name: str) -> Recording:

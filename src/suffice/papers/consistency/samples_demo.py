@@ -15,8 +15,9 @@ from suffice.cli import options
 from suffice.cli.console import status
 from suffice.cli.output import Output, Screen
 from suffice.errors import DataError
-from suffice.replays import id_hash
-from suffice.rounds import Mask
+from suffice.replays import id_hash, policy_for
+from suffice.rounds import Floats, Mask
+from suffice.session import Policy
 from suffice.statistics import Resampling, hash_places
 from suffice.store import Recording, bundled_recording
 from suffice.tables import Column, Table, render
@@ -27,19 +28,36 @@ _METRIC = "match"
 _EPSILON = 0.01
 _HALVES_SALT = "best single model:"
 _CREDITS = (
-    "Answers: ChatGPT on date understanding, recorded by verify_cot (Ling et al., 2023; CC BY 4.0); 44 models on GSM8K and 51 "
-    "on CRUXEval, recorded by ZeroEval (Apache-2.0)."
+    "Answers: ChatGPT on date understanding, recorded by verify_cot (Ling et al., 2023; CC BY 4.0); Codex programs on AQuA, by "
+    "Program of Thoughts (Chen et al., 2023; MIT); Code Llama on CRUXEval, by CRUXEval (Gu et al., 2024; MIT); GPT-4 on the Game of 24, "
+    "by Tree of Thoughts (Yao et al., 2023; MIT); 44 models on GSM8K and 51 on CRUXEval, by ZeroEval (Apache-2.0)."
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Vote:
-    """A published set of answers, and the rules that are certified on it, in this order."""
+    """A published set of answers, and the rules that are certified on it, in this order.
+
+    Attributes:
+        recording: The name of the bundled recording.
+        title: What the table calls it.
+        family: The rules.
+        is_panel: Whether each answer is another model's.
+        checker: The rule of the family that reads a check of each answer, which then chooses the answer, too; "" = none.
+    """
 
     recording: str
     title: str
     family: tuple[str, ...]
-    is_panel: bool = True
+    is_panel: bool = False
+    checker: str = ""
+
+    def policies(self, recording: Recording) -> list[Policy]:
+        """Return the policies of the family."""
+        return [policy_for(recording, rule, **self._changes(rule)) for rule in self.family]
+
+    def _changes(self, rule: str) -> dict[str, str]:
+        return {"selector": "max_passed", "name": rule} if rule == self.checker else {}
 
 
 _VOTES = (
@@ -47,23 +65,41 @@ _VOTES = (
         recording="samples_date",
         title="ChatGPT, dates",
         family=("settled(10)", "esc(5)", "adaptive_consistency", "lead(4)", "lead(3)", "lead(2)"),
-        is_panel=False,
     ),
-    _Vote(recording="panel_gsm8k", title="GSM8K, 44 models", family=("settled(44)", "lead(4)", "lead(3)", "lead(2)")),
-    _Vote(recording="panel_cruxeval", title="CRUXEval, 51 models", family=("settled(51)", "lead(4)", "lead(3)")),
+    _Vote(
+        recording="samples_aqua",
+        title="AQuA, Codex",
+        family=("settled(30)", "adaptive_consistency", "lead(4)", "lead(3)"),
+    ),
+    _Vote(recording="samples_cruxeval", title="CRUXEval, Code Llama", family=("settled(10)", "lead(3)", "fixed_k(1)")),
+    _Vote(
+        recording="samples_game24", title="Game of 24, GPT-4", family=("passed >= 1", "lead(3)"), checker="passed >= 1"
+    ),
+    _Vote(
+        recording="panel_gsm8k",
+        title="GSM8K, 44 models",
+        family=("settled(44)", "lead(4)", "lead(3)", "lead(2)"),
+        is_panel=True,
+    ),
+    _Vote(
+        recording="panel_cruxeval",
+        title="CRUXEval, 51 models",
+        family=("settled(51)", "lead(4)", "lead(3)"),
+        is_panel=True,
+    ),
 )
 """Declared before the first figure, from careful to cheap."""
 
 
 def demo_samples(
     output: Output,
-    orders: Annotated[int, typer.Option("--orders", min=1, help="Random orders that figures are averaged over.")] = 20,
+    orders: Annotated[int, typer.Option("--orders", min=1, help="Random orders that figures are averaged over.")] = 10,
     markdown: options.Markdown = None,
 ) -> None:
     """Stop votes among independent answers early.
 
-    Published samples of one model and panels of many, offline: which rules lose nothing, what a certificate says, and where
-    stopping loses.
+    Published samples of one model and panels of many, offline: which rules lose nothing, what a certificate says, where
+    stopping loses, and where votes are useless.
 
     Example: suffice demo samples
     """
@@ -105,29 +141,52 @@ class _Single:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
-    """What the rules do on one set, and for a panel the best single model beside them."""
+    """What the rules do on one set, and beside them one answer alone and, of a panel, the best single model.
+
+    Attributes:
+        vote: The set.
+        result: The certification of its rules.
+        alone: The share of its answers that is right, by question in the order of the certificate: what one gives.
+        single: The best single model of a panel.
+    """
 
     vote: _Vote
     result: Certification
+    alone: Floats
     single: _Single | None
 
     @classmethod
     def of(cls, vote: _Vote, recording: Recording, orders: int) -> _Outcome:
-        result = certify(recording, list(vote.family), Claim(epsilon=_EPSILON, metric=_METRIC, orders=orders))
-        single = _best_single(recording, result.measured.question_ids) if vote.is_panel else None
-        return cls(vote=vote, result=result, single=single)
+        claim = Claim(epsilon=_EPSILON, metric=_METRIC, orders=orders, baseline=policy_for(recording, "full"))
+        result = certify(recording, vote.policies(recording), claim)
+        hashes = result.measured.question_ids
+        alone = np.nanmean(np.where(recording.seen, recording.column(_METRIC), np.nan), axis=1)
+        single = _best_single(recording, hashes) if vote.is_panel else None
+        return cls(vote=vote, result=result, alone=alone[_places(recording, hashes)], single=single)
 
     @property
     def headline(self) -> str:
         place = self.vote.family.index("lead(3)")
         measured, given = self.result.measured, bool(self.result.certified[place])
         proof = "is excluded with 95 % confidence" if given else "is not excluded, so it is not certified"
+        full, alone = measured.baseline_values.mean(), self.alone.mean()
+        if self.vote.checker:
+            checked = self.vote.family.index(self.vote.checker)
+            return (
+                f"{self.vote.title}: the vote of all {measured.baseline_costs['calls'].mean():.0f} answers is right on {100 * full:.1f} % of "
+                f"{self.result.n} questions; checking each answer, and stopping at the first that passes, on "
+                f"{100 * measured.values[checked].mean():.1f} % with {measured.costs['calls'][checked].mean():.1f} answers. Votes are "
+                "useless here: each answer is another one, and a verifier is needed."
+            )
         text = (
             f"{self.vote.title}: stopping at a lead of 3 votes is right on {100 * measured.values[place].mean():.1f} % of "
             f"{self.result.n} questions with {measured.costs['calls'][place].mean():.1f} answers each, all "
-            f"{measured.baseline_costs['calls'].mean():.0f} on {100 * measured.baseline_values.mean():.1f} %; a loss above "
+            f"{measured.baseline_costs['calls'].mean():.0f} on {100 * full:.1f} %; a loss above "
             f"{100 * _EPSILON:g} point {proof}."
         )
+        if not self.vote.is_panel:
+            gain = ": the vote gains nothing." if full - alone < _EPSILON else "."
+            text += f" One answer alone is right on {100 * alone:.1f} %{gain}"
         if self.single is not None:
             text += (
                 f" The best single model, chosen on half of the questions, is right on {100 * self.single.score:.1f} % of the other "
@@ -140,20 +199,25 @@ class _Outcome:
         measured, title = self.result.measured, self.vote.title
         calls = measured.baseline_costs["calls"].mean()
         rows: list[tuple[Any, ...]] = [(title, "all", measured.baseline_values.mean(), "", calls, "", "", "")]
-        differences = measured.values - measured.baseline_values
+        differences = np.vstack([measured.values, self.alone]) - measured.baseline_values
         deltas = Resampling().draws(self.result.n).compare(dict(enumerate(differences)))
+        texts = [
+            f"{100 * delta.delta:+.2f} [{100 * delta.low:+.2f}, {100 * delta.high:+.2f}]" for delta in deltas.values()
+        ]
+        rows.append((title, "one alone", self.alone.mean(), texts[-1], 1.0, "", "", ""))
         for place, rule in enumerate(self.vote.family):
-            delta = deltas[place]
             rows.append(
                 (
                     title,
                     rule,
                     measured.values[place].mean(),
-                    f"{100 * delta.delta:+.2f} [{100 * delta.low:+.2f}, {100 * delta.high:+.2f}]",
+                    texts[place],
                     measured.costs["calls"][place].mean(),
                     "yes" if self.result.certified[place] else "no",
                     _p_text(float(self.result.p_values[place])),
-                    (measured.rivals[place].match or "none").removesuffix(", majority_of_samples"),
+                    (measured.rivals[place].match or "none").removesuffix(
+                        f", {self.result.family.policies[place].selector}"
+                    ),
                 )
             )
         if self.single is not None:
@@ -177,7 +241,12 @@ class _Outcome:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
         single = self.single and {"model": self.single.model, _METRIC: self.single.score}
-        return {"headline": self.headline, "certificate": self.result.to_dict(), "best_single_model": single}
+        return {
+            "headline": self.headline,
+            "one_alone": float(self.alone.mean()),
+            "certificate": self.result.to_dict(),
+            "best_single_model": single,
+        }
 
 
 def _p_text(p: float) -> str:
@@ -191,8 +260,13 @@ def _best_single(recording: Recording, hashes: Sequence[str]) -> _Single:
     names = sorted({name for row in members[tune].tolist() for name in row if name is not None})
     best = max(names, key=lambda name: float(match[tune][members[tune] == name].sum()))
     score = float(match[~tune][members[~tune] == best].sum() / (~tune).sum())
+    return _Single(model=best, score=score, half=~tune[_places(recording, hashes)])
+
+
+def _places(recording: Recording, hashes: Sequence[str]) -> list[int]:
+    """Return where the questions with these hashes are in a recording."""
     places = {id_hash(question_id): place for place, question_id in enumerate(recording.question_ids)}
-    return _Single(model=best, score=score, half=~tune[[places[name] for name in hashes]])
+    return [places[name] for name in hashes]
 
 
 def _summary(outcomes: Sequence[_Outcome], orders: int) -> Table:
@@ -211,6 +285,7 @@ def _summary(outcomes: Sequence[_Outcome], orders: int) -> Table:
         rows=tuple(row for item in outcomes for row in item.rows()),
         notes=(
             "tied answers count in expectation, and intervals (95 %) are over questions",
+            "one alone: the mean of all answers; passed >= 1 returns the answer that passed its check",
             "a panel's members came in random order, and its single model was chosen on the other half of the questions",
         ),
     )

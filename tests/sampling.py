@@ -10,8 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from suffice import ChatModel, Policy, SamplingLoop, record
+from suffice.loop import Outcome
 from suffice.loop.sampling import sample_seed
+from suffice.replays import LIVE, CostTable
 from suffice.retrieval import Question
+from suffice.rounds import total_cost
+from suffice.session import stops
+from suffice.store import Recording
 from tests.endpoint import Endpoint, prompt_of
 
 TOWER = "Where is tower 0?"
@@ -70,6 +75,19 @@ def loop(endpoint: Endpoint | str, rule: str = "never()", **options: Any) -> Sam
     policy = Policy(rule=rule, selector="majority_of_samples", max_rounds=options.pop("samples", SAMPLES))
     options.setdefault("model", models_of(endpoint))
     return SamplingLoop(policy=policy, **options)
+
+
+def assert_replayed(recording: Recording, policy: Policy, outcomes: Sequence[Outcome]) -> None:
+    """Compare live outcomes with the same policy on the stored order of a recording: stop, answer, cost."""
+    stopped = stops(policy, recording.rounds(policy.raw_columns))
+    assert [outcome.decision.stop_round for outcome in outcomes] == stopped.rounds.tolist()
+    assert [outcome.decision.reason for outcome in outcomes] == stopped.reasons(recording.ends, policy.max_rounds)
+    assert [outcome.decision.answer_round or -1 for outcome in outcomes] == stopped.answer_rounds.tolist()
+    table = CostTable(recording)
+    ledger = table.charge(LIVE.policy_masks(table, policy, stopped))
+    for kind in ("calls", "uncached_tokens", "cached_tokens", "output_tokens"):
+        spent = [sum(getattr(total_cost(r.costs), kind) for r in outcome.rounds) for outcome in outcomes]
+        assert spent == ledger.total(kind).tolist(), kind
 
 
 if __name__ == "__main__":

@@ -184,7 +184,7 @@ def replay_command(
         output.show(streamed.to_dict(), Screen(tables=[streamed.table()], then=f"suffice diagnose {quoted(path)}"))
         return
     recording = read_recording(path)
-    texts = compared.rule or (() if policies else SAMPLE_RULES if recording.exchangeable else TEXT_RULES)
+    texts = compared.rule or (() if policies else SAMPLE_RULES if recording.independent else TEXT_RULES)
     changes = options.start_of(compared.start_round, texts)
     changes |= {} if max_rounds is None else {"max_rounds": max_rounds}
     changes |= {} if selector is None else {"selector": parse_selector(selector)}

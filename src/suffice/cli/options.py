@@ -24,7 +24,7 @@ from suffice.retrieval import (
 )
 from suffice.seen import Seen
 from suffice.session import Policy
-from suffice.signals import GATE, LOOP_COMPONENTS, FittedState, Idf
+from suffice.signals import GATE, LOOP_COMPONENTS, FittedState, Idf, member_component
 from suffice.store import Recording, read_recording
 
 __all__ = [
@@ -167,8 +167,13 @@ def prices_of(path: Path | None, recording: Recording) -> dict[str, Price] | Non
     config = recording.metadata.get("config", {})
     names = {column.split(".")[1]: "" for column in recording.names("cost")}
     names |= {component: about.get("model", "") for component, about in config.get("enrichers", {}).items()}
-    names["generator"] = config.get("model", {}).get("model", "")
-    priced = {*LOOP_COMPONENTS, GATE}
+    models = {about["name"]: about["model"] for about in config.get("models", ())}
+    panel = {member_component(name): model for name, model in models.items()} if len(models) > 1 else {}
+    if panel:
+        names = {**{name: model for name, model in names.items() if name != "generator"}, **panel}
+    else:
+        names["generator"] = next(iter(models.values()), config.get("model", {}).get("model", ""))
+    priced = {*LOOP_COMPONENTS, GATE, *panel}
     return component_prices(path, {c: n for c, n in names.items() if c in priced or c.startswith("judge:")})
 
 

@@ -19,15 +19,17 @@ from suffice.llm.chat import ChatModel, Completion
 from suffice.llm.prompts import Prompt
 from suffice.loop.course import Call, RoundResult, Steps, contexts_of
 from suffice.loop.live import LiveLoop, check_position
-from suffice.rounds import Passage, Reply, Round
+from suffice.rounds import Cost, Passage, Reply, Round
 from suffice.rules import MajorityOfSamples
 from suffice.rules.selectors import Last
 from suffice.session import Policy
+from suffice.signals import member_component
 from suffice.signals.votes import VOTES
 
 __all__ = ["SamplingLoop", "sample_seed"]
 
-_LOG = logging.getLogger(__name__)
+_CHOICES_LOG = logging.getLogger(__name__)
+_GENERATOR = "generator"
 _SET_BY_THE_LOOP = ("temperature", "seed")
 
 
@@ -122,13 +124,17 @@ class SamplingLoop(LiveLoop):
         """Models with prompts, in turn."""
         if not self.prompts:
             return self.models
-        return tuple(_with_prompt(model, prompt) for prompt in self.prompts for model in self.models)
+        return tuple(_prompted(model, prompt) for prompt in self.prompts for model in self.models)
 
     @cached_property
     def _settings(self) -> tuple[dict[str, Any], ...]:
         """What decides a sample of each source."""
         ours = {} if self.temperature is None else {"temperature": float(self.temperature)}
         return tuple({**source.fingerprint(), **ours, "seed": self.seed} for source in self._sources)
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(model.name for model in self.models)
 
     @cached_property
     def choices(self) -> _Choices:
@@ -155,8 +161,8 @@ class SamplingLoop(LiveLoop):
         """Models and prompts in turn, and the temperature."""
         temperature = {} if self.temperature is None else {"temperature": float(self.temperature)}
         return {
-            "model": _joined(model.model for model in self.models),
-            "prompt_id": _joined(source.prompt.prompt_id for source in self._sources),
+            "model": _in_turn(model.model for model in self.models),
+            "prompt_id": _in_turn(source.prompt.prompt_id for source in self._sources),
             **temperature,
         }
 
@@ -164,14 +170,22 @@ class SamplingLoop(LiveLoop):
     def labels(self) -> Mapping[str, str]:
         """Models and prompts in turn; a row has those of its sample."""
         return {
-            "model": _joined(model.name for model in self.models),
-            "prompt_id": _joined(source.prompt.prompt_id for source in self._sources),
+            "model": _in_turn(model.name for model in self.models),
+            "prompt_id": _in_turn(source.prompt.prompt_id for source in self._sources),
         }
 
     def cells(self, r: int) -> Mapping[str, str]:
         """Return model and prompt of sample `r`."""
         source = self.source(r)
         return {"model": source.name, "prompt_id": source.prompt.prompt_id}
+
+    def billed(self, r: int, costs: Mapping[str, Cost]) -> Mapping[str, Cost]:
+        """Return the costs of sample `r`; of a panel, those of the model that gave it."""
+        if len(self._names) == 1:
+            return costs
+        return {
+            member_component(self.source(r).name) if name == _GENERATOR else name: cost for name, cost in costs.items()
+        }
 
     @property
     def is_async(self) -> bool:
@@ -192,7 +206,10 @@ class SamplingLoop(LiveLoop):
     def configuration(self) -> Mapping[str, Any]:
         """Return the models in turn with their settings, and the size of requests for several choices."""
         first, *others = self._settings
-        models = {"model": first} if not others else {"models": list(self._settings)}
+        models: dict[str, Any] = {"model": first}
+        if others:
+            named = zip(self._sources, self._settings, strict=True)
+            models = {"models": [{"name": source.name, **settings} for source, settings in named]}
         return {**models, "normalizer": self.policy.normalizer, **({"n": self.wave} if self.use_n else {})}
 
     def verify(self) -> None:
@@ -257,7 +274,7 @@ class _Choices:
         """Note how many choices of a request came, and warn where some are missing."""
         if returned < requested:
             self.complete = False
-            _LOG.warning(
+            _CHOICES_LOG.warning(
                 "%s returned %d of the %d choices of one request (n): further samples are requested one by one",
                 endpoint,
                 returned,
@@ -282,7 +299,7 @@ class _SamplingCourse:
     def calls(self, r: int, before: Sequence[Round]) -> Steps:
         del before  # samples are independent
         reply = yield Call(
-            part="generator",
+            part=_GENERATOR,
             asked=self.loop.source(r).prompt.messages(self.question, self.passages),
             send=lambda: finished(self._reply(r, blocking=True)),
             send_async=lambda: self._reply(r, blocking=False),
@@ -317,7 +334,7 @@ async def _settled(result: Sequence[Completion] | Awaitable[Sequence[Completion]
     return await result if isinstance(result, Awaitable) else result
 
 
-def _with_prompt(model: ChatModel, prompt: Prompt) -> ChatModel:
+def _prompted(model: ChatModel, prompt: Prompt) -> ChatModel:
     """Return a model with another prompt; connection, cache and statistics are shared."""
     other = copy(model)
     other.prompt = prompt
@@ -331,6 +348,6 @@ def _with_advice(error: ModelError) -> ModelError:
     return ModelError(f"{error}. If it refuses several choices (n), leave out use_n (--use-n)")
 
 
-def _joined(names: Any) -> str:
+def _in_turn(names: Any) -> str:
     """Return distinct names in turn, as one text."""
     return " + ".join(dict.fromkeys(names))

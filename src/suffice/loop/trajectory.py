@@ -105,8 +105,8 @@ class RecordedTrajectory:
         payloads = {key: {**reply_to_payload(reply, now), **more} for key, reply in replies.items()}
         self.journal.put(self.question.question_id, payloads)
         self.committed |= payloads
-        for reply in replies.values():
-            self.spent({} if reply.from_cache else reply.costs)
+        for (r, _), reply in replies.items():
+            self.spent({} if reply.from_cache else self.loop.billed(r, reply.costs))
         return payloads
 
     def rows(self, end: End) -> list[dict[str, Any]]:

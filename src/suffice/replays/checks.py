@@ -39,7 +39,7 @@ def require_whole(recording: Recording, why: str) -> None:
 def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy:
     """Return a policy for a recording: its rounds, its answer position, its normalizer and what it depends on.
 
-    For independent samples the answer is that of their majority.
+    For independent samples, and for a panel, the answer is that of their majority.
 
     It starts at round 1; at round 0 if the rule reads a signal that is known there and at no other round (`p_known`).
 
@@ -58,7 +58,7 @@ def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy
         "max_rounds": max(1, int(recording.index[-1])),
         "depends": dict(recording.metadata.get("depends") or {}),
     }
-    if recording.exchangeable:
+    if recording.independent:
         defaults["selector"] = MajorityOfSamples()
     if recording.metadata.get("normalizer"):
         defaults["normalizer"] = recording.metadata["normalizer"]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from suffice.replays.prices import Price
 from suffice.rounds import COST_KINDS, Floats, Mask, Rounds
-from suffice.signals import LOOP_COMPONENTS, SIGNALS
+from suffice.signals import LOOP_COMPONENTS, SIGNALS, member_component
 from suffice.store.recording import Recording
 from suffice.store.schema import cost_column
 
@@ -126,6 +126,8 @@ class CostTable:
         if self.gated and GATE not in charged:
             notes.append("the gate's own cost was not recorded, and counts as nothing")
         self.call_columns = self._call_columns(notes)
+        if recording.independent and not recording.exchangeable:
+            self._by_model(recording)
         self.modelled = recording.metadata.get("cache_state") == "unknown" and GENERATOR in self.components
         if self.modelled:
             columns = self.columns[GENERATOR]
@@ -188,6 +190,20 @@ class CostTable:
             for component in loop:
                 columns[component] = np.where(unknown, 1.0 if component == loop[0] else 0.0, columns[component])
         return columns
+
+    def _by_model(self, recording: Recording) -> None:
+        """Make a component of each model of a panel: their prices differ, and so do their calls."""
+        models = recording.objects("model") if "model" in recording.names("label") else np.empty((0, 0), dtype=object)
+        names = [name for name in dict.fromkeys(models.reshape(-1).tolist()) if name is not None]
+        if GENERATOR not in self.columns or len(names) < 2:  # noqa: PLR2004
+            return
+        columns, calls = self.columns.pop(GENERATOR), self.call_columns.pop(GENERATOR)
+        for name in names:
+            component, own = member_component(name), models == name
+            self.columns[component] = {kind: np.where(own, column, 0.0) for kind, column in columns.items()}
+            self.call_columns[component] = np.where(own, calls, 0.0)
+        self.components = tuple(sorted(self.columns))
+        self.loop = (*(name for name in self.loop if name != GENERATOR), *map(member_component, names))
 
     def charge(self, masks: Mapping[str, Mask] | Mapping[str, Floats]) -> Ledger:
         """Return what the rounds in `masks` (by component, shape ``(n_questions, n_rounds)``) cost.

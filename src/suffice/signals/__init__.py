@@ -3,7 +3,7 @@
 from suffice.signals.answers import ABSTAIN_PATTERNS, abstained_by
 from suffice.signals.base import SIGNALS, Signal, add_signal, clean_column, compute_signals, declare, register_signal
 from suffice.signals.evidence import top_score  # importing a module registers its signals
-from suffice.signals.from_policy import CRITIC, CUMULATED, LOOP_COMPONENTS, cost_columns
+from suffice.signals.from_policy import CRITIC, CUMULATED, LOOP_COMPONENTS, cost_columns, member_component
 from suffice.signals.known import COMPLEXITY, GATE, KNOWN
 from suffice.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, token_margin
 from suffice.signals.measured import REMEDIES, Enricher
@@ -51,6 +51,7 @@ __all__ = [
     "gram_uncertainty",
     "lacking",
     "lexical_support",
+    "member_component",
     "overlap_tokens",
     "parse_confidence",
     "register_signal",

@@ -6,7 +6,7 @@ import math
 
 from suffice.signals.base import declare
 
-__all__ = ["CRITIC", "CUMULATED", "LOOP_COMPONENTS", "WRITERS", "cost_columns"]
+__all__ = ["CRITIC", "CUMULATED", "LOOP_COMPONENTS", "WRITERS", "cost_columns", "member_component"]
 
 WRITERS = ("generator", "writer")
 """The components that write answers: of most loops, of a drafting loop."""
@@ -30,6 +30,15 @@ _COUNT = (0.0, math.inf)
 def cost_columns(name: str) -> tuple[str, ...]:
     """Return the columns that a signal in `CUMULATED` adds up; none for another signal."""
     return tuple(f"cost.{component}.{kind}" for component in LOOP_COMPONENTS for kind in CUMULATED.get(name, ()))
+
+
+def member_component(model: str) -> str:
+    """Return the component of one model of a panel, where its calls are counted apart from those of the others.
+
+    >>> member_component("gpt-4o-mini")
+    'generator:gpt-4o-mini'
+    """
+    return f"{WRITERS[0]}:{model}"
 
 
 declare(

@@ -164,6 +164,11 @@ class Recording(Displayed):
         return bool(self.metadata.get("exchangeable"))
 
     @property
+    def independent(self) -> bool:
+        """Whether the rounds of a question are independent answers that vote: samples, or a panel in its order."""
+        return self.exchangeable or bool(self.metadata.get("independent"))
+
+    @property
     def signal_components(self) -> dict[str, str]:
         """Whose call produces a signal, for signals that are not in `SIGNALS`."""
         return self.metadata.get("signal_components") or {}

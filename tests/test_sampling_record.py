@@ -1,0 +1,229 @@
+"""Recorded samples: replay equals a live run, panels have prices by model, and nothing that was paid is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from suffice import SamplingLoop, certify, read_recording, record, replay
+from suffice.certificates import Claim
+from suffice.errors import ConfigMismatchError
+from suffice.replays import Price, policy_for
+from suffice.statistics import Resampling
+from suffice.store import ResponseCache
+from tests.endpoint import Endpoint
+from tests.sampling import (
+    SAMPLES,
+    VOTES,
+    answer_of,
+    assert_replayed,
+    loop,
+    models_of,
+    questions,
+    reply,
+    sample_of,
+    several,
+    text_of,
+)
+
+RULES = [
+    "never()",
+    "lead(2)",
+    "lead(3)",
+    "adaptive_consistency(.9)",
+    "esc(2)",
+    "settled(8)",
+    "vote_share >= 0.6",
+    "calls >= 3",
+]
+DRAWS = Resampling(n_resamples=10)
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory):
+    """An endpoint whose usage does not depend on earlier requests, and what was recorded of it."""
+    path = tmp_path_factory.mktemp("samples") / "r.parquet"
+    with Endpoint(reply, usage="plain") as endpoint:
+        record(questions(), loop(endpoint), path)
+        yield endpoint, read_recording(path)
+
+
+def test_a_recording_of_samples_says_so_and_is_treated_as_samples(samples):
+    _, recording = samples
+    assert recording.exchangeable
+    assert recording.metadata["normalizer"] == "qa"
+    assert recording.metadata["depends"] == {"model": "m", "prompt_id": "answer_first@1", "temperature": 0.7}
+    assert recording.answers[0].tolist() == list(VOTES)
+    assert set(recording.objects("model").reshape(-1)) == {"m"}
+    assert str(policy_for(recording, "lead(2)").selector) == "majority_of_samples"
+    result = replay(recording, ["lead(2)"], metrics="em", resampling=DRAWS)
+    assert any("100 random orders" in note for note in result.notes)
+    certified = certify(recording, ["lead(3)"], Claim(epsilon=0.9, metric="em", orders=7))
+    assert "over 7 random orders" in str(certified.to_dict())
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_replay_equals_live_decisions(samples, rule):
+    endpoint, recording = samples
+    policy = replace(policy_for(recording, rule), provenance={})
+    live = SamplingLoop(model=models_of(endpoint), policy=policy)
+    outcomes = [live.run(question.question) for question in questions()]
+    assert_replayed(recording, policy, outcomes)
+    waves = replace(live, wave=3)
+    for question, one in zip(questions(2), outcomes[:2], strict=True):
+        outcome = waves.run(question.question)
+        assert outcome.decision.to_dict() == one.decision.to_dict()
+        assert outcome.cost.calls == min(SAMPLES, -(-len(one.rounds) // 3) * 3)
+
+
+def test_answers_are_compared_by_the_normalizer_of_the_loop(tmp_path):
+    numbers = ["18", "18.0", "eighteen", "20"]
+    path = tmp_path / "r.parquet"
+    asked = [replace(question, answers=("18",)) for question in questions(2)]
+    with Endpoint(lambda body: text_of(numbers[sample_of(body)[1] - 1])) as endpoint:
+        asks = loop(endpoint, samples=4)
+        asks = replace(asks, policy=replace(asks.policy, normalizer="number"))
+        record(asked, asks, path)
+        with pytest.raises(ConfigMismatchError, match="normalizer"):
+            record(asked, loop(endpoint, samples=4), path)
+    recording = read_recording(path)
+    assert recording.metadata["normalizer"] == policy_for(recording, "lead(2)").normalizer == "number"
+    assert recording.column("match").tolist() == [[1.0, 1.0, 0.0, 0.0]] * 2
+    assert "match" in recording.names("metric")
+    assert recording.column("em").tolist() == [[1.0, 0.0, 0.0, 0.0]] * 2
+
+
+def test_a_panel_is_replayed_in_its_order_with_prices_by_model(tmp_path):
+    path = tmp_path / "panel.parquet"
+    with Endpoint(reply, usage="plain") as endpoint:
+        models = models_of(endpoint, ["cheap-1.5", "org/dear"])
+        asks = loop(endpoint, model=[models[0], models[0], models[1]], samples=6)
+        summary = record(questions(), asks, path)
+        recording = read_recording(path)
+        policy = policy_for(recording, "lead(2)")
+        live = replace(asks, policy=policy)
+        outcomes = [live.run(question.question) for question in questions()]
+    assert recording.independent
+    assert not recording.exchangeable
+    assert str(policy.selector) == "majority_of_samples"
+    assert policy.depends["model"] == "cheap-1.5 + org/dear"
+    assert_replayed(recording, policy, outcomes)
+    assert recording.objects("model")[0].tolist() == ["cheap-1.5", "cheap-1.5", "org/dear"] * 2
+    assert {name: cost.calls for name, cost in summary.costs.items()} == {
+        "generator:cheap-1.5": 24,
+        "generator:org/dear": 12,
+    }
+    prices = {
+        "generator:cheap-1.5": Price(uncached=1, cached=1, output=2),
+        "generator:org/dear": Price(uncached=10, cached=10, output=20),
+    }
+    expected = []
+    for outcome in outcomes:
+        usd = 0.0
+        for observed in outcome.rounds:
+            cost, times = observed.costs["generator"], 10 if observed.index % 3 == 0 else 1
+            usd += times * (cost.uncached_tokens + cost.cached_tokens + 2 * cost.output_tokens) / 1e6
+        expected.append(usd)
+    row = replay(recording, [policy], metrics="em", prices=prices, resampling=DRAWS).row(policy.label)
+    assert row.costs["money"] == pytest.approx(np.mean(expected))
+    assert row.components["generator:org/dear"]["calls"] == pytest.approx(
+        np.mean([sum(r.index % 3 == 0 for r in outcome.rounds) for outcome in outcomes])
+    )
+
+
+def test_waves_are_recorded_together_and_a_second_run_asks_nothing(tmp_path):
+    path = tmp_path / "r.parquet"
+    with Endpoint(reply, holds=lambda _: len(endpoint.requests) < 4) as endpoint:
+        record(questions(2), loop(endpoint, wave=4), path, concurrency=1)
+        assert endpoint.most_running == 4
+        assert record(questions(2), loop(endpoint, wave=2), path).cost.calls == 0  # the same samples, whatever the wave
+        assert len(endpoint.requests) == 2 * SAMPLES
+    assert read_recording(path).answers[1].tolist() == [answer_of(1, r) for r in range(1, SAMPLES + 1)]
+
+
+def test_a_failure_in_the_middle_of_a_wave_loses_no_reply(tmp_path):
+    path = tmp_path / "r.parquet"
+    broken = {(0, 3)}
+    with Endpoint(reply, fault=lambda body: "400" if sample_of(body) in broken else None) as endpoint:
+        asks = loop(endpoint, wave=4)
+        assert list(record(questions(2), asks, path).failed) == ["q0"]
+        assert read_recording(path).ends.tolist() == ["failed", "max_rounds"]
+        broken.clear()
+        record(questions(2), asks, path)
+        sent = Counter(sample_of(request.body) for request in endpoint.requests)
+    assert sent[0, 3] == 2
+    assert {count for sample, count in sent.items() if sample != (0, 3)} == {1}  # the fourth of the wave was kept
+    assert read_recording(path).answers[0].tolist() == list(VOTES)
+
+
+def test_equal_requests_of_a_recording_have_replies_of_their_own(tmp_path):
+    numbers = iter(range(100))
+    with Endpoint(lambda _: f"Answer: {next(numbers)}") as endpoint, ResponseCache(tmp_path / "cache.sqlite") as cache:
+        asks = loop(endpoint, seed=None, model=models_of(endpoint, cache=cache), samples=4)
+        record(questions(1), asks, tmp_path / "a.parquet")
+        assert record(questions(1), asks, tmp_path / "b.parquet").cost.calls == 0
+        assert len(endpoint.requests) == 4
+    for name in "ab":
+        assert read_recording(tmp_path / f"{name}.parquet").answers.tolist() == [["0", "1", "2", "3"]]
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_choices_of_one_request_are_recorded_with_its_cost(tmp_path, parallel):
+    path = tmp_path / "r.parquet"
+    with Endpoint(several) as endpoint:
+        asks = loop(endpoint, wave=3, use_n=True)
+        summary = record(questions(2), asks, path, parallel_rounds=parallel)
+        assert len(endpoint.requests) == summary.cost.calls == 2 * 3
+    recording = read_recording(path)
+    assert recording.answers[0].tolist() == list(VOTES)
+    assert recording.column("cost.generator.calls")[0].tolist() == [1, 0, 0, 1, 0, 0, 1, 0]
+    assert recording.column("cost.generator.output_tokens").sum() == 2 * 3 * SAMPLES
+
+
+def test_choices_that_were_committed_are_not_requested_again(tmp_path):
+    path = tmp_path / "r.parquet"
+    broken = {(0, 4)}
+    with Endpoint(several, fault=lambda body: "400" if sample_of(body) in broken else None) as endpoint:
+        asks = loop(endpoint, wave=3, use_n=True)
+        assert list(record(questions(2), asks, path).failed) == ["q0"]
+        broken.clear()
+        record(questions(2), asks, path)
+        sent = Counter(sample_of(request.body) for request in endpoint.requests)
+    assert sent == {(0, 1): 1, (0, 4): 2, (0, 7): 1, (1, 1): 1, (1, 4): 1, (1, 7): 1}
+    assert read_recording(path).answers[0].tolist() == list(VOTES)
+
+
+@pytest.mark.whole
+def test_a_killed_recording_goes_on_without_repeating_a_call(tmp_path):
+    killed, whole = tmp_path / "killed.parquet", tmp_path / "whole.parquet"
+    with Endpoint(reply, usage="plain") as endpoint:
+        endpoint.allow = 20
+        child = subprocess.Popen(
+            [sys.executable, "-m", "tests.sampling", endpoint.url, str(killed)], stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(16):
+            assert child.stdout.readline() == "ready\n"
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        child.stdout.close()
+        with contextlib.closing(sqlite3.connect(killed.with_name("killed.parquet.journal"))) as journal:
+            rows = journal.execute("SELECT question_id, round FROM replies")
+            safe = {(int(question[1:]), r) for question, r in rows}
+        endpoint.allow = None
+        record(questions(), loop(endpoint, wave=3), killed)
+        sent = Counter(sample_of(request.body) for request in endpoint.requests)
+        record(questions(), loop(endpoint), whole)
+    assert len(safe) >= 14  # a finished question is reported, too
+    assert {sent[sample] for sample in safe} == {1}
+    assert len(sent) == 6 * SAMPLES
+    names = ["question_id", "round", "answer", "text", "cost.generator.output_tokens"]
+    tables = [read_recording(path).table.select(names) for path in (killed, whole)]
+    assert tables[0].equals(tables[1])

@@ -12,7 +12,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from suffice.display.tables import style
+from suffice.display.svg import chart_svg
+from suffice.display.themes import colour_of
 from suffice.files import write_file
 
 __all__ = ["VENDOR", "Chart", "vendored"]
@@ -21,8 +22,6 @@ VENDOR = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
 """The scripts that draw a chart, in the order in which a page loads them."""
 
 _WIDTH = 560
-_VARIABLE = re.compile(r"var\((--[\w-]+)\)")
-_MIX = re.compile(r"color-mix\(in srgb, (#\w{6}) (\d+)%, (#\w{6})\)")
 _VEGA_VERSION = re.compile(r"/v\d+\.json$")
 
 
@@ -44,12 +43,19 @@ class Chart:
         shown: dict[str, Any] = _standalone({k: v for k, v in self.spec.items() if k != "usermeta"}, legend)
         return {**shown, "width": _WIDTH, "config": config}
 
+    def svg(self) -> str:
+        """Return the chart as an SVG document, for papers and pages: its text is text, and it follows light and dark."""
+        return chart_svg(self.spec)
+
     def save(self, path: str | Path) -> None:
-        """Write a page that needs no network.
+        """Write a picture (``.svg``), or a page that needs no network and shows values under the pointer.
 
         Raises:
             DataError: It cannot be written there.
         """
+        if Path(path).suffix == ".svg":
+            write_file(path, self.svg())
+            return
         title = escape(str(self.spec.get("description", "chart")))
         spec = json.dumps(self.to_dict(), ensure_ascii=False).replace("<", "\\u003c")
         scripts = "".join(f"<script>{vendored(name)}</script>\n" for name in VENDOR)
@@ -71,16 +77,10 @@ class Chart:
         }
 
 
-@cache
-def _colours() -> dict[str, str]:
-    return dict(re.findall(r"(--[\w-]+): (#\w{6})", style("colours")))
-
-
 def _standalone(value: Any, legend: list[str]) -> Any:
     """Return a specification without the page's variables, and with legends in the place of the page's."""
     if isinstance(value, str):
-        plain = _VARIABLE.sub(lambda match: _colours()[match[1]], value)
-        return _MIX.sub(_mixed_colour, plain)
+        return colour_of(value, "light")
     if isinstance(value, list):
         return [_standalone(item, legend) for item in value]
     if not isinstance(value, Mapping):
@@ -89,12 +89,6 @@ def _standalone(value: Any, legend: list[str]) -> Any:
     if inner.get("legend", value) is None and inner.get("type") in ("nominal", "ordinal"):
         inner["legend"] = {"title": None, "orient": "top", "columns": 3, "values": legend}
     return inner
-
-
-def _mixed_colour(match: re.Match[str]) -> str:
-    one, share, other = match[1], int(match[2]) / 100, match[3]
-    parts = ((int(one[i : i + 2], 16), int(other[i : i + 2], 16)) for i in (1, 3, 5))
-    return "#" + "".join(f"{round(share * a + (1 - share) * b):02x}" for a, b in parts)
 
 
 @cache

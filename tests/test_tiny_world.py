@@ -172,7 +172,7 @@ def test_baselines_score_knowledge_and_tell_their_cost(tiny_model, local):
 def test_exact_entropies_and_attentions_are_those_of_a_plain_pass(tiny_model, local):
     import torch
 
-    from suffice.llm.uncertainty import dragin_scores, read_reply
+    from suffice.llm.triggers import dragin_scores, read_reply
 
     question = load_questions(tiny_model / "eval.jsonl", limit=1)[0].question
     reply = local.answer(question)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from scipy.stats import entropy
 
 from suffice.errors import DataError
-from suffice.llm.uncertainty import contrast_directions, first_sentence, flare_trigger, rind
+from suffice.llm.triggers import first_sentence, flare_trigger, rind
+from suffice.llm.uncertainty import contrast_directions
 from suffice.rounds import Round, Token
 from suffice.signals import SIGNALS
 from suffice.signals.margins import HIGHEST_LOGPROB, LOWEST_LOGPROB

@@ -1,12 +1,12 @@
 """Models: any OpenAI-compatible endpoint, local transformers, the embedded span reader, and a scripted double."""
 
-from suffice.llm.base import Answerer, Gate, Verdict
+from suffice.llm.base import Answerer, Completer, Gate, Verdict
 from suffice.llm.chat import ChatModel, Completion
 from suffice.llm.doctor import EndpointReport, probe
 from suffice.llm.embedding_states import EncoderStates, EndpointStates
 from suffice.llm.embeddings import EndpointEmbedder
 from suffice.llm.judge import ENTAILMENT, EntailmentJudge, JudgePrompt
-from suffice.llm.prompts import DRAFTING, PROMPTS, DraftingPrompt, Prompt
+from suffice.llm.prompts import CHAIN_OF_THOUGHT, DRAFTING, PROMPTS, SELF_ASK, ChainPrompt, DraftingPrompt, Prompt
 from suffice.llm.reader import SpanReaderModel
 from suffice.llm.scripted import ScriptedModel
 from suffice.llm.span_reader import SpanReader
@@ -14,11 +14,15 @@ from suffice.llm.states import State, StateSource
 from suffice.llm.transformers_model import LoadedModel, TransformersModel, load_model
 
 __all__ = [
+    "CHAIN_OF_THOUGHT",
     "DRAFTING",
     "ENTAILMENT",
     "PROMPTS",
+    "SELF_ASK",
     "Answerer",
+    "ChainPrompt",
     "ChatModel",
+    "Completer",
     "Completion",
     "DraftingPrompt",
     "EncoderStates",

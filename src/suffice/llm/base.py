@@ -1,4 +1,4 @@
-"""Protocols between loops and models: models that answer from passages, and gates that decide before an answer."""
+"""Protocols between loops and models: models that answer from passages or continue messages, and gates."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from suffice.llm._wire import Completion
+from suffice.llm.prompts import Message
 from suffice.rounds import Cost, Passage, Reply
 
-__all__ = ["Answerer", "Gate", "Verdict"]
+__all__ = ["Answerer", "Completer", "Gate", "Verdict"]
 
 
 @runtime_checkable
@@ -48,6 +50,28 @@ class Answerer(Protocol):
 
     async def answer_async(self, question: str, passages: Sequence[Passage]) -> Reply:
         """Like `answer`, without blocking the event loop; cancelling the task cancels the request."""
+        ...
+
+
+@runtime_checkable
+class Completer(Protocol):
+    """A model that continues chat messages, as loops see it that write more than an answer."""
+
+    @property
+    def name(self) -> str:
+        """Name in reports."""
+        ...
+
+    def complete(self, messages: Sequence[Message]) -> Completion:
+        """Return the reply to messages, unparsed.
+
+        Raises:
+            ModelError: The model failed; `retryable` is true if trying again may help.
+        """
+        ...
+
+    async def complete_async(self, messages: Sequence[Message]) -> Completion:
+        """Like `complete`, without blocking the event loop; cancelling the task cancels the request."""
         ...
 
 

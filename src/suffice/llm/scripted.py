@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError
+from suffice.llm._wire import Completion
 from suffice.rounds import Cost, Passage, Reply
 from suffice.signals import LOGPROB_NEEDS
 
@@ -118,6 +119,19 @@ class ScriptedModel:
             await asyncio.sleep(self.latency_s)
         return self._say(question, passages, failure)
 
+    def complete(self, messages: Sequence[Mapping[str, str]]) -> Completion:
+        """Return the script's reply to the text of the last message; scripts of chains are functions of that text.
+
+        Raises:
+            ModelError: The script has no such text.
+            Exception: Whatever the failure plan says.
+        """
+        return _as_completion(self.answer(messages[-1]["content"], ()))
+
+    async def complete_async(self, messages: Sequence[Mapping[str, str]]) -> Completion:
+        """Like `complete`, without blocking the event loop."""
+        return _as_completion(await self.answer_async(messages[-1]["content"], ()))
+
     def _count(self, question: str, passages: Sequence[Passage]) -> Exception | None:
         with self._lock:
             self.requests.append((question, tuple(passages)))
@@ -152,6 +166,12 @@ class ScriptedModel:
             output_tokens=float(_count_words(reply.answer or "")),
             seconds=self.latency_s,
         )
+
+
+def _as_completion(reply: Reply) -> Completion:
+    cost = reply.costs["generator"]
+    text = reply.text or reply.answer or ""
+    return Completion(text=text, tokens=reply.tokens, cost=cost, finish_reason=reply.finish_reason)
 
 
 def _count_words(*texts: str) -> int:

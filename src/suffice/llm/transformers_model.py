@@ -9,8 +9,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from suffice.llm._transformers_passes import (
     sampling_at,
 )
 from suffice.llm._transformers_prompts import PromptEncoder
+from suffice.llm._wire import Completion
 from suffice.llm.prompted import PromptedModel
 from suffice.llm.prompts import ANSWER_FIRST, Prompt
 from suffice.llm.states import QA, RAG, State, States, layer_index, passages_of_each, required_questions
@@ -38,8 +40,21 @@ from suffice.signals.position import AnswerPosition
 __all__ = ["LoadedModel", "TransformersModel", "load_model"]
 
 
+_Result = TypeVar("_Result")
+
+
 def _never() -> bool:
     return False
+
+
+async def _cancellable(generation: Callable[[Callable[[], bool]], _Result]) -> _Result:
+    """Generate in a worker thread; cancelling the task ends the generation at its next token."""
+    cancelled = threading.Event()
+    try:
+        return await asyncio.to_thread(generation, cancelled.is_set)
+    except asyncio.CancelledError:
+        cancelled.set()
+        raise
 
 
 class TransformersModel(PromptedModel):
@@ -161,12 +176,19 @@ class TransformersModel(PromptedModel):
 
     async def answer_async(self, question: str, passages: Sequence[Passage] = ()) -> Reply:
         """Like `answer`, in a worker thread; cancelling the task ends the generation at its next token."""
-        cancelled = threading.Event()
-        try:
-            return await asyncio.to_thread(self._answer, question, passages, cancelled.is_set)
-        except asyncio.CancelledError:
-            cancelled.set()
-            raise
+        return await _cancellable(partial(self._answer, question, passages))
+
+    def complete(self, messages: Sequence[Mapping[str, str]]) -> Completion:
+        """Continue chat messages and return the unparsed reply; see `Completer.complete`.
+
+        Raises:
+            ModelError: The prompt is longer than the context, or memory runs out.
+        """
+        return self._complete(messages, _never)
+
+    async def complete_async(self, messages: Sequence[Mapping[str, str]]) -> Completion:
+        """Like `complete`, in a worker thread; cancelling the task ends the generation at its next token."""
+        return await _cancellable(partial(self._complete, messages))
 
     def answers(self, questions: Sequence[str], passages: Sequence[Sequence[Passage]] | None = None) -> list[Reply]:
         """Answer many questions in batches; the seconds of a batch are divided evenly.
@@ -256,13 +278,27 @@ class TransformersModel(PromptedModel):
 
     def _ids(self, question: str, passages: Sequence[Passage]) -> list[int]:
         """Return the tokens of a prompt, checked against the limit."""
-        ids = self._encoder.ids(self._messages(question, passages))
+        what = f"{question[:60]!r} with {len(passages)} passages"
+        return self.prompt_ids(self._messages(question, passages), what)
+
+    def prompt_ids(self, messages: Sequence[Mapping[str, str]], what: str = "these messages") -> list[int]:
+        """Return the tokens that the model reads for chat messages.
+
+        Args:
+            messages: The messages.
+            what: What they ask, for errors.
+
+        Raises:
+            DataError: They have no tokens.
+            ModelError: They are longer than the context.
+        """
+        ids = self._encoder.ids(messages)
         if not ids:
-            raise DataError(f"the prompt of {question!r} has no tokens: check prompt and chat template of {self.id!r}")
+            raise DataError(f"the prompt of {what} has no tokens: check prompt and chat template of {self.id!r}")
         if self._limit is not None and len(ids) > self._limit:
             raise ModelError(
-                f"the prompt of {question[:60]!r} with {len(passages)} passages has {len(ids)} tokens, but {self.id!r} "
-                f"reads at most {self._limit}: use fewer or shorter passages"
+                f"the prompt of {what} has {len(ids)} tokens, but {self.id!r} reads at most {self._limit}: use fewer or "
+                "shorter passages"
             )
         return ids
 
@@ -270,22 +306,32 @@ class TransformersModel(PromptedModel):
         ids = self._ids(question, passages)
         return self._batches.one(ids, lambda chosen: self._replies(chosen, greedy, is_cancelled))[0]
 
+    def _complete(self, messages: Sequence[Mapping[str, str]], is_cancelled: Callable[[], bool]) -> Completion:
+        ids = self.prompt_ids(messages)
+        return self._batches.one(ids, lambda chosen: self._completions(chosen, greedy, is_cancelled))[0]
+
     def _resume(self, start: Prefill, ids: Sequence[int]) -> Reply:
         """Continue a pass over one prompt with generation."""
         began = time.perf_counter()
         (steps,) = self._batches.one(ids, lambda _: self._generate(start, len(ids)))
-        return self._reply(steps, Cost(calls=1.0, seconds=time.perf_counter() - began))
+        return self._reply(self._completion(steps, Cost(calls=1.0, seconds=time.perf_counter() - began)))
 
     def _replies(
         self, ids: Sequence[Sequence[int]], choose: Choose, is_cancelled: Callable[[], bool] = _never
     ) -> list[Reply]:
         """Answer the prompts of one batch."""
+        return [self._reply(completion) for completion in self._completions(ids, choose, is_cancelled)]
+
+    def _completions(
+        self, ids: Sequence[Sequence[int]], choose: Choose, is_cancelled: Callable[[], bool]
+    ) -> list[Completion]:
+        """Continue the prompts of one batch."""
         began = time.perf_counter()
         start = prefill(self.loaded, ids, ())
         steps_by_row = self._generate(start, max(map(len, ids)), choose, is_cancelled)
         seconds = (time.perf_counter() - began) / len(ids)
         return [
-            self._reply(steps, Cost(calls=1.0, uncached_tokens=float(len(row)), seconds=seconds))
+            self._completion(steps, Cost(calls=1.0, uncached_tokens=float(len(row)), seconds=seconds))
             for row, steps in zip(ids, steps_by_row, strict=True)
         ]
 
@@ -305,8 +351,12 @@ class TransformersModel(PromptedModel):
             is_cancelled=is_cancelled,
         )
 
-    def _reply(self, steps: Sequence[GeneratedToken], cost: Cost) -> Reply:
-        """Build the reply from generated tokens."""
+    def _reply(self, completion: Completion) -> Reply:
+        """Read the answer of a completion."""
+        return self._read(completion.text, completion.tokens, completion.cost, finish_reason=completion.finish_reason)
+
+    def _completion(self, steps: Sequence[GeneratedToken], cost: Cost) -> Completion:
+        """Return generated tokens as a completion."""
         is_ended = bool(steps) and steps[-1].token in self._ends
         content = steps[:-1] if is_ended else steps
         tokenizer = self.loaded.tokenizer
@@ -323,8 +373,12 @@ class TransformersModel(PromptedModel):
             )
             for step in content
         )
-        cost = replace(cost, output_tokens=float(len(steps)))
-        return self._read(text, tokens, cost, finish_reason="stop" if is_ended else "length")
+        return Completion(
+            text=text,
+            tokens=tokens,
+            cost=replace(cost, output_tokens=float(len(steps))),
+            finish_reason="stop" if is_ended else "length",
+        )
 
 
 class _Resume:

@@ -13,7 +13,7 @@ from suffice.blocking import finished
 from suffice.retrieval import AsyncRetriever, Retriever, identity_of, is_async
 from suffice.rounds import Cost, Passage
 
-__all__ = ["Evidence", "Ranking"]
+__all__ = ["Evidence", "Ranking", "distinct_passages"]
 
 _MOST_TIMES = 16
 """Largest factor by which the number of requested passages may grow."""
@@ -74,7 +74,7 @@ class Evidence:
         while True:
             ranked: Any = self._retriever.rank(self._question, pool=self._pool or None, k=wanted)
             candidates: list[Passage] = await ranked if is_async(self._retriever) else ranked
-            passages = self._distinct(candidates)
+            passages = distinct_passages(candidates, self._by_title)
             # A corpus may repeat titles: ask for more until there is one for every round or no more are left.
             if len(passages) >= self._max_rounds or len(candidates) < wanted or wanted >= most:
                 break
@@ -84,18 +84,20 @@ class Evidence:
         cost = Cost(calls=1, seconds=time.perf_counter() - began)
         return Ranking(passages=passages, pool_scores=tuple(passage.score for passage in candidates), cost=cost)
 
-    def _distinct(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
-        distinct: dict[str, Passage] = {}
-        for passage in passages:
-            title = passage.title.strip().lower() if self._by_title else ""
-            distinct.setdefault(title or passage.passage_id, passage)
-        return tuple(distinct.values())
-
     def reveal(self, r: int) -> tuple[Passage, ...] | None:
         """Return the passages that round `r` sees; None once the evidence has run out."""
         if r == 0:
             return ()
         return self.ranked.passages[:r] if r <= len(self.ranked.passages) else None
+
+
+def distinct_passages(passages: Sequence[Passage], by_title: bool) -> tuple[Passage, ...]:
+    """Return passages without repeats, by their titles or by their ids."""
+    distinct: dict[str, Passage] = {}
+    for passage in passages:
+        title = passage.title.strip().lower() if by_title else ""
+        distinct.setdefault(title or passage.passage_id, passage)
+    return tuple(distinct.values())
 
 
 _REPEATED = (

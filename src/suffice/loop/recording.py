@@ -258,7 +258,7 @@ class _RecordRun:
             return
         try:
             await trajectory.run(available, at_once=len(available) if self.parallel_rounds else self.loop.at_once)
-            rows = trajectory.rows("max_rounds" if available[-1] == policy.max_rounds else "exhausted")
+            rows = trajectory.rows("max_rounds" if policy.max_rounds in trajectory.rounds else "exhausted")
         except Exception as error:
             if _is_fatal(error):
                 raise

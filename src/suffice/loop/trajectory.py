@@ -55,6 +55,8 @@ class RecordedTrajectory:
             ModelError: A call failed; the replies before it are committed.
         """
         for first in range(0, len(indices), at_once):
+            if not self.course.has(indices[first]):  # an earlier round ended the loop
+                return
             # Rounds run to their end, so that replies are committed before the first failure ends the question.
             together = (self._round(r) for r in indices[first : first + at_once])
             results = await asyncio.gather(*together, return_exceptions=True)

@@ -2,8 +2,9 @@
 
 from suffice.signals.answers import ABSTAIN_PATTERNS, abstained_by
 from suffice.signals.base import SIGNALS, Signal, add_signal, clean_column, compute_signals, declare, register_signal
+from suffice.signals.chains import CHAIN
 from suffice.signals.evidence import top_score  # importing a module registers its signals
-from suffice.signals.from_policy import CRITIC, CUMULATED, LOOP_COMPONENTS, cost_columns, member_component
+from suffice.signals.from_policy import CRITIC, CUMULATED, LOOP_COMPONENTS, QUERY, cost_columns, member_component
 from suffice.signals.known import COMPLEXITY, GATE, KNOWN
 from suffice.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, token_margin
 from suffice.signals.measured import REMEDIES, Enricher
@@ -18,6 +19,7 @@ from suffice.signals.wording import critic_praise, lexical_support
 
 __all__ = [
     "ABSTAIN_PATTERNS",
+    "CHAIN",
     "COMPLEXITY",
     "CRITIC",
     "CUMULATED",
@@ -30,6 +32,7 @@ __all__ = [
     "LOGPROB_NEEDS",
     "LOOP_COMPONENTS",
     "MAX_MARGIN",
+    "QUERY",
     "REMEDIES",
     "SIGNALS",
     "VOTES",

@@ -14,7 +14,7 @@ from itertools import accumulate
 
 from suffice.rounds import Token
 
-__all__ = ["tokens_of_span"]
+__all__ = ["token_bytes", "tokens_of_span"]
 
 _MAX_STATES = 256
 _MAX_TAIL = 8
@@ -41,6 +41,21 @@ def _byte_level() -> dict[str, int]:
 
 
 _BYTE_LEVEL = _byte_level()
+
+
+def token_bytes(token: Token) -> bytes:
+    r"""Return the bytes of a token: those given, else its text, in a vocabulary's spelling or plain.
+
+    >>> [token_bytes(Token(text)) for text in ("\u0120Oslo", "\u2581Oslo", "<0xC3>", " Oslo")]
+    [b' Oslo', b' Oslo', b'\xc3', b' Oslo']
+    """
+    text = token.text
+    if token.raw is not None:
+        return token.raw
+    if not text.isascii() and all(character in _BYTE_LEVEL for character in text):
+        return bytes(_BYTE_LEVEL[character] for character in text)
+    escape = _BYTE_ESCAPE.fullmatch(text)
+    return _utf8(text.replace("\u2581", " ")) if escape is None else bytes([int(escape[1] or escape[2], 16)])
 
 
 def tokens_of_span(text: str, tokens: Sequence[Token], start: int, end: int) -> tuple[Token, ...] | None:

@@ -6,7 +6,7 @@ import math
 
 from suffice.signals.base import declare
 
-__all__ = ["CRITIC", "CUMULATED", "LOOP_COMPONENTS", "WRITERS", "cost_columns", "member_component"]
+__all__ = ["CRITIC", "CUMULATED", "LOOP_COMPONENTS", "QUERY", "WRITERS", "cost_columns", "member_component"]
 
 WRITERS = ("generator", "writer")
 """The components that write answers: of most loops, of a drafting loop."""
@@ -14,7 +14,10 @@ WRITERS = ("generator", "writer")
 CRITIC = "critic"
 """The component that replies to drafts."""
 
-LOOP_COMPONENTS = (*WRITERS, CRITIC)
+QUERY = "query"
+"""The component that writes what a retriever is asked, where that takes a call of its own."""
+
+LOOP_COMPONENTS = (*WRITERS, CRITIC, QUERY)
 """The components whose calls the signals `calls` and `tokens` count: the loop's own generation (SEMANTICS)."""
 
 CUMULATED = {

@@ -16,7 +16,8 @@ from suffice.errors import DataError
 from suffice.gates.compare import GatePrice, ScoredGate
 from suffice.llm.states import required_questions
 from suffice.llm.transformers_model import TransformersModel
-from suffice.llm.uncertainty import STATEMENTS, contrast_directions, dragin_scores, first_sentence, sample_states
+from suffice.llm.triggers import dragin_scores, first_sentence
+from suffice.llm.uncertainty import STATEMENTS, contrast_directions, sample_states
 from suffice.rounds import Cost, Floats, Reply, Round, total_cost
 from suffice.signals import SIGNALS
 from suffice.signals.uncertainty import gram_uncertainty, semantic_entropy

@@ -1,0 +1,378 @@
+"""Whether a text that is being written needs evidence, and what to ask: FLARE, and DRAGIN's RIND and QFS."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError, ModelError
+from suffice.llm._transformers_loading import LoadedModel
+from suffice.llm.transformers_model import TransformersModel
+from suffice.rounds import Cost, Passage, Reply, Token
+from suffice.signals._align import token_bytes
+
+__all__ = [
+    "NO_CONTENT_WORDS",
+    "ReplyReading",
+    "attended",
+    "dragin_query",
+    "dragin_scores",
+    "first_sentence",
+    "flare_trigger",
+    "masked_text",
+    "read_reply",
+    "reply_ids",
+    "rind",
+    "sentence_end",
+    "uncertain_spans",
+]
+
+_SENTENCE_ENDS = re.compile(r"[.!?](?=\s|$)|\n")
+
+_NO_CONTENT_WORDS = """
+a an the of in on at to for from by with as and or but not no is are was were be been being it its this that these those
+he she they his her their them him i you we my your our who whom which what when where how there here do does did has
+have had will would can could may might shall should also then than so such
+"""
+NO_CONTENT_WORDS = frozenset(_NO_CONTENT_WORDS.split())
+"""Words whose tokens never trigger retrieval: they carry no content."""
+
+
+def sentence_end(text: str) -> int:
+    """Return the end of the first sentence: after its full stop or at its line break, or the end of the text.
+
+    >>> sentence_end("It rained. Then it snowed.")
+    10
+    """
+    begin = len(text) - len(text.lstrip())
+    match = _SENTENCE_ENDS.search(text, begin)
+    return len(text) if match is None else match.end()
+
+
+def first_sentence(tokens: Sequence[Token]) -> int:
+    """Return the number of tokens in the first sentence: up to its full stop or line break, or all of them.
+
+    >>> first_sentence([Token("It"), Token("Ġrained"), Token("."), Token("ĠThen")])
+    3
+    """
+    text = ""
+    for number, token in enumerate(tokens, start=1):
+        text += _text_of([token])
+        if text.strip() and _SENTENCE_ENDS.search(text.lstrip()):
+            return number
+    return len(tokens)
+
+
+def _text_of(tokens: Sequence[Token]) -> str:
+    """Return the text that tokens spell, in the spelling of a vocabulary or, if that is none, plain."""
+    try:
+        return b"".join(map(token_bytes, tokens)).decode()
+    except UnicodeDecodeError:
+        return "".join(token.text.replace("\u2581", " ") for token in tokens)
+
+
+# FLARE.
+
+
+def _probability(token: Token) -> float:
+    if math.isnan(token.logprob):
+        raise DataError("FLARE needs the probability of every token, but one is missing: request log-probabilities")
+    return math.exp(token.logprob)
+
+
+def flare_trigger(tokens: Sequence[Token], theta: float) -> int | None:
+    """Return where FLARE retrieves: the start of the first sentence with a token of probability below theta.
+
+    From there generation starts again with the retrieved passages.  None: the whole reply is kept.  Source: FLARE (Jiang
+    et al., 2023, section 3.2, equation 3).
+
+    >>> sure, unsure = Token("a", math.log(0.9)), Token("b", math.log(0.2))
+    >>> flare_trigger([sure, Token(".", -0.01), sure, unsure], 0.5)
+    2
+
+    Args:
+        tokens: The tokens of a reply.
+        theta: Threshold in [0, 1]; 0 never retrieves, 1 nearly always.
+
+    Raises:
+        DataError: Theta is not a probability, or a log-probability is missing.
+    """
+    if not 0.0 <= theta <= 1.0:
+        raise DataError(f"FLARE's theta must be in [0, 1], got {theta!r}")
+    probabilities = [_probability(token) for token in tokens]
+    start = 0
+    while start < len(tokens):
+        end = start + first_sentence(tokens[start:])
+        if min(probabilities[start:end]) < theta:
+            return start
+        start = end
+    return None
+
+
+def masked_text(tokens: Sequence[Token], beta: float) -> str:
+    """Return a sentence without its tokens of probability below beta: FLARE's implicit query.
+
+    Source: FLARE (Jiang et al., 2023, section 3.2, equation 4).
+
+    >>> tokens = [Token("He", -0.01), Token(" left", -0.01), Token(" Oslo", -5.0), Token(".", -0.01)]
+    >>> masked_text(tokens, 0.4)
+    'He left.'
+
+    Args:
+        tokens: The tokens of the sentence.
+        beta: Threshold in [0, 1]; 0 masks nothing.
+
+    Raises:
+        DataError: A log-probability is missing.
+    """
+    return " ".join(_text_of([token for token in tokens if _probability(token) >= beta]).split())
+
+
+def uncertain_spans(tokens: Sequence[Token], beta: float) -> list[str]:
+    """Return the texts of the runs of tokens with probabilities below beta: FLARE asks a question for each.
+
+    Source: FLARE (Jiang et al., 2023, section 3.2, explicit queries).
+
+    >>> uncertain_spans([Token("In", -0.1), Token(" New", -3.0), Token(" York", -2.0), Token(".", -0.1)], 0.4)
+    ['New York']
+
+    Args:
+        tokens: The tokens of the sentence.
+        beta: Threshold in [0, 1].
+
+    Raises:
+        DataError: A log-probability is missing.
+    """
+    runs = groupby(tokens, key=lambda token: _probability(token) < beta)
+    texts = [_text_of(list(run)).strip() for is_uncertain, run in runs if is_uncertain]
+    return [text for text in texts if any(map(str.isalnum, text))]
+
+
+# DRAGIN.
+
+
+def rind(
+    entropies: npt.NDArray[np.floating], attention: npt.NDArray[np.floating], is_content: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.float64]:
+    """Return the need for retrieval at each generated token: ``entropy * strongest later attention * content``.
+
+    Retrieval is triggered at the first token whose value is above a threshold.  Source: DRAGIN (Su et al., 2024,
+    section 3.1, equations 1 to 4: RIND).
+
+    Args:
+        entropies: Entropies of the tokens' distributions, nats, shape ``(n,)``.
+        attention: Attention of token j (row) to token i (column), averaged over heads; shape ``(m, n)`` with ``m >= n``,
+            because the end of a reply attends too.
+        is_content: False for stop words, shape ``(n,)``.
+
+    Returns:
+        Shape ``(n,)``; 0 for the last token.
+    """
+    n = len(entropies)
+    # Below the diagonal: only later tokens count, not a token's attention to itself.
+    later = np.tril(np.asarray(attention, dtype=np.float64), k=-1)[:, :n]
+    strongest = later.max(axis=0) if len(later) else np.zeros(n)
+    scores: npt.NDArray[np.float64] = np.asarray(entropies, dtype=np.float64) * strongest * np.asarray(is_content)
+    return scores
+
+
+def attended(attention: npt.NDArray[np.floating], words: npt.NDArray[np.integer], n: int) -> list[int]:
+    """Return the words of the n tokens with most attention, each once, in the order of the text.
+
+    Source: DRAGIN (Su et al., 2024, section 3.2: QFS).
+
+    >>> attended(np.array([0.1, 0.5, 0.3, 0.1]), np.array([0, 2, 1, -1]), 2)
+    [1, 2]
+
+    Args:
+        attention: Attention of the token that needs evidence to each earlier one, shape ``(m,)``.
+        words: The word that each token belongs to, shape ``(m,)``; -1 for tokens that a query leaves out.
+        n: How many tokens to take; of equal ones the earlier.
+    """
+    order = [place for place in np.argsort(-np.asarray(attention), kind="stable") if words[place] >= 0]
+    return sorted({int(words[place]) for place in order[:n]})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyReading:
+    """One reply, read again in one pass.
+
+    Attributes:
+        entropies: Entropy of each token's distribution over the vocabulary, nats, shape ``(n,)``.
+        attention_to_all: Attention of the last layer from reply tokens and the end token to prompt and reply, mean over
+            heads, shape ``(n + 1, m + n)``; ``(n, m + n)`` if the reply was cut off.
+        cost: Cost of the pass.
+    """
+
+    entropies: npt.NDArray[np.float64]
+    attention_to_all: npt.NDArray[np.float64]
+    cost: Cost
+
+    @property
+    def attention(self) -> npt.NDArray[np.float64]:
+        """The attention between tokens of the reply, shape ``(n + 1, n)``, or ``(n, n)`` if it was cut off."""
+        n = len(self.entropies)
+        return self.attention_to_all[:, self.attention_to_all.shape[1] - n :]
+
+
+def read_reply(model: TransformersModel, question: str, reply: Reply, passages: Sequence[Passage] = ()) -> ReplyReading:
+    """Read a reply again for its exact entropies and attentions.
+
+    A system that generates with attentions gets them for free; here they take another pass.
+
+    Raises:
+        ModelError: The model returns no attentions.
+    """
+    return _pass_over(model, *reply_ids(model, question, reply, passages))
+
+
+def _pass_over(
+    model: TransformersModel, prompt: Sequence[int], content: Sequence[int], end: Sequence[int]
+) -> ReplyReading:
+    """Read the tokens of a prompt, of the reply to it, and its end."""
+    import torch
+
+    began = time.perf_counter()
+    tokens = torch.tensor([[*prompt, *content, *end]], device=model.loaded.network.device)
+    with torch.inference_mode(), model.loaded.lock, _eager(model.loaded):
+        output = model.loaded.network(input_ids=tokens, output_attentions=True, use_cache=False)
+    if not output.attentions or output.attentions[-1] is None:
+        raise ModelError(
+            f"{model.id!r} returns no attentions: load it with options={{'attn_implementation': 'eager'}}, or leave "
+            "DRAGIN out"
+        )
+    n, first = len(content), len(prompt)
+    # The logits at position i predict token i + 1, so those of the reply start at the last prompt token.
+    logprobs = torch.log_softmax(output.logits[0, first - 1 : first - 1 + n].double(), dim=-1)
+    # A probability of 0 has log-probability -inf; the bound makes its term 0 instead of NaN.
+    entropies = -(logprobs.exp() * logprobs.clamp(min=-1e4)).sum(-1)
+    attention = output.attentions[-1][0].double().mean(0)[first:, : first + n]
+    cost = Cost(calls=1.0, uncached_tokens=float(tokens.shape[1]), seconds=time.perf_counter() - began)
+    return ReplyReading(entropies=entropies.cpu().numpy(), attention_to_all=attention.cpu().numpy(), cost=cost)
+
+
+def dragin_scores(
+    model: TransformersModel, question: str, reply: Reply, passages: Sequence[Passage] = ()
+) -> tuple[npt.NDArray[np.float64], Cost]:
+    """Return RIND of each token of a reply, shape ``(n_tokens,)``, and the cost of the pass; see `rind`."""
+    reading = read_reply(model, question, reply, passages)
+    return _rind_of(reading, reply.tokens or ()), reading.cost
+
+
+def _rind_of(reading: ReplyReading, tokens: Sequence[Token]) -> npt.NDArray[np.float64]:
+    words = [_text_of([token]).strip().lower() for token in tokens]
+    is_content = np.array([word not in NO_CONTENT_WORDS for word in words], dtype=np.bool_)
+    return rind(reading.entropies, reading.attention, is_content)
+
+
+def dragin_query(
+    model: TransformersModel,
+    messages: Sequence[Mapping[str, str]],
+    reply: Reply,
+    texts: Sequence[str],
+    *,
+    theta: float,
+    n: int,
+) -> Reply:
+    """Return the query at the first token of a reply whose RIND is above theta.
+
+    Args:
+        model: The model that wrote the reply.
+        messages: What it replied to.
+        reply: Its reply, with tokens.
+        texts: The parts of the messages whose words a query may use, beside the reply's: question and chain, but neither
+            instructions nor passages.
+        theta: Threshold of RIND.
+        n: Number of tokens in a query.
+
+    Returns:
+        The query as the answer, None if no token is above theta; as the text what the reply says before that token, or
+        all of it; the signal `rind`, the largest value; and the cost of the pass.
+
+    Raises:
+        ModelError: The model returns no attentions.
+    """
+    tokens = reply.tokens or ()
+    if not tokens:
+        return Reply(text=reply.text, signals={"rind": 0.0})
+    prompt = model.prompt_ids(messages)
+    reading = _pass_over(model, prompt, *_content_ids(model, reply))
+    scores = _rind_of(reading, tokens)
+    costs, signals = {"query": reading.cost}, {"rind": float(scores.max())}
+    above = np.flatnonzero(scores > theta)
+    if not above.size:
+        return Reply(text=reply.text, signals=signals, costs=costs)
+    place = int(above[0])
+    read = [Token(str(text)) for text in model.loaded.tokenizer.convert_ids_to_tokens(prompt)]
+    words, numbers = _words_of_tokens([*read, *tokens[:place]], len(read), texts)
+    chosen = attended(reading.attention_to_all[place, : len(read) + place], numbers, n)
+    query = " ".join(words[number] for number in chosen)
+    return Reply(answer=query, text=_text_of(tokens[:place]), signals=signals, costs=costs)
+
+
+def _words_of_tokens(
+    tokens: Sequence[Token], n_prompt: int, texts: Sequence[str]
+) -> tuple[list[str], npt.NDArray[np.int64]]:
+    """Return the words that tokens spell, and the word of each token; -1 for those outside `texts` and the reply.
+
+    Args:
+        tokens: Those of the prompt, then those of the reply.
+        n_prompt: How many belong to the prompt.
+        texts: The parts of the prompt that count, each where it appears last.
+    """
+    pieces = [token_bytes(token) for token in tokens]
+    whole = b"".join(pieces)
+    bounds = np.cumsum([0, *map(len, pieces)])
+    spans = [(int(bounds[n_prompt]), len(whole))]
+    for text in texts:
+        begin = whole[: bounds[n_prompt]].rfind(text.strip().encode("utf-8", "replace"))
+        if begin >= 0 and text.strip():
+            spans.append((begin, begin + len(text.strip().encode("utf-8", "replace"))))
+    matches = list(re.finditer(rb"\S+", whole))
+    numbers = np.full(len(tokens), -1, dtype=np.int64)
+    for place, (begin, end) in enumerate(pairwise(bounds)):
+        inside = any(begin < last and end > first for first, last in spans)
+        touched = [number for number, match in enumerate(matches) if match.start() < end and match.end() > begin]
+        if inside and touched:
+            numbers[place] = touched[0]
+    return [match[0].decode("utf-8", "replace") for match in matches], numbers
+
+
+@contextmanager
+def _eager(model: LoadedModel) -> Iterator[None]:
+    """Switch to the attention implementation that returns its weights, and back afterwards."""
+    config = model.network.config
+    usual = getattr(config, "_attn_implementation", None)
+    if usual in {None, "eager"} or not hasattr(model.network, "set_attn_implementation"):
+        yield
+        return
+    model.network.set_attn_implementation("eager")
+    try:
+        yield
+    finally:
+        model.network.set_attn_implementation(usual)
+
+
+def reply_ids(
+    model: TransformersModel, question: str, reply: Reply, passages: Sequence[Passage]
+) -> tuple[list[int], list[int], list[int]]:
+    """Return the tokens of the prompt, those of the reply, and the end token if there is one."""
+    prompt = model._ids(question, passages)  # noqa: SLF001 - the same package; a prompt is encoded in one place
+    return prompt, *_content_ids(model, reply)
+
+
+def _content_ids(model: TransformersModel, reply: Reply) -> tuple[list[int], list[int]]:
+    if reply.tokens is None:
+        raise DataError("a reply without tokens cannot be read again: generate it with the local model")
+    tokenizer: Any = model.loaded.tokenizer
+    content = [int(token) for token in tokenizer.convert_tokens_to_ids([token.text for token in reply.tokens])]
+    return content, sorted(model.loaded.ends)[:1] if reply.finish_reason == "stop" else []

@@ -1,0 +1,448 @@
+"""Methods that ask for their own evidence while they write a chain of reasoning: one step of each, as its paper says.
+
+A step is a generator: it yields what it needs (a text of the model, passages, another reading of a reply), receives it,
+and returns the longer chain.  `QueryLoop` makes the calls.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from itertools import zip_longest
+from typing import Any, ClassVar
+
+from suffice.errors import DataError, ModelError, NotFoundError, did_you_mean
+from suffice.llm.prompts import CHAIN_OF_THOUGHT, SELF_ASK, ChainPrompt, Message
+from suffice.llm.triggers import flare_trigger, masked_text, sentence_end, uncertain_spans
+from suffice.rounds import Passage, Reply
+from suffice.signals._align import tokens_of_span
+from suffice.signals.text import strip_thinking
+
+__all__ = [
+    "CHAIN_METHODS",
+    "Ask",
+    "ChainMethod",
+    "ChainState",
+    "Dragin",
+    "Flare",
+    "IRCoT",
+    "Lookup",
+    "Reread",
+    "SelfAsk",
+    "Step",
+    "parse_method",
+]
+
+_FOLLOW_UP = re.compile(r"follow[ -]?up\s*:(.*)", re.IGNORECASE)
+_INTERMEDIATE = re.compile(r"\s*intermediate answer\s*:", re.IGNORECASE)
+_ANSWER = re.compile(r"answer is\b\s*:?[ \t]*(?P<answer>[^\n]*?)[.\s]*(?:\n|$)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainState:
+    """What a method knows when a round begins.
+
+    Attributes:
+        question: The question.
+        chain: What is written so far; empty at the first round.
+        passages: The evidence of the round before.
+    """
+
+    question: str
+    chain: str = ""
+    passages: tuple[Passage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A text of the model.
+
+    Attributes:
+        messages: What it is asked.
+        part: The component that is charged: `generator`, or `query` for a text that is only a query.
+    """
+
+    messages: tuple[Message, ...]
+    part: str = "generator"
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Passages for one or more queries.
+
+    Attributes:
+        queries: What the retriever is asked; the question takes the place of a blank one.
+    """
+
+    queries: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reread:
+    """DRAGIN's reading of a reply, see `suffice.llm.triggers.dragin_query`.
+
+    Attributes:
+        messages: What the model replied to.
+        reply: What it wrote.
+        texts: The parts of the messages whose words a query may use.
+        theta: Threshold of RIND.
+        n: Number of tokens in a query.
+    """
+
+    messages: tuple[Message, ...]
+    reply: Reply
+    texts: tuple[str, ...]
+    theta: float
+    n: int
+
+
+Action = Ask | Lookup | Reread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """The result of a round of a method.
+
+    Attributes:
+        chain: What is written now.
+        passages: The evidence that it rests on.
+        ended: Whether the method itself goes no further.
+        queries: How many queries the retriever was asked.
+        signals: What the method measured.
+    """
+
+    chain: str
+    passages: tuple[Passage, ...]
+    ended: bool
+    queries: int = 0
+    signals: Mapping[str, float] = field(default_factory=dict)
+
+
+StepSteps = Generator[Action, Any, Step]
+"""What a step needs, in order: a `Reply` is sent for an `Ask` or a `Reread`, and a tuple of passages for a `Lookup`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainMethod(ABC):
+    """A way of asking for evidence; a frozen dataclass whose fields are its settings.
+
+    Attributes:
+        k: Passages for each query.
+        prompt: How the model continues the chain.
+    """
+
+    name: ClassVar[str]
+    """Name in `parse_method` and in recordings."""
+
+    needs: ClassVar[frozenset[str]] = frozenset()
+    """What the model must provide, in the terms of `Signal.needs`, or `attentions`."""
+
+    measures: ClassVar[frozenset[str]] = frozenset()
+    """The signals of its own that its steps bring."""
+
+    reads_chain: ClassVar[bool] = True
+    """Whether an answer before the end of the chain is read from the chain and the passages, or from the passages alone."""
+
+    k: int = 3
+    prompt: ChainPrompt = CHAIN_OF_THOUGHT
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise DataError(f"{self.name}: k must be at least 1, got {self.k!r}")
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(f'{key}={value!r}' for key, value in self.settings().items())})"
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings without the prompt, as `parse_method` reads them."""
+        return {name: value for name, value in asdict(self).items() if name != "prompt"}
+
+    @abstractmethod
+    def step(self, state: ChainState) -> StepSteps:
+        """Make one round."""
+
+    def _sentence(self, state: ChainState, chain: str, passages: Sequence[Passage]) -> Generator[Action, Any, str]:
+        """Return the model's next sentence after a chain."""
+        reply: Reply = yield Ask(self.prompt.continuing(state.question, passages, chain))
+        return _first_sentence(reply.text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfAsk(ChainMethod):
+    """Self-Ask with retrieval: each follow-up question is a query (Press et al., 2023, section 3).
+
+    A round asks one follow-up question, which for the first round takes a call of its own, retrieves for it, and writes its
+    intermediate answer from the passages, with what comes next: another follow-up question, or the final answer.  The
+    chain ends when no follow-up question was asked.  What the model writes after its follow-up question is dropped, because
+    it has not seen the evidence yet.
+    """
+
+    name: ClassVar[str] = "self_ask"
+    prompt: ChainPrompt = SELF_ASK
+
+    def step(self, state: ChainState) -> StepSteps:
+        """Ask, retrieve, answer."""
+        chain, query = state.chain, _pending(state.chain)
+        if query is None:
+            reply: Reply = yield Ask(self.prompt.continuing(state.question, (), chain))
+            chain = _extended(chain, _up_to_follow_up(reply.text), "\n")
+            query = _pending(chain)
+            if query is None:
+                return Step(chain=chain, passages=state.passages, ended=True)
+        passages = yield Lookup((query,))
+        prefix = _extended(chain, "Intermediate answer:", "\n")
+        reply = yield Ask(self.prompt.continuing(state.question, passages, prefix))
+        text = _up_to_follow_up(_INTERMEDIATE.sub("", _without_thinking(reply.text), count=1))
+        chain = _extended(prefix, text, " ")
+        return Step(chain=chain, passages=passages, ended=_pending(chain) is None, queries=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IRCoT(ChainMethod):
+    """Interleaved retrieval and chain of thought (Trivedi et al., 2023, section 3).
+
+    The first query is the question, each further one the last sentence of the chain.  Passages are collected, up to `most`
+    of them, and the model writes one more sentence from all of them.  The chain ends with a sentence that says "answer is".
+    Answers come from a reader of their own, which sees question and passages but not the chain.
+
+    Attributes:
+        most: Largest number of collected passages.
+    """
+
+    name: ClassVar[str] = "ircot"
+    reads_chain: ClassVar[bool] = False
+    most: int = 15
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.most < self.k:
+            raise DataError(f"ircot: most must be at least k={self.k!r}, got {self.most!r}")
+
+    def step(self, state: ChainState) -> StepSteps:
+        """Retrieve with the last sentence, write the next one."""
+        passages = yield Lookup((_last_sentence(state.chain) or state.question,))
+        known = {passage.passage_id for passage in state.passages}
+        new = [passage for passage in passages if passage.passage_id not in known]
+        evidence = (*state.passages, *new)[: self.most]
+        sentence = yield from self._sentence(state, state.chain, evidence)
+        return Step(chain=_extended(state.chain, sentence), passages=evidence, ended=_is_last(sentence), queries=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flare(ChainMethod):
+    """FLARE-direct: retrieve where the next sentence would be uncertain (Jiang et al., 2023, section 3.2).
+
+    The first sentence is written from passages for the question.  Each further one is first written without passages.  If
+    all its tokens have probabilities of at least theta, it stays.  Otherwise it is a query, without its tokens of
+    probability below beta (`ask=False`), or the model asks a question for each run of such tokens, whose passages are
+    interleaved (`ask=True`); then the sentence is written again from the passages alone.
+
+    Attributes:
+        theta: Retrieve if a token has a lower probability.
+        beta: Mask, or ask for, tokens of lower probability.
+        ask: Whether to generate questions instead of masking.
+    """
+
+    name: ClassVar[str] = "flare"
+    needs: ClassVar[frozenset[str]] = frozenset({"token_logprobs"})
+    measures: ClassVar[frozenset[str]] = frozenset({"lowest_probability"})
+    theta: float = 0.8
+    beta: float = 0.4
+    ask: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, value in (("theta", self.theta), ("beta", self.beta)):
+            if not 0.0 <= value <= 1.0:
+                raise DataError(f"flare: {name} is a probability, got {value!r}")
+
+    def step(self, state: ChainState) -> StepSteps:
+        """Look ahead, and retrieve if that is uncertain."""
+        queries: tuple[str, ...] = (state.question,)
+        lowest = math.nan
+        if state.chain:
+            reply: Reply = yield Ask(self.prompt.continuing(state.question, (), state.chain))
+            sentence = _first_sentence(reply.text)
+            tokens = _tokens_of(reply, sentence)
+            lowest = min((math.exp(token.logprob) for token in tokens), default=1.0)
+            if flare_trigger(tokens, self.theta) is None:
+                chain, signals = _extended(state.chain, sentence), {"lowest_probability": lowest}
+                return Step(chain=chain, passages=state.passages, ended=_is_last(sentence), signals=signals)
+            queries = (masked_text(tokens, self.beta),)
+            if self.ask:
+                spans = uncertain_spans(tokens, self.beta)
+                questions = []
+                for span in spans:
+                    messages = self.prompt.questioning(state.question, _extended(state.chain, sentence), span)
+                    written: Reply = yield Ask(messages, "query")
+                    questions.append(_without_thinking(written.text).strip())
+                queries = tuple(filter(None, questions)) or (sentence,)
+        passages = yield Lookup(queries)
+        sentence = yield from self._sentence(state, state.chain, passages)
+        return Step(
+            chain=_extended(state.chain, sentence),
+            passages=passages,
+            ended=_is_last(sentence),
+            queries=len(queries),
+            signals={"lowest_probability": lowest},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dragin(ChainMethod):
+    """DRAGIN: retrieve at the first token that is uncertain and matters (Su et al., 2024, section 3).
+
+    The model continues the chain without passages.  At the first token whose RIND is above theta the text is cut; the query
+    consists of the `n` tokens of question and chain that this token attends to most, as words in their order; and the model
+    goes on from there with passages, for one sentence.  Without such a token the whole reply stays.
+
+    Attributes:
+        theta: Threshold of RIND, which depends on the model.
+        n: Number of tokens in a query.
+    """
+
+    name: ClassVar[str] = "dragin"
+    needs: ClassVar[frozenset[str]] = frozenset({"attentions"})
+    measures: ClassVar[frozenset[str]] = frozenset({"rind"})
+    theta: float = 0.5
+    n: int = 25
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.n < 1 or not self.theta >= 0:
+            raise DataError(f"dragin: n must be at least 1 and theta at least 0, got {self.n!r} and {self.theta!r}")
+
+    def step(self, state: ChainState) -> StepSteps:
+        """Look ahead, cut the text where it needs evidence, and go on from there."""
+        messages = self.prompt.continuing(state.question, (), state.chain)
+        reply: Reply = yield Ask(messages)
+        reading: Reply = yield Reread(messages, reply, (state.question, state.chain), self.theta, self.n)
+        if reading.answer is None:
+            text = _without_thinking(reply.text)
+            chain = _extended(state.chain, text)
+            return Step(chain=chain, passages=state.passages, ended=_is_last(text), signals=reading.signals)
+        passages = yield Lookup((reading.answer,))
+        kept = _extended(state.chain, _without_thinking(reading.text))
+        sentence = yield from self._sentence(state, kept, passages)
+        chain = _extended(kept, sentence)
+        return Step(
+            chain=chain,
+            passages=passages,
+            ended=_is_last(sentence),
+            queries=1,
+            signals=reading.signals,
+        )
+
+
+CHAIN_METHODS: Mapping[str, type[ChainMethod]] = {kind.name: kind for kind in (SelfAsk, IRCoT, Flare, Dragin)}
+"""The methods by name."""
+
+
+def parse_method(text: str) -> ChainMethod:
+    """Return the method that a text describes, by its name and, in parentheses, its settings.
+
+    >>> parse_method("flare(theta=0.6)").theta, str(parse_method("ircot"))
+    (0.6, 'ircot(k=3, most=15)')
+
+    Raises:
+        NotFoundError: There is no such method.
+        DataError: The text is of another form, or a setting is unknown or out of range.
+    """
+    name, parenthesis, rest = text.strip().partition("(")
+    kind = CHAIN_METHODS.get(name.strip().replace("-", "_").lower())
+    if kind is None:
+        raise NotFoundError(
+            f"unknown method {name!r}.{did_you_mean(name, CHAIN_METHODS)} Choose one of {', '.join(CHAIN_METHODS)}"
+        )
+    allowed = {item.name: type(item.default) for item in fields(kind) if item.name != "prompt"}
+    try:
+        call = ast.parse(f"f({rest}" if parenthesis else "f()", mode="eval").body
+        assert isinstance(call, ast.Call)
+        assert not call.args
+        settings = {str(item.arg): ast.literal_eval(item.value) for item in call.keywords}
+    except (SyntaxError, ValueError, AssertionError):
+        raise DataError(f"{text!r} is not a method: write its settings as in 'flare(theta=0.8, ask=True)'") from None
+    for key, value in settings.items():
+        if key not in allowed:
+            raise DataError(f"{name} has no setting {key!r}; allowed: {', '.join(allowed)}")
+        expected = (int, float) if allowed[key] is float else (allowed[key],)
+        if type(value) not in expected:
+            raise DataError(f"{name}: {key} must be of type {allowed[key].__name__}, got {value!r}")
+    return kind(**settings)
+
+
+# Texts.
+
+
+def answer_of_chain(chain: str) -> str | None:
+    """Return the final answer that a chain states; None if it states none.
+
+    >>> answer_of_chain("It was written by King. So the answer is: Stephen King.")
+    'Stephen King'
+    """
+    matches = list(_ANSWER.finditer(chain))
+    return (matches[-1]["answer"].strip().strip("*").strip() or None) if matches else None
+
+
+def interleaved(rankings: Sequence[Sequence[Passage]]) -> list[Passage]:
+    """Return the passages of several rankings in turns, best first."""
+    return [passage for level in zip_longest(*rankings) for passage in level if passage is not None]
+
+
+def _without_thinking(text: str) -> str:
+    """Return a reply without its thinking."""
+    return strip_thinking(text)[1].strip()
+
+
+def _first_sentence(text: str) -> str:
+    said = _without_thinking(text)
+    return said[: sentence_end(said)].strip()
+
+
+def _last_sentence(chain: str) -> str:
+    rest, last = chain.strip(), ""
+    while rest:
+        end = sentence_end(rest)
+        last, rest = rest[:end].strip() or last, rest[end:].strip()
+    return last
+
+
+def _is_last(text: str) -> bool:
+    """Return whether a chain ends with this text: it states the answer, or there is none."""
+    return not text or "answer is" in text.lower()
+
+
+def _extended(chain: str, text: str, by: str = " ") -> str:
+    return by.join(filter(None, (chain.strip(), text.strip())))
+
+
+def _up_to_follow_up(text: str) -> str:
+    """Return a text up to the line of its first follow-up question."""
+    said = _without_thinking(text)
+    match = _FOLLOW_UP.search(said)
+    return said if match is None else said[: match.end()]
+
+
+def _pending(chain: str) -> str | None:
+    """Return the follow-up question at the end of a chain; None if it ends otherwise."""
+    *_, last = ("", *chain.strip().splitlines())
+    match = _FOLLOW_UP.search(last)
+    return (match[1].strip() or None) if match else None
+
+
+def _tokens_of(reply: Reply, sentence: str) -> tuple[Any, ...]:
+    """Return the tokens of a sentence of a reply."""
+    if not sentence:
+        return ()
+    start = reply.text.find(sentence)
+    tokens = None if reply.tokens is None else tokens_of_span(reply.text, reply.tokens, start, start + len(sentence))
+    if tokens is None:
+        raise ModelError(
+            f"the tokens of {sentence[:80]!r} cannot be read from the reply's log-probabilities, so FLARE cannot decide; "
+            "use another endpoint"
+        )
+    return tokens

@@ -1,0 +1,357 @@
+"""The loop of methods that ask for their own evidence: query, retrieve, write the next step of a chain, answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar
+
+from suffice.blocking import finished
+from suffice.errors import DataError, ModelError
+from suffice.llm._wire import Completion
+from suffice.llm.base import Answerer, Completer
+from suffice.llm.transformers_model import TransformersModel
+from suffice.llm.triggers import dragin_query
+from suffice.loop.chains import (
+    Action,
+    Ask,
+    ChainMethod,
+    ChainState,
+    Lookup,
+    Reread,
+    Step,
+    answer_of_chain,
+    interleaved,
+)
+from suffice.loop.course import Call, RoundResult, Steps
+from suffice.loop.evidence import distinct_passages
+from suffice.loop.live import LiveLoop, check_position, fitted_of
+from suffice.loop.retrieval import RetrievalLoop
+from suffice.retrieval import AsyncRetriever, Retriever, identity_of, is_async
+from suffice.retrieval.base import required_pool
+from suffice.rounds import Cost, Passage, Reply, Round
+from suffice.rules import Never
+from suffice.seen import Seen
+from suffice.signals import CHAIN, LOGPROB_NEEDS
+
+__all__ = ["QueryLoop"]
+
+_GENERATOR, _RETRIEVAL, _READER = "generator", "retrieval", "reader"
+_ALL_NEEDS = frozenset({"passages", "costs", CHAIN})
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryLoop(LiveLoop):
+    """Answers questions by a method that decides itself when to retrieve and what to ask: Self-Ask, IRCoT, FLARE, DRAGIN.
+
+    Round r >= 1 is one step of the method: its query, the passages for it, and what it writes from them.  The text of a
+    round is the chain so far.  Every round has an answer: that of the chain once it states one, before that the answer of
+    a reader, which costs a call.  Any policy may therefore stop the loop, also before the method would; where the method
+    itself ends, there are no further rounds, and the signal `chain_ended` is 1.  Round 0, if the policy has one, is the
+    reader alone, without passages.
+
+    `run` and `stream` take the question's own passages; without any, they search the retriever's corpus.
+
+    Costs: `generator` (chain and answers), `query` (calls that only write a query, or read a reply again), `retrieval`.
+
+    Attributes:
+        method: When to retrieve, and with which query.
+        model: Writes the chain.
+        retriever: Ranks the question's pool or a corpus for each query.
+        reader: Answers where the chain has no answer yet; None = `model`.
+        every_round: Whether every round is answered; False = only the last one, as the methods were published, which costs
+            less and leaves the decision to the method.
+        policy: Decides when to stop and which answer to return.
+        enrichers: Measure signals by calls of their own if the policy reads them.
+    """
+
+    independent_rounds: ClassVar[bool] = False
+    unread_remedy: ClassVar[str] = RetrievalLoop.unread_remedy
+
+    method: ChainMethod
+    model: Completer
+    retriever: Retriever | AsyncRetriever
+    reader: Answerer | None = None
+    every_round: bool = True
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What the reader provides, and the signals of the method."""
+        own = {"lowest_probability": "flare", "rind": "dragin"}
+        return self._reader.capabilities | _ALL_NEEDS | {own[name] for name in self.method.measures}
+
+    @property
+    def depends(self) -> Mapping[str, Any]:
+        """The method, the model and the prompts."""
+        fingerprint = self._fingerprint(self.model)
+        pinned = {key: fingerprint[key] for key in ("revision",) if key in fingerprint}
+        prompt = self._reader.fingerprint().get("prompt_id")
+        named = {} if prompt is None else {"prompt_id": prompt}
+        return {"model": fingerprint.get("model", self.model.name), **pinned, **named, "method": str(self.method)}
+
+    @property
+    def fitted(self) -> dict[str, Seen | None]:
+        """The fitting questions of enrichers and retriever."""
+        return {**super().fitted, **fitted_of({"retriever": self.retriever})}
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Model, retriever and method, and the reader's prompt if there is one."""
+        labels = {"model": self.model.name, "retriever": self.retriever.name, "method": str(self.method)}
+        prompt = self._reader.fingerprint().get("prompt_id")
+        return labels if prompt is None else {**labels, "prompt_id": str(prompt)}
+
+    @property
+    def is_async(self) -> bool:
+        """Whether an enricher or the retriever can only be awaited."""
+        return bool(self.enrichers) or is_async(self.retriever)
+
+    def configuration(self) -> Mapping[str, Any]:
+        """Return the fingerprints of models and retriever, the method with its prompt, and the identity of passages."""
+        reader = {} if self.reader is None else {"reader": dict(self.reader.fingerprint())}
+        return {
+            "model": self._fingerprint(self.model),
+            **reader,
+            "retriever": {**self.retriever.fingerprint(), "identity": identity_of(self.retriever)},
+            "method": {"name": self.method.name, **self.method.settings(), **self.method.prompt.pin},
+            "every_round": self.every_round,
+        }
+
+    def verify(self) -> None:
+        """Check models and policy against each other, and against what the method needs.
+
+        Raises:
+            DataError: Only the last round is answered, and the policy has a rule that may stop before it.
+            ModelError: The model cannot continue a chain, or gives no attentions where the method needs them.
+            LogprobsUnavailableError: The method or the policy needs log-probabilities that the model does not provide.
+        """
+        if not self.every_round and not isinstance(self.policy.rule, Never):
+            raise DataError(
+                f"every_round=False answers only where the method ends, but the policy {self.policy.label!r} may stop "
+                "before: leave the rule out, or set every_round=True"
+            )
+        if not isinstance(self.model, Completer):
+            raise ModelError(
+                f"{self.method.name} writes a chain, and {getattr(self.model, 'name', self.model)!r} only answers from "
+                "passages: use an endpoint or a local model"
+            )
+        if "attentions" in self.method.needs and not isinstance(self.model, TransformersModel):
+            raise ModelError(
+                f"{self.method.name} reads attentions, which {self.model.name!r} does not give: run the model here "
+                "(--local, TransformersModel), or use a method that needs none"
+            )
+        if isinstance(self.model, Answerer):
+            self.model.verify(self.method.needs & LOGPROB_NEEDS)
+        check_position(self.policy, self._reader)
+        self._reader.verify(self.policy.needs)
+
+    def course(self, question: str, passages: Sequence[Passage]) -> _QueryCourse:
+        """Return the rounds of the method."""
+        pool = () if getattr(self.retriever, "has_corpus", False) else tuple(passages)
+        return _QueryCourse(self, question, pool, self.policy.max_rounds)
+
+    @property
+    def _reader(self) -> Answerer:
+        reader = self.reader or self.model
+        if not isinstance(reader, Answerer):
+            raise ModelError(f"{self.model.name!r} does not answer from passages: give a reader that does (reader=...)")
+        return reader
+
+    @staticmethod
+    def _fingerprint(model: object) -> dict[str, Any]:
+        return dict(model.fingerprint()) if isinstance(model, Answerer) else {"model": getattr(model, "name", "")}
+
+
+@dataclass(slots=True)
+class _QueryCourse:
+    """The rounds of one question: each continues the chain of the round before."""
+
+    loop: QueryLoop
+    question: str
+    pool: tuple[Passage, ...]
+    last: int
+    """The last round; the step that ends the chain lowers it."""
+
+    async def prepare(self, r: int) -> None:
+        del r  # queries depend on earlier rounds
+
+    def has(self, r: int) -> bool:
+        retriever = self.loop.retriever
+        if r > 0 and not self.pool and not getattr(retriever, "has_corpus", False):
+            required_pool(retriever.name, None)
+        return r <= self.last
+
+    def calls(self, r: int, before: Sequence[Round]) -> Steps:
+        chain = [earlier for earlier in before if earlier.index > 0]
+        state = ChainState(
+            question=self.question,
+            chain=chain[-1].text if chain else "",
+            passages=chain[-1].passages if chain else (),
+        )
+        round_calls = _RoundCalls(self.loop, self.question, self.pool)
+        if r == 0:
+            return (yield from round_calls.answered(Round(index=0), state))
+        try:
+            step = yield from round_calls.step(state)
+        except ModelError as error:
+            if not round_calls.costs:
+                raise
+            paid = Round(index=r, text=state.chain, passages=state.passages, costs=round_calls.costs)
+            return RoundResult(observed=paid, error=error)
+        if step.ended:
+            self.last = r
+        undefined = dict.fromkeys(self.loop.method.measures, float("nan"))
+        signals = {**undefined, **step.signals, "chain_ended": float(step.ended), "queries": float(step.queries)}
+        observed = Round(
+            index=r,
+            text=step.chain,
+            passages=step.passages,
+            signals=signals,
+            costs=round_calls.costs,
+            finish_reason=round_calls.finish_reason,
+        )
+        answer = answer_of_chain(step.chain) if step.ended and self.loop.method.reads_chain else None
+        if answer is not None:
+            return RoundResult(observed=replace(observed, answer=answer))
+        if not self.loop.every_round and r < self.last:
+            return RoundResult(observed=observed)
+        read = replace(state, chain=step.chain, passages=step.passages)
+        return (yield from round_calls.answered(observed, read))
+
+
+@dataclass(slots=True)
+class _RoundCalls:
+    """The calls of one round, and what they cost so far."""
+
+    loop: QueryLoop
+    question: str
+    pool: tuple[Passage, ...]
+    costs: dict[str, Cost] = field(default_factory=dict)
+    finish_reason: str | None = None
+    parts: dict[str, int] = field(default_factory=dict)
+
+    def step(self, state: ChainState) -> Any:
+        """Make the calls of a step of the method and return the step."""
+        steps = self.loop.method.step(state)
+        received: Any = None
+        while True:
+            try:
+                action = steps.send(received)
+            except StopIteration as ended:
+                step: Step = ended.value
+                return step
+            reply = yield self._call(action)
+            self._add(reply)
+            if isinstance(action, Lookup):
+                received = _passages_in(reply)
+            elif isinstance(action, Ask):
+                self.finish_reason = reply.finish_reason
+                received = replace(reply, tokens=reply.answer_tokens)
+            else:
+                received = reply
+
+    def answered(self, observed: Round, state: ChainState) -> Steps:
+        """Ask the reader, and return the round with its answer."""
+        reader, method = self.loop._reader, self.loop.method  # noqa: SLF001 - a part of that class
+        passages = state.passages
+        if state.chain and method.reads_chain:
+            passages = (*passages, Passage(passage_id="chain", title="Reasoning so far", text=state.chain))
+        call = Call(
+            part=_READER,
+            asked=[self.question, *([passage.passage_id, passage.title, passage.text] for passage in passages)],
+            send=lambda: reader.answer(self.question, passages),
+            send_async=lambda: reader.answer_async(self.question, passages),
+        )
+        try:
+            reply = yield call
+        except ModelError as error:
+            if not self.costs:
+                raise
+            return RoundResult(observed=observed, error=error)
+        self._add(reply)
+        answered = Round.of(
+            observed.index,
+            reply,
+            text=observed.text or reply.text,
+            passages=observed.passages,
+            signals={**reply.signals, **observed.signals},
+            costs=self.costs,
+            finish_reason=observed.finish_reason if observed.finish_reason == "length" else reply.finish_reason,
+        )
+        return RoundResult(observed=answered)
+
+    def _add(self, reply: Reply) -> None:
+        for component, cost in reply.costs.items():
+            self.costs[component] = self.costs.get(component, Cost()) + cost
+
+    def _call(self, action: Action) -> Call:
+        """Return the call of an action; parts of one kind are numbered, because a journal keeps each once a round."""
+        kind = action.part if isinstance(action, Ask) else _RETRIEVAL if isinstance(action, Lookup) else "reading"
+        self.parts[kind] = self.parts.get(kind, 0) + 1
+        part = kind if self.parts[kind] == 1 else f"{kind}:{self.parts[kind]}"
+        if isinstance(action, Ask):
+            return Call(
+                part=part,
+                asked=action.messages,
+                send=lambda: _unparsed(action.part, self.loop.model.complete(action.messages)),
+                send_async=partial(self._complete, action),
+            )
+        if isinstance(action, Lookup):
+            queries = tuple(query.strip() or self.question for query in action.queries)
+            return Call(
+                part=part,
+                asked=queries,
+                send=lambda: finished(self._search(queries, threads=False)),
+                send_async=lambda: self._search(queries, threads=True),
+            )
+        return Call(
+            part=part,
+            asked=[*action.messages, action.reply.text],
+            send=lambda: self._reread(action),
+            send_async=lambda: asyncio.to_thread(self._reread, action),
+        )
+
+    async def _complete(self, action: Ask) -> Reply:
+        return _unparsed(action.part, await self.loop.model.complete_async(action.messages))
+
+    def _reread(self, action: Reread) -> Reply:
+        model = self.loop.model
+        assert isinstance(model, TransformersModel)  # see `verify`
+        return dragin_query(model, action.messages, action.reply, action.texts, theta=action.theta, n=action.n)
+
+    async def _search(self, queries: Sequence[str], *, threads: bool) -> Reply:
+        """Return the passages of all queries as JSON, so that a journal keeps them."""
+        retriever, k = self.loop.retriever, self.loop.method.k
+        began = time.perf_counter()
+        rankings: list[list[Passage]] = []
+        for query in queries:
+            search = partial(retriever.rank, query, pool=self.pool or None, k=k)
+            result: Any = await asyncio.to_thread(search) if threads and not is_async(retriever) else search()
+            rankings.append(await result if is_async(retriever) else result)
+        passages = distinct_passages(interleaved(rankings), identity_of(retriever) == "title")
+        cost = Cost(calls=float(len(queries)), seconds=time.perf_counter() - began)
+        text = json.dumps([[item.passage_id, item.title, item.text, item.score] for item in passages])
+        return Reply(text=text, costs={_RETRIEVAL: cost})
+
+
+def _unparsed(part: str, completion: Completion) -> Reply:
+    """Return a completion as the reply of a component; its tokens are kept where a journal keeps them."""
+    return Reply(
+        text=completion.text,
+        answer_tokens=completion.tokens,
+        costs={part: completion.cost},
+        finish_reason=completion.finish_reason,
+        from_cache=completion.from_cache,
+    )
+
+
+def _passages_in(reply: Reply) -> tuple[Passage, ...]:
+    """Return the passages of a search."""
+    return tuple(
+        Passage(passage_id=name, title=title, text=text, score=score)
+        for name, title, text, score in json.loads(reply.text)
+    )

@@ -231,7 +231,7 @@ def test_every_signal_of_the_methods_page_is_declared():
         *("answer_id", "vote_share", "vote_lead", "vote_entropy", "posterior_majority", "posterior_plurality"),
         *(f"window_agreement_{size}" for size in range(2, 11)),
         *("weighted_vote_share", "weighted_vote_lead", "verifier_score", "passed"),
-        *("chain_ended", "queries", "lowest_probability", "rind"),
+        *("vote_evidence", "complexity", "chain_ended", "queries", "lowest_probability", "rind"),
     }
 
 

@@ -62,8 +62,7 @@ def common(
     ] = None,
 ) -> None:
     """Decide whether to retrieve, when to stop, and which round's answer to return.
-    Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
-    Options: --extension FILE.py (rules of your own), --debug, --version.
+    Exit: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Also --extension FILE.
     """  # noqa: D205 - one paragraph: the help has 40 lines
     del debug, version  # read from the arguments by `run`, which outlives a failing parse
     load_extensions(extension or ())

@@ -17,6 +17,7 @@ from suffice.replays import Price, component_prices, list_price
 from suffice.retrieval import (
     BUNDLED_QUESTIONS,
     PoolBM25,
+    Question,
     Reranked,
     Retriever,
     load_questions,
@@ -51,6 +52,7 @@ __all__ = [
     "StartRound",
     "TuneQuestions",
     "allowed",
+    "idf_state",
     "load_policy",
     "overlap_state",
     "prices_of",
@@ -315,8 +317,10 @@ def load_policy(path: str | Path) -> Policy:
 
 def overlap_state(dataset: str | None) -> dict[str, FittedState]:
     """Return the inverse document frequencies that `overlap` needs, fitted on the passages of a data set."""
-    if dataset is None:
-        return {}
-    questions = load_questions(dataset)
+    return {} if dataset is None else idf_state(load_questions(dataset))
+
+
+def idf_state(questions: Sequence[Question]) -> dict[str, FittedState]:
+    """Return the inverse document frequencies that `overlap` needs, fitted on the passages of questions."""
     seen = Seen.of([item.question_id for item in questions], [item.question for item in questions])
     return {"overlap": Idf.fit((f"{p.title} {p.text}" for item in questions for p in item.passages), seen)}

@@ -15,6 +15,7 @@ from suffice.errors import DataError, NotFoundError, SchemaError, did_you_mean
 __all__ = [
     "FILE",
     "KEYS",
+    "SECRETS_STAY_OUT",
     "check_key_variable",
     "defaults_of",
     "is_from_file",
@@ -36,6 +37,9 @@ KEYS: Mapping[str, str] = {
     "max-loss": "The largest mean loss that you would accept; 0.02 is two points.",
 }
 """What the file may say, with its meaning."""
+
+SECRETS_STAY_OUT = " Keys are never written to files: name their environment variable in api-key-env."
+"""What a message adds about an unknown key that may hold a secret."""
 
 _KEY_LENGTH = 20
 _KEY_STARTS = ("sk_", "hf_", "gsk_", "AIza", "key_", "pk_", "nvapi", "xai_")
@@ -62,9 +66,7 @@ def read_settings(path: Path = FILE) -> dict[str, Any]:
         raise SchemaError(f"{path} is not TOML: {error}") from None
     for key, value in data.items():
         if key not in KEYS:
-            secret = " Keys are never written to files: name their environment variable in api-key-env." * (
-                "key" in key or "token" in key
-            )
+            secret = SECRETS_STAY_OUT * ("key" in key or "token" in key)
             raise SchemaError(
                 f"{path} says {key!r}, which no command takes.{secret}{did_you_mean(key, KEYS)} It may say: {', '.join(KEYS)}"
             )

@@ -35,7 +35,8 @@ class Place:
 
     Attributes:
         summary: What it does, in one sentence that fits a line of 80 columns beside the name.
-        function: What runs, as ``module:name``; of a group, what runs without a subcommand. Empty = help.
+        function: What runs, as ``module:name``; of a group, what runs without a subcommand. Empty = that of an entry
+            point, or help.
         panel: Where `suffice --help` lists it.
         example: A call; that of a function is the end of its docstring.
     """
@@ -92,6 +93,7 @@ TREE = {
     "judge gold": Place(
         "Measure how near each draft is to its gold answers.", "suffice.cli.judge_pairs:judge_gold_command"
     ),
+    "run": Place("Make a whole table from one file, cell by cell.", panel="Measure"),
     "decide": Place(
         "Say whether to keep a loop, lower its cap, or stop by a rule.", "suffice.cli.advice:decide_command", "Decide"
     ),
@@ -277,7 +279,7 @@ def command_at(words: str) -> Any:
     """
     function: Callable[..., Any] | None = None
     if words in _plugins():
-        function, place = _plugins()[words].load(), Place("")
+        function, place = _plugins()[words].load(), TREE.get(words, Place(""))
     else:
         place = TREE[words]
         if place.function:

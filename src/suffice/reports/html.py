@@ -30,7 +30,7 @@ from suffice.reports.slider import make_slider, slidable
 from suffice.reports.trajectories import FEW, Passages, choose, to_dicts
 from suffice.tables import Column
 
-__all__ = ["LARGEST_PAGE", "render_html"]
+__all__ = ["LARGEST_PAGE", "environment", "page_style", "render_html"]
 
 LARGEST_PAGE = 5_000_000
 """The largest page in bytes, unless everything is requested."""
@@ -70,7 +70,7 @@ def render_html(report: Report, *, everything: bool = False, passages: Passages 
     data = json_in_html({"arrays": pool.arrays, "cells": [shown.pop("data") for shown in cells]})
     scripts = [*map(vendored, VENDOR), _template("report.js")]
     page: str = (
-        _environment()
+        environment()
         .get_template("report.html")
         .render(
             cells=cells,
@@ -79,7 +79,7 @@ def render_html(report: Report, *, everything: bool = False, passages: Passages 
             version=__version__,
             scripts=scripts,
             hashes=[_digest(script) for script in scripts],
-            style=style("colours") + style("tables") + _template("report.css"),
+            style=page_style(),
             data=data,
         )
     )
@@ -209,7 +209,13 @@ def _digest(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
 
 
-def _environment() -> Any:
+def page_style() -> str:
+    """Return the style sheet of all pages."""
+    return style("colours") + style("tables") + _template("report.css")
+
+
+def environment() -> Any:
+    """Return what fills the templates of this package."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 

@@ -15,7 +15,7 @@ from suffice.papers.tasr.signal_tables import confidence_figure, margin_figure, 
 from suffice.statistics import Resampling
 from suffice.tables import Column, Table
 
-__all__ = ["PARTS", "paper_tasr"]
+__all__ = ["PARTS", "paper_of_cells", "paper_tasr"]
 
 TablePart = Callable[[Sequence[CellRuns], Published, Resampling], Table]
 
@@ -72,16 +72,40 @@ def paper_tasr(
     for number, cell in enumerate(cells):
         report(cell.name, number, total)
         loaded.append(load_cell(cell, resampling=resampling))
+    return paper_of_cells(
+        loaded,
+        resampling=resampling,
+        command=command,
+        on_progress=lambda name, done, _: report(name, len(cells) + done, total),
+    )
+
+
+def paper_of_cells(
+    loaded: Sequence[CellRuns],
+    *,
+    resampling: Resampling = Resampling(),
+    command: str = "",
+    on_progress: Callable[[str, int, int], None] | None = None,
+) -> Paper:
+    """Make the tables of cells that are in memory; see `paper_tasr`.
+
+    Args:
+        loaded: At least one, from `load_cell`.
+        resampling: As it was for `load_cell`.
+        command: The command that was run, for the provenance.
+        on_progress: Called with the current part, the number of parts done and their total.
+    """
+    report = on_progress or (lambda _name, _done, _total: None)
     published = published_tasr()
     results: list[Table] = []
     not_made: dict[str, str] = {}
-    for number, (name, part) in enumerate(PARTS.items(), start=len(cells)):
-        report(name, number, total)
+    for number, (name, part) in enumerate(PARTS.items()):
+        report(name, number, len(PARTS))
         try:
             results.append(part(loaded, published, resampling))
         except (DataError, UnknownSignalError) as error:
             not_made[name] = str(error)
-    report("done", total, total)
+    report("done", len(PARTS), len(PARTS))
     facts = (
         ("paper", f"{published.title} (arXiv {published.arxiv})"),
         ("command", command or "suffice.papers.tasr.tables.paper_tasr"),

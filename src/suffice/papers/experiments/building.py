@@ -1,0 +1,145 @@
+"""What a cell is made of: its model, its loop, and everything that would change its recordings."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from suffice.cli.models import json_object
+from suffice.cli.options import idf_state
+from suffice.files import file_sha256, files_hash
+from suffice.llm import Answerer, ScriptedModel
+from suffice.llm.prompts import prompt
+from suffice.loop import RetrievalLoop
+from suffice.papers.experiments.fields import toml_name
+from suffice.papers.experiments.plan import Cell, Experiment
+from suffice.retrieval import Question, dataset_hash
+from suffice.rounds import Reply
+from suffice.session import Policy
+from suffice.signals import LOGPROB_NEEDS
+from suffice.signals.position import AnswerPosition
+
+__all__ = ["build_loop", "cell_settings", "scripted_model"]
+
+_HARMLESS = frozenset({"timeout", "api_key_env", "cache", "prompt"})
+"""Options of a model that change no answer, or that cells name themselves."""
+
+_CHANGED_ANSWERS = 0.1
+"""Share of a scripted model's rounds whose answer another seed draws anew."""
+
+
+def build_loop(cell: Cell, experiment: Experiment) -> RetrievalLoop:
+    """Return the loop that records a cell; models and indices are loaded here."""
+    model = _answerer(cell, experiment)
+    tune = experiment.tune_cell(cell)
+    policy = Policy(
+        start_round=0 if experiment.round_zero else 1,
+        max_rounds=experiment.max_rounds,
+        state=idf_state(tune.data.questions("tune", everything=True)),
+        answer_position=getattr(model, "position", AnswerPosition()),
+    )
+    return RetrievalLoop(model=model, retriever=cell.retriever.options.retriever(), policy=policy)
+
+
+def _answerer(cell: Cell, experiment: Experiment) -> Answerer:
+    choice = cell.model
+    if choice.scripted:
+        own = [
+            q
+            for split in ("tune", "eval")
+            if getattr(cell.data, split)
+            for q in cell.data.questions(split, everything=True)
+        ]
+        tune = experiment.tune_cell(cell).data
+        return scripted_model(choice.name, choice.scripted, [*own, *tune.questions("tune", everything=True)], cell.seed)
+    options = replace(choice.options, prompt=cell.prompt)
+    if choice.repeats:
+        body = {"seed": cell.seed, **json_object(options.extra_body)}
+        options = replace(options, extra_body=json.dumps(body))
+    return options.answerer(logprobs=options.logprobs)
+
+
+def scripted_model(name: str, shares: tuple[float, ...], questions: list[Question], seed: int) -> ScriptedModel:
+    """Return a script of answers that are right in a given share of the questions at each round, with margins.
+
+    A question has a difficulty, which is the same for every seed; another seed draws a tenth of the rounds anew, and all
+    margins.  A wrong answer is the gold answer of another question.  The margin is about 4 nats where an answer is right
+    and 2 where it is wrong.
+
+    Args:
+        name: Name in reports.
+        shares: Of right answers at the first round and those after it; the last one counts for all further rounds.
+        questions: All that may be asked.
+        seed: Of the run.
+    """
+    golds = [question.answers[0] for question in questions if question.answers]
+    script: dict[str, list[Reply]] = {}
+    for question in questions:
+        difficulty = _draws(question.question, "difficulty").random()
+        wrong = _draws(question.question, "wrong").choice(golds) if golds else "unknown"
+        rng = _draws(question.question, str(seed))
+        lines = []
+        for share in shares:
+            hard = rng.random() if rng.random() < _CHANGED_ANSWERS else difficulty
+            right = hard < share and bool(question.answers)
+            answer = question.answers[0] if right else str(wrong)
+            margin = max(0.0, rng.normal(4.0 if right else 2.0, 1.0))
+            lines.append(Reply(answer=answer, text=f"Answer: {answer}", signals={"answer_margin": margin}))
+        script[question.question] = [lines[0], *lines]  # alone as with the first passage
+    return ScriptedModel(script, name=name, capabilities=LOGPROB_NEEDS)
+
+
+def _draws(text: str, salt: str) -> np.random.Generator:
+    digest = hashlib.sha256(f"{salt}\n{text}".encode("utf-8", "surrogatepass")).digest()
+    return np.random.default_rng(int.from_bytes(digest[:8], "big"))
+
+
+def cell_settings(cell: Cell, experiment: Experiment) -> dict[str, Any]:
+    """Return everything that would change a cell's recordings, JSON-ready: what the file says, and hashes of what it names."""
+    choice = cell.model
+    model: dict[str, Any] = {"scripted": list(choice.scripted)} if choice.scripted else _stated(choice.options)
+    if choice.repeats:
+        model["seed"] = cell.seed
+    text = prompt(cell.prompt)
+    tune = experiment.tune_cell(cell).data
+    return {
+        "model": model,
+        "prompt": text.pin,
+        "retriever": _stated(cell.retriever.options),
+        "max-rounds": experiment.max_rounds,
+        "round-zero": experiment.round_zero,
+        "overlap fitted on": dataset_hash(tune.questions("tune", everything=True)),
+        **({"script drawn from": _script_hash(cell)} if choice.scripted else {}),
+    }
+
+
+def _script_hash(cell: Cell) -> str:
+    splits = [split for split in ("tune", "eval") if getattr(cell.data, split)]
+    return dataset_hash([q for split in splits for q in cell.data.questions(split, everything=True)])
+
+
+def _stated(options: Any) -> dict[str, Any]:
+    """Return the options that were given or have a default, with the hash of every file and folder that they name."""
+    assert is_dataclass(options)
+    values = {f.name: getattr(options, f.name) for f in fields(options) if f.name not in _HARMLESS}
+    return {toml_name(name): _content(value) for name, value in values.items() if value is not None}
+
+
+def _content(value: Any) -> Any:
+    path = Path(value) if isinstance(value, str | Path) and str(value).strip() else None
+    if path is None or not (isinstance(value, Path) or path.is_absolute()) or not path.exists():
+        return str(value) if isinstance(value, Path) else value
+    return {"name": path.name, "content": _hash_of(path.resolve())}
+
+
+@functools.cache
+def _hash_of(path: Path) -> str:
+    if path.is_file():
+        return file_sha256(path).hex()[:16]
+    return files_hash(path, [file for file in path.rglob("*") if file.is_file() and ".suffice-index" not in str(file)])

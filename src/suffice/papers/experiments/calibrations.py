@@ -1,0 +1,227 @@
+"""What calibration needs and how far it carries: tune sizes, the floor on the margin, and calibrators of another cell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from suffice.calibration import calibration_report
+from suffice.diagnostics.floor import without_floor
+from suffice.diagnostics.sweep import sweep_threshold
+from suffice.errors import DataError, SufficeError
+from suffice.papers.tasr.cells import CellRuns
+from suffice.replays import outcome
+from suffice.replays.baselines import Run, run_policy
+from suffice.replays.prepared import PreparedRecording
+from suffice.rounds import Floats, Mask
+from suffice.rules import Threshold
+from suffice.rules.rethreshold import with_threshold
+from suffice.session import Policy
+from suffice.statistics import ROUNDING, Resampling
+from suffice.tables import Column, Table
+
+__all__ = ["curve_table", "floor_table", "transfer_table"]
+
+_METRIC = "f1"
+_FEWEST = 2  # questions: with one there is nothing to fit
+
+
+def _usable(cells: Sequence[CellRuns]) -> tuple[list[CellRuns], list[str]]:
+    """Return the cells with a calibrated policy, and notes on the others."""
+    usable = [cell for cell in cells if cell.policy is not None and cell.policy.calibrators]
+    others = [cell for cell in cells if all(cell is not item for item in usable)]
+    notes = [f"left out, {cell.cell.name}: {cell.problem or 'nothing is calibrated'}" for cell in others]
+    if not usable:
+        raise DataError("; ".join(notes) or "there are no cells")
+    return usable, notes
+
+
+def _run(prepared: PreparedRecording, policy: Policy) -> Run:
+    return run_policy(prepared, policy)[0]
+
+
+def curve_table(cells: Sequence[CellRuns], sizes: Sequence[int], draws: int, resampling: Resampling) -> Table:
+    """Return the learning curve: TASR on the eval questions when calibrated on fewer tune questions.
+
+    Args:
+        cells: One run of each configuration.
+        sizes: Tune questions; empty = a quarter and a half of all.  All of them are always the last point.
+        draws: Random sets of each size; a larger one contains the smaller ones of the same draw.
+        resampling: Seed of the draws and level of the spread.
+
+    Raises:
+        DataError: No cell is calibrated.
+    """
+    usable, notes = _usable(cells)
+    rows: list[tuple[Any, ...]] = []
+    for cell in usable:
+        assert cell.policy is not None
+        prepared = PreparedRecording.of(cell.eval, [_METRIC])
+        n = len(cell.tune.question_ids)
+        whole = _run(prepared, cell.policy)
+        full_f1, full_calls = float(whole.values[_METRIC].mean()), float(whole.ledger.calls.mean())
+        orders = np.random.default_rng(resampling.seed).permuted(np.tile(np.arange(n), (draws, 1)), axis=1)
+        chosen = sorted({size for size in (sizes or (n // 4, n // 2)) if _FEWEST <= size < n})
+        for size in chosen:
+            f1, calls = [], []
+            for order in orders:
+                fitted = _fitted(cell, np.isin(np.arange(n), order[:size]))
+                if fitted is not None:
+                    run = _run(prepared, fitted)
+                    f1.append(float(run.values[_METRIC].mean()))
+                    calls.append(float(run.ledger.calls.mean()))
+            gains = [value - full_f1 for value in f1]
+            spreads = [_with_spread(values, resampling) for values in (f1, calls, gains)]
+            rows.append((cell.cell.name, size, len(f1), *spreads))
+        rows.append((cell.cell.name, n, 1, full_f1, full_calls, 0.0))
+    title = f"Learning curve: TASR on the eval questions by the number of tune questions, means over {draws} draws"
+    columns = (
+        Column("cell"),
+        Column("tune questions", ",.0f"),
+        Column("draws", ".0f"),
+        Column("F1", ".2f", scale=100, interval=True),
+        Column("calls", ".2f", interval=True),
+        Column("ΔF1 vs all", "+.2f", scale=100, interval=True),
+    )
+    spread = (
+        f"[low, high] holds {100 * resampling.level:g} % of the draws of tune questions: it is a spread, not an interval of the mean; "
+        "with fewer draws than asked for, the other sets could not calibrate"
+    )
+    return Table(title=title, columns=columns, rows=tuple(rows), notes=(spread, *notes))
+
+
+def _fitted(cell: CellRuns, keep: Mask) -> Policy | None:
+    """Return the policy with its calibrators fitted on some of the tune questions; None where that is impossible."""
+    assert cell.policy is not None
+    tune = cell.tune.select(keep)
+    try:
+        calibrators = tuple(
+            calibrator.fit(tune.column(calibrator.signal), outcome(tune, calibrator.target), index=tune.index)
+            for calibrator in cell.policy.calibrators
+        )
+    except SufficeError:
+        return None
+    return replace(cell.policy, calibrators=calibrators)
+
+
+def _with_spread(values: Sequence[float], resampling: Resampling) -> Any:
+    if not values:
+        return None
+    low, high = np.quantile(values, resampling.ends).tolist()
+    return float(np.mean(values)), low, high
+
+
+def floor_table(cells: Sequence[CellRuns], resampling: Resampling) -> Table:
+    """Return the published floor on the calibrated margin beside other floors, in each cell.
+
+    The best floor on the eval questions at no more calls is selected there, so its lead is optimistic.  A floor that is
+    selected in the same way on the tune questions, where the calibrator was fitted, is judged on the eval questions.
+
+    Args:
+        cells: One run of each configuration.
+        resampling: How intervals are made.
+
+    Raises:
+        DataError: No cell is calibrated.
+    """
+    usable, notes = _usable(cells)
+    rows = []
+    for cell in usable:
+        assert cell.policy is not None
+        split = without_floor(cell.policy.rule)
+        assert split is not None
+        prepared, tune = (PreparedRecording.of(item, [_METRIC]) for item in (cell.eval, cell.tune))
+        own, best = _floors(prepared, cell.policy, split[1])
+        chosen = _floors(tune, cell.policy, split[1])[1]
+        other = replace(cell.policy, rule=with_threshold(cell.policy.rule, split[1], chosen.value), name="")
+        before, after = _run(prepared, cell.policy), _run(prepared, other)
+        draws = resampling.draws(prepared.n, prepared.recording.clusters)
+        rows.append(
+            (
+                *(cell.cell.name, split[1].value, own.quality, own.calls, own.on_front),
+                *(best.value, best.quality - own.quality, chosen.value),
+                draws.paired(after.values[_METRIC] - before.values[_METRIC]).triple,
+                draws.paired(after.ledger.calls - before.ledger.calls).triple,
+            )
+        )
+    gaps = [row[6] for row in rows]
+    notes.append(
+        f"the best floor at no more calls gains {100 * max(gaps):.2f} points at most, {100 * float(np.mean(gaps)):.2f} on average over "
+        f"{len(rows)} cells; it was selected on these questions, so this is an upper bound of what another floor would gain"
+    )
+    columns = (
+        *(Column("cell"), Column("floor", ".3g"), Column("F1", ".2f", scale=100), Column("calls", ".2f")),
+        Column("on the front"),
+        *(Column("best floor here", ".3g"), Column("its lead", "+.2f", scale=100), Column("floor by tune", ".3g")),
+        Column("its ΔF1", "+.2f", scale=100, interval=True),
+        Column("its Δcalls", "+.2f", interval=True),
+    )
+    title = "Floor on p_correct: the published one, the best at no more calls, and the one selected on tune"
+    return Table(title=title, columns=columns, rows=tuple(rows), notes=(resampling.text, *notes))
+
+
+def _floors(prepared: PreparedRecording, policy: Policy, floor: Threshold) -> tuple[Any, Any]:
+    """Return the point of the floor itself, and the point of the best quality at no more calls."""
+    points = sweep_threshold(prepared, policy, floor, metric=_METRIC).points
+    own = next(point for point in points if point.own)
+    allowed = [point for point in points if point.calls <= own.calls + ROUNDING and not math.isnan(point.quality)]
+    top = max(point.quality for point in allowed)
+    return own, own if own.quality >= top - ROUNDING else next(p for p in allowed if p.quality >= top - ROUNDING)
+
+
+def transfer_table(cells: Sequence[CellRuns], resampling: Resampling) -> Table:
+    """Return what calibrators of one cell do in another, beside those that were fitted there.
+
+    Args:
+        cells: One run of each configuration.
+        resampling: How intervals are made.
+
+    Raises:
+        DataError: There are no two calibrated cells of one prompt.
+    """
+    usable, notes = _usable(cells)
+    rows: list[tuple[Any, ...]] = []
+    for cell in usable:
+        assert cell.policy is not None
+        prepared = PreparedRecording.of(cell.eval, [_METRIC])
+        right = outcome(cell.eval, "em")
+        draws = resampling.draws(prepared.n, prepared.recording.clusters)
+        own, own_error = _run(prepared, cell.policy), _calibration(prepared, cell.policy, right)
+        for other in usable:
+            if other.cell.tune == cell.cell.tune or other.cell.prompt != cell.cell.prompt:
+                continue
+            assert other.policy is not None
+            borrowed = replace(cell.policy, calibrators=other.policy.calibrators, name="")
+            run, error = _run(prepared, borrowed), _calibration(prepared, borrowed, right)
+            rows.append(
+                (
+                    *(other.cell.name, cell.cell.name, own_error[0], error[0], own_error[1], error[1]),
+                    draws.paired(run.values[_METRIC] - own.values[_METRIC]).triple,
+                    draws.paired(run.ledger.calls - own.ledger.calls).triple,
+                )
+            )
+    if not rows:
+        raise DataError("needs two cells of one prompt, each with tune questions of its own")
+    columns = (
+        *map(Column, ("calibrated on", "used in")),
+        *(Column(name, ".3f") for name in ("Brier, own", "Brier, borrowed", "ECE, own", "ECE, borrowed")),
+        Column("ΔF1 vs own", "+.2f", scale=100, interval=True),
+        Column("Δcalls vs own", "+.2f", interval=True),
+    )
+    title = "Transferred calibration: calibrators of one cell in another, on its eval questions"
+    return Table(title=title, columns=columns, rows=tuple(rows), notes=(resampling.text, *notes))
+
+
+def _calibration(prepared: PreparedRecording, policy: Policy, right: Floats) -> tuple[float, float]:
+    """Return Brier score and expected calibration error of `p_correct` over all rounds at which it is defined."""
+    view = prepared.view(policy)
+    probabilities, labels = view["p_correct"], prepared.in_view(right, view)
+    known = view.seen & np.isfinite(probabilities) & np.isfinite(labels)
+    if not known.any():
+        return math.nan, math.nan
+    report = calibration_report(probabilities[known], labels[known])
+    return report.brier, report.ece

@@ -1,0 +1,265 @@
+"""Stages of a cell: each reads files and writes one, and is skipped where all that it depends on is unchanged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from suffice._version import __version__
+from suffice.certificates import Claim
+from suffice.cli.certify import certify_path
+from suffice.errors import ConfigMismatchError, DataError, SufficeError
+from suffice.files import file_sha256, write_file
+from suffice.loop import Progress, RecordSummary, record
+from suffice.papers.experiments.building import build_loop, cell_settings
+from suffice.papers.experiments.plan import SPLITS, Cell, Experiment
+from suffice.replays import calibrate, replay
+from suffice.results import jsonable
+from suffice.retrieval import Question
+from suffice.session import Policy
+from suffice.store import read_recording
+from suffice.store.journal import differences
+from suffice.store.recording import open_recording
+from suffice.store.stored import StoredRows
+
+__all__ = ["CellFolder", "StageOutcome", "evaluate_cell", "record_cell", "run_stage"]
+
+_FEW = 3
+"""Names in a message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageOutcome:
+    """What a stage did in this run.
+
+    Attributes:
+        cell: Name of the cell; "" for the tables over all cells.
+        stage: Name of the stage.
+        done: Whether it ran; False where its result was up to date.
+        calls: Calls of models in this run.
+        failed: Questions that failed.
+        problem: Why there is no result; "" if there is one.
+    """
+
+    cell: str
+    stage: str
+    done: bool
+    calls: float = 0.0
+    failed: Mapping[str, str] | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CellFolder:
+    """The files of a cell.
+
+    Args:
+        out: The folder of the experiment's results.
+        cell: The cell.
+        experiment: The experiment.
+    """
+
+    out: Path
+    cell: Cell
+    experiment: Experiment
+
+    def file(self, name: str) -> Path:
+        """Return the place of a file of the cell."""
+        return self.out / "cells" / self.cell.name / name
+
+    def recording(self, split: str) -> Path:
+        """Return the place of a recording; a transferred calibration reads that of another cell's tune questions."""
+        cell = self.experiment.tune_cell(self.cell) if split == "tune" else self.cell
+        return CellFolder(self.out, cell, self.experiment).file(f"{split}.parquet")
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that the cell records itself."""
+        return tuple(split for split in SPLITS if getattr(self.cell.data, split))
+
+    def recorded(self, split: str) -> dict[str, str]:
+        """Return the recorded questions with their ends; empty if there is no recording yet."""
+        path = self.file(f"{split}.parquet")
+        return dict(StoredRows(path, open_recording(path)).ends) if path.exists() else {}
+
+    def pending(self, split: str, questions: Sequence[Question]) -> list[Question]:
+        """Return the questions that have to be asked: new ones, and those that failed."""
+        ends = self.recorded(split)
+        return [question for question in questions if ends.get(question.question_id, "failed") == "failed"]
+
+    def check(self) -> None:
+        """Raise if something was recorded with other settings or other questions than the file names now.
+
+        Raises:
+            ConfigMismatchError: It was; the message says what changed.
+        """
+        stored = self._stored()
+        if not stored:
+            return
+        restore = "restore the old value, or give another --out"
+        changed = differences(stored["settings"], jsonable(cell_settings(self.cell, self.experiment)))
+        if changed:
+            raise ConfigMismatchError(
+                f"the cell {self.cell.name} was recorded with other settings ({'; '.join(changed)}): {restore}"
+            )
+        for split in self.splits:
+            now = self.cell.data.hashes(split)
+            for question_id, digest in stored["questions"].get(split, {}).items():
+                if now.get(question_id, digest) != digest:
+                    raise ConfigMismatchError(
+                        f"the cell {self.cell.name} was recorded with another form of the {split} question {question_id!r}: {restore}"
+                    )
+            gone = [name for name in self.recorded(split) if name not in now]
+            if gone:
+                raise ConfigMismatchError(
+                    f"the cell {self.cell.name} has recorded {len(gone)} {split} questions that are not asked for now "
+                    f"({', '.join(map(repr, gone[:_FEW]))}): restore {split}-limit and {split}, or give another --out"
+                )
+
+    def remember(self) -> None:
+        """Write down settings and questions before the first of them is asked."""
+        held = {split: self.cell.data.hashes(split) for split in self.splits}
+        stored = {"settings": jsonable(cell_settings(self.cell, self.experiment)), "questions": held}
+        write_file(self.file("settings.json"), json.dumps(stored, indent=1, sort_keys=True) + "\n")
+
+    def _stored(self) -> dict[str, Any]:
+        """Return what was remembered; nothing where nothing was recorded with it."""
+        files = [self.file(f"{split}.parquet{suffix}") for split in SPLITS for suffix in ("", ".journal")]
+        path = self.file("settings.json")
+        if not any(file.exists() for file in files):
+            return {}
+        if not path.is_file():
+            raise DataError(f"{str(path)!r} is missing, so nobody knows how this cell was recorded: give another --out")
+        stored: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        return stored
+
+
+def record_cell(
+    folder: CellFolder, *, first: int | None = None, on_progress: Callable[[str, Progress], None] | None = None
+) -> list[StageOutcome]:
+    """Record the questions of a cell that are not recorded yet; without any, no model is loaded and nothing is asked.
+
+    Args:
+        folder: The cell.
+        first: Only the first questions of each split, as a pilot; they are a part of the whole recording later.
+        on_progress: Called with the split and the progress of its recording.
+
+    Raises:
+        ConfigMismatchError: The cell was recorded with other settings or questions.
+        ModelError: The model cannot be reached, or no question was answered.
+    """
+    folder.check()
+    questions = {split: folder.cell.data.questions(split) for split in folder.splits}
+    pending = {split: folder.pending(split, listed[:first]) for split, listed in questions.items()}
+    outcomes = [StageOutcome(cell=folder.cell.name, stage=f"record {split}", done=False) for split in questions]
+    if not any(pending.values()):
+        return outcomes
+    folder.remember()
+    loop = build_loop(folder.cell, folder.experiment)
+    if folder.cell.model.options.logprobs:
+        loop.model.verify(frozenset({"logprobs"}))
+    for place, (split, listed) in enumerate(questions.items()):
+        if not pending[split]:
+            continue
+        report = None if on_progress is None else lambda progress, name=split: on_progress(name, progress)
+        summary = record(
+            listed[:first],
+            loop,
+            folder.file(f"{split}.parquet"),
+            concurrency=folder.experiment.concurrency,
+            on_progress=report,
+        )
+        outcomes[place] = _recorded(folder, split, summary)
+    return outcomes
+
+
+def _recorded(folder: CellFolder, split: str, summary: RecordSummary) -> StageOutcome:
+    return StageOutcome(
+        cell=folder.cell.name,
+        stage=f"record {split}",
+        done=True,
+        calls=summary.cost.calls,
+        failed=dict(summary.failed),
+    )
+
+
+def run_stage(stamp: Path, inputs: Mapping[str, Any], outputs: Sequence[Path], make: Callable[[], None]) -> bool:
+    """Run a stage unless its outputs are there as it left them and its inputs are the same; return whether it ran.
+
+    Args:
+        stamp: The file that remembers inputs and outputs of the stage's last run.
+        inputs: Everything that the outputs depend on, JSON-ready; the version of this library counts, too.
+        outputs: Files that the stage writes.
+        make: Writes them.
+    """
+    key = {"inputs": jsonable({**inputs, "suffice": __version__}), "outputs": {}}
+    if stamp.is_file() and all(file.is_file() for file in outputs):
+        now = {**key, "outputs": _hashes(outputs)}
+        if json.loads(stamp.read_text("utf-8")) == now:
+            return False
+    stamp.unlink(missing_ok=True)
+    make()
+    write_file(stamp, json.dumps({**key, "outputs": _hashes(outputs)}, indent=1, sort_keys=True) + "\n")
+    return True
+
+
+def _hashes(files: Sequence[Path]) -> dict[str, str]:
+    return {file.name: file_sha256(file).hex() for file in files}
+
+
+def evaluate_cell(folder: CellFolder) -> list[StageOutcome]:
+    """Calibrate TASR on a cell's tune questions, replay it on the eval questions, and certify it; no model is asked.
+
+    Where a cell does not allow a stage, its file says why.
+    """
+    tune, evaluation = (folder.recording(split) for split in SPLITS)
+    policy, replayed, certified = (folder.file(name) for name in ("policy.json", "replay.json", "certificate.json"))
+    experiment = folder.experiment
+    inputs: dict[str, Any] = {"tune": file_sha256(tune).hex(), "max-rounds": experiment.max_rounds}
+    outcomes = []
+
+    def run(stage: str, output: Path, make: Callable[[], Any], **more: Any) -> None:
+        inputs.update(more)
+        done = run_stage(folder.file(f"{stage}.stamp"), inputs, [output], lambda: write_file(output, _text(make)))
+        problem = json.loads(output.read_text("utf-8")).get("problem", "")
+        outcomes.append(StageOutcome(cell=folder.cell.name, stage=stage, done=done, problem=problem))
+
+    run("calibrate", policy, lambda: calibrate(read_recording(tune), rule="tasr", max_rounds=experiment.max_rounds)[0])
+    if outcomes[-1].problem:
+        return outcomes
+    fitted = Policy.load(policy)
+    run(
+        "replay",
+        replayed,
+        lambda: replay(
+            read_recording(evaluation),
+            [fitted],
+            metrics=("f1", "em"),
+            baseline="fixed_k(3)",
+            resampling=experiment.resampling,
+        ),
+        policy=fitted.digest,
+        eval=file_sha256(evaluation).hex(),
+        draws=experiment.resampling.to_dict(),
+    )
+    claim = Claim(epsilon=experiment.max_loss, confidence=experiment.confidence)
+    run(
+        "certify",
+        certified,
+        lambda: certify_path(read_recording(evaluation), read_recording(tune), fitted, "p_correct", claim),
+        max_loss=experiment.max_loss,
+        confidence=experiment.confidence,
+    )
+    return outcomes
+
+
+def _text(make: Callable[[], Any]) -> str:
+    """Return a result as JSON, or why there is none."""
+    try:
+        values = make().to_dict()
+    except SufficeError as error:
+        values = {"problem": str(error)}
+    return json.dumps(jsonable(values), ensure_ascii=False, indent=1) + "\n"

@@ -1,0 +1,74 @@
+"""Tables on disk, from which a later run shows them without computing them again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from suffice.errors import SchemaError
+from suffice.files import write_file
+from suffice.json_text import load_json
+from suffice.papers.paper import Paper
+from suffice.results import jsonable
+from suffice.tables import Column, Table
+
+__all__ = ["read_paper", "write_paper"]
+
+
+def write_paper(path: Path, paper: Paper) -> None:
+    """Write a paper as JSON, with its columns as printed and its raw values."""
+    data = {
+        "title": paper.title,
+        "headline": paper.headline,
+        "summary": _written(paper.summary),
+        "tables": [_written(table) for table in paper.parts],
+        "not_made": dict(paper.not_made),
+    }
+    write_file(path, json.dumps(data, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
+
+
+def _written(table: Table) -> dict[str, Any]:
+    return {
+        "title": table.title,
+        "columns": [asdict(column) for column in table.columns],
+        "rows": jsonable([list(row) for row in table.rows]),
+        "notes": list(table.notes),
+    }
+
+
+def read_paper(path: Path) -> Paper:
+    """Read a paper; what was undefined is None.
+
+    Raises:
+        SchemaError: The file is not one of `write_paper`.
+    """
+    try:
+        data = load_json(path.read_text("utf-8"))
+        return Paper(
+            title=data["title"],
+            headline=data["headline"],
+            summary=_read_table(data["summary"]),
+            parts=tuple(map(_read_table, data["tables"])),
+            not_made=data["not_made"],
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SchemaError(
+            f"{str(path)!r} does not contain the tables of an experiment ({error}): remove it and run again"
+        ) from error
+
+
+def _read_table(data: dict[str, Any]) -> Table:
+    rows = tuple(tuple(_value(value) for value in row) for row in data["rows"])
+    return Table(
+        title=data["title"],
+        columns=tuple(Column(**column) for column in data["columns"]),
+        rows=rows,
+        notes=tuple(data["notes"]),
+    )
+
+
+def _value(value: Any) -> Any:
+    """Return an interval as a tuple, with NaN where an end is undefined."""
+    return tuple(float("nan") if part is None else part for part in value) if isinstance(value, list) else value

@@ -1,0 +1,164 @@
+"""Figures with two intervals: over questions and over runs, and one over both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from suffice.errors import DataError
+from suffice.papers.tasr.cells import CellRuns
+from suffice.papers.tasr.frontier import tasr_figures
+from suffice.rounds import Floats
+from suffice.statistics import Resampling
+from suffice.statistics.units import Clusters
+from suffice.tables import Column, Table
+
+__all__ = ["METHOD", "UNKNOWN", "Repeated", "repeated", "runs_tables"]
+
+METHOD = (
+    "over questions: bootstrap of the questions' means over the runs; over runs: Student's t of the runs' means on the same "
+    "questions; over both: a two-way model of random effects, runs crossed with questions, whose variance is that of the "
+    "questions' means plus that of the runs' means less the residual, which both contain (degrees of freedom by Satterthwaite; "
+    "never narrower than over either alone)"
+)
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeated:
+    """A mean over runs and questions.
+
+    Attributes:
+        mean: The mean.
+        n_runs: Runs.
+        questions: Interval over questions, the runs as they are.
+        runs: Interval over runs, the questions as they are; None with one run.
+        both: Interval over both; None with one run.
+    """
+
+    mean: float
+    n_runs: int
+    questions: Interval
+    runs: Interval | None
+    both: Interval | None
+
+
+def repeated(values: Floats, resampling: Resampling, clusters: Clusters = None) -> Repeated:
+    """Return the mean of a figure over runs and questions, with its intervals; see `METHOD`.
+
+    >>> repeated(np.array([[0.0, 1.0, 1.0], [0.0, 1.0, 1.0]]), Resampling()).runs  # the runs agree
+    (0.6666666666666666, 0.6666666666666666)
+
+    Args:
+        values: Shape ``(n_runs, n_questions)``, no NaN.
+        resampling: How the intervals over questions are drawn, and the level of all.
+        clusters: The unit of each question; None if each is its own.
+
+    Raises:
+        DataError: Another shape.
+    """
+    from scipy.stats import t
+
+    if values.ndim != 2 or not values.size:  # noqa: PLR2004
+        raise DataError(f"expected a figure for each run and question, got the shape {values.shape}")
+    n_runs, n_questions = values.shape
+    by_question, by_run, mean = values.mean(axis=0), values.mean(axis=1), float(values.mean())
+    drawn = resampling.draws(n_questions, clusters).intervals(by_question[None])
+    over_questions = float(drawn.low[0]), float(drawn.high[0])
+    if n_runs == 1:
+        return Repeated(mean=mean, n_runs=1, questions=over_questions, runs=None, both=None)
+
+    def half(variance: float, freedom: float) -> float:
+        return float(t.ppf(resampling.ends[1], freedom)) * variance**0.5 if variance > 0 else 0.0
+
+    runs = float(by_run.var(ddof=1)) / n_runs
+    questions = float(by_question.var(ddof=1)) / n_questions if n_questions > 1 else 0.0
+    residual = values - by_question - by_run[:, None] + mean
+    freedom = (n_runs - 1) * max(n_questions - 1, 1)
+    shared = float((residual**2).sum()) / freedom / values.size
+    parts = [(runs, n_runs - 1), (questions, max(n_questions - 1, 1)), (shared, freedom)]
+    total = max(runs + questions - shared, 0.0)
+    spread = sum(part**2 / free for part, free in parts)
+    over_runs = half(runs, n_runs - 1)
+    both = max(half(total, total**2 / spread if spread > 0 else freedom), over_runs, half(questions, parts[1][1]))
+    return Repeated(
+        mean=mean,
+        n_runs=n_runs,
+        questions=over_questions,
+        runs=(mean - over_runs, mean + over_runs),
+        both=(mean - both, mean + both),
+    )
+
+
+UNKNOWN = "unknown"
+"""What stands in the place of a figure that nobody can know yet."""
+
+_SHOWN = {
+    "f1": ("F1", ".2f", 100.0),
+    "delta": ("ΔF1 vs k=3", "+.2f", 100.0),
+    "calls": ("calls", ".2f", 1.0),
+}
+
+
+def runs_tables(runs: Mapping[str, Sequence[CellRuns]], resampling: Resampling) -> list[Table]:
+    """Return F1, the difference to `fixed_k(3)` and calls of each configuration, with intervals over questions and runs.
+
+    Args:
+        runs: The runs of each configuration, by its name.
+        resampling: How intervals are made.
+
+    Raises:
+        DataError: No configuration has runs, or those of one have different questions.
+    """
+    notes = [METHOD]
+    figures: dict[str, dict[str, Repeated]] = {}
+    for name, cells in runs.items():
+        usable = [cell for cell in cells if cell.runs]
+        if not usable:
+            notes.append(f"left out, {name}: {cells[0].problem}")
+            continue
+        if len({tuple(cell.eval.question_ids) for cell in usable}) > 1:
+            raise DataError(f"the runs of {name} have different questions: run the experiment again to complete them")
+        by_run = [tasr_figures(cell) for cell in usable]
+        figures[name] = {
+            key: repeated(np.stack([one[key] for one in by_run]), resampling, usable[0].eval.clusters) for key in _SHOWN
+        }
+    if not figures:
+        raise DataError("; ".join(notes[1:]))
+    if any(one["f1"].n_runs == 1 for one in figures.values()):
+        notes.append(
+            f"{UNKNOWN}: one run shows nothing about other runs; give seeds. Models that run here are greedy, a seed changes "
+            "none of their answers"
+        )
+    return [_runs_table(figures, key, resampling, notes) for key in _SHOWN]
+
+
+def _runs_table(
+    figures: Mapping[str, Mapping[str, Repeated]], key: str, resampling: Resampling, notes: Sequence[str]
+) -> Table:
+    heading, spec, scale = _SHOWN[key]
+
+    def part(name: str) -> Any:
+        def value(item: tuple[str, Mapping[str, Repeated]]) -> Any:
+            figure = item[1][key]
+            ends = getattr(figure, name)
+            return UNKNOWN if ends is None else (figure.mean, *ends)
+
+        return value
+
+    return Table.of(
+        f"Runs: {heading}, {100 * resampling.level:g} % intervals over questions, over runs and over both",
+        figures.items(),
+        {
+            Column("configuration"): lambda item: item[0],
+            Column("runs", ".0f"): lambda item: item[1][key].n_runs,
+            Column("over questions", spec, scale, interval=True): part("questions"),
+            Column("over runs", spec, scale, interval=True): part("runs"),
+            Column("over both", spec, scale, interval=True): part("both"),
+        },
+        notes,
+    )

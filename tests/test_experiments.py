@@ -1,0 +1,388 @@
+"""A whole table by one file: read strictly, resumed without a call, with intervals over questions and over runs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
+from suffice.papers.experiments import read_experiment, run_experiment
+from suffice.papers.experiments.building import scripted_model
+from suffice.papers.experiments.calibrations import curve_table, floor_table, transfer_table
+from suffice.papers.experiments.run import tasr_cell
+from suffice.papers.experiments.stages import CellFolder
+from suffice.papers.experiments.variance import repeated
+from suffice.papers.tasr.cells import load_cell
+from suffice.replays import calibrate, replay
+from suffice.retrieval import Question
+from suffice.rules.rethreshold import with_threshold
+from suffice.statistics import Resampling
+from tests.cli_tools import cli, dataset, question, reply
+from tests.endpoint import Endpoint
+
+SMALL = """
+seeds = [1, 2]
+max-rounds = 4
+max-loss = 0.2
+resamples = 50
+tune-draws = 2
+tune-sizes = [8]
+
+[[model]]
+name = "lucky"
+scripted = [0.2, 0.4, 0.6, 0.8]
+
+[[model]]
+name = "plain"
+scripted = [0.3, 0.3, 0.5]
+
+[[data]]
+name = "towers"
+tune = "tune.jsonl"
+eval = "eval.jsonl"
+"""
+
+ASKED = """
+max-rounds = 3
+resamples = 20
+tune-draws = 1
+
+[[model]]
+name = "served"
+model = "m"
+base-url = "URL"
+logprobs = {logprobs}
+
+[[data]]
+name = "towers"
+tune = "tune.jsonl"
+eval = "eval.jsonl"
+tune-limit = {n}
+"""
+
+
+def written(folder, text=SMALL, n=16):
+    dataset(folder / "tune.jsonl", *(question(i) for i in range(n)))
+    dataset(folder / "eval.jsonl", *(question(i) for i in range(100, 100 + n)))
+    (folder / "run.toml").write_text(text, encoding="utf-8")
+    return folder / "run.toml"
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """An experiment of scripted models that has run."""
+    path = written(tmp_path_factory.mktemp("experiment"))
+    result = cli("run", path, "--json")
+    assert result.code == 0, result.err
+    return path, result.json
+
+
+def cells_of(path):
+    experiment = read_experiment(path)
+    folders = [CellFolder(path.with_suffix(""), cell, experiment) for cell in experiment.cells()]
+    draws = experiment.resampling
+    return [load_cell(tasr_cell(folder), resampling=draws) for folder in folders if folder.cell.seed == 1]
+
+
+# Reading
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind", "message"),
+    [
+        (
+            "max-rounds",
+            "max-round",
+            SchemaError,
+            "unknown key 'max-round'. Did you mean 'max-rounds'? Allowed: published, protocol",
+        ),
+        ("max-rounds = 4", 'max-rounds = "4"', DataError, "max-rounds is '4'; expected a whole number"),
+        ("max-rounds = 4", "max-rounds = true", DataError, "max-rounds is True; expected a whole number"),
+        ("max-rounds = 4", "max-rounds = 0", DataError, "max-rounds is 0; allowed: 1 or more"),
+        ("seeds = [1, 2]", "seeds = [1, 1]", DataError, "seeds: 1 occurs twice"),
+        ("seeds = [1, 2]", "seeds = 1", DataError, "seeds is 1; expected a list"),
+        ("seeds", 'protocol = "tasrr"\nseeds', DataError, "protocol is 'tasrr'. Did you mean 'tasr'?"),
+        ("seeds", 'prompts = ["answer_fist"]\nseeds', NotFoundError, "answer_first"),
+        ('"tune.jsonl"', '"hotpot_tune"', NotFoundError, "Did you mean 'hotpotqa_tune'?"),
+        ('name = "plain"', 'name = "lucky"', DataError, "'lucky' occurs twice"),
+        ('name = "plain"', 'name = "a/b"', DataError, "it also names a folder"),
+        ("[0.3, 0.3, 0.5]", "[3]", DataError, "scripted is [3]; expected shares"),
+        ("scripted = [0.3, 0.3, 0.5]", 'model = "m"\nbase-uri = "u"', SchemaError, "Did you mean 'base-url'?"),
+        ("scripted = [0.3, 0.3, 0.5]", 'model = "m"\napi-key = "k"', SchemaError, "Keys are never written to files"),
+        ("scripted = [0.3, 0.3, 0.5]", 'model = "m"\nmax-tokens = 0', DataError, "max-tokens is 0; allowed: 1 or more"),
+        ("scripted = [0.3, 0.3, 0.5]", 'temperature = "m"', DataError, "the key 'model' is missing"),
+        ('tune = "tune.jsonl"', 'calibrate-on = "other"', DataError, "calibrate-on is 'other'"),
+        ('tune = "tune.jsonl"', "", DataError, "give either tune, or calibrate-on"),
+        ("[[data]]", "[data]", SchemaError, "write [[data]]"),
+        ("[[data]]", "[[datum]]", SchemaError, "unknown key 'datum'"),
+        ("seeds = [1, 2]", 'prices = "mine.toml"', NotFoundError, "mine.toml"),
+        ("seeds = [1, 2]", "seeds = [1, 2", SchemaError, "is not TOML"),
+    ],
+)
+def test_every_wrong_key_value_and_file_is_named(old, new, kind, message, tmp_path):
+    assert old in SMALL
+    with pytest.raises(kind) as raised:
+        read_experiment(written(tmp_path, SMALL.replace(old, new, 1)))
+    assert message in str(raised.value)
+
+
+def test_a_key_in_the_place_of_its_variable_is_refused_and_not_repeated(tmp_path):
+    secret = "sk-abcdefghijklmnop1234567890"
+    path = written(tmp_path, SMALL.replace("scripted = [0.3, 0.3, 0.5]", f'model = "m"\napi-key-env = "{secret}"'))
+    with pytest.raises(DataError) as raised:
+        read_experiment(path)
+    assert secret not in str(raised.value)
+
+
+def test_a_greedy_model_has_one_run_and_a_sampled_one_has_each_seed(tmp_path):
+    text = SMALL.replace("scripted = [0.3, 0.3, 0.5]", 'model = "span-reader"')
+    cells = read_experiment(written(tmp_path, text)).cells()
+    assert Counter(cell.model.name for cell in cells) == {"lucky": 2, "plain": 1}
+
+
+def test_eval_questions_that_calibrate_are_refused_before_anything_is_recorded(tmp_path):
+    path = written(tmp_path)
+    dataset(tmp_path / "eval.jsonl", {**question(3), "id": "other"})
+    assert "1 eval question is also a tune question" in cli("run", path).error
+    assert not (tmp_path / "run" / "cells").exists()
+
+
+# Running
+
+
+def test_the_second_run_asks_nothing_and_says_so(tmp_path):
+    with Endpoint(reply) as endpoint:
+        path = written(tmp_path, ASKED.format(logprobs="true", n=6).replace("URL", endpoint.url), n=6)
+        first = cli("run", path)
+        assert first.code == 0, first.err
+        assert "36 calls for 2 of 2 recordings" in first.words
+        asked = len(endpoint.requests)
+        assert asked == 36 + 1  # the one that looks for log-probabilities
+        assert {request.body["seed"] for request in endpoint.requests[1:]} == {0}
+        second = cli("run", path)
+        assert second.code == 0, second.err
+        assert len(endpoint.requests) == asked
+        assert "nothing was asked: all 2 recordings were complete; 4 of 4 other stages were up to date." in second.words
+
+
+def test_a_pilot_is_a_part_of_the_run_and_its_calls_are_not_made_again(tmp_path):
+    with Endpoint(reply) as endpoint:
+        path = written(tmp_path, ASKED.format(logprobs="false", n=6).replace("URL", endpoint.url), n=6)
+        pilot = cli("run", path, "--pilot", 2)
+        assert pilot.code == 0, pilot.err
+        assert len(endpoint.requests) == 2 * 2 * 3
+        assert not (tmp_path / "run" / "index.html").exists()
+        assert cli("run", path).code == 0
+        assert len(endpoint.requests) == 2 * 6 * 3
+        prompts = [request.prompt for request in endpoint.requests]
+        assert len(set(prompts)) == len(prompts)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "changed"),
+    [
+        ("max-rounds = 4", "max-rounds = 3", "max-rounds: 4 -> 3"),
+        ("[0.2, 0.4, 0.6, 0.8]", "[0.2, 0.4, 0.6, 0.7]", "model.scripted"),
+        ('tune = "tune.jsonl"', 'tune = "tune.jsonl"\ntune-limit = 3', "13 tune questions that are not asked for now"),
+    ],
+)
+def test_a_setting_that_would_mix_recordings_is_an_error_that_says_what_changed(old, new, changed, small):
+    path, _ = small
+    other = path.with_name("other.toml")
+    other.write_text(path.read_text().replace(old, new), encoding="utf-8")
+    assert changed in cli("run", other, "--out", path.with_suffix("")).error
+
+
+def test_a_corrected_gold_answer_is_not_mixed_with_old_scores(tmp_path):
+    path = written(tmp_path, n=3)
+    experiment = read_experiment(path)
+    folder = CellFolder(tmp_path / "run", experiment.cells()[0], experiment)
+    run_experiment(experiment, tmp_path / "run", pilot=1)
+    folder.check()
+    dataset(tmp_path / "tune.jsonl", {**question(0), "answers": ["Bonn"]}, question(1), question(2))
+    with pytest.raises(ConfigMismatchError, match="script drawn from|another form of the tune question 'q0'"):
+        CellFolder(tmp_path / "run", read_experiment(path).cells()[0], read_experiment(path)).check()
+
+
+def test_a_change_of_the_statistics_alone_asks_nothing_and_repeats_the_stages_that_read_it(small):
+    path, _ = small
+    other = path.with_name("loss.toml")
+    other.write_text(path.read_text().replace("max-loss = 0.2", "max-loss = 0.3"), encoding="utf-8")
+    result = cli("run", other, "--out", path.with_suffix(""), "--json").json
+    assert result["calls"] == 0
+    assert {stage["stage"] for stage in result["stages"] if stage["done"]} == {"certify", "tables"}
+    assert cli("run", path, "--json").code == 0  # back to what the other tests read
+
+
+def test_a_damaged_result_is_made_again(small):
+    path, _ = small
+    (path.with_suffix("") / "tables.json").write_text("{}")
+    result = cli("run", path, "--json").json
+    assert [stage["stage"] for stage in result["stages"] if stage["done"]] == ["tables"]
+    assert result["tables"]
+
+
+@pytest.mark.whole
+def test_what_was_paid_for_before_a_kill_is_not_asked_again(tmp_path):
+    with Endpoint(reply, allow=10) as endpoint:
+        path = written(tmp_path, ASKED.format(logprobs="false", n=4).replace("URL", endpoint.url), n=4)
+        command = [sys.executable, "-m", "suffice", "run", str(path)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        while len(endpoint.requests) < 11:  # ten were answered
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
+        time.sleep(0.2)  # the answers reach the disk; if some do not, more is asked below, and never less
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        endpoint.allow = None
+        assert cli("run", path).code == 0
+        repeats = Counter(request.prompt for request in endpoint.requests)
+        assert len(repeats) == 2 * 4 * 3
+        assert len(endpoint.requests) <= 2 * 4 * 3 + 4  # only what was in flight
+        assert json.loads((tmp_path / "run" / "tables.json").read_text())["tables"]
+
+
+def test_a_failed_question_ends_the_run_before_the_tables_and_is_asked_again(tmp_path):
+    with Endpoint(reply, fault=["400"]) as endpoint:
+        path = written(tmp_path, ASKED.format(logprobs="false", n=4).replace("URL", endpoint.url), n=4)
+        first = cli("run", path)
+        assert "1 question failed" in first.error
+        assert not (tmp_path / "run" / "tables.json").exists()
+        asked = len(endpoint.requests)
+        assert cli("run", path).code == 0
+        assert len(endpoint.requests) == asked + 3
+
+
+# Tables
+
+
+def test_the_tables_are_written_as_json_csv_markdown_and_a_page_without_network(small):
+    path, result = small
+    out = path.with_suffix("")
+    titles = [table["title"] for table in result["tables"]]
+    page, markdown = (out / "index.html").read_text("utf-8"), (out / "tables.md").read_text("utf-8")
+    for start in (
+        "Table 1",
+        "Table 2",
+        "Certificates",
+        "Runs: F1",
+        "Learning curve",
+        "Floor on p_correct",
+        "Transferred",
+    ):
+        assert any(title.startswith(start) for title in titles), start
+        assert start in page
+        assert f"**{start}" in markdown
+    assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
+    assert "<script" not in page
+    files = sorted((out / "tables").glob("*.csv"))
+    assert len(files) == len(titles)
+    runs = next(file for file in files if "runs" in file.name)
+    assert {row["runs"] for row in csv.DictReader(runs.read_text("utf-8").splitlines())} == {"2"}
+
+
+def test_the_files_of_a_cell_are_a_policy_a_replay_and_a_certificate(small):
+    path, _ = small
+    folder = path.with_suffix("") / "cells/lucky/towers/bm25/answer_first/seed-1"
+    assert cli("replay", folder / "eval.parquet", "--policy", folder / "policy.json").code == 0
+    recorded = cli("replay", folder / "eval.parquet", "--policy", folder / "policy.json", "--json").json["rows"][0]
+    stored = json.loads((folder / "replay.json").read_text())["rows"][0]
+    assert stored["metrics"]["f1"] == recorded["metrics"]["f1"]
+    assert json.loads((folder / "certificate.json").read_text())["claim"]["epsilon"] == 0.2
+
+
+def test_the_interval_over_runs_is_students_t_and_that_over_both_is_wider():
+    rng = np.random.default_rng(0)
+    values = rng.random(40) + rng.normal(0, 0.1, (4, 1)) + rng.normal(0, 0.2, (4, 40))
+    result = repeated(values, Resampling())
+    means = values.mean(axis=1)
+    t = stats.t.interval(0.95, 3, means.mean(), stats.sem(means))
+    assert result.runs == pytest.approx(t)
+    assert result.mean == pytest.approx(values.mean())
+    width = {name: pairwise_width(getattr(result, name)) for name in ("questions", "runs", "both")}
+    assert width["both"] >= max(width.values())
+    one = repeated(values[:1], Resampling())
+    assert (one.runs, one.both) == (None, None)
+
+
+def pairwise_width(interval):
+    return next(high - low for low, high in pairwise(interval))
+
+
+def test_an_interval_over_runs_and_questions_covers_the_mean_of_the_population():
+    rng = np.random.default_rng(7)
+    inside = 0
+    for _ in range(300):
+        effects = rng.normal(0, 0.3, 30) + rng.normal(0, 0.1, (4, 1)) + rng.normal(0, 0.3, (4, 30))
+        low, high = repeated(effects, Resampling(n_resamples=2)).both
+        inside += low <= 0 <= high
+    assert inside / 300 > 0.92
+
+
+def test_one_run_leaves_the_interval_over_runs_unknown(tmp_path):
+    path = written(tmp_path, SMALL.replace("seeds = [1, 2]", "seeds = [1]"))
+    tables = cli("run", path, "--json").json["tables"]
+    table = next(table for table in tables if table["title"].startswith("Runs: F1"))
+    assert {row["over runs"] for row in table["rows"]} == {"unknown"}
+    assert all(row["over questions"]["low"] is not None for row in table["rows"])
+
+
+def test_transferred_calibrators_do_what_a_policy_with_them_does_in_replay(small):
+    first, second = cells_of(small[0])
+    draws = Resampling(n_resamples=50)
+    table = transfer_table([first, second], draws)
+    row = next(row for row in table.rows if row[:2] == (second.cell.name, first.cell.name))
+    borrowed = replace(first.policy, calibrators=second.policy.calibrators, name="borrowed")
+    result = replay(first.eval, [borrowed], metrics="f1", baseline=first.policy, resampling=draws)
+    assert row[6] == pytest.approx(result.row("borrowed").deltas["f1"].triple)
+
+
+def test_a_floor_in_the_table_does_what_it_does_in_replay(small):
+    cells = cells_of(small[0])
+    for cell, row in zip(cells, floor_table(cells, Resampling(n_resamples=50)).rows, strict=True):
+        floor = cell.policy.rule.rules[1]
+        other = replace(cell.policy, rule=with_threshold(cell.policy.rule, floor, row[5]), name="other")
+        result = replay(cell.eval, [cell.policy, other], metrics="f1")
+        own, best = result.rows[:2]
+        assert (row[2], row[3]) == pytest.approx((own.metrics["f1"], own.calls.mean))
+        assert row[6] == pytest.approx(best.metrics["f1"] - own.metrics["f1"])
+        assert best.calls.mean <= own.calls.mean + 1e-9
+        for value in np.linspace(0, 1, 21):  # no floor at no more calls is better
+            policy = replace(cell.policy, rule=with_threshold(cell.policy.rule, floor, float(value)), name="swept")
+            swept = replay(cell.eval, [policy], metrics="f1").rows[0]
+            assert swept.calls.mean > own.calls.mean + 1e-9 or swept.metrics["f1"] <= best.metrics["f1"] + 1e-9
+
+
+def test_the_last_point_of_the_learning_curve_is_the_policy_itself(small):
+    cells = cells_of(small[0])
+    table = curve_table(cells, (8,), 3, Resampling(n_resamples=50))
+    for cell, (part, whole) in zip(cells, zip(table.rows[::2], table.rows[1::2], strict=True), strict=True):
+        assert part[:2] == (cell.cell.name, 8)
+        assert whole[3] == pytest.approx(cell.f1["tasr"].mean())
+    order = np.random.default_rng(42).permuted(np.tile(np.arange(16), (1, 1)), axis=1)[0]
+    [first, *_] = curve_table(cells[:1], (8,), 1, Resampling(n_resamples=50)).rows
+    keep = np.isin(np.arange(16), order[:8])
+    policy, _ = calibrate(cells[0].tune.select(keep), rule="tasr", max_rounds=4)
+    assert first[3][0] == pytest.approx(replay(cells[0].eval, [policy], metrics="f1").rows[0].metrics["f1"])
+
+
+def test_a_scripted_model_is_right_as_often_as_it_says_and_another_seed_changes_some_answers():
+    questions = [Question(question_id=str(i), question=f"q {i}?", answers=(f"a{i}",)) for i in range(800)]
+    models = [scripted_model("s", (0.2, 0.6), questions, seed) for seed in (1, 2)]
+    said = [[[model._script[q.question][r].answer for q in questions] for r in (1, 2)] for model in models]
+    right = [np.mean([a == q.answers[0] for a, q in zip(answers, questions, strict=True)]) for answers in said[0]]
+    assert right == pytest.approx([0.2, 0.6], abs=0.06)
+    differ = np.mean([a != b for a, b in zip(said[0][1], said[1][1], strict=True)])
+    assert 0.01 < differ < 0.2

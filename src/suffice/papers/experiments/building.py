@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice.cli.models import json_object
+from suffice.cli.local import json_object
 from suffice.cli.options import idf_state
 from suffice.files import file_sha256, files_hash
 from suffice.llm import Answerer, ScriptedModel
@@ -27,7 +27,7 @@ from suffice.signals.position import AnswerPosition
 
 __all__ = ["build_loop", "cell_settings", "scripted_model"]
 
-_HARMLESS = frozenset({"timeout", "api_key_env", "cache", "prompt"})
+_HARMLESS = frozenset({"timeout", "api_key_env", "cache", "prompt", "device", "batch_size"})
 """Options of a model that change no answer, or that cells name themselves."""
 
 _CHANGED_ANSWERS = 0.1
@@ -44,7 +44,9 @@ def build_loop(cell: Cell, experiment: Experiment) -> RetrievalLoop:
         state=idf_state(tune.data.questions("tune", everything=True)),
         answer_position=getattr(model, "position", AnswerPosition()),
     )
-    return RetrievalLoop(model=model, retriever=cell.retriever.options.retriever(), policy=policy)
+    return RetrievalLoop(
+        model=model, retriever=cell.retriever.options.retriever(cell.model.options.device), policy=policy
+    )
 
 
 def _answerer(cell: Cell, experiment: Experiment) -> Answerer:
@@ -62,7 +64,7 @@ def _answerer(cell: Cell, experiment: Experiment) -> Answerer:
     if choice.repeats:
         body = {"seed": cell.seed, **json_object(options.extra_body)}
         options = replace(options, extra_body=json.dumps(body))
-    return options.answerer(logprobs=options.logprobs)
+    return options.answerer(options.here, logprobs=options.logprobs)
 
 
 def scripted_model(name: str, shares: tuple[float, ...], questions: list[Question], seed: int) -> ScriptedModel:

@@ -23,6 +23,9 @@ _KINDS: Mapping[Any, tuple[tuple[type, ...], str]] = {
     bool: ((bool,), "true or false"),
     Path: ((str,), "the path of a file or folder"),
 }
+_OBJECTS = ("extra_body", "template_args")
+"""JSON on the command line."""
+
 _WRITTEN = ("cache",)
 """Paths that a run creates."""
 
@@ -92,7 +95,7 @@ def _value(hint: Any, name: str, value: Any, where: str, folder: Path) -> Any:
         if not isinstance(value, list) or not value:
             raise DataError(f"{where} is {value!r}; expected a list of at least one value in brackets")
         return tuple(_value(get_args(hint)[0], name, item, where, folder) for item in value)
-    if name == "extra_body" and isinstance(value, dict):  # written as a table, which is easier to read
+    if name in _OBJECTS and isinstance(value, dict):  # written as a table, which is easier to read
         return json.dumps(value, sort_keys=True)
     types, expected = _KINDS[hint]
     if not isinstance(value, types) or (isinstance(value, bool) and hint is not bool):

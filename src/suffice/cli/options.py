@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from typer import Argument, BadParameter, Option
 
 from suffice import statistics
+from suffice.cli.console import progress_bar
 from suffice.cli.local import hub_name
 from suffice.cli.models import cross_encoder
 from suffice.errors import DataError, NotFoundError
 from suffice.replays import Price, component_prices, list_price
 from suffice.retrieval import (
     BUNDLED_QUESTIONS,
+    DenseRetriever,
     PoolBM25,
     Question,
     Reranked,
     Retriever,
     load_questions,
     open_corpus,
+    open_dense,
 )
 from suffice.seen import Seen
 from suffice.session import Policy
@@ -222,6 +225,10 @@ class TuneQuestions:
         return tune if share is None else {"tune_share": share}
 
 
+_OF_DENSE = ("question_encoder", "similarity", "question_prefix", "passage_prefix", "dense_batch", "dense_dtype")
+"""Options that only `--dense` uses."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Search:
     """What is searched."""
@@ -235,6 +242,22 @@ class Search:
     dense: Annotated[
         str | None, Option("--dense", help="Rank with a sentence-transformers model (id or path) instead of BM25.")
     ] = None
+    question_encoder: Annotated[
+        str | None, Option("--question-encoder", help="With --dense: another model for questions, as DPR has.")
+    ] = None
+    similarity: Annotated[
+        Literal["cosine", "dot"], Option("--similarity", help="With --dense: cosine, or the inner product (dot).")
+    ] = "cosine"
+    question_prefix: Annotated[
+        str, Option("--question-prefix", help="With --dense: text before a question ('query: ').")
+    ] = ""
+    passage_prefix: Annotated[
+        str, Option("--passage-prefix", help="With --dense: text before a passage ('passage: ').")
+    ] = ""
+    dense_batch: Annotated[int, Option("--dense-batch", min=1, help="With --dense: texts of one pass.")] = 32
+    dense_dtype: Annotated[
+        str, Option("--dense-dtype", help="With --dense: auto (as stored), float32, bfloat16 or float16.")
+    ] = "auto"
 
     def retriever(self, device: str | None = None) -> Retriever:
         """Return the retriever; without a corpus it ranks each question's own passages.
@@ -243,13 +266,27 @@ class Search:
             device: Where its models run.
         """
         if self.dense is None:
+            unused = [name for name in _OF_DENSE if getattr(self, name) != getattr(Search, name)]
+            if unused:
+                raise DataError(f"--{unused[0].replace('_', '-')} is for --dense, and there is none: give it, too")
             return PoolBM25() if self.corpus is None else open_corpus(self.corpus)
-        from suffice.retrieval.corpus import read_corpus
-        from suffice.retrieval.dense import DenseRetriever
-
         model, revision = hub_name(self.dense)
-        passages = None if self.corpus is None else list(read_corpus(self.corpus))
-        return DenseRetriever(model, passages=passages, revision=revision, device=device)
+        asked, asked_revision = (None, None) if self.question_encoder is None else hub_name(self.question_encoder)
+        settings: dict[str, Any] = {
+            "revision": revision,
+            "question_model": asked,
+            "question_revision": asked_revision,
+            "similarity": self.similarity,
+            "question_prefix": self.question_prefix,
+            "passage_prefix": self.passage_prefix,
+            "batch_size": self.dense_batch,
+            "dtype": self.dense_dtype,
+            "device": device,
+        }
+        if self.corpus is None:
+            return DenseRetriever(model, **settings)
+        with progress_bar(f"indexing {self.corpus}", quiet=False) as progress:
+            return open_dense(self.corpus, model, on_progress=progress, **settings)
 
     @property
     def runs_models(self) -> bool:

@@ -91,8 +91,14 @@ class SentenceTransformersEmbedder(PieceEmbedder):
         return len(self._encoder.tokenizer(text, truncation=False, verbose=False)["input_ids"])
 
 
-def load_encoder(model: str, revision: str | None, device: str | None) -> Encoder:
+def load_encoder(model: str, revision: str | None, device: str | None, dtype: str = "auto") -> Encoder:
     """Return a sentence-transformers model.
+
+    Args:
+        model: Id or folder.
+        revision: Revision of an id.
+        device: A torch device; None for the default.
+        dtype: The number type of its weights, as transformers names it; `auto` for the model's own.
 
     Raises:
         MissingExtraError: sentence-transformers is not installed.
@@ -103,7 +109,8 @@ def load_encoder(model: str, revision: str | None, device: str | None) -> Encode
     except ImportError as error:
         raise MissingExtraError("a sentence-transformers model", "dense") from error
     try:
-        loaded: Encoder = SentenceTransformer(model, revision=revision, device=device, trust_remote_code=False)
+        more = {} if dtype == "auto" else {"model_kwargs": {"dtype": dtype}}
+        loaded: Encoder = SentenceTransformer(model, revision=revision, device=device, trust_remote_code=False, **more)
     except Exception as error:  # the type depends on the hub client, the file format and torch
         raise ModelError(
             f"the embedding model {model!r} cannot be loaded ({type(error).__name__}: {error!s:.200}); give the id of a "

@@ -11,7 +11,7 @@ from typing import Any
 from suffice.embedding.sentence_transformers import model_id
 from suffice.errors import MissingExtraError, ModelError
 from suffice.files import files_hash
-from suffice.identities import model_content, sha256_of
+from suffice.identities import hub_folder, model_content, sha256_of
 
 __all__ = ["LoadedModel", "folder_revision", "load_model"]
 
@@ -135,17 +135,9 @@ def load_model(
         raise ModelError(_why(str(model), error)) from error
     commit = getattr(network.config, "_commit_hash", None) or revision or "default"
     version = folder_revision(folder) if folder.is_dir() else str(commit)
-    place = folder if folder.is_dir() else _hub_folder(str(model), str(commit))
+    place = folder if folder.is_dir() else hub_folder(str(model), str(commit))
     content = None if place is None else model_content(place)
     return LoadedModel(network=network, tokenizer=tokenizer, id=model_id(model), revision=version, content=content)
-
-
-def _hub_folder(model: str, commit: str) -> Path | None:
-    """Return the folder of the local cache from which a model of the hub was loaded; None where it is not known."""
-    from huggingface_hub import try_to_load_from_cache
-
-    config = try_to_load_from_cache(model, "config.json", revision=commit)
-    return Path(config).parent if isinstance(config, str) else None
 
 
 def folder_revision(folder: Path) -> str:

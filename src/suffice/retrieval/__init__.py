@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from suffice.retrieval.base import AsyncRetriever, Retriever, identity_of, is_async
 from suffice.retrieval.bm25 import PoolBM25
-from suffice.retrieval.corpus import open_corpus, read_corpus
+from suffice.retrieval.corpus import open_corpus, open_dense, read_corpus
 from suffice.retrieval.corpus_bm25 import CorpusBM25
 from suffice.retrieval.datasets import (
     BUNDLED_QUESTIONS,
@@ -43,6 +43,7 @@ __all__ = [
     "is_async",
     "load_questions",
     "open_corpus",
+    "open_dense",
     "read_corpus",
     "text_id",
 ]

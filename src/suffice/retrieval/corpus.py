@@ -15,7 +15,7 @@ import json
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,10 +23,11 @@ from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.files import file_sha256, json_lines
 from suffice.json_text import well_formed
 from suffice.retrieval.corpus_bm25 import CorpusBM25
+from suffice.retrieval.dense import DenseRetriever, write_vectors
 from suffice.retrieval.passages import PASSAGE_WORDS, split_text
 from suffice.rounds import Passage
 
-__all__ = ["Decoding", "corpus_source", "open_corpus", "read_corpus"]
+__all__ = ["Decoding", "corpus_source", "open_corpus", "open_dense", "read_corpus"]
 
 Decoding = Literal["skip", "strict", "replace"]
 """What to do with bytes that are not UTF-8: skip the file of a folder, raise, or insert a replacement character."""
@@ -108,6 +109,67 @@ def open_corpus(path: str | Path, index_dir: str | Path | None = None, *, errors
             raise
         _CORPUS_LOG.warning("the index of %s is not saved: %s", path, error)
     return index
+
+
+def open_dense(
+    path: str | Path,
+    model: str | Path,
+    index_dir: str | Path | None = None,
+    *,
+    errors: Decoding = "skip",
+    on_progress: Callable[[int, int], None] | None = None,
+    **options: Any,
+) -> DenseRetriever:
+    """Return a dense index of a corpus: the saved one if corpus and encoder are the same, else a new one, which is saved.
+
+    The index is built block by block, and after an interruption the same call goes on. Passages and vectors stay on disk.
+
+    Args:
+        path: A folder with `.txt` and `.md` files, or a `.jsonl` file.
+        model: Id or folder of a sentence-transformers model.
+        index_dir: Folder of the index; None for ``<path>.<hash of the encoder>.suffice-index`` beside the corpus.
+        errors: See `read_corpus`.
+        on_progress: Called with the number of encoded passages and of all.
+        **options: Other parameters of `DenseRetriever`.
+
+    Raises:
+        DataError: The corpus cannot be read, or the index cannot be written to the given `index_dir`.  If the default
+            folder cannot be written, this is logged and the index stays in memory.
+        MissingExtraError: sentence-transformers is not installed.
+        ModelError: The model cannot be loaded, or returns no usable vectors.
+    """
+    path = Path(path)
+    source = corpus_source(path, errors=errors)
+    _log_skipped(path)
+    retriever = DenseRetriever(model, **options)
+    beside = path.resolve()
+    directory = beside.with_name(f"{beside.name}.{_encoder_hash(retriever)}.suffice-index")
+    if index_dir is not None:
+        directory = Path(index_dir)
+    try:
+        retriever.attach(directory, source=source)
+    except SchemaError as reason:
+        _CORPUS_LOG.info("indexing %s: %s", path, reason)
+    else:
+        return retriever
+    try:
+        write_vectors(retriever, directory, _corpus_passages(path, errors), source=source, on_progress=on_progress)
+    except DataError as error:
+        if index_dir is not None:
+            raise
+        passages = list(_corpus_passages(path, errors))  # raises where it was the corpus that could not be read
+        _CORPUS_LOG.warning("the index of %s is not saved: %s", path, error)
+        return DenseRetriever(model, passages, **options)
+    retriever.attach(directory, source=source)
+    return retriever
+
+
+def _encoder_hash(retriever: DenseRetriever) -> str:
+    """Return 8 hexadecimal digits for what makes the vectors: several encoders may have an index of one corpus."""
+    made_by = retriever.embedder()
+    named = ("model", "revision") if "content" in made_by else ()
+    text = json.dumps({key: value for key, value in made_by.items() if key not in named}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _jsonl(path: Path) -> Path:

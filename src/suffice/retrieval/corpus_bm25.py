@@ -24,7 +24,7 @@ from suffice.retrieval.storage import Stored, open_stored, write_stored
 from suffice.retrieval.tokens import TOKENS, passage_text, words
 from suffice.rounds import Passage
 
-__all__ = ["CorpusBM25", "passages_hash"]
+__all__ = ["CorpusBM25", "best_k", "passages_hash"]
 
 _BM25_KIND = "suffice-bm25-index"
 _BM25_VERSION = 1
@@ -216,7 +216,7 @@ def _kernels() -> tuple[Callable[..., Any], Callable[..., Any]]:
     try:
         from numba import njit
     except ImportError:
-        return _add_up_numpy, _best_k_numpy
+        return _add_up_numpy, best_k
     return njit(nogil=True)(_add_up), njit(nogil=True)(_best_k)
 
 
@@ -231,7 +231,7 @@ def _add_up_numpy(
     return scores
 
 
-def _best_k_numpy(scores: _Floats32, k: int) -> tuple[npt.NDArray[np.int64], _Floats32]:
+def best_k(scores: _Floats32, k: int) -> tuple[npt.NDArray[np.int64], _Floats32]:
     """Return the first k of a stable descending sort without sorting the rest."""
     # Everything above the k-th largest score is in; of its ties only the first in the corpus's order fill the rest.
     least = np.partition(scores, len(scores) - k)[len(scores) - k]

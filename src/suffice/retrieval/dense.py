@@ -1,4 +1,4 @@
-"""Ranking by embeddings: cosine similarity of question and passage, over a pool or a corpus.
+"""Ranking by embeddings: similarity of question and passage, over a pool or a corpus.
 
 It works with any sentence-transformers model (extra `dense`) and any object with an `encode` method.
 """
@@ -6,32 +6,93 @@ It works with any sentence-transformers model (extra `dense`) and any object wit
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.embedding.sentence_transformers import Encoder, load_encoder, model_id, pooling_of, weights_hash
 from suffice.errors import DataError, ModelError, SchemaError
+from suffice.identities import aligned, hub_folder, model_content
 from suffice.retrieval.base import checked_k, required_pool
-from suffice.retrieval.corpus_bm25 import passages_hash
-from suffice.retrieval.storage import open_stored, write_stored
+from suffice.retrieval.corpus_bm25 import best_k, passages_hash
+from suffice.retrieval.storage import Stored, open_stored, write_stored
 from suffice.retrieval.tokens import passage_text
 from suffice.rounds import Passage
 
-__all__ = ["DenseRetriever", "Encoder"]
+__all__ = ["DenseRetriever", "Encoder", "Similarity", "write_vectors"]
 
-_DENSE_KIND = "suffice-dense-index"
-_DENSE_VERSION = 1
+DENSE_KIND = "suffice-dense-index"
+DENSE_VERSION = 2
+_ROWS = 2**18
+"""Rows of a corpus that are compared with a question at a time: 800 MB at 768 numbers each."""
+
+_BLOCK = 4096
+"""Passages that are encoded between two notes of the progress."""
+
+Similarity = Literal["cosine", "dot"]
+"""Cosine, in [-1, 1], or the inner product, for models that were trained with it (DPR, Contriever)."""
 
 _Vectors = npt.NDArray[np.float32]
 
 
+@dataclass(kw_only=True)
+class _Model:
+    """A model that turns texts into vectors, loaded on first use."""
+
+    name: str
+    revision: str | None
+    encoder: Encoder | None
+    device: str | None
+    dtype: str
+    batch_size: int
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_given = self.encoder is not None
+        self._identity: dict[str, Any] | None = None
+
+    def vectors(self, texts: list[str]) -> _Vectors:
+        """Return one vector for each text, as the model returns it."""
+        with self._lock:  # loops rank in threads, and torch uses all cores for one call
+            encoder = self._loaded()
+            more = {} if self._is_given else {"batch_size": self.batch_size, "show_progress_bar": False}
+            vectors = np.asarray(encoder.encode(texts, **more), dtype=np.float32)
+        if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():  # noqa: PLR2004 - a table
+            raise ModelError(
+                f"{self.name!r} returned an array of shape {vectors.shape} for {len(texts)} texts; expected one row of finite "
+                "numbers per text"
+            )
+        return vectors
+
+    def identity(self) -> dict[str, Any]:
+        """Return name, revision, content and pooling; loads the model."""
+        if self._identity is None:
+            with self._lock:
+                pooling = pooling_of(self._loaded())
+            folder = Path(self.name)
+            is_folder = folder.is_dir()
+            place = folder if is_folder else None if self._is_given else hub_folder(self.name, self.revision)
+            self._identity = {
+                "model": model_id(folder) if is_folder else self.name,
+                "revision": weights_hash(folder) if is_folder else self.revision,
+                **({} if place is None else {"content": model_content(place)}),
+                "pooling": pooling,
+                **({} if self.dtype == "auto" else {"dtype": self.dtype}),
+            }
+        return dict(self._identity)
+
+    def _loaded(self) -> Any:
+        if self.encoder is None:
+            self.encoder = load_encoder(self.name, self.revision, self.device, self.dtype)
+        return self.encoder
+
+
 class DenseRetriever:
-    """Ranks passages by the cosine between their embedding and that of the question, in [-1, 1]; 0 for a zero vector.
+    """Ranks passages by the similarity of their embedding and that of the question; 0 for a zero vector.
 
     >>> class Letters:
     ...     def encode(self, texts):
@@ -40,15 +101,28 @@ class DenseRetriever:
     >>> retriever = DenseRetriever("letters", encoder=Letters())
     >>> [(passage.text, round(passage.score, 3)) for passage in retriever.rank("ab", pool=pool)]
     [('aab', 0.949), ('b', 0.707), ('ccc', 0.0)]
+    >>> by_product = DenseRetriever("letters", encoder=Letters(), similarity="dot")
+    >>> [(passage.text, passage.score) for passage in by_product.rank("ab", pool=pool)]
+    [('aab', 3.0), ('b', 1.0), ('ccc', 0.0)]
 
     Args:
         model: Id or folder of a sentence-transformers model, loaded on first use; with `encoder`, its name.
-        passages: A corpus to search; None to rank the pool of each question.
+        passages: A corpus to search, kept in memory; None to rank the pool of each question. `open_dense` searches one on
+            disk.
         encoder: Encoder to use instead of loading `model`.
         revision: Revision of the model; with `encoder`, any name of its version.
+        question_model: Id or folder of another model for questions, as DPR has; None for the same model.
+        question_revision: Its revision.
+        question_encoder: Encoder of questions to use instead of loading `question_model`.
+        similarity: `cosine`, or `dot` for the inner product.
         question_prefix: Text before a question, for models trained with one ("query: ").
         passage_prefix: Text before a passage.
         device: A torch device; None for the default.
+        dtype: Number type of the weights: `auto`, `float32`, `bfloat16` or `float16`.
+        batch_size: Texts of one pass.
+
+    Raises:
+        DataError: The similarity is unknown, the batch is below 1, or `question_encoder` has no name.
     """
 
     name = "dense"
@@ -60,20 +134,37 @@ class DenseRetriever:
         *,
         encoder: Encoder | None = None,
         revision: str | None = None,
+        question_model: str | Path | None = None,
+        question_revision: str | None = None,
+        question_encoder: Encoder | None = None,
+        similarity: Similarity = "cosine",
         question_prefix: str = "",
         passage_prefix: str = "",
         device: str | None = None,
+        dtype: str = "auto",
+        batch_size: int = 32,
     ) -> None:
-        self.model = str(model)
-        self.revision = revision
-        self.question_prefix = question_prefix
-        self.passage_prefix = passage_prefix
-        self.passages = None if passages is None else tuple(passages)
-        self._encoder = encoder
-        self._device = device
-        self._identity: dict[str, Any] | None = None
-        self._lock = threading.Lock()
-        self._vectors = None if self.passages is None else self._encode(self._texts(self.passages))
+        if similarity not in get_args(Similarity):
+            raise DataError(f"similarity is {similarity!r}; allowed: {', '.join(get_args(Similarity))}")
+        if batch_size < 1:
+            raise DataError(f"batch_size must be at least 1, got {batch_size!r}")
+        if question_encoder is not None and question_model is None:
+            raise DataError("question_encoder needs a name: give question_model, too")
+        run: dict[str, Any] = {"device": device, "dtype": dtype, "batch_size": batch_size}
+        self.model, self.similarity = str(model), similarity
+        self.question_prefix, self.passage_prefix = question_prefix, passage_prefix
+        self._passage_model = _Model(name=self.model, revision=revision, encoder=encoder, **run)
+        self._question_model = self._passage_model
+        if question_model is not None:
+            self._question_model = _Model(
+                name=str(question_model), revision=question_revision, encoder=question_encoder, **run
+            )
+        self._corpus_hash: str | None = None
+        self._vectors: _Vectors | None = None
+        self.passages: Sequence[Passage] | None = None
+        if passages is not None:
+            self.passages = tuple(passages)
+            self._vectors = self._encode(self.passages)
 
     @property
     def has_corpus(self) -> bool:
@@ -81,13 +172,17 @@ class DenseRetriever:
         return self.passages is not None
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return model, revision, pooling, prefixes and, of a corpus, size and hash; loads the model.
+        """Return models, pooling, similarity, prefixes and, of a corpus, size and hash; loads the models.
 
-        A model in a folder is identified by the folder name and the hash of its weights, not by its path.
+        A model in a folder is identified by the hash of its weights, not by its path.
         """
-        values = {"name": self.name, **self._embedder()}
+        values = {"name": self.name, **self.embedder(), "question_prefix": self.question_prefix}
+        if self._question_model is not self._passage_model:
+            values["question_model"] = self._question_model.identity()
         if self.passages is not None:
-            values |= {"passages": len(self.passages), "corpus_hash": passages_hash(self.passages)}
+            if self._corpus_hash is None:
+                self._corpus_hash = passages_hash(self.passages)
+            values |= {"passages": len(self.passages), "corpus_hash": self._corpus_hash}
         return values
 
     def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:
@@ -99,23 +194,24 @@ class DenseRetriever:
             ModelError: The model cannot be loaded, or returns no usable vectors.
         """
         if self.passages is not None and self._vectors is not None:
-            passages: Sequence[Passage] = self.passages
-            vectors = self._vectors
+            passages, vectors = self.passages, self._vectors
         else:
             passages = required_pool(self.name, pool)
-            vectors = self._encode(self._texts(passages))
+            vectors = self._encode(passages)
         size = checked_k(k, len(passages))
         if not passages:
             return []
-        query = self._encode([self.question_prefix + question])[0]
+        query = self._scaled(self._question_model.vectors([self.question_prefix + question]))[0]
         if query.shape[0] != vectors.shape[1]:
             raise ModelError(
-                f"{self.model!r} returns {query.shape[0]} numbers for a question but {vectors.shape[1]} for a passage; use "
-                "the model of the index"
+                f"{self._question_model.name!r} returns {query.shape[0]} numbers for a question but {vectors.shape[1]} for a "
+                "passage; use the model of the index"
             )
-        scores = np.clip(vectors @ query, -1.0, 1.0)
-        order = np.argsort(-scores, kind="stable")[:size]
-        return [replace(passages[i], score=float(scores[i])) for i in order.tolist()]
+        scores = np.concatenate([vectors[start : start + _ROWS] @ query for start in range(0, len(vectors), _ROWS)])
+        if self.similarity == "cosine":
+            scores = np.clip(scores, -1.0, 1.0)
+        places, best = best_k(scores, min(size, len(passages)))
+        return [replace(passages[i], score=score) for i, score in zip(places.tolist(), best.tolist(), strict=True)]
 
     def save(self, directory: str | Path) -> Path:
         """Write corpus and vectors to a folder, which is created; an old index in it is replaced.
@@ -128,81 +224,128 @@ class DenseRetriever:
         """
         if self.passages is None or self._vectors is None:
             raise DataError("cannot save a retriever without a corpus; give it passages")
-        with write_stored(Path(directory), _DENSE_KIND, _DENSE_VERSION) as stored:
-            stored.write_passages(self.passages)
-            stored.write_array("vectors.npy", self._vectors)
-            stored.meta = self._embedder()
+        with write_stored(Path(directory), DENSE_KIND, DENSE_VERSION) as stored:
+            stored.meta = {**self.embedder(), "corpus_hash": stored.stream_passages(self.passages)}
+            stored.write_array("vectors.npy", np.asarray(self._vectors))
         return Path(directory)
 
     @classmethod
     def load(
-        cls,
-        directory: str | Path,
-        model: str | Path,
-        **options: Any,
+        cls, directory: str | Path, model: str | Path, *, source: str | None = None, **options: Any
     ) -> DenseRetriever:
-        """Read an index written by `save` for the same model, without executing anything in it.
+        """Read an index written by `save` or `open_dense` for the same model, without executing anything in it.
+
+        Passages and vectors stay on disk, and are read where they are needed.
 
         Args:
             directory: The folder.
             model: See the class; the index itself does not decide what is loaded.
+            source: Required description of the corpus; None for any.
             **options: Parameters of the class, which must be those of the index.
 
         Raises:
             SchemaError: The folder contains no index of this kind, version and model, or it is damaged.
         """
-        stored = open_stored(Path(directory), _DENSE_KIND, _DENSE_VERSION)
         retriever = cls(model, **options)
-        current = retriever._embedder()
-        for key in sorted(current.keys() | stored.meta.keys()):
-            if current.get(key) != stored.meta.get(key):
-                raise SchemaError(
-                    f"{directory}: the index was made with {key} {stored.meta.get(key)!r}, not {current.get(key)!r}; build "
-                    "it again, or use that value"
-                )
-        try:
-            retriever.passages = stored.read_passages()
-            vectors = stored.read_array("vectors.npy")
-        except (IndexError, KeyError, TypeError, ValueError) as error:
-            raise SchemaError(f"{directory}: the index is damaged ({error!r}); build it again") from error
-        if vectors.dtype != np.float32 or vectors.ndim != 2 or len(vectors) != len(retriever.passages):  # noqa: PLR2004
-            raise SchemaError(f"{directory}: the files of the index do not match; build it again")
-        retriever._vectors = vectors
+        retriever.attach(directory, source=source)
         return retriever
 
-    def _texts(self, passages: Sequence[Passage]) -> list[str]:
-        return [self.passage_prefix + passage_text(passage.title, passage.text) for passage in passages]
+    def attach(self, directory: str | Path, *, source: str | None = None) -> None:
+        """Search the corpus of an index on disk from now on; see `load`.
 
-    def _encode(self, texts: list[str]) -> _Vectors:
-        """Return unit vectors, shape ``(len(texts), dimension)``; zero vectors stay zero."""
-        if not texts:
-            return np.zeros((0, 0), dtype=np.float32)
-        with self._lock:  # loops rank in threads, and torch uses all cores for one call
-            vectors = np.asarray(self._loaded().encode(texts), dtype=np.float32)
-        if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():  # noqa: PLR2004 - a table
-            raise ModelError(
-                f"{self.model!r} returned an array of shape {vectors.shape} for {len(texts)} texts; expected one row of finite "
-                "numbers per text"
+        Raises:
+            SchemaError: The folder contains no index of this kind, version and model, or it is damaged.
+        """
+        stored = open_stored(Path(directory), DENSE_KIND, DENSE_VERSION)
+        if source is not None and stored.meta.get("source") != source:
+            raise SchemaError(
+                f"{directory}: the index was made from {stored.meta.get('source')!r}, not {source!r}; build it again"
             )
+        self._require_model(stored)
+        self._restore(stored)
+
+    def embedder(self) -> dict[str, Any]:
+        """Return everything on which the vectors of passages depend; loads their model."""
+        return {
+            **self._passage_model.identity(),
+            "similarity": self.similarity,
+            "passage_prefix": self.passage_prefix,
+            "fields": ["title", "text"],
+        }
+
+    def encode_passages(self, passages: Sequence[Passage]) -> _Vectors:
+        """Return the vectors that an index holds, shape ``(n, dimension)``: for cosine of length one, zeros stay zero."""
+        return self._encode(passages)
+
+    def _require_model(self, stored: Stored) -> None:
+        current = self.embedder()
+        theirs = aligned({key: value for key, value in stored.meta.items() if key not in _OF_THE_CORPUS}, current)
+        for key in sorted(current.keys() | theirs.keys()):
+            if current.get(key) != theirs.get(key):
+                raise SchemaError(
+                    f"{stored.directory}: the index was made with {key} {theirs.get(key)!r}, not {current.get(key)!r}; build "
+                    "it again, or use that value"
+                )
+
+    def _restore(self, stored: Stored) -> None:
+        try:
+            self.passages = stored.passage_file()
+            vectors = stored.read_array("vectors.npy", mapped=True)
+        except (IndexError, KeyError, TypeError, ValueError) as error:
+            raise SchemaError(f"{stored.directory}: the index is damaged ({error!r}); build it again") from error
+        if vectors.dtype != np.float32 or vectors.ndim != 2 or len(vectors) != len(self.passages):  # noqa: PLR2004
+            raise SchemaError(f"{stored.directory}: the files of the index do not match; build it again")
+        self._vectors, self._corpus_hash = vectors, stored.meta.get("corpus_hash")
+
+    def _encode(self, passages: Sequence[Passage]) -> _Vectors:
+        if not passages:
+            return np.zeros((0, 0), dtype=np.float32)
+        texts = [self.passage_prefix + passage_text(passage.title, passage.text) for passage in passages]
+        return self._scaled(self._passage_model.vectors(texts))
+
+    def _scaled(self, vectors: _Vectors) -> _Vectors:
+        if self.similarity == "dot":
+            return vectors
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         units: _Vectors = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
         return units
 
-    def _loaded(self) -> Encoder:
-        if self._encoder is None:
-            self._encoder = load_encoder(self.model, self.revision, self._device)
-        return self._encoder
 
-    def _embedder(self) -> dict[str, Any]:
-        if self._identity is None:
-            folder = Path(self.model)
-            self._identity = {
-                "model": model_id(folder) if folder.is_dir() else self.model,
-                "revision": weights_hash(folder) if folder.is_dir() else self.revision,
-                "pooling": pooling_of(self._loaded()),
-                "similarity": "cosine",
-                "question_prefix": self.question_prefix,
-                "passage_prefix": self.passage_prefix,
-                "fields": ["title", "text"],
-            }
-        return dict(self._identity)
+_OF_THE_CORPUS = ("source", "corpus_hash")
+"""Entries of an index's metadata that do not describe the model."""
+
+
+def write_vectors(
+    retriever: DenseRetriever,
+    directory: Path,
+    passages: Iterator[Passage],
+    *,
+    source: str,
+    on_progress: Any = None,
+) -> None:
+    """Write the index of a corpus of any size block by block; after an interruption the same call goes on.
+
+    Args:
+        retriever: Encodes the passages.
+        directory: The folder, which is created.
+        passages: The corpus, read once.
+        source: A hash of the corpus; another one begins anew.
+        on_progress: Called with the number of encoded passages and of all.
+    """
+    made_of: Mapping[str, Any] = {**retriever.embedder(), "source": source}
+    with write_stored(directory, DENSE_KIND, DENSE_VERSION, plan=made_of) as stored:
+        if "corpus_hash" not in stored.progress:
+            stored.advance(corpus_hash=stored.stream_passages(passages), done=0)
+        listed, done = stored.passage_file(), int(stored.progress["done"])
+        if not len(listed):
+            stored.write_array("vectors.npy", np.zeros((0, 0), dtype=np.float32))
+        while done < len(listed):
+            block = retriever.encode_passages(listed[done : done + _BLOCK])
+            vectors = stored.mapped_array("vectors.npy", (len(listed), block.shape[1]))
+            vectors[done : done + len(block)] = block
+            vectors.flush()  # type: ignore[attr-defined]  # a memmap
+            done += len(block)
+            stored.advance(done=done)
+            if on_progress is not None:
+                on_progress(done, len(listed))
+        stored.meta = {**made_of, "corpus_hash": stored.progress["corpus_hash"]}

@@ -197,7 +197,7 @@ def test_what_is_in_flight_is_cancelled_and_counted():
     assert outcome.costs["generator"].calls == 2
     assert outcome.costs["generator"].tokens > 0
     assert outcome.tables()[-1].notes == (
-        "2 calls beyond the stop had been requested; 2 of them were cancelled, and their tokens are unknown",
+        "requested beyond the stop: 2 calls, 2 cancelled in flight, whose tokens are unknown",
     )
 
 
@@ -240,7 +240,7 @@ def test_what_arrived_and_was_not_needed_is_paid_with_its_tokens_and_without_wai
 
     surplus = asyncio.run(run())
     assert surplus == Surplus(Cost(calls=3.0, output_tokens=15.0))  # the failed one has no cost, as elsewhere
-    assert surplus.notes == ("3 calls beyond the stop had been requested",)
+    assert surplus.notes == ("requested beyond the stop: 3 calls",)
 
 
 def test_a_failure_in_the_middle_of_a_wave_keeps_what_was_paid():

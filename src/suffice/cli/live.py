@@ -38,6 +38,8 @@ def show_live(loop: LiveLoop, question: str, passages: Sequence[Passage] = (), *
     else:
         outcome = _run_shown(loop, question, passages, most=_WHOLE if output.details else _SHORT)
         say(decision_lines(outcome.decision, outcome.costs))
+        for note in outcome.surplus.notes:
+            say(f"note: {note}")
         say(f"next: {then}")
     if outcome.error is not None:
         raise ModelError(f"the model failed after {len(outcome.rounds)} rounds: {outcome.error}")
@@ -78,6 +80,7 @@ def _outcome_json(outcome: Outcome, decisions: Sequence[Decision]) -> dict[str, 
         **outcome.decision.to_dict(),
         "error": None if outcome.error is None else str(outcome.error),
         "costs": {component: _cost_json(cost) for component, cost in outcome.costs.items()},
+        "cancelled": outcome.surplus.cancelled,
         "rounds": [_round_json(*pair) for pair in zip(outcome.rounds, decisions, strict=True)],
     }
 

@@ -72,6 +72,15 @@ TREE = {
     "draft record": Place(
         "Record every draft and critique of every question.", "suffice.cli.drafting:record_drafts_command"
     ),
+    "sample": Place(
+        "Answer and record by independent samples and a vote.",
+        panel="Start",
+        example="suffice sample record q.jsonl -o s.parquet --model M --base-url URL",
+    ),
+    "sample answer": Place(
+        "Answer one question by samples, stopping when the vote is settled.", "suffice.cli.sampling:sample_command"
+    ),
+    "sample record": Place("Record every sample of every question.", "suffice.cli.sampling:record_samples_command"),
     "replay": Place(
         "Evaluate policies on recorded rounds, beside every baseline.", "suffice.cli.offline:replay_command", "Measure"
     ),

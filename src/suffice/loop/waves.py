@@ -40,8 +40,10 @@ class Surplus:
         """What a reader must know of it."""
         if not self.cost.calls:
             return ()
-        unknown = f"; {self.cancelled:,} of them were cancelled, and their tokens are unknown" if self.cancelled else ""
-        return (f"{counted(int(self.cost.calls), 'call')} beyond the stop had been requested{unknown}",)
+        note = f"requested beyond the stop: {counted(int(self.cost.calls), 'call')}"
+        return (
+            f"{note}, {self.cancelled:,} cancelled in flight, whose tokens are unknown" if self.cancelled else note,
+        )
 
 
 class Wave:

@@ -1,0 +1,203 @@
+"""`suffice sample answer` and `suffice sample record`: independent answers and a vote, live or recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from typer import Argument, BadParameter, Option
+
+from suffice.cli import models, options
+from suffice.cli.console import warn
+from suffice.cli.live import show_live
+from suffice.cli.local import json_object
+from suffice.cli.output import Output
+from suffice.cli.recording import RecordOptions
+from suffice.errors import DataError
+from suffice.llm import PROMPTS, ChatModel
+from suffice.llm.prompts import prompt as built_in_prompt
+from suffice.loop import SamplingLoop
+from suffice.normalizers import DEFAULT_NORMALIZER, NORMALIZERS, guess_normalizer
+from suffice.retrieval import Question, read_corpus
+from suffice.rules import parse_rule, parse_selector
+from suffice.session import Policy
+from suffice.signals import LOGPROB_NEEDS, AnswerPosition, member_component
+
+__all__ = ["record_samples_command", "sample_command"]
+
+_RULE, _SELECTOR, _MOST = "lead(3)", "majority_of_samples", 10
+
+_Most = Annotated[int | None, Option("--samples", min=1, help=f"The largest number of samples; default: {_MOST}.")]
+_Normalizer = Annotated[
+    str | None,
+    Option(
+        "--normalizer",
+        help=f"Which answers are the same: {', '.join(NORMALIZERS)}; default: by the golds, {DEFAULT_NORMALIZER} without any.",
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sampled(models.Examined):
+    """Models that answer in turn."""
+
+    model: Annotated[
+        str, Option("--model", help="The model's name at the endpoint; several in turn, the cheapest first: a,a,b.")
+    ]
+    prompt: Annotated[str, Option("--prompt", help=f"{', '.join(PROMPTS)}; several in turn: a,b.")] = "answer_first"
+    max_tokens: Annotated[int, Option("--max-tokens", min=1, help="Most tokens per reply.")] = 256
+    logprobs: Annotated[
+        bool, Option("--logprobs/--no-logprobs", help="Ask for log-probabilities; weighted votes need them.")
+    ] = False
+    cache: Annotated[
+        Path | None, Option("--cache", help="A response cache (sqlite); the same sample is then paid once.")
+    ] = None
+
+    @property
+    def names(self) -> list[str]:
+        """The models, in the order in which they are asked."""
+        return options.split_names(self.model)
+
+    def chats(self, *, logprobs: bool, position: AnswerPosition | None = None) -> list[ChatModel]:
+        """Return the models, each with the first prompt."""
+        if "span-reader" in self.names and self.base_url is None:
+            raise DataError(
+                "the embedded span reader always gives the same answer: samples need a model at an endpoint (--base-url)"
+            )
+        by_name = {
+            name: self.other(
+                name,
+                extra_body=json_object(self.extra_body),
+                prompt=built_in_prompt(options.split_names(self.prompt)[0]),
+                position=position or models.answer_position(self.answer_position),
+                api=self.api,
+                max_tokens=self.max_tokens,
+                top_logprobs=5 if logprobs else None,
+            )
+            for name in self.names
+        }
+        return [by_name[name] for name in self.names]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sampling:
+    """How samples are drawn."""
+
+    panel: ClassVar[str] = "Sampling"
+
+    temperature: Annotated[float, Option("--temperature", min=0.0, help="Sampling temperature.")] = 0.7
+    seed: Annotated[int, Option("--seed", min=0, help="From which each sample's own seed is derived.")] = 0
+    no_seed: Annotated[bool, Option("--no-seed", help="Send no seeds, for endpoints that refuse them.")] = False
+    wave: Annotated[int, Option("--wave", min=1, help="How many samples are requested at once.")] = 1
+    use_n: Annotated[bool, Option("--use-n", help="Request a wave as several choices of one request (n).")] = False
+
+    def loop(self, sampled: _Sampled, chats: list[ChatModel], policy: Policy) -> SamplingLoop:
+        """Return the loop that the options describe."""
+        prompts = [built_in_prompt(name) for name in options.split_names(sampled.prompt)]
+        return SamplingLoop(
+            model=chats,
+            policy=policy,
+            temperature=self.temperature,
+            seed=None if self.no_seed else self.seed,
+            prompts=prompts if len(prompts) > 1 else (),
+            wave=self.wave,
+            use_n=self.use_n,
+        )
+
+
+def sample_command(
+    question: Annotated[str, Argument(help="The question.")],
+    sampled: _Sampled,
+    sampling: _Sampling,
+    output: Output,
+    contexts: Annotated[
+        Path | None,
+        Option("--contexts", help="What every sample may use: a folder of .txt/.md files or a .jsonl file."),
+    ] = None,
+    policy: Annotated[Path | None, Option("--policy", help="A policy file.")] = None,
+    rule: Annotated[
+        str | None, Option("--rule", help=f"A rule that needs no fitted state, without a policy; default: {_RULE}.")
+    ] = None,
+    selector: Annotated[
+        str | None, Option("--selector", help=f"Which sample's answer to return; default: {_SELECTOR}.")
+    ] = None,
+    samples: _Most = None,
+    normalizer: _Normalizer = None,
+) -> None:
+    """Each sample is a round; the answers, the reason for stopping and the cost are shown.
+
+    Example: suffice sample answer "Where is it?" --model M --base-url URL
+    """
+    if policy is not None:
+        theirs = {"--rule": rule, "--selector": selector, "--samples": samples, "--normalizer": normalizer}
+        theirs["--answer-position"] = sampled.answer_position
+        given = next((name for name, value in theirs.items() if value is not None), None)
+        if given is not None:
+            raise BadParameter("the policy says that: leave it out", param_hint=given)
+        decides = options.load_policy(policy)
+    else:
+        decides = Policy(
+            rule=parse_rule(rule or _RULE),
+            selector=parse_selector(selector or _SELECTOR),
+            max_rounds=samples or _MOST,
+            normalizer=normalizer or DEFAULT_NORMALIZER,
+        )
+    chats = sampled.chats(
+        logprobs=sampled.logprobs or bool(LOGPROB_NEEDS & decides.needs),
+        position=None if policy is None else decides.answer_position,
+    )
+    if policy is None:  # a prefilled prompt has another position than the policy's default
+        decides = replace(decides, answer_position=chats[0].position)
+    passages = [] if contexts is None else list(read_corpus(contexts))
+    loop = sampling.loop(sampled, chats, decides)
+    show_live(
+        loop, question, passages, output=output, then="suffice sample record DATASET -o samples.parquet --model M"
+    )
+
+
+def record_samples_command(
+    dataset: Annotated[
+        str, Argument(help=f"Questions: {options.DATASET}; every sample sees a question's passages, if it has any.")
+    ],
+    recorder: RecordOptions,
+    sampled: _Sampled,
+    sampling: _Sampling,
+    output: Output,
+    samples: _Most = None,
+    normalizer: _Normalizer = None,
+    closed_book: Annotated[
+        bool, Option("--closed-book", help="Ask without the passages that the questions bring.")
+    ] = False,
+) -> None:
+    """All samples are recorded, so that any rule can be replayed. Run the same command again to resume.
+
+    Example: suffice sample record q.jsonl -o s.parquet --model M --base-url URL
+    """
+    questions = recorder.questions(dataset)
+    if closed_book:
+        questions = [replace(question, passages=()) for question in questions]
+    chats = sampled.chats(logprobs=sampled.logprobs)
+    policy = Policy(
+        selector=parse_selector(_SELECTOR),
+        max_rounds=samples or _MOST,
+        normalizer=normalizer or _by_golds(questions),
+        answer_position=chats[0].position,
+    )
+    loop = sampling.loop(sampled, chats, policy)
+    if sampled.logprobs:
+        for chat in loop.models:
+            chat.verify(frozenset({"logprobs"}))
+    names = dict.fromkeys(sampled.names)
+    panel = {member_component(name): name for name in names}
+    priced_models = panel if len(panel) > 1 else {"generator": next(iter(names))}
+    recorder.record(f"samples of {dataset}", questions, loop, priced_models, output)
+
+
+def _by_golds(questions: list[Question]) -> str:
+    """Return the normalizer that fits the gold answers, and say which it is."""
+    golds = [gold for question in questions for gold in question.answers]
+    name = guess_normalizer(golds)
+    why = "which reads all gold answers" if golds else "since there are no gold answers"
+    warn(f"note: answers are compared as {name!r}, {why}; --normalizer says otherwise")
+    return name

@@ -29,6 +29,7 @@ from suffice.loop import CHAIN_METHODS, Dragin, Flare, IRCoT, QueryLoop, SelfAsk
 from suffice.loop.chains import answer_of_chain
 from suffice.retrieval import Question
 from suffice.rounds import Passage, Reply, Token
+from tests.cli_tools import cli, corpus, dataset
 from tests.endpoint import Endpoint, prompt_of
 
 Q = "Name the home of the guide of Zorbek."
@@ -577,3 +578,65 @@ def test_dragin_retrieves_where_rind_is_above_theta(tiny_model, local, theta, tm
 
 def local_policy(model, **settings):
     return Policy(answer_position=model.position, **settings)
+
+
+# The command line.
+
+
+def chain_reply(body):
+    """Write a chain about the towers of `tests.cli_tools`, and their questions if asked."""
+    prompt = prompt_of(body)
+    if "Ask one question" in prompt:
+        return "Where is the tower?"
+    if "Reasoning so far:" not in prompt:
+        return "Answer: Lima\nConfidence: 3"
+    return (
+        "So the answer is: Lima."
+        if "tower" in prompt.rpartition("Reasoning so far:")[2]
+        else "The tower stands in Lima."
+    )
+
+
+def at(endpoint, *more):
+    return ["--base-url", endpoint.url, "--model", "m", "--api-key-env", "CHAIN_KEY", *more]
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("CHAIN_KEY", "key")
+
+
+@pytest.mark.parametrize("method", ["self-ask", "ircot(k=1)", "flare(theta=0.99, beta=0.99, ask=True)"])
+def test_the_command_records_and_replays_a_method(tmp_path, method):
+    data = dataset(tmp_path / "q.jsonl", n=3)
+    prices = tmp_path / "prices.toml"
+    prices.write_text("[m]\nuncached = 1.0\ncached = 0.1\noutput = 2.0\n")
+    with Endpoint(chain_reply) as endpoint:
+        more = ["-o", tmp_path / "r.parquet", "--loop", method, "--prices", prices, "--json"]
+        summary = cli("record", data, *at(endpoint, *more)).json
+    assert summary["questions"] == 3
+    assert summary["usd"] > 0
+    told = cli("replay", tmp_path / "r.parquet", "--rule", "(chain_ended >= 1)", "--prices", prices, "--json")
+    row = next(row for row in told.json["rows"] if row["kind"] == "rule")
+    assert row["costs"]["money"] > 0
+    assert "method" in read_recording(tmp_path / "r.parquet").table.column_names
+
+
+def test_the_command_answers_by_a_method(tmp_path):
+    with Endpoint(chain_reply) as endpoint:
+        more = ["--corpus", corpus(tmp_path / "docs"), "--loop", "ircot", "--rule", "(chain_ended >= 1)", "--json"]
+        told = cli("answer", "Where is the tower?", *at(endpoint, *more)).json
+    assert (told["answer"], told["reason"], len(told["rounds"])) == ("Lima", "rule", 2)
+
+
+def test_the_command_refuses_a_method_without_its_means(tmp_path):
+    data = dataset(tmp_path / "q.jsonl", n=1)
+    out = ["-o", tmp_path / "r.parquet"]
+    assert "self_ask" in cli("record", data, *out, "--loop", "rewrite").error
+    assert "writes a chain" in cli("record", data, *out, "--loop", "ircot").error
+    with Endpoint(chain_reply) as endpoint:
+        assert "attentions" in cli("record", data, *out, *at(endpoint, "--loop", "dragin")).error
+        assert (
+            "depend on each other"
+            in cli("record", data, *out, *at(endpoint, "--loop", "ircot", "--parallel-rounds")).error
+        )

@@ -13,8 +13,8 @@ from suffice.cli.gating import GateOptions, require_used
 from suffice.cli.live import show_live
 from suffice.cli.local import LocalRun
 from suffice.cli.output import Output
+from suffice.cli.querying import LoopOptions
 from suffice.files import quoted
-from suffice.loop import RetrievalLoop
 from suffice.rules import parse_rule, parse_selector
 from suffice.session import Policy
 from suffice.signals import LOGPROB_NEEDS
@@ -34,6 +34,7 @@ class _Searched(options.Retrieval):
 def answer(
     question: Annotated[str, Argument(help="The question.")],
     retrieval: _Searched,
+    looping: LoopOptions,
     answering: models.Answering,
     signals: models.Signals,
     gate: GateOptions,
@@ -64,18 +65,18 @@ def answer(
     require_used(local, answering, gate, retrieval, signals)
     answerer = answering.answerer(
         local,
-        logprobs=answering.logprobs and bool(LOGPROB_NEEDS & decides.needs),
+        logprobs=answering.logprobs and bool(LOGPROB_NEEDS & (decides.needs | looping.needs)),
         position=None if policy is None else decides.answer_position,
         layer=gate.layer,
     )
     if policy is None:  # a prefilled prompt has another position than the policy's default
         decides = replace(decides, answer_position=getattr(answerer, "position", decides.answer_position))
-    loop = RetrievalLoop(
-        model=answerer,
+    loop = looping.build(
+        answerer,
+        gate.build(answerer, answering, local),
         retriever=retrieval.retriever(local.device),
         policy=decides,
         enrichers=signals.enrichers(answering, local.device),
-        gate=gate.build(answerer, answering, local),
     )
     show_live(
         loop, question, output=output, then=f"suffice record DATASET -o run.parquet --corpus {quoted(retrieval.corpus)}"

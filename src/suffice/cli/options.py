@@ -28,7 +28,7 @@ from suffice.retrieval import (
 )
 from suffice.seen import Seen
 from suffice.session import Policy
-from suffice.signals import GATE, LOOP_COMPONENTS, FittedState, Idf, member_component
+from suffice.signals import GATE, LOOP_COMPONENTS, QUERY, FittedState, Idf, member_component
 from suffice.store import Recording, read_recording
 
 __all__ = [
@@ -178,6 +178,7 @@ def prices_of(path: Path | None, recording: Recording) -> dict[str, Price] | Non
         names = {**{name: model for name, model in names.items() if name != "generator"}, **panel}
     else:
         names["generator"] = next(iter(models.values()), config.get("model", {}).get("model", ""))
+        names |= {QUERY: names["generator"]} if QUERY in names else {}
     priced = {*LOOP_COMPONENTS, GATE, *panel}
     return component_prices(path, {c: n for c, n in names.items() if c in priced or c.startswith("judge:")})
 

@@ -15,13 +15,14 @@ from suffice.cli.console import number, warn
 from suffice.cli.gating import GateOptions, note_fitted, require_used
 from suffice.cli.local import LocalRun
 from suffice.cli.output import Output, Screen
+from suffice.cli.querying import LoopOptions
 from suffice.cli.show import money, recording_progress
 from suffice.files import quoted
-from suffice.loop import LiveLoop, RecordSummary, RetrievalLoop, record
+from suffice.loop import LiveLoop, RecordSummary, record
 from suffice.replays import component_prices
 from suffice.retrieval import GOLD_FIELDS, Question, load_questions
 from suffice.session import Policy
-from suffice.signals import GATE
+from suffice.signals import GATE, QUERY
 from suffice.signals.position import AnswerPosition
 from suffice.tables import counted
 
@@ -86,6 +87,7 @@ def record_command(
     dataset: options.Dataset,
     recorder: RecordOptions,
     retrieval: options.Retrieval,
+    looping: LoopOptions,
     answering: models.Answering,
     signals: models.Signals,
     gate: GateOptions,
@@ -113,16 +115,17 @@ def record_command(
         state=options.overlap_state(fit_overlap_on),
         answer_position=getattr(answerer, "position", AnswerPosition()),  # a prefilled prompt has another
     )
-    loop = RetrievalLoop(
-        model=answerer,
+    loop = looping.build(
+        answerer,
+        gate.build(answerer, answering, local),
         enrichers=signals.enrichers(answering, local.device),
         retriever=retrieval.retriever(local.device),
         policy=policy,
-        gate=gate.build(answerer, answering, local),
     )
     if answering.logprobs:
         answerer.verify(frozenset({"logprobs"}))
-    priced_models = {"generator": answerer.fingerprint().get("model", answerer.name)}
+    model_name = answerer.fingerprint().get("model", answerer.name)
+    priced_models = {"generator": model_name} | ({} if looping.method is None else {QUERY: model_name})
     priced_models |= {} if gate.reads_with is None else {GATE: gate.reads_with}
     priced_models |= {
         e.name: e.fingerprint().get("model", e.name) for e in loop.enrichers if e.name.startswith("judge:")

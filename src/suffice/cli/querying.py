@@ -1,0 +1,49 @@
+"""How a loop asks for its evidence: once, or step by step as a method says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, cast
+
+from typer import Option
+
+from suffice.errors import DataError
+from suffice.llm import Answerer, Gate
+from suffice.loop import CHAIN_METHODS, ChainMethod, QueryLoop, RetrievalLoop, parse_method
+
+__all__ = ["LoopOptions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopOptions:
+    """How evidence is asked for."""
+
+    panel: ClassVar[str] = "Loop"
+
+    loop: Annotated[
+        str | None,
+        Option(
+            "--loop",
+            help=f"A method that asks for its own evidence: {', '.join(CHAIN_METHODS)}, with settings as in "
+            "'flare(theta=0.6)'. Default: passages are ranked once, by the question.",
+        ),
+    ] = None
+
+    @cached_property
+    def method(self) -> ChainMethod | None:
+        """The method, if there is one."""
+        return None if self.loop is None else parse_method(self.loop)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What the method needs of the model."""
+        return frozenset() if self.method is None else self.method.needs
+
+    def build(self, model: Answerer, gate: Gate | None, **parts: Any) -> RetrievalLoop | QueryLoop:
+        """Return the loop; `parts` are retriever, policy and enrichers."""
+        if self.method is None:
+            return RetrievalLoop(model=model, gate=gate, **parts)
+        if gate is not None:
+            raise DataError(f"--loop {self.method.name} decides itself when to retrieve: leave out the gate")
+        return QueryLoop(method=self.method, model=cast("Any", model), **parts)

@@ -410,6 +410,13 @@ def test_a_model_that_cannot_write_a_chain_is_refused_before_the_first_call():
         loop(Dragin()).check()
 
 
+def test_a_policy_that_reads_what_another_method_measures_is_refused_before_the_first_call():
+    made = loop(IRCoT(), policy=Policy(rule="(rind > 0.5)"))
+    with pytest.raises(ModelError, match="ircot does not measure"):
+        made.run(Q, POOL)
+    assert made.model.calls == 0
+
+
 def test_another_reader_may_answer():
     outcome = loop(IRCoT(k=2), reader=SpanReaderModel(), policy=Policy(max_rounds=2)).run(Q, POOL)
     assert outcome.rounds[0].answer is not None

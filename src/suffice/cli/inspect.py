@@ -36,14 +36,20 @@ def signals(output: Output) -> None:
         name: ", ".join([*sorted(signal.needs), *(["fit"] if signal.fitted else [])]) or "nothing"
         for name, signal in SIGNALS.items()
     }
-    groups = {need: ", ".join(name for name in needs if needs[name] == need) for need in needs.values()}
+    groups: dict[str, list[str]] = {}
+    for name, signal in SIGNALS.items():
+        groups.setdefault(", ".join(sorted(signal.needs)) or "nothing", []).append(name + " (fit)" * signal.fitted)
     described = tuple(
         (s.name, f"{s.range[0]:g}..{s.range[1]:g}", s.unit, needs[s.name], s.source, s.doc) for s in SIGNALS.values()
     )
-    names = ("name", "range", "unit", "needs", "source", "meaning")
+    fields = ("name", "range", "unit", "needs", "source", "meaning")
     tables = [
-        Table(title=_BY_NEED, columns=(Column("needs"), Column("signals")), rows=tuple(groups.items())),
-        Table(title="Signals", columns=tuple(map(Column, names)), rows=described),
+        Table(
+            title=_BY_NEED,
+            columns=(Column("needs"), Column("signals")),
+            rows=tuple((need, ", ".join(names)) for need, names in groups.items()),
+        ),
+        Table(title="Signals", columns=tuple(map(Column, fields)), rows=described),
         Table(
             title="Named rules",
             columns=(Column("name"), Column("rule"), Column("meaning")),

@@ -17,6 +17,7 @@ from suffice.llm.base import Answerer, Completer
 from suffice.llm.transformers_model import TransformersModel
 from suffice.llm.triggers import dragin_query
 from suffice.loop.chains import (
+    CHAIN_METHODS,
     Action,
     Ask,
     ChainMethod,
@@ -81,8 +82,7 @@ class QueryLoop(LiveLoop):
     @property
     def capabilities(self) -> frozenset[str]:
         """What the reader provides, and the signals of the method."""
-        own = {"lowest_probability": "flare", "rind": "dragin"}
-        return self._reader.capabilities | _ALL_NEEDS | {own[name] for name in self.method.measures}
+        return self._reader.capabilities | _ALL_NEEDS
 
     @property
     def depends(self) -> Mapping[str, Any]:
@@ -126,7 +126,8 @@ class QueryLoop(LiveLoop):
 
         Raises:
             DataError: Only the last round is answered, and the policy has a rule that may stop before it.
-            ModelError: The model cannot continue a chain, or gives no attentions where the method needs them.
+            ModelError: The model cannot continue a chain, gives no attentions where the method needs them, or the policy
+                reads what another method measures.
             LogprobsUnavailableError: The method or the policy needs log-probabilities that the model does not provide.
         """
         if not self.every_round and not isinstance(self.policy.rule, Never):
@@ -134,6 +135,10 @@ class QueryLoop(LiveLoop):
                 f"every_round=False answers only where the method ends, but the policy {self.policy.label!r} may stop "
                 "before: leave the rule out, or set every_round=True"
             )
+        measured = frozenset().union(*(kind.measures for kind in CHAIN_METHODS.values()))
+        unknown = sorted((measured - self.method.measures).intersection(self.policy.raw_signals))
+        if unknown:
+            raise ModelError(f"the policy reads {unknown[0]!r}, which {self.method.name} does not measure")
         if not isinstance(self.model, Completer):
             raise ModelError(
                 f"{self.method.name} writes a chain, and {getattr(self.model, 'name', self.model)!r} only answers from "

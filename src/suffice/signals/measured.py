@@ -13,8 +13,6 @@ __all__ = ["REMEDIES", "Enricher"]
 REMEDIES: Mapping[str, str] = MappingProxyType(
     {
         "chain": "Use a loop that writes a chain (suffice record --loop, QueryLoop)",
-        "dragin": "Use the loop of DRAGIN (suffice record --loop dragin, QueryLoop(method=Dragin()))",
-        "flare": "Use the loop of FLARE (suffice record --loop flare, QueryLoop(method=Flare()))",
         "feedback": "Use a loop with a critic (suffice draft answer, DraftingLoop)",
         "passages": "Use a loop that retrieves (suffice answer, RetrievalLoop)",
         "pool_scores": "Use a loop that retrieves (suffice answer, RetrievalLoop)",

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from suffice.errors import NotFoundError, did_you_mean
+from suffice.expressions import expression_key, is_available, looks_mathematical
 from suffice.metrics import answer_key
 from suffice.registry import registration
 
@@ -135,6 +136,12 @@ def _evaluated(text: str, default: object) -> object:
         return default
 
 
+@register_normalizer("math")
+def _math_key(answer: str) -> str | None:
+    r"""A mathematical expression, in LaTeX or not, by its value: \frac{1}{2} and 0.5; it needs the extra `math`."""
+    return expression_key(answer)
+
+
 @register_normalizer("date")
 def _date_key(answer: str) -> str | None:
     """A date, as YYYY-MM-DD; of two numbers before a year the first is the month."""
@@ -181,8 +188,16 @@ def guess_normalizer(golds: Iterable[str]) -> str:
     ('qa', 'qa')
     >>> guess_normalizer(["[1, 2]", "'-'"])
     'literal'
+
+    Expressions in LaTeX are `math` where the extra of that name is installed.
     """
     texts = list(golds)
+    if (
+        any(map(looks_mathematical, texts))
+        and is_available()
+        and all(expression_key(text) is not None for text in texts)
+    ):
+        return "math"
     for name in ("date", "letter", "number"):
         if texts and all(_ALL_NORMALIZERS[name](text) is not None for text in texts):
             return name

@@ -25,6 +25,7 @@ from suffice.adapters.traces.explain import TRACE_FORMATS
 from suffice.display import facts_table
 from suffice.embedding import Embedder
 from suffice.errors import DataError, SchemaError, UnsettledError
+from suffice.expressions import is_available, looks_mathematical
 from suffice.files import check_file
 from suffice.normalizers import DEFAULT_NORMALIZER, MATCH, guess_normalizer, match, normalizer_of
 from suffice.results import Result
@@ -241,6 +242,11 @@ def _how_compared(run: ImportedRun | StreamedRun, options: Mapping[str, Any], no
             guess_normalizer(golds),
             "which reads all gold answers" if golds else "since there are no golds",
         )
+        if not is_available() and any(map(looks_mathematical, golds)):
+            notes.append(
+                "the gold answers look like LaTeX: to compare expressions by their value, pip install 'suffice[math]' and import with "
+                "--normalizer math"
+            )
     notes.append(f"the rounds of a question are independent samples; answers are compared as {normalizer!r}, {why}")
     return {"exchangeable": True, "normalizer": normalizer}
 

@@ -1,0 +1,161 @@
+"""The key of an expression, asked of a process that may hang, run out of memory or crash without harm.
+
+A model may write ``9^{9^{9^9}}``: a parser that evaluates it never returns, and no signal interrupts it.  So the parser has
+a process of its own, which gets a bounded time of the processor for each text and is started again after it was stopped.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib.util
+import json
+import logging
+import os
+import re
+import sys
+import threading
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from suffice.errors import DataError, MissingExtraError
+
+if TYPE_CHECKING:
+    import subprocess
+
+__all__ = ["expression_key", "is_available", "looks_mathematical"]
+
+_log = logging.getLogger(__name__)
+
+_LONGEST_TEXT = 1000
+"""Characters beyond which a text is not one expression; of a longer one only what its last box holds is read."""
+
+_SECONDS = 5.0
+"""Of the processor for one text, a hundred times what an answer takes."""
+
+_WALL_FACTOR = 24
+"""As many times longer by the clock a process may take that does not stop itself, as where there are no timers."""
+
+_BOX = "\\boxed"
+_LATEX = re.compile(r"\\[A-Za-z]+|\$[^$]+\$|[\^_]\{")
+
+
+def looks_mathematical(text: str) -> bool:
+    r"""Return whether a text has LaTeX in it: a command, dollars around something, an exponent in braces.
+
+    >>> looks_mathematical("\\frac{1}{2}"), looks_mathematical("$x$"), looks_mathematical("costs $5")
+    (True, True, False)
+    """
+    return _LATEX.search(text) is not None
+
+
+def is_available() -> bool:
+    """Return whether the parser is installed."""
+    return importlib.util.find_spec("math_verify") is not None
+
+
+@lru_cache(maxsize=1 << 16)
+def expression_key(text: str) -> str | None:
+    r"""Return a key that expressions with the same meaning share; None for a text that is none.
+
+    The key is made of the text alone, so the texts with one key are a class: equality is transitive, and no other answer
+    and no order has a part in it.  A number is its value: fractions, roots and decimals, a decimal exactly as it is written.
+    An expression with variables is its values at fixed points.  Sets, intervals, points and matrices are made of the keys of
+    their parts.  ``x = 5`` is 5, units and percent signs do not count, and a word such as ``\text{even}`` is itself.
+
+    Args:
+        text: The answer, with or without dollars or a box, or a sentence around it.
+
+    Raises:
+        MissingExtraError: The parser is not installed.
+    """
+    if not is_available():
+        raise MissingExtraError("comparing mathematical expressions (math-verify)", "math")
+    if len(text) > _LONGEST_TEXT:
+        box = text.rfind(_BOX)
+        text = text[box : box + _LONGEST_TEXT] if box >= 0 else ""
+    return _PARSER.key(text) if text.strip() else None
+
+
+class _Parser:
+    """The process, started when it is first asked, and again after it was stopped or this process was forked."""
+
+    def __init__(self, seconds: float = _SECONDS) -> None:
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._owner = 0
+
+    def key(self, text: str) -> str | None:
+        with self._lock:
+            process = self._started()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            timer = threading.Timer(_WALL_FACTOR * self._seconds, process.kill)
+            timer.start()
+            try:
+                reply = _asked(process.stdin, process.stdout, text)
+            finally:
+                timer.cancel()
+            if reply is not None:
+                return reply["key"]
+            self.stop()
+        _log.warning(
+            "an expression took too much time or memory, so it counts as one that cannot be read, without a vote: %.80r",
+            text,
+        )
+        return None
+
+    def _started(self) -> subprocess.Popen[str]:
+        if self._process is not None and self._owner == os.getpid() and self._process.poll() is None:
+            return self._process
+        import subprocess
+
+        # By its path, so that nothing of this package is loaded there; -P keeps its folder out of the modules that it sees.
+        command = [sys.executable, "-P", str(Path(__file__).with_name("parser.py")), str(self._seconds)]
+        self._process = subprocess.Popen(  # noqa: S603 - this interpreter and a file of this package
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            encoding="utf-8",
+            start_new_session=True,
+        )
+        self._owner = os.getpid()
+        if _asked(self._process.stdin, self._process.stdout, "1") != {"key": "1"}:
+            self.stop()
+            raise DataError(
+                "the parser of mathematical expressions does not start: run  python -c 'import math_verify'  to see why"
+            )
+        return self._process
+
+    def stop(self) -> None:
+        """End the process and close its pipes."""
+        process, self._process = self._process, None
+        if process is None or self._owner != os.getpid():
+            return
+        process.kill()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):  # what was not sent yet
+                    pipe.close()
+        process.wait()
+
+
+def _asked(requests: IO[str] | None, replies: IO[str] | None, text: str) -> dict[str, str | None] | None:
+    """Return the reply to a text; None if the process ended."""
+    assert requests is not None
+    assert replies is not None
+    try:
+        requests.write(json.dumps(text) + "\n")
+        requests.flush()
+        line = replies.readline()
+        return dict(json.loads(line)) if line else None
+    except (OSError, ValueError):
+        return None
+
+
+_PARSER = _Parser()
+atexit.register(_PARSER.stop)

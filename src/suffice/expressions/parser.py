@@ -1,0 +1,251 @@
+"""The process behind `expression_key`: reads texts as lines of JSON, and writes their keys.
+
+It imports nothing of this package.  Each text has a bounded time of the processor, and all of them a bounded memory; whoever
+needs more is ended by the system, also in the middle of a huge power.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import re
+import signal
+import sys
+from fractions import Fraction
+from typing import Any
+
+import sympy
+from math_verify import parse
+from sympy.logic.boolalg import Boolean
+
+MEMORY = 2 << 30
+DIGITS = 15
+"""Significant digits by which irrational values are compared."""
+
+PRECISION = 50
+POINTS = 4
+LARGEST_DENOMINATOR = 10**6
+_ZERO = sympy.Rational(1, 10**25)
+
+_WRAPPED = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mbox|operatorname)\s*\{([^{}]*)\}")
+_COMMAND = re.compile(r"\\[A-Za-z]+")
+_WORDS = re.compile(r"(?=.*[A-Za-z]{3})[A-Za-z][A-Za-z\s.,;:!?'-]*|[Nn][Oo]")
+_PROSE = re.compile(r"(?:[A-Za-z]{2,}[\s,.:;]+){2,}")
+_DELIMITED = re.compile(r"(?<!\\)\$|\\\(|\\\[|\\f?box")
+_PERIODIC = re.compile(r"(\d*)\.(\d*)\\overline\s*\{(\d+)\}")
+_SCIENTIFIC = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([-+]?\d{1,3})(?!\w)")
+_IN_BASE = re.compile(r"\$?\s*(\w+)\s*_\s*\{?\s*(\d+)\s*\}?\s*\$?")
+_BOXED = re.compile(r"\\f?box(?:ed)?\s*\{")
+
+
+def key_of(text: str) -> str | None:
+    """Return the key of a text; None where it has no expression."""
+    text = _unboxed(text)
+    bare = _WRAPPED.sub(r"\1", text).strip(" \t\n$.")
+    if _WORDS.fullmatch(bare):
+        return "word " + " ".join(bare.lower().split())
+    if (in_base := _IN_BASE.fullmatch(text)) and in_base[1][0].isdigit():
+        return f"base {in_base[2]} {in_base[1]}"
+    text = _SCIENTIFIC.sub(r"\1 \\times 10^{\2}", _PERIODIC.sub(_fraction_of, text))
+    if not _DELIMITED.search(text) and not _PROSE.search(_COMMAND.sub(" ", _WRAPPED.sub(" ", text))):
+        text = f"${text.strip().rstrip('.')}$"
+    values = [value for value in parse(text, parsing_timeout=None) if not isinstance(value, str)]
+    return None if not values else canonical(values[0])
+
+
+def _fraction_of(match: re.Match[str]) -> str:
+    """Return a periodic decimal as a fraction."""
+    whole, fixed, period = match.groups()
+    top = int(whole + fixed + period) - int((whole + fixed) or "0")
+    return f"\\frac{{{top}}}{{{10 ** len(fixed) * (10 ** len(period) - 1)}}}"
+
+
+def _unboxed(text: str) -> str:
+    """Return what the last box of a text holds, between dollars; the text itself without one."""
+    boxes = list(_BOXED.finditer(text))
+    if not boxes:
+        return text
+    start, depth = boxes[-1].end(), 1
+    for place in range(start, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[place], 0)
+        if depth == 0:
+            return f"${text[start:place].strip(' $')}$"
+    return text
+
+
+def canonical(value: Any) -> str | None:  # noqa: PLR0911 - one for each kind of value
+    """Return the key of a parsed value."""
+    if isinstance(value, sympy.And) and all(isinstance(part, sympy.Eq) for part in value.args):
+        parts = getattr(value, "_unsorted_args", value.args)
+        if isinstance(parts[0].lhs, sympy.Symbol):  # x = 2 + 3 = 5
+            return canonical(parts[-1].rhs)
+    if isinstance(value, sympy.Eq):
+        if isinstance(value.lhs, (sympy.Symbol, sympy.core.function.AppliedUndef)):
+            return canonical(value.rhs)
+        return _marked("=", _values(value.lhs - value.rhs, scaled="any"))
+    if isinstance(value, Boolean) and not isinstance(value, sympy.Symbol):
+        return _condition(value)
+    if isinstance(value, sympy.Set):
+        return _set(value)
+    if isinstance(value, sympy.MatrixBase):
+        rows = [[canonical(item) for item in value.row(place)] for place in range(value.rows)]
+        return None if any(None in row for row in rows) else "matrix " + json.dumps(rows)
+    if isinstance(value, (sympy.Tuple, tuple, list)):
+        return _parts("(", [canonical(item) for item in value], ")")
+    return _values(value)
+
+
+def _marked(mark: str, key: str | None) -> str | None:
+    return None if key is None else f"{mark} {key}"
+
+
+def _parts(opening: str, keys: list[str | None], closing: str) -> str | None:
+    return None if None in keys else opening + "; ".join(map(str, keys)) + closing
+
+
+def _condition(value: Any) -> str | None:
+    """Return the key of inequalities: that of the set of numbers for which they hold, where there is one variable."""
+    if value in (sympy.true, sympy.false):
+        return f"word {str(value).lower()}"
+    if len(value.free_symbols) == 1:
+        try:
+            return _set(value.as_set())
+        except (NotImplementedError, TypeError, ValueError, AttributeError):
+            pass
+    if isinstance(value, (sympy.And, sympy.Or)):
+        keys = [_condition(part) for part in value.args]
+        return None if None in keys else f"{value.func.__name__} " + " | ".join(sorted(map(str, keys)))
+    if isinstance(value, (sympy.StrictGreaterThan, sympy.GreaterThan)):
+        value = value.reversed
+    if not isinstance(value, (sympy.StrictLessThan, sympy.LessThan, sympy.Ne)):
+        return None
+    scaled = "any" if isinstance(value, sympy.Ne) else "positive"
+    return _marked(value.rel_op, _values(value.lhs - value.rhs, scaled=scaled))
+
+
+def _set(value: Any) -> str | None:
+    if isinstance(value, sympy.FiniteSet):
+        keys = [canonical(item) for item in value.args]
+        if None in keys:
+            return None
+        distinct = sorted(set(map(str, keys)))
+        return distinct[0] if len(distinct) == 1 else "{" + "; ".join(distinct) + "}"
+    if isinstance(value, sympy.Interval):
+        ends = [canonical(value.start), canonical(value.end)]
+        # An open interval is written as a point is: (1, 2).
+        return _parts("[("[bool(value.left_open)], ends, "])"[bool(value.right_open)])
+    if isinstance(value, sympy.Union):
+        keys = [_set(part) for part in value.args]
+        return None if None in keys else "union " + " | ".join(sorted(map(str, keys)))
+    return f"set {sympy.srepr(value)}"
+
+
+def _values(value: Any, scaled: str = "") -> str | None:
+    """Return the key of an expression: its value, or its values at fixed points of its variables.
+
+    Args:
+        value: The expression.
+        scaled: Whether multiples have the same key: `any`, those by a `positive` number, or "" for none.
+    """
+    value = _exact(value)
+    names = sorted(value.free_symbols, key=str)
+    if not names and not scaled:
+        return _number(value)
+    if value.atoms(sympy.core.function.AppliedUndef):
+        return f"expression {sympy.srepr(value)}"
+    points = [value.subs({name: _point(str(name), place) for name in names}) for place in range(POINTS)]
+    numbers = [sympy.N(point, PRECISION, chop=True) for point in points]
+    if not all(number.is_number and number.is_finite for number in numbers):
+        return f"expression {sympy.srepr(value)}"
+    if scaled:
+        first = next((number for number in numbers if abs(number) > _ZERO), None)
+        if first is None:
+            return "0"
+        numbers = [number / (first if scaled == "any" else abs(first)) for number in numbers]
+    elif all(abs(number - numbers[0]) <= _ZERO * (1 + abs(number)) for number in numbers):
+        return _number(numbers[0])  # the variables cancel out
+    return "values " + " ".join(_digits(number) for number in numbers)
+
+
+def _exact(value: Any) -> Any:
+    """Return an expression with decimals as fractions and everything that can be computed computed; percents do not count."""
+    value = value.replace(
+        lambda part: isinstance(part, sympy.UnevaluatedExpr),
+        lambda part: sympy.Integer(1) if part.args[0] == sympy.Rational(1, 100) else part.args[0],
+    )
+    return sympy.nsimplify(value.doit(), rational=True)
+
+
+def _point(name: str, place: int) -> Any:
+    """Return a fraction between -2 and 2 for a variable, by its name; negative for all at the last point."""
+    drawn = int.from_bytes(hashlib.sha256(f"{name} {place}".encode()).digest()[:4])
+    size = sympy.Rational(drawn % 1_999_993 + 7, 1_000_003)
+    return -size if place == POINTS - 1 else size
+
+
+def _number(value: Any) -> str | None:
+    """Return the key of a number: a fraction exactly, others by their first digits; None where it is undefined."""
+    if value.is_Rational:
+        return str(value)
+    if value in (sympy.oo, -sympy.oo):
+        return str(value)
+    if value in (sympy.nan, sympy.zoo):
+        return None
+    number = sympy.N(value, PRECISION, chop=True)
+    if not (number.is_number and number.is_finite):
+        return f"expression {sympy.srepr(value)}"
+    return _digits(number)
+
+
+def _digits(number: Any) -> str:
+    real, imaginary = (_part(part) for part in number.as_real_imag())
+    return real if imaginary == "0" else f"{real} + {imaginary} i"
+
+
+def _part(value: Any) -> str:
+    if abs(value) <= _ZERO:
+        return "0"
+    near = Fraction(str(sympy.Rational(str(value)))).limit_denominator(LARGEST_DENOMINATOR)
+    if abs(value - sympy.Rational(near.numerator, near.denominator)) <= _ZERO * (1 + abs(value)):
+        return str(near)
+    return str(sympy.N(value, DIGITS))
+
+
+def bound_memory() -> None:
+    """Set the largest memory of this process, where the system can."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+
+
+def set_timer(seconds: float) -> None:
+    """Have this process ended after that time of the processor; 0 ends the waiting."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_PROF, seconds)  # by default its signal ends a process, whatever it computes
+
+
+def main() -> None:
+    """Answer until the input ends."""
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what a library prints is not a reply
+    logging.disable(logging.CRITICAL)
+    sys.setrecursionlimit(3000)
+    bound_memory()
+    seconds = float(sys.argv[1])
+    for line in sys.stdin:
+        set_timer(seconds)
+        try:
+            key = key_of(json.loads(line))
+        except Exception:  # noqa: BLE001 - whatever a parser raises, the text is not an expression that it reads
+            key = None
+        set_timer(0)
+        replies.write(json.dumps({"key": key}) + "\n")
+        replies.flush()
+
+
+if __name__ == "__main__":
+    main()

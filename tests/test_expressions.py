@@ -1,0 +1,188 @@
+"""Mathematical expressions: golden classes, what cannot be read, and texts that no parser should be asked to evaluate."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from suffice import Policy, Round, import_recording
+from suffice.errors import DataError, MissingExtraError
+from suffice.expressions import client, expression_key
+from suffice.expressions.parser import key_of
+from suffice.normalizers import NORMALIZERS, guess_normalizer
+
+SAME = [
+    [
+        r"\frac{1}{2}",
+        "0.5",
+        ".5",
+        "1/2",
+        r"$\frac12$",
+        r"\dfrac{2}{4}",
+        r"\boxed{\frac{1}{2}}",
+        "x = 0.50",
+    ],
+    [r"2\sqrt{2}", r"\sqrt{8}", r"$\sqrt 2 + \sqrt 2$", r"\frac{4}{\sqrt{2}}"],
+    ["(1,2)", "(1, 2)", r"\left(1, \frac{4}{2}\right)", "1<x<2"],
+    ["[1,2)", r"$\left[1, 2\right)$", r"1 \le x < 2"],
+    [r"\{1,2\}", "1,2", "2, 1", r"\{2,1,1\}", "$1$ and $2$"],
+    [
+        "5",
+        r"5\text{ cm}",
+        "5 cm",
+        r"5\,\mathrm{m}^2",
+        "5.0",
+        "The answer is $5$.",
+        r"So it is \boxed{5}, as we said.",
+        r"\$5",
+        "5%",
+        r"5\%",
+    ],
+    ["1234", "1,234", r"1{,}234", "1.234e3"],
+    ["x^2+2x+1", "(x+1)^2", "(1+x)(x + 1)", r"\frac{(x+1)^3}{x+1}"],
+    [r"\sin^2 x + \cos^2 x", "1", r"\frac{x}{x}"],
+    ["2x+y=4", "4x + 2y = 8", "y+2x-4=0", "4-2x-y=0"],
+    ["x>3", "3<x", r"(3,\infty)", "2x > 6"],
+    ["x+y>1", "1 < y + x", "2x+2y > 2"],
+    ["3+4i", "4i+3"],
+    [r"1+\sqrt 2", r"\sqrt{3+2\sqrt2}"],
+    [r"0.\overline{3}", "1/3", r"\frac13"],
+    [r"\begin{pmatrix}1\\2\end{pmatrix}", r"\begin{pmatrix}1.0\\4/2\end{pmatrix}"],
+    ["Evelyn", r"\text{Evelyn}", r"$\text{evelyn}$", "evelyn."],
+    ["No", "no", r"\text{no}"],
+    ["C", "(C)", r"\text{(C)}"],
+    [r"(-\infty,1)\cup(2,3]", r"(2,3]\cup(-\infty,1)"],
+    [r"12_8", "12_{8}"],
+    [r"10\frac{1}{2}", "10.5", r"\frac{21}{2}"],
+    [r"\infty", r"+\infty"],
+    [r"x \ne 2", r"2x \ne 4"],
+]
+"""Texts of one line mean the same, and those of two lines do not."""
+
+APART = [
+    "0.333",
+    "1/3",
+    "2.828",
+    r"\sqrt 8",
+    "[1,2]",
+    "(1,2)",
+    "{1,2}",
+    "1",
+    "12",
+    "12_8",
+    "x",
+    "y",
+    "-x",
+    "x+1=0",
+    "x+1>0",
+    r"-\infty",
+]
+
+
+@pytest.mark.parametrize("texts", SAME, ids=lambda texts: texts[0])
+def test_expressions_with_the_same_meaning_have_one_key(texts):
+    keys = {text: key_of(text) for text in texts}
+    assert None not in keys.values()
+    assert len(set(keys.values())) == 1, keys
+
+
+def test_expressions_with_other_meanings_have_other_keys():
+    keys = [key_of(texts[0]) for texts in SAME]
+    assert len(set(keys)) == len(SAME)
+    keys = [key_of(text) for text in APART]
+    assert len(set(keys)) == len(APART)
+
+
+@pytest.mark.parametrize("text", [r"\frac{1}{0}", "", "?", "$$", r"\frac{1}{", "(" * 20])
+def test_what_is_no_expression_has_no_key(text):
+    assert key_of(text) is None
+
+
+@pytest.mark.whole
+def test_keys_are_the_same_in_every_process_and_thread_and_in_any_order():
+    texts = [text for texts in SAME[::3] for text in texts[:2]]
+    here = [key_of(text) for text in texts]
+    asked: list[list[str | None]] = []
+    parser = client._Parser()
+    threads = [threading.Thread(target=lambda: asked.append([parser.key(text) for text in texts])) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    backwards = [parser.key(text) for text in reversed(texts)][::-1]
+    parser.stop()
+    assert asked == [here, here]
+    assert backwards == here
+    program = "import json, sys; from suffice.expressions.parser import key_of; print(json.dumps([key_of(t) for t in json.load(sys.stdin)]))"
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        input=json.dumps(texts),
+        text=True,
+        capture_output=True,
+        check=True,
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+    )
+    assert json.loads(run.stdout) == here
+
+
+@pytest.mark.whole
+def test_a_text_that_cannot_be_evaluated_costs_a_bounded_time_and_no_process(caplog):
+    parser = client._Parser(seconds=0.8)
+    for hostile in ("9^{9^{9^{9}}}", r"\sum_{i=1}^{10^{9}} i^i"):
+        assert parser.key(hostile) is None
+        assert "took too much time or memory" in caplog.text
+        caplog.clear()
+        assert parser.key(r"\frac{2}{4}") == "1/2"  # a new process
+    parser.stop()
+    parser.stop()
+
+
+def test_long_texts_are_not_one_expression_but_a_box_at_their_end_is(monkeypatch):
+    asked: list[str] = []
+    monkeypatch.setattr(client._PARSER, "key", lambda text: asked.append(text) or "key")
+    assert expression_key("1+" * 600 + "1") is None
+    assert expression_key(" ") is None
+    assert expression_key("We add. " * 200 + r"So \boxed{3}.") == "key"
+    assert asked == [r"\boxed{3}."]
+
+
+def test_without_the_parser_the_extra_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(client, "is_available", lambda: False)
+    monkeypatch.setattr("suffice.normalizers.is_available", lambda: False)
+    monkeypatch.setattr("suffice.adapters.importing.is_available", lambda: False)
+    lines = [json.dumps({"id": f"q{q}", "gold": r"\frac{1}{2}", "answers": ["0.5", "2"]}) for q in range(2)]
+    (tmp_path / "s.jsonl").write_text("\n".join(lines), "utf-8")
+    notes = import_recording(tmp_path / "s.jsonl", out=tmp_path / "s.parquet", samples=True).notes
+    assert any("gold answers look like LaTeX" in note and "suffice[math]" in note for note in notes)
+    with pytest.raises(MissingExtraError, match=r"pip install 'suffice\[math\]'"):
+        NORMALIZERS["math"](r"\frac{7}{9}")
+    assert guess_normalizer([r"\frac{1}{2}", "x"]) == "qa"
+
+
+@pytest.mark.whole
+def test_a_parser_that_does_not_start_says_so(monkeypatch):
+    parser = client._Parser()
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    with pytest.raises(DataError, match="does not start"):
+        parser.key("5")
+
+
+@pytest.mark.whole
+def test_votes_count_expressions_by_their_value():
+    answers = [r"\frac{1}{2}", "2", "0.5", "?", r"$\frac{3}{6}$"]
+    rounds = [Round(index=r, answer=text) for r, text in enumerate(answers, 1)]
+    policy = Policy(rule="lead(2)", selector="majority_of_samples", normalizer="math", max_rounds=5)
+    decision = policy.decide(rounds)
+    assert (decision.stop_round, decision.answer) == (5, r"$\frac{3}{6}$")
+    for order in itertools.permutations(range(4)):  # whatever the order, the same are the same
+        stops = policy.decide([Round(index=r, answer=answers[place]) for r, place in enumerate((*order, 4), 1)])
+        assert stops.signals["vote_lead"] == 2
+    assert guess_normalizer([r"\frac{1}{2}", "3", r"\text{even}"]) == "math"
+    assert guess_normalizer([r"\frac{1}{2}", "?"]) == "qa"

@@ -21,6 +21,7 @@ from suffice.errors import ConfigMismatchError, DataError, NotFoundError, Schema
 from suffice.papers.experiments import read_experiment, run_experiment
 from suffice.papers.experiments.building import scripted_model
 from suffice.papers.experiments.calibrations import curve_table, floor_table, transfer_table
+from suffice.papers.experiments.estimate import extrapolate
 from suffice.papers.experiments.run import tasr_cell
 from suffice.papers.experiments.stages import CellFolder
 from suffice.papers.experiments.variance import repeated
@@ -29,6 +30,7 @@ from suffice.replays import calibrate, replay
 from suffice.retrieval import Question
 from suffice.rules.rethreshold import with_threshold
 from suffice.statistics import Resampling
+from suffice.store import read_recording
 from tests.cli_tools import cli, dataset, question, reply
 from tests.endpoint import Endpoint
 
@@ -263,6 +265,86 @@ def test_a_failed_question_ends_the_run_before_the_tables_and_is_asked_again(tmp
         asked = len(endpoint.requests)
         assert cli("run", path).code == 0
         assert len(endpoint.requests) == asked + 3
+
+
+# What it will cost
+
+
+def test_a_dry_run_asks_nothing_and_what_is_not_known_is_unknown_and_not_zero(tmp_path):
+    with Endpoint(reply) as endpoint:
+        path = written(tmp_path, ASKED.format(logprobs="true", n=6).replace("URL", endpoint.url), n=6)
+        result = cli("run", path, "--dry-run")
+        assert result.code == 0, result.err
+        assert (endpoint.requests, endpoint.connections) == ([], 1)
+        assert "1 cell; left: 36 calls, unknown tokens, unknown USD, unknown minutes; no problem was" in result.words
+        assert not (tmp_path / "run").exists()
+
+
+def test_a_dry_run_after_a_pilot_extrapolates_with_the_prices_of_the_file(tmp_path):
+    (tmp_path / "prices.toml").write_text("[m]\nuncached = 1\ncached = 1\noutput = 1\n")
+    text = 'prices = "prices.toml"\n' + ASKED.format(logprobs="false", n=20)
+    with Endpoint(reply) as endpoint:
+        path = written(tmp_path, text.replace("URL", endpoint.url), n=20)
+        result = cli("run", path, "--dry-run", "--pilot", 4, "--json").json
+        assert len(endpoint.requests) == 2 * 4 * 3
+        whole = cli("run", path, "--json")
+        assert whole.code == 0, whole.err
+    cell, total = result["cells"]
+    assert (cell["questions"], cell["recorded"], cell["calls left"]) == (40, 8, 96)
+    folder = tmp_path / "run/cells/served/towers/bm25/answer_first/seed-0"
+    recordings = [read_recording(folder / f"{split}.parquet") for split in ("tune", "eval")]
+    kinds = [f"cost.generator.{kind}_tokens" for kind in ("uncached", "cached", "output")]
+    tokens = [sum(recording.column(kind) for kind in kinds).sum(axis=1) for recording in recordings]
+    known, rest = (np.concatenate([part[place] for part in tokens]) for place in (slice(0, 4), slice(4, None)))
+    assert cell["tokens"]["value"] == pytest.approx(32 * known.mean())
+    assert cell["tokens"]["low"] <= rest.sum() <= cell["tokens"]["high"]
+    assert cell["USD"]["value"] == pytest.approx(cell["tokens"]["value"] / 1e6)
+    assert cell["minutes"]["value"] > 0
+    assert total["tokens"] == cell["tokens"]
+
+
+def test_the_interval_of_an_estimate_covers_what_is_spent_later():
+    rng = np.random.default_rng(3)
+    inside = 0
+    for _ in range(400):
+        values = rng.normal(10, 3, 60)
+        estimate = extrapolate(values[:10], 50, 0.9)
+        inside += abs(values[10:].sum() - estimate.value) <= estimate.half
+    assert inside / 400 == pytest.approx(0.9, abs=0.04)
+
+
+def test_one_recorded_question_gives_an_estimate_without_an_interval():
+    low = extrapolate(np.array([5.0]), 3, 0.95).shown(1)[1]
+    assert np.isnan(low)
+    assert extrapolate(np.array([5.0]), 0, 0.95).shown(1) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("URL", "http://127.0.0.1:1/v1", "model 'served' cannot be reached at 'http://127.0.0.1:1/v1'"),
+        ("URL", "127.0.0.1/v1", "expected http://HOST/... or https://HOST/..."),
+        (
+            'base-url = "URL"',
+            'api-key-env = "SUFFICE_NO_SUCH_KEY"',
+            "'SUFFICE_NO_SUCH_KEY', which is to hold the API key",
+        ),
+        ("max-rounds", 'prices = "list"\nmax-rounds', "prices neither 'generator' nor its model 'm'"),
+        ('"eval.jsonl"', '"bare.jsonl"', "6 of 6 eval questions have no gold answer ('b0')"),
+        ('"eval.jsonl"', '"bare.jsonl"', "6 of 6 eval questions have no passages ('b0')"),
+        ('"eval.jsonl"', '"tune.jsonl"', "6 eval questions are also tune questions ('q0')"),
+    ],
+)
+def test_a_dry_run_names_what_would_end_the_run(old, new, problem, tmp_path):
+    dataset(tmp_path / "bare.jsonl", *({"id": f"b{i}", "question": f"Who is {i}?"} for i in range(6)))
+    path = written(
+        tmp_path, ASKED.format(logprobs="true", n=6).replace(old, new).replace("URL", "http://127.0.0.1:1/v1"), n=6
+    )
+    result = cli("run", path, "--dry-run", "--json")
+    assert result.code == 1
+    assert any(problem in text for text in result.json["problems"]), result.json["problems"]
+    assert result.json["problems"][0].split(":")[0] in cli("run", path).error  # the run itself does not begin
+    assert not (tmp_path / "run").exists()
 
 
 # Tables

@@ -13,7 +13,8 @@ from suffice.cli.groups import command_line
 from suffice.cli.output import Output, Screen
 from suffice.files import quoted
 from suffice.loop import Progress
-from suffice.papers.experiments.plan import read_experiment
+from suffice.papers.experiments.estimate import estimate_experiment
+from suffice.papers.experiments.plan import Experiment, read_experiment
 from suffice.papers.experiments.run import PAGE, ExperimentRun, run_experiment
 from suffice.papers.printing import stage_bar
 
@@ -33,6 +34,12 @@ def run_command(
         int | None,
         typer.Option("--pilot", min=1, help="Only record so many questions of each split; the whole run keeps them."),
     ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Only check the file, and say what is left to ask; with --pilot, after the pilot."
+        ),
+    ] = False,
 ) -> None:
     """It records, calibrates, replays and certifies every cell, and writes tables and one page. Run it again to resume.
 
@@ -40,6 +47,9 @@ def run_command(
     """
     experiment = read_experiment(file)
     folder = out or file.with_suffix("")
+    if dry_run and pilot is None:
+        _show_estimate(experiment, file, folder, output)
+        return
     with progress_bar("recording", quiet=output.as_json) as move, stage_bar() as report:
 
         def recorded(name: str, progress: Progress) -> None:
@@ -54,7 +64,22 @@ def run_command(
             on_record=recorded,
             on_table=report,
         )
+    if dry_run:
+        _show_estimate(experiment, file, folder, output)
+        return
     output.show(result.to_dict(), _screen(result, file, folder))
+
+
+def _show_estimate(experiment: Experiment, file: Path, folder: Path, output: Output) -> None:
+    """Show what is left to ask; exit with 1 if there are problems."""
+    estimate = estimate_experiment(experiment, folder)
+    unknown = any(not cell.basis and cell.calls for cell in estimate.cells)
+    then = f"suffice run {quoted(file)}{' --pilot 5 --dry-run' if unknown else ''}"
+    sentences = [estimate.sentence, *estimate.problems]
+    screen = Screen(sentences=sentences, tables=estimate.tables(), notes=estimate.problems, then=then)
+    output.show(estimate.to_dict(), screen)
+    if estimate.problems:
+        raise typer.Exit(1)
 
 
 def _screen(result: ExperimentRun, file: Path, folder: Path) -> Screen:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from suffice.errors import DataError, ModelError
+from suffice.errors import ConfigMismatchError, DataError, ModelError
 from suffice.files import file_sha256, write_file
 from suffice.loop import Progress
 from suffice.papers.experiments.calibrations import curve_table, floor_table, transfer_table
+from suffice.papers.experiments.checks import find_problems
 from suffice.papers.experiments.page import experiment_page
 from suffice.papers.experiments.plan import Experiment
 from suffice.papers.experiments.stages import CellFolder, StageOutcome, evaluate_cell, record_cell, run_stage
@@ -23,7 +24,7 @@ from suffice.papers.tasr.tables import paper_of_cells
 from suffice.results import Result, jsonable
 from suffice.tables import Column, Table, counted, render
 
-__all__ = ["ExperimentRun", "check_apart", "run_experiment", "tasr_cell"]
+__all__ = ["ExperimentRun", "run_experiment", "tasr_cell"]
 
 PAGE = "index.html"
 
@@ -112,16 +113,16 @@ def run_experiment(
         on_table: Called with the table that is made, the number of tables done and their total.
 
     Raises:
-        ConfigMismatchError: A recorded cell has other settings or questions than the file names now.
-        DataError: Tune and eval questions of a cell overlap.
+        ConfigMismatchError: A recorded cell has other settings or questions than the file names now, or something else
+            that `find_problems` looks for is wrong.
         ModelError: A model failed; what was recorded is kept, and the same call goes on.
     """
     out = Path(out)
     cells = experiment.cells()
     folders = [CellFolder(out, cell, experiment) for cell in cells]
-    for folder in folders:  # before the first call of the first cell
-        folder.check()
-    check_apart(experiment)
+    if problems := find_problems(experiment, out):  # before the first call of the first cell
+        more = f" (and {counted(len(problems) - 1, 'more problem')}; --dry-run lists them)" if problems[1:] else ""
+        raise ConfigMismatchError(f"{problems[0]}{more}")
     outcomes: list[StageOutcome] = []
     for folder in folders:
         report = None if on_record is None else _named(on_record, folder.cell.name)
@@ -144,23 +145,6 @@ def run_experiment(
 
 def _named(report: OnCell, cell: str) -> OnCell:
     return lambda split, progress: report(f"{cell} {split}", progress)
-
-
-def check_apart(experiment: Experiment) -> None:
-    """Raise if a cell would be judged on questions that calibrate it, by id or by text.
-
-    Raises:
-        DataError: It would.
-    """
-    for cell in experiment.cells():
-        tune = experiment.tune_cell(cell).data.questions("tune")
-        ids, texts = {q.question_id for q in tune}, {q.question.casefold() for q in tune}
-        common = [q for q in cell.data.questions("eval") if q.question_id in ids or q.question.casefold() in texts]
-        if common:
-            raise DataError(
-                f"the cell {cell.name}: {counted(len(common), 'eval question is also a tune question', 'eval questions are also tune questions')} "
-                f"({common[0].question_id!r}): what is fitted on a question cannot be judged on it"
-            )
 
 
 def tasr_cell(folder: CellFolder) -> TasrCell:

@@ -1,0 +1,125 @@
+"""What can be wrong with an experiment, found before anything is paid for."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from suffice.cli.models import api_key
+from suffice.errors import DataError, SufficeError
+from suffice.papers.experiments.plan import Cell, Experiment, ModelChoice
+from suffice.papers.experiments.stages import CellFolder
+from suffice.replays import Price, component_prices
+from suffice.tables import counted
+
+__all__ = ["cell_prices", "find_problems"]
+
+_PATIENCE_S = 5.0
+_PORTS = {"http": 80, "https": 443}
+
+
+def find_problems(experiment: Experiment, out: Path) -> list[str]:
+    """Return everything that would end the run, or leave its tables empty; no request is sent.
+
+    Models are looked at only if something is left to ask them.
+    """
+    problems: list[str] = []
+    for cell in experiment.cells():
+        folder = CellFolder(out, cell, experiment)
+        try:
+            folder.check()
+            _check_apart(cell, experiment)
+            cell_prices(cell, experiment)
+        except SufficeError as error:
+            problems.append(str(error))
+        problems += _cell_problems(folder)
+    return list(dict.fromkeys(problems))
+
+
+def _check_apart(cell: Cell, experiment: Experiment) -> None:
+    """Raise if a cell would be judged on questions that calibrate it, by id or by text."""
+    tune = experiment.tune_cell(cell).data.questions("tune")
+    ids, texts = {q.question_id for q in tune}, {q.question.casefold() for q in tune}
+    common = [q for q in cell.data.questions("eval") if q.question_id in ids or q.question.casefold() in texts]
+    if common:
+        both = counted(len(common), "eval question is also a tune question", "eval questions are also tune questions")
+        raise DataError(
+            f"the cell {cell.name}: {both} ({common[0].question_id!r}): what is fitted on a question cannot be judged on it"
+        )
+
+
+def cell_prices(cell: Cell, experiment: Experiment) -> dict[str, Price] | None:
+    """Return the price of a cell's tokens by component; None if it is unknown, {} if the model runs here for nothing.
+
+    Raises:
+        DataError: There is a list of prices, and a model at an endpoint is not in it.
+    """
+    if experiment.prices is None:
+        return None
+    try:
+        return component_prices(experiment.prices, {"generator": cell.model.options.model})
+    except DataError:
+        if _is_remote(cell.model):
+            raise
+        return {}
+
+
+def _is_remote(model: ModelChoice) -> bool:
+    options = model.options
+    return not model.scripted and not options.local and (options.base_url is not None or options.model != "span-reader")
+
+
+def _cell_problems(folder: CellFolder) -> Iterator[str]:
+    cell = folder.cell
+    questions = {split: cell.data.questions(split) for split in folder.splits}
+    for split, listed in questions.items():
+        bare = [question.question_id for question in listed if not question.answers]
+        if bare:
+            yield (
+                f"data {cell.data.name!r}: {len(bare)} of {counted(len(listed), f'{split} question')} have no gold answer ({bare[0]!r}): the tables need F1"
+            )
+        lacking = [question.question_id for question in listed if not question.passages]
+        if lacking and cell.retriever.options.corpus is None:
+            yield (
+                f"the cell {cell.configuration}: {len(lacking)} of {counted(len(listed), f'{split} question')} have no passages ({lacking[0]!r}), "
+                "and the retriever has no corpus"
+            )
+    if any(folder.pending(split, listed) for split, listed in questions.items()):
+        yield from _model_problems(cell.model)
+
+
+def _model_problems(model: ModelChoice) -> Sequence[str]:
+    options = model.options
+    if not _is_remote(model):
+        path = Path(options.model)
+        if options.local and path.is_absolute() and not path.is_dir():
+            return [f"model {model.name!r}: the folder {options.model!r} does not exist"]
+        return []
+    try:
+        key = api_key(options.api_key_env)
+    except DataError as error:
+        return [f"model {model.name!r}: {error}"]
+    url = options.base_url or os.environ.get("OPENAI_BASE_URL")
+    if url is None and key is None:
+        return [f"model {model.name!r}: give base-url, or put a key for OpenAI's endpoint into {options.api_key_env}"]
+    why = None if url is None else _unreachable(url)
+    return [] if why is None else [f"model {model.name!r} cannot be reached at {url!r}: {why}"]
+
+
+@cache
+def _unreachable(url: str) -> str | None:
+    """Return why no connection can be made; None if it can."""
+    parts = urlsplit(url)
+    if parts.scheme not in _PORTS or parts.hostname is None:
+        return "expected http://HOST/... or https://HOST/..."
+    if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY")):
+        return None  # a proxy connects, and only a request would show whether it can
+    try:
+        socket.create_connection((parts.hostname, parts.port or _PORTS[parts.scheme]), timeout=_PATIENCE_S).close()
+    except (OSError, ValueError) as error:
+        return str(error)
+    return None

@@ -1,0 +1,256 @@
+"""What an experiment will still cost, extrapolated from the questions that are recorded."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from suffice.errors import SufficeError
+from suffice.papers.experiments.checks import cell_prices, find_problems
+from suffice.papers.experiments.plan import SPLITS, Experiment
+from suffice.papers.experiments.stages import CellFolder
+from suffice.papers.experiments.variance import UNKNOWN
+from suffice.results import Result
+from suffice.retrieval import Question
+from suffice.rounds import COST_KINDS, Floats
+from suffice.store import Recording, read_recording
+from suffice.tables import Column, Table, counted
+
+__all__ = ["CellEstimate", "Estimate", "Extrapolated", "estimate_experiment", "extrapolate"]
+
+_FACTORS = {"tokens": 1.0, "usd": 1.0, "seconds": 1 / 60}
+"""What is extrapolated, and what it is multiplied with for the table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extrapolated:
+    """A sum over questions that are not asked yet.
+
+    Attributes:
+        value: The estimate; NaN if nothing is known.
+        half: Half the width of its prediction interval; NaN where one question cannot show it.
+    """
+
+    value: float
+    half: float = 0.0
+
+    def shown(self, factor: float) -> Any:
+        """Return the estimate with its interval, times a factor, or that it is unknown."""
+        if math.isnan(self.value):
+            return UNKNOWN
+        low = self.value - self.half
+        return tuple(
+            factor * part for part in (self.value, low if low > 0 or math.isnan(low) else 0.0, self.value + self.half)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellEstimate:
+    """What is left to do in a cell.
+
+    Attributes:
+        cell: Its name.
+        questions: Tune and eval questions that it records.
+        recorded: Those that are recorded.
+        calls: Calls that are left; at most so many, for a retriever may run out of passages.
+        costs: Tokens, USD and seconds that are left, by name.
+        basis: Recorded questions behind `costs`.
+    """
+
+    cell: str
+    questions: int
+    recorded: int
+    calls: float
+    costs: dict[str, Extrapolated]
+    basis: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate(Result):
+    """What an experiment will cost from here on.
+
+    Attributes:
+        cells: What is left, cell by cell.
+        problems: What would end the run, or leave its tables empty.
+        notes: What a reader must know.
+        level: Coverage of the intervals.
+    """
+
+    cells: tuple[CellEstimate, ...]
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+    level: float
+
+    @property
+    def calls(self) -> float:
+        """Calls that are left in all cells."""
+        return sum(cell.calls for cell in self.cells)
+
+    @property
+    def sentence(self) -> str:
+        """The totals in one sentence."""
+        total = self.table().rows[-1]
+        columns = self.table().columns
+        texts = dict(
+            zip(
+                [column.name for column in columns],
+                [c.text(v) for c, v in zip(columns, total, strict=True)],
+                strict=True,
+            )
+        )
+        state = f"{counted(len(self.problems), 'problem')} to solve first" if self.problems else "no problem was found"
+        return (
+            f"{counted(len(self.cells), 'cell')}; left: {texts['calls left']} calls, {texts['tokens']} tokens, {texts['USD']} USD, "
+            f"{texts['minutes']} minutes; {state}."
+        )
+
+    def table(self) -> Table:
+        """Return what is left, cell by cell and in total."""
+        shown = [tuple(cell.costs[name].shown(factor) for name, factor in _FACTORS.items()) for cell in self.cells]
+        counts = [(cell.questions, cell.recorded, cell.calls) for cell in self.cells]
+        rows = [(cell.cell, *count, *costs) for cell, count, costs in zip(self.cells, counts, shown, strict=True)]
+        totals = (*(sum(part) for part in zip(*counts, strict=True)), *map(_total, zip(*shown, strict=True)))
+        columns = (
+            Column("cell"),
+            *(Column(name, ",.0f") for name in ("questions", "recorded", "calls left")),
+            Column("tokens", ",.0f", interval=True),
+            Column("USD", ",.2f", interval=True),
+            Column("minutes", ",.1f", interval=True),
+        )
+        title = f"What is left to ask, with {100 * self.level:g} % prediction intervals"
+        return Table(title=title, columns=columns, rows=(*rows, ("all", *totals)), notes=self.notes)
+
+    def tables(self) -> list[Table]:
+        """Return what is left, and the problems."""
+        problems = Table(title="Problems", columns=(Column("problem"),), rows=tuple((text,) for text in self.problems))
+        return [self.table(), *([problems] if self.problems else [])]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return {
+            "sentence": self.sentence,
+            "calls": self.calls,
+            "cells": self.table().to_dict()["rows"],
+            "problems": list(self.problems),
+            "notes": list(self.notes),
+        }
+
+
+def _total(parts: tuple[Any, ...]) -> Any:
+    """Return the sum of intervals end by end, as cells share questions; a lower bound where some are unknown."""
+    known = [part for part in parts if part != UNKNOWN]
+    if not known:
+        return UNKNOWN
+    sums = tuple(float(sum(ends)) for ends in zip(*known, strict=True))
+    return sums if len(known) == len(parts) else (sums[0], math.inf)
+
+
+def estimate_experiment(experiment: Experiment, out: str | Path) -> Estimate:
+    """Return what is left to ask in an experiment and what that will cost; no request is sent.
+
+    Calls follow from the settings.  Tokens, money and time are extrapolated from the questions of the same cell that are
+    recorded, for instance by a pilot; without any they are unknown.
+
+    Args:
+        experiment: The experiment.
+        out: The folder of its results.
+    """
+    out = Path(out)
+    folders = [CellFolder(out, cell, experiment) for cell in experiment.cells()]
+    basis = "extrapolated from the recorded questions of the same cell, whose spread over questions makes the intervals"
+    notes = [
+        f"tokens, money and time are {basis}; the intervals of all cells are summed end by end, as cells share questions",
+        f"{UNKNOWN}: no question of the cell is recorded; `--pilot 5` records five of each split",
+        f"minutes: those of the requests, {experiment.concurrency} at once, without loading models",
+    ]
+    if experiment.prices is None:
+        notes.append(f"money is {UNKNOWN}: the file names no prices")
+    journals = [path for folder in folders for path in folder.file("").glob("*.journal")]
+    if journals:
+        notes.append(
+            f"{counted(len(journals), 'recording')} was interrupted: what its journal holds is not asked again, and is counted here all the same"
+        )
+    return Estimate(
+        cells=tuple(_cell_estimate(folder) for folder in folders),
+        problems=tuple(find_problems(experiment, out)),
+        notes=tuple(notes),
+        level=experiment.level,
+    )
+
+
+def _cell_estimate(folder: CellFolder) -> CellEstimate:
+    experiment = folder.experiment
+    questions = {split: folder.cell.data.questions(split) for split in folder.splits}
+    pending = [question for split, listed in questions.items() for question in folder.pending(split, listed)]
+    total = sum(map(len, questions.values()))
+    paths = [folder.file(f"{split}.parquet") for split in SPLITS]
+    values = _recorded_costs(folder, [read_recording(path) for path in paths if path.exists()])
+    values["seconds"] = values["seconds"] / experiment.concurrency
+    return CellEstimate(
+        cell=folder.cell.name,
+        questions=total,
+        recorded=total - len(pending),
+        calls=sum(_rounds(question, folder) for question in pending),
+        costs={name: extrapolate(values[name], len(pending), experiment.level) for name in _FACTORS},
+        basis=len(values["tokens"]),
+    )
+
+
+def _rounds(question: Question, folder: CellFolder) -> int:
+    """Return the rounds of a question: one call each."""
+    most = folder.experiment.max_rounds
+    if folder.cell.retriever.options.corpus is None:
+        most = min(most, len({passage.title for passage in question.passages}))
+    return most + folder.experiment.round_zero
+
+
+def _recorded_costs(folder: CellFolder, recordings: list[Recording]) -> dict[str, Floats]:
+    """Return tokens, USD and seconds of each recorded question."""
+    by_kind = {kind: [_sums(recording, kind) for recording in recordings] for kind in COST_KINDS}
+    sums = {kind: np.concatenate(parts) if parts else np.empty(0) for kind, parts in by_kind.items()}
+    tokens = [sums[f"{kind}_tokens"] for kind in ("uncached", "cached", "output")]
+    try:
+        prices = cell_prices(folder.cell, folder.experiment)
+    except SufficeError:  # one of the problems
+        prices = None
+    money = np.full(len(tokens[0]), np.nan)
+    if prices is not None:
+        money = prices["generator"].of(*tokens) if prices else np.zeros(len(tokens[0]))
+    return {"tokens": np.sum(tokens, axis=0), "usd": money, "seconds": sums["seconds"]}
+
+
+def _sums(recording: Recording, kind: str) -> Floats:
+    """Return what each question that did not fail spent of a kind, over all its rounds and components."""
+    names = [name for name in recording.names("cost") if name.endswith(f".{kind}")]
+    spent = [np.where(recording.seen, recording.column(name), 0.0).sum(axis=1) for name in names]
+    total = np.sum(spent, axis=0) if spent else np.full(len(recording.question_ids), np.nan)
+    whole: Floats = total[recording.ends != "failed"]
+    return whole
+
+
+def extrapolate(values: Floats, left: int, level: float) -> Extrapolated:
+    """Return the sum over further questions, with the prediction interval of a normal sample.
+
+    >>> extrapolate(np.array([2.0, 4.0]), 10, 0.95).value
+    30.0
+
+    Args:
+        values: Of the recorded questions, shape ``(n_questions,)``; NaN where unknown.
+        left: How many further ones there are.
+        level: Coverage of the interval.
+    """
+    from scipy.stats import t
+
+    n = len(values)
+    if left == 0:
+        return Extrapolated(value=0.0)
+    if not n or np.isnan(values).any():
+        return Extrapolated(value=math.nan, half=math.nan)
+    half = math.nan
+    if n > 1:  # the spread of the further questions, and the error of the mean of the recorded ones
+        half = float(t.ppf((1 + level) / 2, n - 1)) * math.sqrt(float(values.var(ddof=1)) * (left + left**2 / n))
+    return Extrapolated(value=left * float(values.mean()), half=half)

@@ -19,7 +19,7 @@ from suffice.llm._transformers_loading import folder_revision
 from suffice.llm._transformers_passes import GeneratedToken, generate, last_states, prefill
 from suffice.llm.prompts import ANSWER_FIRST, Prompt
 from suffice.loop import RetrievalLoop, record
-from suffice.retrieval import PoolBM25, Question
+from suffice.retrieval import PoolBM25, Question, load_questions
 from suffice.rounds import Cost, Passage, Round
 from suffice.session import Policy
 from suffice.signals.margins import answer_margin, token_margin
@@ -262,7 +262,7 @@ def test_the_margin_of_an_answer_is_read_from_its_first_token(llama):
 def test_tokens_of_an_answer_are_found_where_characters_are_split_over_them(llama):
     ids = llama.loaded.tokenizer("A: Čapek\nmore", add_special_tokens=False)["input_ids"]
     steps = [GeneratedToken(i, -0.5, ((i, -0.5), (5, -1.5))) for i in ids]
-    reply = llama._reply(steps, Cost())
+    reply = llama._reply(llama._completion(steps, Cost()))
     assert reply.answer == "Čapek"
     assert len(reply.answer_tokens) == len("Čapek".encode())
     assert answer_margin([Round(index=0, answer_tokens=reply.answer_tokens)]) == pytest.approx(1.0)
@@ -380,6 +380,72 @@ def test_cancelling_a_task_ends_its_generation():
     asyncio.run(cancel())  # waits for the worker thread
     hook.remove()
     assert len(steps) <= 2  # it ended at its next token
+
+
+def passes_of(made):
+    """The number of prompts in each pass over prompts."""
+    sizes = []
+    made.loaded.network.get_input_embeddings().register_forward_pre_hook(
+        lambda _module, args: sizes.append(len(args[0])) if args[0].shape[1] > 1 else None
+    )
+    return sizes
+
+
+def test_a_recording_reads_several_questions_in_one_pass_and_gets_the_same_rows(tmp_path):
+    asked = load_questions("hotpotqa_tune", limit=10)
+    rows, sizes = {}, {}
+    for batch in (1, 4):
+        made = model(batch_size=batch, settings={"max_position_embeddings": 8192})
+        sizes[batch] = passes_of(made)
+        loop = RetrievalLoop(
+            model=made, retriever=PoolBM25(), policy=Policy(start_round=0, max_rounds=2, answer_position=START)
+        )
+        assert not record(asked, loop, tmp_path / f"{batch}.parquet", concurrency=4).failed
+        rows[batch] = read_recording(tmp_path / f"{batch}.parquet")
+    assert set(sizes[1]) == {1}
+    assert max(sizes[4]) > 1
+    assert sum(sizes[4]) == sum(sizes[1]) == 30
+    assert len(sizes[4]) < len(sizes[1])
+    for name in (
+        "question_id",
+        "round",
+        "answer",
+        "text",
+        "cost.generator.uncached_tokens",
+        "cost.generator.output_tokens",
+    ):
+        assert rows[4].table.column(name).equals(rows[1].table.column(name)), name
+    np.testing.assert_allclose(rows[4].column("answer_margin"), rows[1].column("answer_margin"), atol=1e-4)
+
+
+def test_prompts_that_wait_together_share_a_pass_also_where_one_fails(monkeypatch):
+    made = model(batch_size=8)
+    sizes, long = passes_of(made), "Who wrote all of these books? " * 4
+    Scarce(made, len(ids_of(made, long)) - 1, MemoryError("none left"))
+
+    async def together(questions):
+        return await asyncio.gather(*map(made.answer_async, questions), return_exceptions=True)
+
+    replies = asyncio.run(together([*QUESTIONS, long, *QUESTIONS]))
+    assert isinstance(replies[len(QUESTIONS)], ModelError)
+    texts = [reply.text for reply in replies if not isinstance(reply, ModelError)]
+    assert texts == [model().answer(question).text for question in QUESTIONS] * 2
+    assert made.batch_size < 8
+    del sizes
+
+
+def test_a_long_prompt_does_not_cut_the_replies_that_share_its_batch():
+    short, long = "Who?", "Who wrote it and when was it and where?"
+    context = len(ids_of(model(), long)) + 9
+    made = model(max_tokens=20, settings={"max_position_embeddings": context})
+    made._ends = frozenset()
+    alone = [made.answer(question) for question in (short, long)]
+    assert len({reply.costs["generator"].output_tokens for reply in alone}) == 2
+    for reply, single in zip(made.answers([short, long]), alone, strict=True):
+        assert (reply.text, reply.costs["generator"].output_tokens) == (
+            single.text,
+            single.costs["generator"].output_tokens,
+        )
 
 
 def test_the_fingerprint_tells_what_changes_replies(llama):

@@ -40,7 +40,10 @@ class RecordOptions:
     split: Annotated[str | None, Option("--split", help="Only questions that the file says to be of this split.")] = (
         None
     )
-    concurrency: Annotated[int, Option("--concurrency", min=1, help="Questions in flight.")] = 8
+    concurrency: Annotated[
+        int | None,
+        Option("--concurrency", min=1, help="Questions in flight; default: 8, with --local as many as --batch-size."),
+    ] = None
     prices: options.Prices = None
     allow_unread: options.AllowUnread = False
 
@@ -64,16 +67,28 @@ class RecordOptions:
         loop: LiveLoop,
         priced_models: Mapping[str, str],
         output: Output,
+        *,
+        at_once: int = 8,
         **more: Any,
     ) -> None:
-        """Record the questions and print what was done; exit with 1 if some failed, or no reply held an answer."""
+        """Record the questions and print what was done; exit with 1 if some failed, or no reply held an answer.
+
+        Args:
+            dataset: What the questions are called.
+            questions: The questions.
+            loop: The models.
+            priced_models: The model of each component, for prices.
+            output: How to print.
+            at_once: Questions in flight if `--concurrency` does not say it.
+            **more: Others of `record`.
+        """
         prices = None if self.prices is None else component_prices(self.prices, priced_models)
         with recording_progress(f"recording {dataset}", prices, quiet=output.as_json) as progress:
             summary = record(
                 questions,
                 loop,
                 self.out,
-                concurrency=self.concurrency,
+                concurrency=self.concurrency or at_once,
                 allow_unread=self.allow_unread,
                 on_progress=progress,
                 **more,
@@ -130,7 +145,8 @@ def record_command(
     priced_models |= {
         e.name: e.fingerprint().get("model", e.name) for e in loop.enrichers if e.name.startswith("judge:")
     }
-    recorder.record(dataset, questions, loop, priced_models, output, parallel_rounds=parallel_rounds)
+    at_once = local.batch_size if answering.local else 8
+    recorder.record(dataset, questions, loop, priced_models, output, at_once=at_once, parallel_rounds=parallel_rounds)
     note_fitted(loop.fitted, questions)
 
 

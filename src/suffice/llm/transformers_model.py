@@ -9,9 +9,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from suffice.llm._transformers_passes import (
     sampling_at,
 )
 from suffice.llm._transformers_prompts import PromptEncoder
+from suffice.llm._transformers_queue import PromptQueue
 from suffice.llm._wire import Completion
 from suffice.llm.prompted import PromptedModel
 from suffice.llm.prompts import ANSWER_FIRST, Prompt
@@ -40,21 +40,8 @@ from suffice.signals.position import AnswerPosition
 __all__ = ["LoadedModel", "TransformersModel", "load_model"]
 
 
-_Result = TypeVar("_Result")
-
-
 def _never() -> bool:
     return False
-
-
-async def _cancellable(generation: Callable[[Callable[[], bool]], _Result]) -> _Result:
-    """Generate in a worker thread; cancelling the task ends the generation at its next token."""
-    cancelled = threading.Event()
-    try:
-        return await asyncio.to_thread(generation, cancelled.is_set)
-    except asyncio.CancelledError:
-        cancelled.set()
-        raise
 
 
 class TransformersModel(PromptedModel):
@@ -124,6 +111,7 @@ class TransformersModel(PromptedModel):
         self.id, self.revision, self.name = self.loaded.id, self.loaded.revision, name or self.loaded.id
         self.rag_prompt, self.max_tokens = rag_prompt or prompt, max_tokens
         self._batches = Batches(self.loaded.id, batch_size)
+        self._queue = PromptQueue(self._batches, lambda ids, is_left: self._completions(ids, greedy, is_left))
         limits = [limit for limit in (max_prompt_tokens, self.loaded.context) if limit is not None]
         self._limit = min(limits) if limits else None
         self.layers = tuple(layer_index(layer, self.loaded.n_layers) for layer in layers)
@@ -172,11 +160,15 @@ class TransformersModel(PromptedModel):
         Raises:
             ModelError: The prompt is longer than the context, or memory runs out.
         """
-        return self._answer(question, passages, _never)
+        return self._reply(self._complete(self._ids(question, passages)))
 
     async def answer_async(self, question: str, passages: Sequence[Passage] = ()) -> Reply:
-        """Like `answer`, in a worker thread; cancelling the task ends the generation at its next token."""
-        return await _cancellable(partial(self._answer, question, passages))
+        """Like `answer`, without blocking: prompts that wait at the same time share a pass, at most `batch_size` of them.
+
+        The seconds of a batch are divided evenly.  Cancelling ends the generation once nobody waits for its batch.
+        """
+        ids = await asyncio.to_thread(self._ids, question, passages)
+        return self._reply(await self._queue.completion(ids))
 
     def complete(self, messages: Sequence[Mapping[str, str]]) -> Completion:
         """Continue chat messages and return the unparsed reply; see `Completer.complete`.
@@ -184,11 +176,12 @@ class TransformersModel(PromptedModel):
         Raises:
             ModelError: The prompt is longer than the context, or memory runs out.
         """
-        return self._complete(messages, _never)
+        return self._complete(self.prompt_ids(messages))
 
     async def complete_async(self, messages: Sequence[Mapping[str, str]]) -> Completion:
-        """Like `complete`, in a worker thread; cancelling the task ends the generation at its next token."""
-        return await _cancellable(partial(self._complete, messages))
+        """Like `complete`, without blocking; prompts that wait at the same time share a pass, see `answer_async`."""
+        ids = await asyncio.to_thread(self.prompt_ids, messages)
+        return await self._queue.completion(ids)
 
     def answers(self, questions: Sequence[str], passages: Sequence[Sequence[Passage]] | None = None) -> list[Reply]:
         """Answer many questions in batches; the seconds of a batch are divided evenly.
@@ -302,13 +295,8 @@ class TransformersModel(PromptedModel):
             )
         return ids
 
-    def _answer(self, question: str, passages: Sequence[Passage], is_cancelled: Callable[[], bool]) -> Reply:
-        ids = self._ids(question, passages)
-        return self._batches.one(ids, lambda chosen: self._replies(chosen, greedy, is_cancelled))[0]
-
-    def _complete(self, messages: Sequence[Mapping[str, str]], is_cancelled: Callable[[], bool]) -> Completion:
-        ids = self.prompt_ids(messages)
-        return self._batches.one(ids, lambda chosen: self._completions(chosen, greedy, is_cancelled))[0]
+    def _complete(self, ids: Sequence[int]) -> Completion:
+        return self._batches.one(ids, lambda chosen: self._completions(chosen, greedy, _never))[0]
 
     def _resume(self, start: Prefill, ids: Sequence[int]) -> Reply:
         """Continue a pass over one prompt with generation."""
@@ -325,7 +313,15 @@ class TransformersModel(PromptedModel):
     def _completions(
         self, ids: Sequence[Sequence[int]], choose: Choose, is_cancelled: Callable[[], bool]
     ) -> list[Completion]:
-        """Continue the prompts of one batch."""
+        """Continue the prompts of one batch; those that leave less room in the context are continued apart."""
+        rooms = [self._room(len(row)) for row in ids]
+        if len(set(rooms)) > 1:  # together, the longest prompt would cut the replies to all others
+            by_row: dict[int, Completion] = {}
+            for room in set(rooms):
+                rows = [row for row, own in enumerate(rooms) if own == room]
+                parts = self._completions([ids[row] for row in rows], choose, is_cancelled)
+                by_row |= dict(zip(rows, parts, strict=True))
+            return [by_row[row] for row in range(len(ids))]
         began = time.perf_counter()
         start = prefill(self.loaded, ids, ())
         steps_by_row = self._generate(start, max(map(len, ids)), choose, is_cancelled)
@@ -339,17 +335,20 @@ class TransformersModel(PromptedModel):
         self, start: Prefill, longest: int, choose: Choose = greedy, is_cancelled: Callable[[], bool] = _never
     ) -> list[list[GeneratedToken]]:
         """Generate at most as many tokens as fit into the context after the longest prompt."""
-        context = self.loaded.context
-        room = self.max_tokens if context is None else min(self.max_tokens, context - longest + 1)
         return generate(
             self.loaded,
             start,
-            max_tokens=room,
+            max_tokens=self._room(longest),
             ends=self._ends,
             n_top=self.top_logprobs,
             choose=choose,
             is_cancelled=is_cancelled,
         )
+
+    def _room(self, length: int) -> int:
+        """Return how many tokens may follow a prompt of this length."""
+        context = self.loaded.context
+        return self.max_tokens if context is None else min(self.max_tokens, context - length + 1)
 
     def _reply(self, completion: Completion) -> Reply:
         """Read the answer of a completion."""

@@ -6,10 +6,14 @@ from suffice.llm.doctor import EndpointReport, probe
 from suffice.llm.embedding_states import EncoderStates, EndpointStates
 from suffice.llm.embeddings import EndpointEmbedder
 from suffice.llm.judge import ENTAILMENT, EntailmentJudge, JudgePrompt
+from suffice.llm.monitor import ConfidenceMonitor, fit_directions
 from suffice.llm.prompts import CHAIN_OF_THOUGHT, DRAFTING, PROMPTS, SELF_ASK, ChainPrompt, DraftingPrompt, Prompt
 from suffice.llm.reader import SpanReaderModel
+from suffice.llm.reflection import CritiqueWeights, ReflectionGate, SelfCritique
+from suffice.llm.reply_states import ReplyStates
 from suffice.llm.scripted import ScriptedModel
 from suffice.llm.span_reader import SpanReader
+from suffice.llm.spread import SampleSpread
 from suffice.llm.states import State, StateSource
 from suffice.llm.transformers_model import LoadedModel, TransformersModel, load_model
 
@@ -24,6 +28,8 @@ __all__ = [
     "ChatModel",
     "Completer",
     "Completion",
+    "ConfidenceMonitor",
+    "CritiqueWeights",
     "DraftingPrompt",
     "EncoderStates",
     "EndpointEmbedder",
@@ -34,13 +40,18 @@ __all__ = [
     "JudgePrompt",
     "LoadedModel",
     "Prompt",
+    "ReflectionGate",
+    "ReplyStates",
+    "SampleSpread",
     "ScriptedModel",
+    "SelfCritique",
     "SpanReader",
     "SpanReaderModel",
     "State",
     "StateSource",
     "TransformersModel",
     "Verdict",
+    "fit_directions",
     "load_model",
     "probe",
 ]

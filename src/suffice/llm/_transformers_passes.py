@@ -14,7 +14,17 @@ from suffice.errors import ModelError
 from suffice.llm._transformers_loading import LoadedModel
 from suffice.llm.states import States
 
-__all__ = ["Choose", "GeneratedToken", "Prefill", "generate", "greedy", "last_states", "prefill", "sampling_at"]
+__all__ = [
+    "Choose",
+    "GeneratedToken",
+    "Prefill",
+    "generate",
+    "greedy",
+    "last_states",
+    "position_states",
+    "prefill",
+    "sampling_at",
+]
 
 Choose = Callable[[Any], Any]
 """Maps log-probabilities, shape ``(n, vocabulary)``, to token ids, shape ``(n,)``."""
@@ -71,13 +81,37 @@ def last_states(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequen
     """
     import torch
 
+    last = torch.tensor([len(row) - 1 for row in ids])
+    return _states_at(model, ids, layers, last)
+
+
+def position_states(model: LoadedModel, ids: Sequence[int], layers: Sequence[int], positions: Sequence[int]) -> States:
+    """Return the states of several tokens of one prompt, from one pass as that of `last_states`.
+
+    Args:
+        model: The model.
+        ids: The tokens of the prompt.
+        layers: Indices as in transformers' `hidden_states`: 0 is the embedding.
+        positions: Positions in `ids`, at least one.
+
+    Returns:
+        Shape ``(len(positions), len(layers), width)``.
+    """
+    import torch
+
+    return _states_at(model, [ids], layers, torch.tensor(list(positions)))
+
+
+def _states_at(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequence[int], places: Any) -> States:
+    """Return the states of one token of each prompt, or of several tokens of a single one."""
+    import torch
+
     body = _body(model)
-    lengths = [len(row) for row in ids]
     tokens, mask = _padded(model, ids, side="right")
     # Padding on the right leaves every prompt at positions 0, 1, ..., as when it is read alone.
     positions = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
-    last = torch.tensor([length - 1 for length in lengths], device=tokens.device)
-    with torch.inference_mode(), model.lock, _reading_layers(model, layers, last, stop=True) as readings:
+    places = places.to(tokens.device)
+    with torch.inference_mode(), model.lock, _reading_layers(model, layers, places, stop=True) as readings:
         with contextlib.suppress(_EnoughError):
             inputs = {"input_ids": tokens, "attention_mask": mask, "position_ids": positions, "use_cache": False}
             readings.finish(body(**_accepted(body, inputs)))

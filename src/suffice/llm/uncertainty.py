@@ -50,9 +50,9 @@ def sample_states(
     *,
     layer: int | None = None,
 ) -> tuple[npt.NDArray[np.float32], Cost]:
-    """Return the state of each reply's last token, for `gram_uncertainty`, and the cost of the passes.
+    """Return the state of each reply's end token, for `gram_uncertainty`, and the cost of the passes (SeaKR, section 3.2).
 
-    For an empty reply it is the state of the last prompt token.
+    For a reply that was cut off it is that of its last token, and for an empty one that of the last prompt token.
 
     Args:
         model: The model that generated the replies.
@@ -67,8 +67,8 @@ def sample_states(
     began = time.perf_counter()
     rows = []
     for reply in replies:
-        prompt, content, _ = reply_ids(model, question, reply, passages)
-        rows.append([*prompt, *content])
+        prompt, content, end = reply_ids(model, question, reply, passages)
+        rows.append([*prompt, *content, *end])
     layers = (model.loaded.n_layers if layer is None else layer,)
     states = last_states(model.loaded, rows, layers)[:, 0]
     tokens = float(sum(map(len, rows)))

@@ -2,6 +2,7 @@
 
 from suffice.probes.card import Calibration, ProbeCard, pinned_of
 from suffice.probes.confidence import ProbeConfidence
+from suffice.probes.enough import ReplyProbes
 from suffice.probes.gate import ProbeGate
 from suffice.probes.labels import LabelRule, QuestionLabels, closed_book_labels, is_right
 from suffice.probes.measures import MEASURES, ProbeFigure, ProbeMeasures, measure_probe
@@ -18,6 +19,7 @@ __all__ = [
     "ProbeGate",
     "ProbeMeasures",
     "QuestionLabels",
+    "ReplyProbes",
     "closed_book_labels",
     "is_right",
     "measure_probe",

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any
 
+import numpy as np
+
+from suffice.errors import DataError
 from suffice.llm.base import Verdict
-from suffice.llm.states import QA, StateSource
+from suffice.llm.states import QA, States, StateSource
 from suffice.probes.probe import Probe
 from suffice.rounds import Cost
 from suffice.seen import Seen
@@ -25,32 +30,38 @@ class ProbeGate:
     gate's pass, without reading a prompt token twice.
 
     Args:
-        probe: Maps the state to the probability.
-        source: Reads questions: a local model, an endpoint's embeddings, or a sentence encoder.
+        probe: Maps the state to the probability; or probes of several layers, which vote, see `combined`.
+        source: Reads questions: a local model, its own replies (`ReplyStates`), an endpoint's embeddings, or a sentence encoder.
         name: Name in reports.
 
     Raises:
-        ConfigMismatchError: The probe belongs to another model, layer or prompt.
+        ConfigMismatchError: A probe belongs to another model, layer or prompt.
+        DataError: There is no probe.
     """
 
     capabilities = frozenset({KNOWN})
 
-    def __init__(self, probe: Probe, source: StateSource, *, name: str = "probe") -> None:
-        probe.card.check_prompt(QA)
-        self._row = probe.card.check_source(source)
-        self.probe, self.source, self.name = probe, source, name
+    def __init__(self, probe: Probe | Sequence[Probe], source: StateSource, *, name: str = "probe") -> None:
+        self.probes = (probe,) if isinstance(probe, Probe) else tuple(probe)
+        self._rows = rows_of(self.probes, source, (QA,))
+        self._states, self.name = source, name
 
     def __repr__(self) -> str:
-        return f"ProbeGate({self.probe!r})"
+        return f"ProbeGate({', '.join(map(repr, self.probes))})"
+
+    @property
+    def source(self) -> object:
+        """The model whose pass it is: the source, or the model whose replies that reads."""
+        return getattr(self._states, "model", self._states)
 
     @property
     def seen(self) -> Seen | None:
-        """The questions that the probe was fitted on; None if they were not recorded."""
-        return self.probe.card.seen
+        """The questions that the probes were fitted on; None if they were not recorded."""
+        return seen_by_probes(self.probes)
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Everything that changes its verdicts: weights and calibration of the probe, model, layer and prompts."""
-        return self.probe.pin()
+        return pin_of(self.probes)
 
     def decide(self, question: str) -> Verdict:
         """Read the question and return `p_known`; NaN where the state is undefined.
@@ -59,12 +70,70 @@ class ProbeGate:
             DataError: The question is empty.
             ModelError: The source failed.
         """
-        state = self.source.read(question)
+        state = self._states.read(question)
         began = time.perf_counter()
-        p_known = float(self.probe.predict(state.values[self._row][None, :])[0])
+        p_known = combined(self.probes, state.values, self._rows)
         cost = state.cost + Cost(seconds=time.perf_counter() - began)
         return Verdict(signals={KNOWN: p_known}, cost=cost, resume=state.resume)
 
     async def decide_async(self, question: str) -> Verdict:
         """Like `decide`, in a worker thread."""
         return await asyncio.to_thread(self.decide, question)
+
+
+def combined(probes: Sequence[Probe], values: States, rows: Sequence[int]) -> float:
+    """Return the probability that probes of several layers give together: the mean of their log-odds.
+
+    Probing-RAG adds up the logits of its probers, which orders questions alike (Baek et al., 2025).  One probe alone gives
+    its own probability.
+
+    Args:
+        probes: At least one.
+        values: The states, shape ``(n_layers, width)``.
+        rows: The row that each probe reads.
+
+    Returns:
+        In [0, 1]; NaN where a state is undefined.
+    """
+    shares = np.array([float(probe.predict(values[row][None, :])[0]) for probe, row in zip(probes, rows, strict=True)])
+    if len(shares) == 1:
+        return float(shares[0])
+    with np.errstate(divide="ignore", invalid="ignore"):  # certainties of both kinds contradict each other: undefined
+        odds = float(np.mean(np.log(shares) - np.log1p(-shares)))
+    return float(1 / (1 + np.exp(-odds))) if odds > 0 else float(np.exp(odds) / (1 + np.exp(odds)))
+
+
+def rows_of(
+    probes: Sequence[Probe], source: StateSource, prompts: Sequence[str], *, allow: Sequence[str] = ()
+) -> tuple[int, ...]:
+    """Return the row of a source's states that each probe reads, or raise if one does not belong to it.
+
+    Args:
+        probes: The probes.
+        source: The source of the states.
+        prompts: The prompts that will be read.
+        allow: Prompts that the probes need not have been tested on.
+
+    Raises:
+        ConfigMismatchError: A probe belongs to another model, layer or prompt.
+        DataError: There is no probe.
+    """
+    if not probes:
+        raise DataError("there is no probe: give one, or one for each of several layers")
+    for probe in probes:
+        for prompt in prompts:
+            probe.card.check_prompt(prompt, allow=allow)
+    return tuple(probe.card.check_source(source, allow=allow) for probe in probes)
+
+
+def seen_by_probes(probes: Sequence[Probe]) -> Seen | None:
+    """Return the questions that probes were fitted on; None if those of one were not recorded."""
+    every = [probe.card.seen for probe in probes]
+    known = [seen for seen in every if seen is not None]
+    return reduce(or_, known) if len(known) == len(every) else None
+
+
+def pin_of(probes: Sequence[Probe]) -> dict[str, Any]:
+    """Return what identifies probes, JSON-ready and short; a policy pins it."""
+    pins = [probe.pin() for probe in probes]
+    return pins[0] if len(pins) == 1 else {"kind": "probes", "probes": pins}

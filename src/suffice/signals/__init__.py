@@ -5,7 +5,20 @@ from suffice.signals.base import SIGNALS, Signal, add_signal, clean_column, comp
 from suffice.signals.chains import CHAIN
 from suffice.signals.evidence import top_score  # importing a module registers its signals
 from suffice.signals.from_policy import CRITIC, CUMULATED, LOOP_COMPONENTS, QUERY, cost_columns, member_component
-from suffice.signals.known import COMPLEXITY, GATE, KNOWN
+from suffice.signals.known import (
+    COMPLEXITY,
+    CRITIQUE,
+    ENOUGH,
+    GATE,
+    KNOWN,
+    MONITOR,
+    NEW_CONFIDENCE,
+    PROBER,
+    RETRIEVE,
+    SAMPLE_SPREAD,
+    SEAKR,
+    SELF_RAG,
+)
 from suffice.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, token_margin
 from suffice.signals.measured import REMEDIES, Enricher
 from suffice.signals.needed import FREE, lacking
@@ -22,9 +35,11 @@ __all__ = [
     "CHAIN",
     "COMPLEXITY",
     "CRITIC",
+    "CRITIQUE",
     "CUMULATED",
     "DISTANCES",
     "EMBEDDER",
+    "ENOUGH",
     "FREE",
     "GATE",
     "JUDGE",
@@ -32,8 +47,15 @@ __all__ = [
     "LOGPROB_NEEDS",
     "LOOP_COMPONENTS",
     "MAX_MARGIN",
+    "MONITOR",
+    "NEW_CONFIDENCE",
+    "PROBER",
     "QUERY",
     "REMEDIES",
+    "RETRIEVE",
+    "SAMPLE_SPREAD",
+    "SEAKR",
+    "SELF_RAG",
     "SIGNALS",
     "VOTES",
     "AnswerPosition",

@@ -1,10 +1,25 @@
-"""The signals before an answer: what a gate says of a question."""
+"""What models say of their own knowledge: gates before an answer, and readings of a reply."""
 
 from __future__ import annotations
 
+import math
+
 from suffice.signals.base import declare
 
-__all__ = ["COMPLEXITY", "GATE", "KNOWN"]
+__all__ = [
+    "COMPLEXITY",
+    "CRITIQUE",
+    "ENOUGH",
+    "GATE",
+    "KNOWN",
+    "MONITOR",
+    "NEW_CONFIDENCE",
+    "PROBER",
+    "RETRIEVE",
+    "SAMPLE_SPREAD",
+    "SEAKR",
+    "SELF_RAG",
+]
 
 GATE = "gate"
 """The component that decides at round 0, before any answer: its costs are those of the decision."""
@@ -14,6 +29,15 @@ KNOWN = "p_known"
 
 COMPLEXITY = "complexity"
 """The signal of a gate that also says whether one retrieval is enough."""
+
+RETRIEVE = "p_retrieve"
+"""The signal of a gate of a model that says itself whether to retrieve."""
+
+SEAKR, SAMPLE_SPREAD = "seakr", "sample_spread"
+MONITOR, NEW_CONFIDENCE = "ctrla", "new_confidence"
+SELF_RAG, CRITIQUE = "self-rag", "critique_score"
+PROBER, ENOUGH = "prober", "p_enough"
+"""What reads a round with passes of the model itself, and its signal."""
 
 declare(
     KNOWN,
@@ -34,4 +58,51 @@ declare(
     source="Adaptive-RAG, section 3.2",
     component=GATE,
     last_round=0,
+)
+declare(
+    ENOUGH,
+    "P(the round's answer is correct), by probes on the states of the model's own reply.",
+    "probability",
+    (0.0, 1.0),
+    ENOUGH,
+    source="Probing-RAG, section 3",
+    component=PROBER,
+)
+declare(
+    RETRIEVE,
+    "P([Retrieval]) against [No Retrieval], the model's own next token after the question; round 0 only.",
+    "probability",
+    (0.0, 1.0),
+    RETRIEVE,
+    source="Self-RAG, section 3.3",
+    component=GATE,
+    last_round=0,
+)
+declare(
+    SAMPLE_SPREAD,
+    "How far apart the end states of sampled replies are (Gram determinant); low where the model is sure.",
+    "score",
+    (-math.inf, math.inf),
+    SAMPLE_SPREAD,
+    source="SeaKR, section 3.2",
+    component=SEAKR,
+)
+declare(
+    NEW_CONFIDENCE,
+    "Lowest projection on the direction of confidence among the new words of the reply; 0 lies midway.",
+    "score",
+    (-math.inf, math.inf),
+    NEW_CONFIDENCE,
+    source="CtrlA, section 3.2",
+    component=MONITOR,
+)
+declare(
+    CRITIQUE,
+    "Weighted sum of IsRel, IsSup and IsUse, the model's own critique of evidence and answer.",
+    "score",
+    (-math.inf, math.inf),
+    CRITIQUE,
+    source="Self-RAG, section 3.3",
+    component=SELF_RAG,
+    first_round=1,
 )

@@ -22,6 +22,11 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
             "Have drafts marked by a panel of judges (suffice draft answer --judge-model NAME, or enrichers=(Panel(...),) with two "
             "marks or more)"
         ),
+        "p_enough": "Let probes read the replies of a local model (enrichers=(ReplyProbes(...),))",
+        "p_retrieve": "Put a model with Self-RAG's tokens in front (RetrievalLoop(gate=ReflectionGate(...)))",
+        "critique_score": "Let a model with Self-RAG's tokens judge itself (enrichers=(SelfCritique(...),))",
+        "sample_spread": "Sample a local model (enrichers=(SampleSpread(...),))",
+        "new_confidence": "Watch the states of a local model (enrichers=(ConfidenceMonitor(...),))",
         "judge": "Give a judge (suffice answer --judge-model NAME, or enrichers=(EntailmentJudge(...),))",
         "reranker": "Give a cross-encoder (suffice answer --rerank-signal ID, or enrichers=(CrossEncoderScorer(...),))",
         "embedding": "Have drafts embedded (suffice draft answer --embedder minilm, or enrichers=(DraftEmbedder(MiniLM()),))",

@@ -1,0 +1,98 @@
+"""Training of Probing-RAG's probers: one for each layer, on the states of a model's own replies (Baek et al., 2025)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from suffice.errors import DataError
+from suffice.llm.reply_states import ReplyStates
+from suffice.llm.states import prompt_id
+from suffice.probes import LabelRule, Probe, ProbeCard, is_right, pinned_of
+from suffice.probes.collect import StatePrompt
+from suffice.rounds import Mask
+from suffice.seen import Seen
+from suffice.statistics import hash_places
+from suffice.train.examples import Examples
+from suffice.train.probe import ProbeSettings, logistic_probe, train_probe
+
+__all__ = ["PROBER", "fit_reply_probes"]
+
+PROBER = ProbeSettings(hidden=(64,), dropout=0.0, lr=1e-3, batch_size=32, epochs=50, balanced=False)
+"""A network with one hidden layer, as the paper's; its widths and rates are ours."""
+
+_DEV = 0.25
+
+
+def fit_reply_probes(
+    source: ReplyStates,
+    prompts: Sequence[StatePrompt],
+    golds: Mapping[str, Sequence[str]],
+    *,
+    rule: LabelRule | str = "em",
+    settings: ProbeSettings | None = None,
+    seed: int = 0,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> tuple[Probe, ...]:
+    """Answer tune questions, label each reply by whether its answer is right, and fit a probe for each layer.
+
+    Prompts with and without passages go into the same probes, which are then tested on both: a loop retrieves more while
+    a reply is not enough.  Prompts of one question share its id, and a question is in one of the two sets, that of the fit
+    or that of early stopping.
+
+    Args:
+        source: The states of the model's replies.
+        prompts: What is asked: a question with the passages of a round, for each round that counts.
+        golds: Gold answers by question id.
+        rule: When an answer is right.
+        settings: Of a network (`PROBER` is the paper's shape); None = a logistic regression, without torch.
+        seed: Seed of a network.
+        on_progress: Called after each prompt with the number of prompts read and their total.
+
+    Returns:
+        One probe for each of the source's layers; their cards have the questions.
+
+    Raises:
+        DataError: No prompts, no gold answers, or a set of questions whose replies are all right or all wrong.
+        ModelError: The model failed.
+    """
+    if not prompts:
+        raise DataError("prompts is empty: give the questions that the probes are to be fitted on")
+    parsed = LabelRule.parse(rule) if isinstance(rule, str) else rule
+    labels, states = [], []
+    for number, prompt in enumerate(prompts, start=1):
+        reply = source.model.answer(prompt.question, prompt.passages)
+        labels.append(is_right(reply.answer, golds.get(prompt.id, ()), parsed))
+        states.append(source.of_text(prompt.question, reply.text, prompt.passages)[0])
+        if on_progress is not None:
+            on_progress(number, len(prompts))
+    known = np.array(labels, dtype=np.float64)
+    values = np.stack(states)
+    usable: Mask = np.asarray(np.isfinite(known) & np.isfinite(values).all(axis=(1, 2)), dtype=np.bool_)
+    if not usable.any():
+        raise DataError("no prompt has both a usable gold answer and a reply with tokens")
+    ids = np.array([prompt.id for prompt in prompts], dtype=object)[usable].tolist()
+    is_dev: Mask = np.asarray(hash_places(ids) < _DEV, dtype=np.bool_)
+    seen = Seen.of(ids, [prompt.question for prompt, use in zip(prompts, usable.tolist(), strict=True) if use])
+    card = ProbeCard(
+        model=source.id,
+        revision=source.revision,
+        layer=None,
+        prompts=tuple(dict.fromkeys(prompt_id(prompt.passages) for prompt in prompts)),
+        pinned=pinned_of(source.fingerprint()),
+        provenance={"rule": str(parsed), "prompts_read": int(usable.sum()), **seen.to_dict()},
+    )
+    probes = []
+    for row, layer in enumerate(source.layers):
+        every = Examples(ids=tuple(ids), states=values[usable][:, row], labels=known[usable])
+        train, dev = every.take(~is_dev), every.take(is_dev)
+        own = replace(card, layer=layer)
+        fitted = (
+            logistic_probe(train, dev, own, balanced=False)
+            if settings is None
+            else train_probe(train, dev, own, settings=settings, seed=seed)
+        )
+        probes.append(fitted.probe)
+    return tuple(probes)

@@ -77,7 +77,12 @@ def loop(endpoint: Endpoint | str, rule: str = "never()", **options: Any) -> Sam
     return SamplingLoop(policy=policy, **options)
 
 
-def assert_replayed(recording: Recording, policy: Policy, outcomes: Sequence[Outcome]) -> None:
+TOKENS = ("uncached_tokens", "cached_tokens", "output_tokens")
+
+
+def assert_replayed(
+    recording: Recording, policy: Policy, outcomes: Sequence[Outcome], kinds: Sequence[str] = ("calls", *TOKENS)
+) -> None:
     """Compare live outcomes with the same policy on the stored order of a recording: stop, answer, cost."""
     stopped = stops(policy, recording.rounds(policy.raw_columns))
     assert [outcome.decision.stop_round for outcome in outcomes] == stopped.rounds.tolist()
@@ -85,7 +90,7 @@ def assert_replayed(recording: Recording, policy: Policy, outcomes: Sequence[Out
     assert [outcome.decision.answer_round or -1 for outcome in outcomes] == stopped.answer_rounds.tolist()
     table = CostTable(recording)
     ledger = table.charge(LIVE.policy_masks(table, policy, stopped))
-    for kind in ("calls", "uncached_tokens", "cached_tokens", "output_tokens"):
+    for kind in kinds:
         spent = [sum(getattr(total_cost(r.costs), kind) for r in outcome.rounds) for outcome in outcomes]
         assert spent == ledger.total(kind).tolist(), kind
 

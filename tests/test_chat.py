@@ -552,3 +552,21 @@ def test_the_fingerprint_tells_what_changes_replies_apart():
     ]
     assert len({of(), *(of(**variant) for variant in variants)}) == 1 + len(variants)
     assert of(api_key="one") == of(api_key="two")
+
+
+def test_the_tokens_of_several_choices_are_those_of_all_or_unknown():
+    def several(body, counted):
+        choices = [{"index": k, "message": {"role": "assistant", "content": f"Answer: {k}"}} for k in range(body["n"])]
+        usage = {"prompt_tokens": 9, "completion_tokens": 4}
+        return {"choices": choices, "usage": usage, **({"timings": {"predicted_n": 4}} if counted else {})}
+
+    for counted in (False, True):
+        with Endpoint(lambda body, counted=counted: several(body, counted)) as endpoint:
+            model = ChatModel("m", base_url=endpoint.url, api_key="k", max_retries=0)
+            first, *others = model.complete_several("Who?", 3, sample=2)
+            assert [item.text for item in (first, *others)] == ["Answer: 0", "Answer: 1", "Answer: 2"]
+            assert (first.cost.calls, first.cost.output_tokens) == (1, 4)
+            for other in others:
+                assert (other.cost.calls, other.cost.uncached_tokens) == (0, 0)
+                # llama.cpp counts the first choice alone.
+                assert math.isnan(other.cost.output_tokens) if counted else other.cost.output_tokens == 0

@@ -404,16 +404,36 @@ def test_the_command_line_records_and_drafts(tmp_path):
         assert told["rounds"][0]["feedback"] == "Say more than draft 1 does."
         assert set(told["costs"]) == {"writer", "critic"}
         shown = cli(
-            "draft", "answer", "answer", "Where?", "--model", "m", "--base-url", endpoint.url, "--max-rounds", 2
+            "draft",
+            "answer",
+            "answer",
+            "answer",
+            "Where?",
+            "--model",
+            "m",
+            "--base-url",
+            endpoint.url,
+            "--max-rounds",
+            2,
         )
         assert "Say more than draft 1 does." in shown.out
     with Endpoint(reply, fault="400") as endpoint:
         failed = cli(
-            "draft", "answer", "record", file, "-o", tmp_path / "f.parquet", "--model", "m", "--base-url", endpoint.url
+            "draft",
+            "answer",
+            "answer",
+            "record",
+            file,
+            "-o",
+            tmp_path / "f.parquet",
+            "--model",
+            "m",
+            "--base-url",
+            endpoint.url,
         )
     assert failed.code == 1
-    assert "needs an endpoint" in cli("draft", "answer", "answer", "Where?", "--model", "m").error
-    assert "--critic-base-url" not in cli("draft", "answer", "answer", "Where?", "--model", "m").error
+    assert "needs an endpoint" in cli("draft", "answer", "answer", "answer", "Where?", "--model", "m").error
+    assert "--critic-base-url" not in cli("draft", "answer", "answer", "answer", "Where?", "--model", "m").error
 
 
 def marked(body):
@@ -459,7 +479,18 @@ def test_the_whole_cascade_runs_from_the_command_line_and_its_recording_replays(
         assert told["costs"]["judge:information_score"]["calls"] == 4
         assert {request.body["model"] for request in endpoint.requests} == {"m", "j"}
         told = cli(
-            "draft", "answer", "record", file, *model, *judge, "-o", tmp_path / "r.parquet", "--max-rounds", 3, "--json"
+            "draft",
+            "answer",
+            "answer",
+            "record",
+            file,
+            *model,
+            *judge,
+            "-o",
+            tmp_path / "r.parquet",
+            "--max-rounds",
+            3,
+            "--json",
         )
         assert told.code == 0, told.error
     recording = read_recording(tmp_path / "r.parquet")
@@ -530,9 +561,9 @@ def test_a_signal_that_nothing_measures_is_refused_before_the_first_call(tmp_pat
     folder = corpus(tmp_path / "docs")
     with Endpoint(marked) as endpoint:
         model = ("--model", "m", "--base-url", endpoint.url, "--rule", rule)
-        assert says in cli("draft", "answer", "answer", "Where?", *model, *options, "--contexts", folder).error.replace(
-            "\n", " "
-        )
+        assert says in cli(
+            "draft", "answer", "answer", "answer", "Where?", *model, *options, "--contexts", folder
+        ).error.replace("\n", " ")
         if not options:
             assert says in cli("answer", "Where?", *model, "--corpus", folder).error.replace("\n", " ")
         assert not endpoint.requests

@@ -297,7 +297,19 @@ def test_numbers_out_of_range_are_refused(path, options):
 def judge(path, endpoint, out, *more):
     dataset = ("--dataset", path.with_name("q.jsonl"))
     return cli(
-        "judge", "drafts", "drafts", path, "--base-url", endpoint.url, "--model", "j", "-o", out, *dataset, *more
+        "judge",
+        "drafts",
+        "drafts",
+        "drafts",
+        path,
+        "--base-url",
+        endpoint.url,
+        "--model",
+        "j",
+        "-o",
+        out,
+        *dataset,
+        *more,
     )
 
 
@@ -350,5 +362,7 @@ def test_weights_of_ones_own_and_wrong_options(path, tmp_path):
         assert "unknown mark 'truth'" in judge(path, endpoint, out, "--marks", "truth").error
     assert (
         "reads spans"
-        in cli("judge", "drafts", "drafts", path, "--model", "span-reader", "-o", tmp_path / "o.parquet").error
+        in cli(
+            "judge", "drafts", "drafts", "drafts", path, "--model", "span-reader", "-o", tmp_path / "o.parquet"
+        ).error
     )

@@ -61,7 +61,18 @@ def test_a_named_key_variable_that_is_not_there_sends_no_other_key(value, tmp_pa
                 "--critic-api-key-env",
                 "TOGETHER_KEY",
             ),
-            ("draft", "answer", "record", data, "-o", tmp_path / "r.parquet", *at, "--api-key-env", "TOGETHER_KEY"),
+            (
+                "draft",
+                "answer",
+                "answer",
+                "record",
+                data,
+                "-o",
+                tmp_path / "r.parquet",
+                *at,
+                "--api-key-env",
+                "TOGETHER_KEY",
+            ),
             ("gate", "states", data, "-o", tmp_path / "s.states", *at, "--api-key-env", "TOGETHER_KEY"),
         ]
         for command in commands:

@@ -139,7 +139,8 @@ def parse(
 ) -> tuple[Completion, ...]:
     """Parse the body of a reply with status 200: a completion for each of its choices, at least one.
 
-    The first one has the cost of the call, the others have none: an endpoint reports the tokens of all together.
+    The first one has the cost of the call, the others have none: an endpoint reports the tokens of all together.  Where it
+    counts one choice alone (llama.cpp), the others have their own output tokens, NaN if they came without log-probabilities.
 
     Args:
         text: The body, without secrets.
@@ -158,7 +159,17 @@ def parse(
         raise bad_body(where, what, text, retryable=True)
     whole = [choice for choice in choices if isinstance(choice, dict)]
     first, *others = (completion_of(body, choice, seconds=seconds, from_cache=from_cache) for choice in whole)
-    return first, *(replace(other, cost=Cost()) for other in others)
+    if _counts_one_choice(body):
+        counts = (math.nan if other.tokens is None else float(len(other.tokens)) for other in others)
+    else:
+        counts = (0.0 for _ in others)
+    return first, *(replace(other, cost=Cost(output_tokens=count)) for other, count in zip(others, counts, strict=True))
+
+
+def _counts_one_choice(body: Mapping[str, Any]) -> bool:
+    """Return whether the usage of a body with several choices is that of the first one, as llama.cpp reports it."""
+    generated = count_of(_mapping(body.get("timings")).get("predicted_n"))
+    return generated == count_of(_mapping(body.get("usage")).get("completion_tokens"))
 
 
 def completion_of(

@@ -9,11 +9,15 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
 from types import MappingProxyType
 from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from suffice.errors import NotFoundError, did_you_mean
 from suffice.expressions import expression_key, is_available, looks_mathematical
@@ -25,6 +29,7 @@ __all__ = [
     "DEFAULT_NORMALIZER",
     "MATCH",
     "NORMALIZERS",
+    "Grouping",
     "Normalizer",
     "guess_normalizer",
     "match",
@@ -34,6 +39,34 @@ __all__ = [
 
 Normalizer = Callable[[str], str | None]
 """Returns the key by which an answer is compared; None for an answer that cannot be read, which casts no vote."""
+
+
+class Grouping(ABC):
+    """A normalizer that looks at all answers so far, where no key of one answer says which are the same.
+
+    Called with one answer it is a key by which equal texts are the same.
+    """
+
+    @abstractmethod
+    def ids(self, answers: Sequence[str | None]) -> list[float]:
+        """Return which distinct answer each one is, numbered by first appearance; NaN for one that casts no vote.
+
+        The number of an answer depends on the answers before it and on no later one, so that a live vote equals its replay.
+
+        Args:
+            answers: The answers to one question, in the order of the requests; None where missing.
+        """
+
+    def ids_of(self, answers: npt.NDArray[np.object_]) -> npt.NDArray[np.float64]:
+        """Return the `ids` along the last axis, shape of `answers`; what is not a text counts as missing."""
+        rows = answers.reshape(-1, answers.shape[-1]).tolist()
+        ids = [self.ids([text if isinstance(text, str) else None for text in row]) for row in rows]
+        return np.array(ids, dtype=np.float64).reshape(answers.shape)
+
+    def __call__(self, answer: str) -> str | None:
+        """Return the text without white space around it."""
+        return answer.strip() or None
+
 
 _Normalizer = TypeVar("_Normalizer", bound=Normalizer)
 
@@ -175,6 +208,9 @@ def match(answer: str | None, golds: Iterable[str], normalizer: str) -> float:
     (1.0, 0.0, nan)
     """
     key_of = normalizer_of(normalizer)
+    if isinstance(key_of, Grouping):
+        pairs = [key_of.ids([gold, answer]) for gold in golds]
+        return float(any(first == second for first, second in pairs)) if pairs else math.nan  # a NaN equals nothing
     keys, key = [*map(key_of, golds)], None if answer is None else key_of(answer)
     return float(key is not None and key in keys) if keys else math.nan
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
+from suffice.normalizers import ANSWER_ID, NORMALIZERS, Grouping
 from suffice.replays.charging import LIVE, Charging, charging_of
 from suffice.replays.costs import CostTable
 from suffice.replays.outcomes import outcome
@@ -123,8 +124,10 @@ class PreparedRecording:
     def reordered(self, places: npt.NDArray[np.int64]) -> PreparedRecording:
         """Return the same recording with each question's rounds in another order, see `Recording.reordered`."""
         other = replace(self, recording=self.recording.reordered(places))
+        # What a grouping of answers says depends on their order.
+        depends = {f"{ANSWER_ID}.{name}" for name, item in NORMALIZERS.items() if isinstance(item, Grouping)}
         vars(other).update(
-            _columns={name: moved(column, places) for name, column in self._columns.items()},
+            _columns={name: moved(column, places) for name, column in self._columns.items() if name not in depends},
             metrics={name: moved(values, places) for name, values in self.metrics.items()},
         )
         return other

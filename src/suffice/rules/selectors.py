@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from suffice.errors import DataError, RuleSyntaxError
 from suffice.metrics import answer_key
+from suffice.normalizers import Grouping
 from suffice.rounds import Floats, Mask, Positions, Rounds
 from suffice.rules.base import spelled_call
 
@@ -27,6 +28,9 @@ def _answers(rounds: Rounds) -> npt.NDArray[np.object_]:
 def _keys(rounds: Rounds) -> npt.NDArray[np.object_]:
     """Return what makes two answers the same, shape ``(..., n_rounds)``; "" where there is none."""
     key_of = rounds.normalizer or answer_key
+    if isinstance(key_of, Grouping):
+        ids = key_of.ids_of(_answers(rounds))
+        return np.where(np.isnan(ids), "", ids.astype(str)).astype(object)
 
     def key(answer: object) -> str:
         return (key_of(answer) or "") if isinstance(answer, str) else ""

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from suffice.calibration import Calibrator
+from suffice.embedding import MeaningClusters  # noqa: F401 - the normalizer `meaning` is known where policies are
 from suffice.errors import DataError
 from suffice.normalizers import ANSWER_ID, DEFAULT_NORMALIZER, normalizer_of
 from suffice.rounds import Floats, Rounds

@@ -15,7 +15,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from suffice.normalizers import ANSWER_ID, Normalizer
+from suffice.normalizers import ANSWER_ID, Grouping, Normalizer
 from suffice.rounds import Floats, Mask, Positions
 from suffice.rules.named import WINDOWS
 from suffice.signals.base import declare
@@ -46,6 +46,8 @@ def answer_ids(answers: npt.NDArray[np.object_], normalizer: Normalizer) -> Floa
     Returns:
         The numbers, same shape; NaN for an answer that is missing or cannot be read.
     """
+    if isinstance(normalizer, Grouping):
+        return normalizer.ids_of(answers)
     key_of = lru_cache(maxsize=1 << 16)(normalizer)  # few answers differ
     flat = answers.reshape(-1, answers.shape[-1])
     ids = np.full(flat.shape, np.nan)

@@ -185,6 +185,27 @@ def table_of(run, name):
     return next(table for table in tables if table.title.startswith(name))
 
 
+def test_the_sweep_is_drawn_for_the_best_probe_at_every_threshold(run, tmp_path):
+    paper = paper_cbdr(run, model="tiny", reranker="untrained", data="world")
+    assert [path.name for path in paper.write_figures(tmp_path)] == [
+        f"{name}-top{depth}.svg" for depth in run.gates for name in ("figure8", "section5.4")
+    ]
+    for depth, figure in zip(run.gates, paper.figures[::2], strict=True):
+        gates = [
+            p
+            for p in run.gates[depth]
+            if p.kind == "gate" and p.label.endswith("layer {}, {} epochs".format(*run.best))
+        ]
+        drawn = [(row["beta"], row["quality"], row["rate"]) for row in figure.spec["data"]["values"]]
+        assert drawn == [(p.beta, 100 * p.metrics["em"], 100 * p.retrieval_rate) for p in gates]
+        theirs = [layer for layer in figure.spec["layer"] if layer["mark"].get("shape") == "diamond"]
+        if depth == 1:
+            assert {"beta": 0.9, "percent": pytest.approx(60.6), "what": "published, accuracy"} in theirs[0]["data"][
+                "values"
+            ]
+        assert len(theirs) == (depth in {1, 3})
+
+
 def test_p_values_are_adjusted_over_everything_that_was_tried(run):
     gates = [p.against_always["em"] for points in run.gates.values() for p in points if p.kind == "gate"]
     assert len(gates) == 2 * 4 * 4

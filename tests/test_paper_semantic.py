@@ -289,6 +289,18 @@ def test_the_command_prints_and_writes_them(tmp_path):
     assert "allowed" in cli("paper", "semantic", "--format", "pdf").error
 
 
+def test_the_policies_are_drawn_at_their_published_means(tmp_path):
+    assert cli("paper", "semantic", "--figures", tmp_path).code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["policies-dev.svg", "policies-test.svg"]
+    figure = next(figure for figure in paper_semantic().figures if figure.name == "policies-test")
+    points = {name: point for point in figure.spec["data"]["values"] for name in point["label"].split(", ")}
+    assert (points["entropy_only"]["cost"], points["entropy_only"]["quality"]) == pytest.approx(
+        (3.917, 0.6665), abs=5e-4
+    )
+    assert points["entropy_only"]["low"] == pytest.approx(0.6702 - 0.033, abs=1e-3)
+    assert {points[name]["kind"] for name in ("fixed_k1", "random_s0", "oracle_is")} == {"fixed", "random", "oracle"}
+
+
 def test_the_page_of_the_documentation_is_what_the_command_prints():
     page = Path(__file__).resolve().parent.parent / "docs" / "results" / "paper-semantic.md"
     assert page.read_text("utf-8") == cli("paper", "semantic", "--format", "md").out

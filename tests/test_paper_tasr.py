@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 from types import SimpleNamespace
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -18,7 +19,8 @@ from suffice.errors import DataError
 from suffice.metrics import normalize_answer
 from suffice.papers.published import published_tasr
 from suffice.papers.tasr.cells import TasrCell, load_cell, read_cells
-from suffice.papers.tasr.frontier import cell_table, macro_table
+from suffice.papers.tasr.figures import tasr_charts
+from suffice.papers.tasr.frontier import cell_table, figure3, macro_table
 from suffice.papers.tasr.searched import search_summary
 from suffice.papers.tasr.signal_tables import margin_figure
 from suffice.papers.tasr.tables import PARTS, paper_tasr
@@ -310,6 +312,59 @@ def test_figures_3_and_4_hold_the_points_of_the_tables(made):
     for name in ("ours_qwen_hp", "of_my_own"):
         point, row = line(table(made, "Figure 4"), cell=name), line(table(made, "Table 2"), cell=name)
         assert (point["TASR F1"], point["calls"]) == (row["F1"], row["calls"])
+
+
+def drawn(paper_, start):
+    """The chart of a figure by the beginning of its name, and the rows of its layers by their mark."""
+    figure = next(item for item in paper_.figures if item.name.startswith(start))
+    spec = figure.spec
+    return spec, [layer.get("data", spec["data"])["values"] for layer in spec["layer"]]
+
+
+def test_the_figures_are_drawn_from_the_points_of_the_tables(made, loaded):
+    names = [figure.name for figure in made.figures]
+    assert names == [
+        *(f"figure2-{what}-ours-{model}-hp" for what in ("margins", "reliability") for model in ("qwen", "gemma")),
+        *("figure3-distractor", "figure3-open-domain-bm25", "figure4-gemma", "figure4-qwen", "figure5-confidence"),
+    ]
+    spec, _ = drawn(made, "figure3-distractor")
+    points = {point["label"]: point for point in spec["data"]["values"]}
+    for label in ("tasr", "fixed_k(4)"):
+        row = line(table(made, "Figure 3"), setting="distractor", policy=label)
+        assert points[label]["quality"] == pytest.approx(100 * row["F1"][0])
+        assert points[label]["low"] == pytest.approx(100 * row["F1"][1])
+        assert points[label]["cost"] == pytest.approx(value(row["calls"]))
+    _, (fixed, ways, *_) = drawn(made, "figure4-gemma")
+    own = line(table(made, "Figure 4"), cell="of_my_own")
+    way = {point["policy"]: (point["calls"], point["f1"]) for point in ways if point["cell"] == "of_my_own"}
+    assert way["TASR"] == pytest.approx((value(own["calls"]), 100 * own["TASR F1"][0]))
+    assert way["k = 3"] == pytest.approx((3, 100 * own["k=3 F1"][0]))
+    assert len(fixed) == 2 * 5
+    _, (bars, means) = drawn(made, "figure2-margins-ours-qwen")
+    row = line(table(made, "Figure 2, left"), cell="ours_qwen_hp")
+    assert [mean["mean"] for mean in means] == pytest.approx([row["right, nats"][0], row["wrong, nats"][0]])
+    for answer in ("right", "wrong"):
+        assert sum(bar["share"] for bar in bars if bar["answer"] == answer) == pytest.approx(1)
+    _, (shares,) = drawn(made, "figure5")
+    for prompt in dict.fromkeys(share["prompt"] for share in shares):
+        assert sum(share["share"] for share in shares if share["prompt"] == prompt) == pytest.approx(1)
+    pair = [item for item in loaded if item.cell.name in ("ours_qwen_hp", "ours_gemma_hp")]
+    whole = {name: cell for name, cell in published_tasr().cells.items() if name in ("qwen_hp", "gemma_hp")}
+    compared = figure3(pair, replace(published_tasr(), cells=whole), DRAWS)
+    (figure,) = [item for item in tasr_charts([], [compared], published_tasr()) if item.name == "figure3-distractor"]
+    theirs = figure.spec["layer"][-1]["data"]["values"]
+    assert {"label": "tasr", "cost": 3.13, "quality": pytest.approx(57.4)} in theirs
+    assert figure.spec["usermeta"]["legend"][-1]["name"] == "published"
+
+
+def test_the_command_draws_the_figures_as_pictures(one, tmp_path):
+    result = cli("paper", "tasr", "--cells", one, "--resamples", 50, "--figures", tmp_path / "figures")
+    pictures = sorted(path.name for path in (tmp_path / "figures").iterdir())
+    assert len(pictures) == 5
+    assert f"5 figures written to {tmp_path / 'figures'}" in result.words
+    for name in pictures:
+        words = [node.text for node in ET.parse(tmp_path / "figures" / name).iter() if node.tag.endswith("text")]
+        assert {"answer margin, nats", "P(EM = 1)", "F1, points", "share of rounds"} & {*words}, name
 
 
 def test_the_search_counts_what_dominates_tasr_and_reports_what_tune_chose(made, loaded):

@@ -161,6 +161,15 @@ def test_tables_go_to_a_file_in_the_form_that_its_name_says(paths, tmp_path, for
         assert out.read_text().startswith("# Semantic early stopping: test\n\njudge_free (")
 
 
+def test_the_figures_of_the_page_are_also_pictures(paths, tmp_path):
+    done = cli("paper", "protocol", paths[0], "--eps", "0.05", "--figures", tmp_path, *FAST)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"protocol-{name}.svg" for name in ("distance", "frontier", "saved")
+    ]
+    assert "distance to the draft before" in (tmp_path / "protocol-distance.svg").read_text("utf-8")
+    assert f"figures written to {tmp_path}" in done.words
+
+
 def test_the_page_shows_the_protocol_first_with_the_figures_of_the_json(paged):
     told, page = paged
     assert page.index("Semantic early stopping</h2>") < page.index("Quality against cost</h2>")

@@ -12,7 +12,7 @@ from suffice.cli.bundled import record_bundled
 from suffice.cli.console import warn
 from suffice.cli.groups import command_line
 from suffice.cli.output import Output
-from suffice.papers.printing import FormatOption, OutOption, checked_form, print_paper, stage_bar
+from suffice.papers.printing import FiguresOption, FormatOption, OutOption, checked_form, print_paper, stage_bar
 from suffice.papers.semantic.tables import paper_semantic
 from suffice.papers.tasr.cells import TasrCell, read_cells
 from suffice.papers.tasr.tables import paper_tasr
@@ -32,6 +32,7 @@ def tasr_command(
     ] = None,
     form: FormatOption = "table",
     out: OutOption = None,
+    figures: FiguresOption = None,
     folder: Annotated[
         Path, typer.Option("--recordings", help="Without --cells: where the recordings are, or go.")
     ] = Path("suffice-demo"),
@@ -48,10 +49,11 @@ def tasr_command(
         paper = paper_tasr(
             listed,
             resampling=resampling.value,
-            command=command_line(context, "folder", "out", "details", "as_json"),
+            command=command_line(context, "folder", "out", "figures", "details", "as_json"),
             on_progress=report,
         )
-    print_paper(paper, form, out, details=output.details, then="suffice paper tasr --cells cells.toml")
+    then = "suffice paper tasr --cells cells.toml"
+    print_paper(paper, form, out, details=output.details, then=then, figures=figures)
     for name, why in paper.not_made.items():
         warn(f"not made: {name}: {why}")
 
@@ -60,6 +62,7 @@ def semantic_command(
     output: Output,
     form: FormatOption = "table",
     out: OutOption = None,
+    figures: FiguresOption = None,
 ) -> None:
     """Recompute the published figures of Semantic Early-Stopping.
 
@@ -74,6 +77,7 @@ def semantic_command(
         out,
         details=output.details,
         then="suffice paper protocol self_refine_gpt4 --metric target_sentiment",
+        figures=figures,
     )
 
 

@@ -4,14 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from suffice._version import __version__
+from suffice.display import Chart
 from suffice.papers.published import Flag
 from suffice.results import Result
 from suffice.tables import Column, Table
 
-__all__ = ["Paper", "flags_table", "narrow", "origin_table"]
+__all__ = ["Paper", "PaperFigure", "flags_table", "narrow", "origin_table"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaperFigure:
+    """A figure of a paper, drawn.
+
+    Attributes:
+        name: Of its file, without an ending.
+        spec: The chart, a Vega-Lite specification.
+        caption: What it shows, with its number in the paper.
+    """
+
+    name: str
+    spec: Mapping[str, Any]
+    caption: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +41,7 @@ class Paper(Result):
         summary: The most important figures, narrow enough for one screen.
         parts: All tables, provenance first, published contradictions last.
         not_made: Reasons of parts that could not be made, by name.
+        figures: The figures for which there are points.
     """
 
     title: str
@@ -31,6 +49,18 @@ class Paper(Result):
     summary: Table
     parts: tuple[Table, ...]
     not_made: Mapping[str, str] = field(default_factory=dict)
+    figures: tuple[PaperFigure, ...] = ()
+
+    def write_figures(self, folder: str | Path) -> list[Path]:
+        """Write each figure as an SVG file, and return the files.
+
+        Raises:
+            DataError: They cannot be written there.
+        """
+        paths = [Path(folder, f"{figure.name}.svg") for figure in self.figures]
+        for figure, path in zip(self.figures, paths, strict=True):
+            Chart(figure.spec).save(path)
+        return paths
 
     def tables(self) -> Sequence[Table]:
         """Return all tables in the order of the page."""

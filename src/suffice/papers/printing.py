@@ -15,13 +15,14 @@ from suffice.cli.console import print_text, progress_bar
 from suffice.cli.output import Screen
 from suffice.errors import DataError
 from suffice.papers.paper import Paper
-from suffice.tables import FORMATS, render
+from suffice.tables import FORMATS, counted, render
 
-__all__ = ["SHAPES", "FormatOption", "OutOption", "checked_form", "print_paper", "stage_bar"]
+__all__ = ["SHAPES", "FiguresOption", "FormatOption", "OutOption", "checked_form", "print_paper", "stage_bar"]
 
 SHAPES = ("table", *FORMATS, "json")
 
 FormatOption = Annotated[str, typer.Option("--format", help=f"One of: {', '.join(SHAPES)}.")]
+FiguresOption = Annotated[Path | None, typer.Option("--figures", help="Draw the figures there, a folder of SVG files.")]
 OutOption = Annotated[Path | None, typer.Option("--out", "-o", help="Write there instead of standard output.")]
 
 
@@ -43,7 +44,9 @@ def stage_bar() -> Iterator[Callable[[str, int, int], None] | None]:
         yield None if move is None else lambda name, done, total: move(done, total, name)
 
 
-def print_paper(paper: Paper, form: str, out: Path | None, *, details: bool, then: str) -> None:
+def print_paper(
+    paper: Paper, form: str, out: Path | None, *, details: bool, then: str, figures: Path | None = None
+) -> None:
     """Print a paper on one screen or in full, or write it in another format to a file or standard output.
 
     Args:
@@ -52,12 +55,16 @@ def print_paper(paper: Paper, form: str, out: Path | None, *, details: bool, the
         out: Where to write them; None = standard output.
         details: Print every table instead of one screen.
         then: The next command, for the screen.
+        figures: Where to draw the figures; None = nowhere.
     """
+    if figures is not None and not paper.write_figures(figures):
+        raise DataError("there are no points for any figure; --details prints what is missing")
     if form == "table":
         # The screen shows the notes of its own table alone, and counts the other tables.
         screen = [paper.summary, *(replace(table, notes=()) for table in paper.parts)]
         tables = paper.parts if details else screen
-        Screen(sentences=[paper.headline], tables=tables, then=then).print(details=details)
+        drawn = {} if figures is None else {counted(len(paper.figures), "figure"): figures}
+        Screen(sentences=[paper.headline], tables=tables, files=drawn, then=then).print(details=details)
         return
     text = _paper_text(paper, form)
     if out is None:

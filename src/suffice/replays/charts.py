@@ -14,6 +14,7 @@ from suffice.tables import figure
 __all__ = [
     "COST_TITLES",
     "KIND_MARKS",
+    "accent_shades",
     "axis_of",
     "bound_layer",
     "chart_of",
@@ -146,7 +147,7 @@ def points_chart(
 def stops_chart(result: ReplayResult, rules: Sequence[Row]) -> dict[str, Any]:
     """Return the share of questions that stop at each round, one bar for each policy."""
     rounds = sorted({r for row in rules for r in row.stop_rounds})
-    names, colours = [*map(_round_label, rounds)], _shades(len(rounds), _PALEST)
+    names, colours = [*map(_round_label, rounds)], accent_shades(len(rounds))
     shares = [[row.stop_rounds.get(r, 0.0) for r in rounds] for row in rules]
     if any(row.censored for row in rules):
         names, colours = [*names, "beyond the recording"], [*colours, "var(--muted)"]
@@ -198,7 +199,7 @@ def reliability_chart(reports: Mapping[str, CalibrationReport], output: str) -> 
         if b.n
     ]
     names = list(reports)
-    colours = ["var(--text)", *_shades(len(names) - 1, _PALEST + 20)]
+    colours = ["var(--text)", *accent_shades(len(names) - 1, _PALEST + 20)]
     colour = {"field": "group", "type": "nominal", "legend": None, **scale_of(names, colours)}
     unit = {"scale": {"domain": [0, 1]}, "type": "quantitative"}
     x = {"field": "predicted", **unit, "axis": {"title": f"mean {output}", "grid": False}}
@@ -438,8 +439,8 @@ def _spread_labels(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return points
 
 
-def _shades(n: int, palest: float) -> list[str]:
-    """Return n shades of the accent colour, the palest first."""
+def accent_shades(n: int, palest: float = _PALEST) -> list[str]:
+    """Return n shades of the accent colour, the palest first, which has so many percent of it."""
     mixes = (palest + (100 - palest) * place / max(1, n - 1) for place in range(n))
     return [f"color-mix(in srgb, var(--accent) {mix:.0f}%, var(--surface))" for mix in mixes]
 

@@ -15,7 +15,7 @@ from suffice.signals import KNOWN
 from suffice.statistics import Resampling
 from suffice.store.recording import Recording
 
-__all__ = ["gate_part"]
+__all__ = ["gate_part", "gate_steps_chart", "gate_sweep_chart"]
 
 _SWEEP_CAPTION = (
     "the share of questions that are retrieved for, as the threshold moves. Grey band: from never to always retrieving. A "
@@ -67,11 +67,11 @@ def gate_part(
             ),
             charts={
                 "gate": (
-                    _sweep_chart(points, never, always, first),
+                    gate_sweep_chart(points, never, always, first),
                     f"{first.upper()} and {_SWEEP_CAPTION}",
                 ),
                 "gate-transitions": (
-                    _steps_chart(steps),
+                    gate_steps_chart(steps),
                     _STEPS_CAPTION,
                 ),
             },
@@ -88,7 +88,7 @@ def gate_part(
     )
 
 
-def _sweep_chart(points: Sequence[GatePoint], never: GatePoint, always: GatePoint, metric: str) -> dict[str, Any]:
+def gate_sweep_chart(points: Sequence[GatePoint], never: GatePoint, always: GatePoint, metric: str) -> dict[str, Any]:
     """Return quality, its blind expectation and the retrieval rate against the threshold, all in percent."""
     ends = sorted((100 * never.metrics[metric], 100 * always.metrics[metric]))
     data = [
@@ -144,7 +144,7 @@ def _sweep_chart(points: Sequence[GatePoint], never: GatePoint, always: GatePoin
     return chart_of(data, layers, 320, f"{metric.upper()} and retrieval rate over the threshold", legend)
 
 
-def _steps_chart(steps: Sequence[Transitions]) -> dict[str, Any]:
+def gate_steps_chart(steps: Sequence[Transitions]) -> dict[str, Any]:
     """Return gains and losses of each step, bars up and down."""
     data = [
         {"step": f"{step.low:.3f} to {step.high:.3f}", "place": place, "kind": kind, "questions": sign * len(listed)}

@@ -17,7 +17,7 @@ from suffice.llm.states import QA
 from suffice.papers.cbdr.plan import CbdrSettings
 from suffice.papers.cbdr.run import run_cbdr
 from suffice.papers.cbdr.tables import paper_cbdr
-from suffice.papers.printing import FormatOption, OutOption, checked_form, print_paper, stage_bar
+from suffice.papers.printing import FiguresOption, FormatOption, OutOption, checked_form, print_paper, stage_bar
 from suffice.retrieval import load_questions
 from suffice.statistics import Resampling
 from suffice.train.probe import HIDDEN, ProbeSettings
@@ -98,6 +98,7 @@ def cbdr_command(
     ),
     form: FormatOption = "table",
     out: OutOption = None,
+    figures: FiguresOption = None,
 ) -> None:
     """Run CBDR from labels to gate on a model.
 
@@ -131,4 +132,4 @@ def cbdr_command(
         command=shlex.join(["suffice", "paper", "cbdr", "--model", model, "--reranker", reranker, "..."]),
     )
     then = f"suffice gate train {folder}/{QA} --labels RECORDING -o probe"
-    print_paper(paper, form, out, details=output.details, then=then)
+    print_paper(paper, form, out, details=output.details, then=then, figures=figures)

@@ -11,6 +11,7 @@ from typing import Any
 from suffice.gates import GatePoint
 from suffice.gates.point import ALWAYS
 from suffice.gates.tables import transitions_table, verdict
+from suffice.papers.cbdr.figures import cbdr_charts
 from suffice.papers.cbdr.plan import CbdrSettings
 from suffice.papers.cbdr.run import ALIGNED, RETRIEVER, CbdrRun
 from suffice.papers.paper import Paper, flags_table, narrow, origin_table
@@ -101,6 +102,7 @@ def paper_cbdr(
         headline=_best_gate_sentence(run, depths[-1]),
         summary=narrow(gates, shown),
         parts=parts,
+        figures=cbdr_charts(run, published.tables["table3"]),
     )
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from suffice.papers.semantic.comparisons import PolicyComparison
 from suffice.papers.semantic.convergence import Convergence
+from suffice.papers.semantic.figures import BASELINE, FigureSplit, PublishedRun
 from suffice.replays.charts import KIND_MARKS, chart_of, legend_entry, points_chart, scale_of
 
-__all__ = ["distance_chart", "frontier_chart", "saved_chart"]
+__all__ = ["distance_chart", "frontier_chart", "published_chart", "saved_chart"]
+
+
+_KIND_STARTS = {"fixed_k": "fixed", "random": "random", "oracle": "oracle"}
 
 
 def distance_chart(convergence: Convergence, eps: float) -> dict[str, Any]:
@@ -80,6 +85,31 @@ def frontier_chart(compared: PolicyComparison) -> dict[str, Any]:
         {"field": "cost", "title": "rounds", "format": ".2f"},
     ]
     return points_chart(points, ("rounds per question", f"{metric}, points"), f"{metric} against rounds", tooltip)
+
+
+def published_chart(split: FigureSplit, runs: Sequence[PublishedRun]) -> dict[str, Any]:
+    """Return the published score against the published rounds of policies on a split, with intervals of their differences."""
+    base = split.runs[BASELINE].score
+    points = []
+    for run in runs:
+        kind = next((kind for start, kind in _KIND_STARTS.items() if run.name.startswith(start)), "rule")
+        score = run.differences.get("score")
+        point: dict[str, Any] = {
+            "label": run.name,
+            "short": run.name,
+            "kind": kind,
+            "name": KIND_MARKS[kind][0],
+            "selector": "",
+        }
+        ends = {} if score is None else {"low": base + score.low, "high": base + score.high}
+        points.append({**point, "cost": run.rounds, "quality": run.score, **ends})
+    tooltip = [
+        {"field": "label", "title": "policy"},
+        {"field": "quality", "title": "score", "format": ".4f"},
+        {"field": "cost", "title": "rounds", "format": ".2f"},
+    ]
+    title = f"Published information score against rounds, {split.name}, {split.questions} questions"
+    return points_chart(points, ("rounds per question", "information score"), title, tooltip)
 
 
 def saved_chart(compared: PolicyComparison) -> dict[str, Any] | None:

@@ -12,7 +12,9 @@ from suffice.cli import options
 from suffice.cli.console import status
 from suffice.cli.groups import command_line
 from suffice.cli.output import Output, Screen
+from suffice.display import Chart
 from suffice.files import quoted, write_file
+from suffice.papers.printing import FiguresOption
 from suffice.papers.semantic import (
     MARGINS,
     SemanticProtocol,
@@ -24,7 +26,7 @@ from suffice.papers.semantic import (
     tune,
 )
 from suffice.papers.semantic.data import metric_of
-from suffice.papers.semantic.page import protocol_page
+from suffice.papers.semantic.page import protocol_page, protocol_part
 from suffice.replays import LEDGERS
 from suffice.rules.named import BGE_PATIENCE
 from suffice.store import Recording, read_recording
@@ -88,6 +90,7 @@ def protocol_command(
         Path | None,
         typer.Option("--out", "-o", help=f"Write a page (.html), or tables (.{', .'.join(FORMATS)}), there."),
     ] = None,
+    figures: FiguresOption = None,
 ) -> None:
     """Compare every policy of Semantic Early-Stopping.
 
@@ -117,13 +120,19 @@ def protocol_command(
             margins=tuple(margin or MARGINS),
             resampling=resampling.value,
             ledger=ledger,
-            command=command_line(context, "policy", "out", "details", "as_json"),
+            command=command_line(context, "policy", "out", "figures", "details", "as_json"),
         )
         if policy is not None:
             protocol.replayed.policies["judge_free"].save(policy)
+        if figures is not None:
+            for name, (spec, _) in protocol_part(protocol).charts.items():
+                Chart(spec).save(figures / f"{name}.svg")
         if out is not None:
             write_file(out, _page_or_tables(protocol, out, path.stem))
-    written = {name: None if file is None else str(file) for name, file in (("out", out), ("policy", policy))}
+    written = {
+        name: None if file is None else str(file)
+        for name, file in (("out", out), ("policy", policy), ("figures", figures))
+    }
     tables = protocol.tables()
     if not output.details:
         tables = [protocol.summary(), *(replace(table, notes=()) for table in tables[1:])]
@@ -136,7 +145,7 @@ def protocol_command(
         sentences=[*protocol.headlines(), protocol.tuned.sentence()],
         tables=tables,
         notes=protocol.notes,
-        files={"policy": policy, "page or tables": out},
+        files={"policy": policy, "page or tables": out, "figures": figures},
         then=then,
     )
     output.show({**written, **protocol.to_dict()}, screen)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from suffice.papers.paper import Paper, flags_table, origin_table
+from suffice.papers.paper import Paper, PaperFigure, flags_table, origin_table
+from suffice.papers.semantic.charts import published_chart
 from suffice.papers.semantic.figures import (
     BASELINE,
     MARGINS,
@@ -63,6 +64,17 @@ def paper_semantic(command: str = "suffice paper semantic") -> Paper:
             flags_table(published.flags),
         ),
         not_made=_NOT_DERIVABLE,
+        figures=tuple(
+            PaperFigure(
+                name=f"policies-{split.name}",
+                spec=published_chart(split, _suite(split)),
+                caption=(
+                    f"Published scores on {split.name}; bars are the published intervals of the difference to {BASELINE}, drawn around "
+                    "its score. The line joins the fixed numbers of rounds."
+                ),
+            )
+            for split in splits
+        ),
     )
 
 

@@ -17,7 +17,7 @@ from suffice.statistics import Resampling
 from suffice.store import Recording
 from suffice.tables import Column, Table
 
-__all__ = ["confidence_figure", "margin_figure", "models_table", "reliability_figure"]
+__all__ = ["confidence_figure", "first_by_tune", "margin_figure", "models_table", "reliability_figure"]
 
 _MARGIN = "answer_margin"
 _BUCKETS = 5
@@ -94,7 +94,7 @@ def _published_model(group: Sequence[CellRuns], published: Published, setting: s
     return None, [f"{model}: the paper's means are over {', '.join(sorted(theirs))}, these over others: not compared"]
 
 
-def _by_tune(cells: Sequence[CellRuns]) -> list[CellRuns]:
+def first_by_tune(cells: Sequence[CellRuns]) -> list[CellRuns]:
     """Return the first cell of each tune recording, because transferred calibrations share one."""
     return list({item.cell.tune: item for item in reversed(cells)}.values())[::-1]
 
@@ -124,7 +124,7 @@ def margin_figure(cells: Sequence[CellRuns], published: Published, resampling: R
         interval_note(resampling),
         "a round is right where its exact match is 1; v3 takes the tune questions, and so do we",
     ]
-    for item in _by_tune(cells):
+    for item in first_by_tune(cells):
         ours, why = _separations(with_evidence(item.tune), resampling)
         if why:
             notes.append(f"left out, {item.cell.name}: {why}")
@@ -165,7 +165,7 @@ def reliability_figure(cells: Sequence[CellRuns], published: Published, resampli
     """
     rows: list[tuple[Any, ...]] = []
     missing = []
-    for item in _by_tune(cells):
+    for item in first_by_tune(cells):
         tune = with_evidence(item.tune)
         values, questions = _rows(tune, margin=_column(tune, _MARGIN), em=_column(tune, "em"))
         if len(questions) < _BUCKETS:

@@ -9,6 +9,7 @@ from suffice.papers.paper import Paper, flags_table, narrow, origin_table
 from suffice.papers.published import Published, published_tasr
 from suffice.papers.tasr.cells import CellRuns, TasrCell, load_cell
 from suffice.papers.tasr.drift import drift_table
+from suffice.papers.tasr.figures import tasr_charts
 from suffice.papers.tasr.frontier import cell_table, figure3, figure4, macro_table
 from suffice.papers.tasr.searched import search_table
 from suffice.papers.tasr.signal_tables import confidence_figure, margin_figure, models_table, reliability_figure
@@ -124,6 +125,7 @@ def paper_of_cells(
             flags_table(published.flags),
         ),
         not_made=not_made,
+        figures=tasr_charts(loaded, results, published),
     )
 
 

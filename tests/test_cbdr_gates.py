@@ -1,11 +1,17 @@
 """The gates of CBDR's pipeline on made-up answers: what stands beside them, and what dominates them."""
 
+from types import SimpleNamespace
+from xml.etree import ElementTree as ET
+
 import numpy as np
 import pytest
 
-from suffice.gates import GateEvaluation
+from suffice.display.svg import chart_svg
+from suffice.gates import GateEvaluation, transitions
 from suffice.gates.answered import Answered, answered_recording
+from suffice.papers.cbdr.figures import cbdr_charts
 from suffice.papers.cbdr.gates import gate_points, probe_signal
+from suffice.papers.cbdr.tables import published_cbdr
 from suffice.statistics import Resampling, holm
 
 N = 80
@@ -76,3 +82,23 @@ def test_p_values_are_adjusted_over_all_gates():
     assert [one.p_holm for one in found] == pytest.approx(holm([one.p for one in found]).tolist())
     assert all(one.p_holm >= one.p for one in found)
     assert found[2].p == 1.0, "beta = 1 is always retrieving"
+
+
+def test_figure_8_has_the_best_probes_gates_beside_the_published_points():
+    bench = evaluation(0.2)
+    run = SimpleNamespace(
+        best=PROBES[1],
+        gates={depth: points() for depth in (1, 2)},
+        changes={1: transitions(bench, probe_signal(*PROBES[1]), BETAS), 2: ()},
+    )
+    first, steps, second = cbdr_charts(run, published_cbdr().tables["table3"])
+    assert [figure.name for figure in (first, steps, second)] == ["figure8-top1", "section5.4-top1", "figure8-top2"]
+    own = [point for point in points() if point.kind == "gate" and "layer 2" in point.label]
+    drawn = [(row["beta"], row["quality"], row["rate"]) for row in first.spec["data"]["values"]]
+    assert drawn == [(point.beta, 100 * point.metrics["em"], 100 * point.retrieval_rate) for point in own]
+    theirs = first.spec["layer"][-1]["data"]["values"]
+    assert {"beta": 0.9, "percent": pytest.approx(60.6), "what": "published, accuracy"} in theirs
+    assert {"beta": 0.9, "percent": pytest.approx(74.9), "what": "published, retrieves"} in theirs
+    assert len(second.spec["layer"]) == len(first.spec["layer"]) - 1, "nothing was published for top-2"
+    for figure in (first, steps, second):
+        ET.fromstring(chart_svg(figure.spec))

@@ -721,6 +721,10 @@ def test_every_format_holds_the_same_tables(one, tmp_path):
     assert markdown.startswith("# The tables of TASR\n")
     assert all(f"**{title}**" in markdown for title in titles)
     assert cli(*common, "--format", "latex").out.count(r"\begin{tabular}") == len(titles)
+    page = cli(*common, "--format", "html").out
+    assert page.count("<table>") == len(titles) + 1, "the screen's table comes first"
+    assert page.count('role="img"') == 5
+    assert "<script" not in page
     target = tmp_path / "tables.csv"
     assert cli(*common, "--format", "csv", "-o", target).out == ""
     f1 = replayed("ours_qwen_hp")["tasr"][0]
@@ -740,7 +744,7 @@ def test_the_command_that_made_the_tables_stands_in_them(one):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("--format", "html"), 2, "allowed: table, md, latex, csv, json"),
+        (("--format", "pdf"), 2, "allowed: table, md, latex, csv, json, html"),
         (("-o", "x.txt"), 2, "add --format md"),
         (("--format", "md", "-o", "nowhere/x.md"), 1, "the folder 'nowhere' does not exist"),
         (("--cells", "nowhere.toml"), 2, "the list of cells 'nowhere.toml' does not exist"),

@@ -14,12 +14,13 @@ import typer
 from suffice.cli.console import print_text, progress_bar
 from suffice.cli.output import Screen
 from suffice.errors import DataError
+from suffice.papers.page import paper_page
 from suffice.papers.paper import Paper
 from suffice.tables import FORMATS, counted, render
 
 __all__ = ["SHAPES", "FiguresOption", "FormatOption", "OutOption", "checked_form", "print_paper", "stage_bar"]
 
-SHAPES = ("table", *FORMATS, "json")
+SHAPES = ("table", *FORMATS, "json", "html")
 
 FormatOption = Annotated[str, typer.Option("--format", help=f"One of: {', '.join(SHAPES)}.")]
 FiguresOption = Annotated[Path | None, typer.Option("--figures", help="Draw the figures there, a folder of SVG files.")]
@@ -74,6 +75,8 @@ def print_paper(
 
 
 def _paper_text(paper: Paper, form: str) -> str:
+    if form == "html":
+        return paper_page(paper)
     if form == "json":
         return json.dumps(paper.to_dict(), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
     heading = f"# {paper.title}\n\n" if form == "md" else ""

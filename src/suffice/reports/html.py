@@ -13,6 +13,7 @@ from typing import Any
 from suffice._version import __version__
 from suffice.display import html_table
 from suffice.display.chart import VENDOR, vendored
+from suffice.display.svg import chart_svg
 from suffice.display.tables import style
 from suffice.replays import Row
 from suffice.replays.charts import pareto_chart, pareto_costs, path_chart, reliability_chart, stops_chart
@@ -227,4 +228,5 @@ def environment() -> Any:
         lstrip_blocks=True,
     )
     environment.filters["html"] = lambda table, caption=True: Markup(html_table(table, caption=caption))  # noqa: S704
+    environment.filters["svg"] = lambda spec: Markup(chart_svg(spec))  # noqa: S704 - it escapes its texts
     return environment

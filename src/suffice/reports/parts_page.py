@@ -1,4 +1,4 @@
-"""Sentences and tables under headings as one page that needs no network and no scripts."""
+"""Sentences, tables and pictures under headings as one page that needs no network and no scripts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["parts_page"]
 
 
 def parts_page(title: str, parts: Sequence[ReportPart], provenance: Table) -> str:
-    """Return a page of parts, each a section of its own; charts need the scripts of a report and are left out.
+    """Return a page of parts, each a section of its own; charts are pictures in it.
 
     Args:
         title: Title of the page.

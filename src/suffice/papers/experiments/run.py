@@ -13,11 +13,11 @@ from suffice.files import file_sha256, write_file
 from suffice.loop import Progress
 from suffice.papers.experiments.calibrations import curve_table, floor_table, transfer_table
 from suffice.papers.experiments.checks import find_problems
-from suffice.papers.experiments.page import experiment_page
 from suffice.papers.experiments.plan import Experiment
 from suffice.papers.experiments.stages import CellFolder, StageOutcome, evaluate_cell, record_cell, run_stage
 from suffice.papers.experiments.stored_tables import read_paper, write_paper
 from suffice.papers.experiments.variance import runs_tables
+from suffice.papers.page import paper_page
 from suffice.papers.paper import Paper
 from suffice.papers.tasr.cells import CellRuns, TasrCell, load_cell
 from suffice.papers.tasr.tables import paper_of_cells
@@ -195,7 +195,10 @@ def _write_tables(
             old.unlink()
         for number, table in enumerate(paper.parts):
             write_file(out / "tables" / f"{number:02}-{_file_name(table.title)}.csv", render([table], "csv"))
-        write_file(out / PAGE, experiment_page(paper))
+        for old in (out / "figures").glob("*.svg"):
+            old.unlink()
+        paper.write_figures(out / "figures")
+        write_file(out / PAGE, paper_page(paper))
 
     return run_stage(out / "tables.stamp", inputs, outputs, make)
 

@@ -10,7 +10,7 @@ from typing import Any
 from suffice.errors import SchemaError
 from suffice.files import write_file
 from suffice.json_text import load_json
-from suffice.papers.paper import Paper
+from suffice.papers.paper import Paper, PaperFigure
 from suffice.results import jsonable
 from suffice.tables import Column, Table
 
@@ -25,6 +25,7 @@ def write_paper(path: Path, paper: Paper) -> None:
         "summary": _written(paper.summary),
         "tables": [_written(table) for table in paper.parts],
         "not_made": dict(paper.not_made),
+        "figures": [{"name": f.name, "spec": jsonable(dict(f.spec)), "caption": f.caption} for f in paper.figures],
     }
     write_file(path, json.dumps(data, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
 
@@ -52,6 +53,7 @@ def read_paper(path: Path) -> Paper:
             summary=_read_table(data["summary"]),
             parts=tuple(map(_read_table, data["tables"])),
             not_made=data["not_made"],
+            figures=tuple(PaperFigure(**figure) for figure in data["figures"]),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SchemaError(

@@ -83,7 +83,7 @@ def test_the_next_command_is_one_that_takes_samples(tmp_path, monkeypatch):
     assert cli("certify", "s.parquet", "--rules", "rules.txt", "--max-loss", 0.2, "--orders", 3).code == 0
     refused = cli("replay", "s.parquet", "--orders", 0)
     assert refused.code == 2
-    for command in (("decide", "s.parquet"), ("diagnose", "s.parquet"), ("search", "s.parquet")):
+    for command in (("diagnose", "s.parquet"), ("search", "s.parquet")):
         assert "independent samples" in cli(*command).err
 
 

@@ -51,7 +51,16 @@ class _Declared:
         typer.Option("--baseline", help="'recorded' (default), what the log did itself, or a rule as fixed_k(5)."),
     ] = None
     selector: Annotated[
-        str | None, typer.Option("--selector", help="Which seen round's answer to return; default: last.")
+        str | None,
+        typer.Option(
+            "--selector", help="Which seen round's answer to return; default: last, of samples their majority."
+        ),
+    ] = None
+    orders: Annotated[
+        int | None,
+        typer.Option(
+            "--orders", min=1, help="Of independent samples: average losses over this many orders; default: 100."
+        ),
     ] = None
 
     def given(self) -> dict[str, Any]:
@@ -63,6 +72,7 @@ class _Declared:
             "cost": None if self.cost is None else options.allowed(self.cost, SAVABLE, "--cost"),
             "baseline": self.baseline,
             "selector": self.selector,
+            "orders": self.orders,
         }
 
 

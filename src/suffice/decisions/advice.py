@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from suffice._version import __version__
-from suffice.decisions.candidates import change_text, is_fixed_budget
+from suffice.decisions.candidates import change_text, is_fixed_budget, is_vote
 from suffice.decisions.figures import CandidateFigures, advice_chart, candidate_columns, candidate_figures, twin_table
 from suffice.decisions.trial import Trial
 from suffice.display import Chart
@@ -156,14 +156,14 @@ class Advice(Result):
         change = change_text(trial.candidates[self.chosen], None if self._against else trial.loop.highest)
         if verdict == "do it":
             return (
-                f"{change[0].upper()}{change[1:]}: it saves {self._saved()} and changes {trial.metric} by {self._change()} "
+                f"{change[0].upper()}{change[1:]}: {self._taken('with ', ' ')}it saves {self._saved()} and changes {trial.metric} by {self._change()} "
                 f"points{self._against}; {judges} {rule} out a loss of {points} or more (risk "
                 f"{100 * trial.alpha:g} %)."
                 f"{self._rivals_text()}"
             )
         needed = self._questions_needed(self.chosen)
         return (
-            f"Not enough data: to {change} would save {self._saved()} and change {trial.metric} by {self._change()} points"
+            f"Not enough data: to {change} would {self._taken('take ', ', ')}save {self._saved()} and change {trial.metric} by {self._change()} points"
             f"{self._against}, but {judges} {do} not rule out a loss of {points}. "
             + (
                 f"Record about {needed:,} more questions."
@@ -182,6 +182,16 @@ class Advice(Result):
     def lead(self) -> str:
         """The sentence."""
         return self.sentence
+
+    def _taken(self, before: str, after: str) -> str:
+        """Return how many samples a vote takes that stops by a rule, between two texts; of other candidates nothing."""
+        place = self.chosen
+        if place is None or place not in self.trial.twinned or not is_vote(self.trial.candidates[place]):
+            return ""
+        calls = self.trial.totals.costs["calls"] / self.n
+        if not np.isfinite(calls).all():
+            return ""
+        return f"{before}{calls[place]:.1f} of {calls[-1]:.3g} samples a question{after}"
 
     def _saved(self) -> str:
         assert self.chosen is not None

@@ -11,16 +11,22 @@ from suffice.errors import SufficeError
 from suffice.metrics import METRICS
 from suffice.replays import calibrate, check_policy, policy_for, reads_round_0
 from suffice.replays.outcomes import has_outcome
-from suffice.rules import Selector, fixed_k
+from suffice.rules import MajorityOfSamples, Selector, fixed_k
+from suffice.rules.algebra import Threshold
+from suffice.rules.named import WINDOWS, adaptive_consistency, esc, settled
 from suffice.session import Policy
 from suffice.store.recording import Recording
+from suffice.tables import counted
 
-__all__ = ["candidates", "change_text", "is_fixed_budget"]
+__all__ = ["candidates", "change_text", "is_fixed_budget", "is_vote"]
 
 _OPTIONAL_SIGNALS = ("answer_stable", "answer_margin", "critic_approved", "semantic_distance")
 """Signals that a log may lack, and that candidates read."""
 _PROBABILITIES = (0.5, 0.7, 0.9)
 """Thresholds of what is a probability: of a correct answer, or of knowing the answer without evidence."""
+_LEADS = range(2, 7)
+_WINDOWS = (3, 5)
+"""Leads, and windows of early-stopping self-consistency, for votes."""
 _QUANTILES = (0.25, 0.5)
 """Thresholds of the drafts' distance, whose scale depends on the embedder: shares of the rounds of tune questions."""
 
@@ -44,14 +50,14 @@ def candidates(
         for k in range(1, highest)
     ]
     untried: dict[str, list[str]] = {}
-    for rule in _rules(tune):
+    for rule in _votes(highest) if tune.exchangeable else _rules(tune):
         try:
             policies.append(_fitted_policy(tune, rule, metric, selector, start_round))
         except SufficeError as error:
             untried.setdefault(str(error).split(":", maxsplit=1)[0].rstrip("."), []).append(rule)
     notes = [f"not tried: {', '.join(rules)}, because {reason}" for reason, rules in untried.items()]
     lacking = [name for name in _OPTIONAL_SIGNALS if name not in _signals_with_values(tune)]
-    if lacking:
+    if lacking and not tune.exchangeable:
         notes.append(f"rules on {', '.join(lacking)} were not tried: the log has no values of them")
     return tuple(policies), tuple(notes)
 
@@ -63,11 +69,15 @@ def change_text(policy: Policy, highest: int | None) -> str:
     ('lower the cap from 5 to 3', 'lower the cap to 3')
     >>> change_text(Policy(rule="answer_stable"), 5), change_text(Policy(rule="tasr", name="tasr"), 5)
     ('stop when answer_stable >= 1', 'stop by tasr')
+    >>> change_text(Policy(rule="lead(3)", selector="majority_of_samples"), 10)
+    'stop asking when one answer leads by 3'
 
     Args:
         policy: A candidate.
         highest: The cap that one has; None where differences are taken against something else.
     """
+    if is_vote(policy):
+        return _vote_change(policy, highest)
     if is_fixed_budget(policy):
         return f"lower the cap{'' if highest is None else f' from {highest}'} to {policy.max_rounds}"
     if reads_round_0(policy.rule):
@@ -82,6 +92,40 @@ def is_fixed_budget(policy: Policy) -> bool:
     (True, False)
     """
     return policy.rule == fixed_k(policy.max_rounds)
+
+
+def is_vote(policy: Policy) -> bool:
+    """Return whether a candidate returns the majority of independent samples.
+
+    >>> is_vote(Policy(rule="lead(3)", selector="majority_of_samples")), is_vote(Policy(rule="tasr"))
+    (True, False)
+    """
+    return isinstance(policy.selector, MajorityOfSamples)
+
+
+def _vote_change(policy: Policy, highest: int | None) -> str:
+    """Return `change_text` of a vote."""
+    rule = policy.rule
+    if is_fixed_budget(policy):
+        return f"ask for {counted(policy.max_rounds, 'sample')}{'' if highest is None else f' instead of {highest}'}"
+    if rule in {settled(policy.max_rounds), settled(highest or policy.max_rounds)}:
+        return "stop asking when the samples that are left cannot change the answer"
+    if rule == adaptive_consistency():
+        return "stop asking when one answer wins with posterior probability 0.95"
+    if isinstance(rule, Threshold) and rule.name == "vote_lead":
+        return f"stop asking when one answer leads by {rule.value:g}"
+    windows = [size for size in WINDOWS if rule == esc(size)]
+    if windows:
+        return f"stop asking when {windows[0]} answers in a row are the same, looking after each {windows[0]}"
+    return f"stop asking when {rule}"
+
+
+def _votes(highest: int) -> Iterator[str]:
+    """Yield the text of each rule for a vote among at most `highest` samples."""
+    yield f"settled({highest})"
+    yield from (f"lead({k})" for k in _LEADS if k < highest)
+    yield "adaptive_consistency"
+    yield from (f"esc({size})" for size in _WINDOWS if size < highest)
 
 
 def _signals_with_values(tune: Recording) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,9 @@ import pyarrow as pa
 
 from suffice.errors import CensoredError, DataError
 from suffice.replays import check_policy, dividing_names
-from suffice.replays.baselines import Run, random_stop, recorded_run, run_policy
+from suffice.replays.baselines import Run, recorded_run
+from suffice.replays.by_stop import run_all
+from suffice.replays.orders import mean_runs, n_orders
 from suffice.replays.prepared import PreparedRecording
 from suffice.replays.prices import Price
 from suffice.replays.references import answering_like, baseline_policy
@@ -114,6 +117,7 @@ def measure_candidates(
     *,
     prices: Price | Mapping[str, Price] | None = None,
     with_twins: Collection[int] = (),
+    orders: int = 1,
 ) -> Measured:
     """Return what candidates lose against the baseline.
 
@@ -124,6 +128,7 @@ def measure_candidates(
         metric: See `suffice.replays.outcome`.
         prices: For money; None = unknown.
         with_twins: Places of the candidates that are compared with stopping at random.
+        orders: Of independent samples, over how many random orders the loss of a question is averaged.
 
     Raises:
         CensoredError: The baseline goes on past what was recorded.
@@ -131,12 +136,14 @@ def measure_candidates(
     """
     like = policies[0]
     reference = None if baseline == "recorded" else baseline_policy(recording, baseline, like)
-    prepared = PreparedRecording.of(recording, [metric], prices=prices)
-    base = (
-        recorded_run(prepared, answering_like(like), start_round=like.start_round)
-        if reference is None
-        else _baseline_run(prepared, reference)
-    )
+    prepared = PreparedRecording.of(recording, [metric], prices=prices, samples=True)
+    n = n_orders(prepared.recording, orders, [*policies, *([] if reference is None else [reference])])
+    seed = _seed_of(prepared.recording)
+    if reference is None:
+        own = answering_like(like)
+        base = mean_runs(prepared, n, seed, lambda one: [recorded_run(one, own, start_round=like.start_round)])[0]
+    else:
+        base = _baseline_run(prepared, reference, n, seed)
     if not base.exact:
         raise CensoredError(
             f"the baseline {baseline!r} goes on past what was recorded in {int(base.unrun.sum())} of {prepared.n} "
@@ -169,21 +176,29 @@ def measure_candidates(
             unpriced[name] |= np.isnan(spent)
         return scores
 
-    def add_candidate(place: int, policy: Policy) -> None:
-        """Add a candidate; of a million rounds each run is large, so none outlives this."""
-        run, stops = run_policy(prepared, policy)
+    def add_candidate(place: int, run: Run, twin: Run | None) -> None:
+        """Add a candidate, and the random twin if it has one."""
         add(place, run)
-        low, high = _bounds(run, base, metric)
+        low, high = _bounds(run, base, metric, averaged=n > 1)
         best[place], worst[place] = means(low, -1.0), means(high, 1.0)
         np.logical_or(unknown, means(low != high, 1.0) > 0, out=unknown)
-        if place in with_twins:
-            twin = random_stop(prepared, policy, stops)
+        if twin is not None:
             twins[place] = means(np.nan_to_num(twin.worst[metric]), 0.0).sum()
             gain = means(np.nan_to_num(run.worst[metric]) - np.nan_to_num(twin.best[metric], nan=1.0), 0.0)
             gains[place], squared_gains[place] = gain.sum(), (gain**2).sum()
 
-    for place, policy in enumerate(policies):
-        add_candidate(place, policy)
+    # Of a million rounds each run is large, so there is one at a time; samples in many orders are replayed together.
+    for part in [range(len(policies))] if n > 1 else [[place] for place in range(len(policies))]:
+        runs, twin_runs = run_all(
+            prepared,
+            [policies[place] for place in part],
+            n,
+            seed,
+            twinned=[at for at, place in enumerate(part) if place in with_twins],
+        )
+        for at, place in enumerate(part):
+            add_candidate(place, runs[at], twin_runs.get(at))
+        del runs, twin_runs
     squared = float((add(len(policies), base) ** 2).sum())
     return Measured(
         worst=worst,
@@ -200,15 +215,24 @@ def measure_candidates(
     )
 
 
-def _baseline_run(prepared: PreparedRecording, policy: Policy) -> Run:
+def _seed_of(recording: Recording) -> int:
+    """Return the seed of the orders: it follows from the names of the questions, so nobody chooses it."""
+    return int.from_bytes(blake2b("\n".join(sorted(recording.question_ids)).encode(), digest_size=8).digest(), "big")
+
+
+def _baseline_run(prepared: PreparedRecording, policy: Policy, n: int, seed: int) -> Run:
     """Return the run of a baseline.
 
     Raises:
         DataError: It is a budget beyond the cap of the recording.
     """
     check_policy(policy, prepared.recording)
-    run, stops = run_policy(prepared, policy)
-    if policy.rule.signals == {"round"} and not stops.fired.any() and (prepared.recording.ends == "max_rounds").any():
+    run = run_all(prepared, [policy], n, seed)[0][0]
+    if (
+        policy.rule.signals == {"round"}
+        and not run.reasons.get("rule")
+        and (prepared.recording.ends == "max_rounds").any()
+    ):
         raise DataError(
             f"the baseline {policy.label!r} stops nowhere up to round {prepared.highest}, where the recording ends: what it "
             "would have answered later is unknown. Use 'recorded' or a smaller budget"
@@ -216,11 +240,14 @@ def _baseline_run(prepared: PreparedRecording, policy: Policy) -> Run:
     return run
 
 
-def _bounds(run: Run, base: Run, metric: str) -> tuple[Floats, Floats]:
+def _bounds(run: Run, base: Run, metric: str, *, averaged: bool) -> tuple[Floats, Floats]:
     """Return the smallest and the largest loss that what is known allows, each of shape ``(n_questions,)``."""
     low, high = np.nan_to_num(run.worst[metric]), np.nan_to_num(run.best[metric], nan=1.0)
     base_low, base_high = np.nan_to_num(base.worst[metric]), np.nan_to_num(base.best[metric], nan=1.0)
     assert run.rounds is not None
     assert base.rounds is not None
-    same: Mask = (run.rounds == base.rounds) & ~run.unrun  # one stop, one answer, whatever it scored
-    return np.where(same, 0.0, base_low - high), np.where(same, 0.0, base_high - low)
+    # One stop, one answer, whatever it scored; of means over orders equal ones need not be equal stops.
+    same: Mask = (run.rounds == base.rounds) & ~run.unrun & (not averaged)
+    # Means over orders are sums in floating point: what is 1 may be a little more.
+    ends = (np.clip(base_low - high, -1.0, 1.0), np.clip(base_high - low, -1.0, 1.0))
+    return np.where(same, 0.0, ends[0]), np.where(same, 0.0, ends[1])

@@ -16,7 +16,9 @@ from suffice.decisions.same_loop import LoopStops, fingerprints, refuse_other_ou
 from suffice.decisions.trial import Trial
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.metrics import METRICS
+from suffice.normalizers import MATCH
 from suffice.replays import check_policy, dividing_names, seen_from, seen_in, selected_on
+from suffice.replays.orders import n_orders
 from suffice.replays.outcomes import (
     agreement_note,
     choice_notes,
@@ -61,6 +63,7 @@ def decide(
     prices: Price | Mapping[str, Price] | None = None,
     leave_out_failed: bool = False,
     previous: Advice | None = None,
+    orders: int | None = None,
 ) -> Advice:
     """Return whether to change a loop: keep it, lower its cap, or stop by a rule.
 
@@ -83,7 +86,7 @@ def decide(
         alpha: The risk of false advice, in (0, 1); None = 0.05.
         cost: What is to be saved: `calls` (None), `tokens` or `money`.
         baseline: What differences are taken against: `recorded` (None), what the log did itself, or a rule (`fixed_k(5)`).
-        selector: How candidates, and the baseline, return answers; None = `last`.
+        selector: How candidates, and the baseline, return answers; None = `last`, of independent samples their majority.
         tune: Tune questions, recorded alike; None = `tune_share` of the recording's, by the hash of their names.
         tune_share: In (0, 1); None = 0.3.
         prices: For money, one for all language models or by component.
@@ -91,6 +94,8 @@ def decide(
             they may have failed for what a candidate would have changed.
         previous: An earlier advice on the same loop: its declaration holds, and questions that are new add to its evidence.
             What is given here must be as it was declared.
+        orders: Of independent samples, over how many random orders of its samples the loss of a question is averaged; None =
+            100, and 1, the order in which they came, where a rule of the loop ended some questions.
 
     Raises:
         DataError: There is nothing to decide, a metric or what is to be saved is unknown, or an option is outside its range.
@@ -106,11 +111,13 @@ def decide(
         "cost": cost,
         "baseline": baseline,
         "selector": None if selector is None else str(selector),
+        "orders": orders,
     }
     given = {name: value for name, value in given.items() if value is not None}
     notes: list[str] = []
     if previous is None:
-        declared = {**_DEFAULTS, **given}
+        declared = {**_DEFAULTS, **({"selector": "majority_of_samples"} if recording.exchangeable else {}), **given}
+        declared["orders"] = n_orders(recording, orders or (1 if recording.cut.any() else None), [])
         share = 0.3 if tune_share is None else tune_share
         _check_options(declared["max_loss"], declared["alpha"], declared["cost"], share)
         logged = _logged(recording, declared["baseline"], leave_out_failed, notes)
@@ -142,7 +149,13 @@ def decide(
         return replace(previous, notes=tuple(dict.fromkeys([*previous.notes, *notes])))
     notes += _candidate_notes(verdict_part, trial)
     units = measure_candidates(
-        verdict_part, trial.candidates, trial.baseline, trial.metric, prices=prices, with_twins=trial.twinned
+        verdict_part,
+        trial.candidates,
+        trial.baseline,
+        trial.metric,
+        prices=prices,
+        with_twins=trial.twinned,
+        orders=trial.orders,
     )
     units.require_cost(trial.cost)
     marks = fingerprints(verdict_part, trial.metric)
@@ -158,7 +171,7 @@ def _logged(recording: Recording, baseline: str, leave_out_failed: bool, notes: 
     """Return the questions that count, and where the baseline is what the log did itself, the rounds it did."""
     logged = uncut(recording) if baseline == "recorded" else recording
     if leave_out_failed and (logged.ends == "failed").any():
-        prepared = PreparedRecording.of(logged)
+        prepared = PreparedRecording.of(logged, samples=True)
         logged = prepared.recording
         notes.append(
             f"{prepared.n_failed} questions failed while recording and are left out: the advice is silent on such"
@@ -186,7 +199,7 @@ def _begun(
     selector = parse_selector(declared.pop("selector"))
     highest = int(max(first.index[-1], logged.index[-1]))
     policies, untried = candidates(first, metric, selector, highest=highest, start_round=declared["loop"].start_round)
-    units = measure_candidates(first, policies, declared["baseline"], metric, prices=prices)
+    units = measure_candidates(first, policies, declared["baseline"], metric, prices=prices, orders=declared["orders"])
     units.require_cost(declared["cost"])
     trial = Trial.declare(
         policies,
@@ -249,7 +262,12 @@ def _candidate_notes(recording: Recording, trial: Trial) -> list[str]:
         check_policy(replace(policy, max_rounds=min(policy.max_rounds, highest)), recording)
         for policy in trial.candidates
     ]
-    return [note for place in trial.sequence for note in noted[place]]
+    places: list[int] = [*trial.sequence]
+    if trial.loop.samples:  # smaller caps would say the same of fewer samples
+        widest = max(policy.max_rounds for policy in trial.candidates)
+        every = [place for place, policy in enumerate(trial.candidates) if policy.max_rounds == widest]
+        places = [place for place in places if place in every] or every[:1]
+    return [note for place in places for note in noted[place]]
 
 
 def _refuse_other_declaration(trial: Trial, given: Mapping[str, Any]) -> None:
@@ -298,7 +316,7 @@ def _metric_notes(recording: Recording, metric: str, selector: Selector, *, stat
     notes = []
     if name in selector.signals:
         notes.append(f"the selector reads {name}, which also judges: a live loop must measure it in every round")
-    if name in METRICS or is_agreement(name):
+    if name in METRICS or name == MATCH or is_agreement(name):
         return notes
     notes.append(f"a higher {name} counts as better")
     others = [other for other in recording.names("metric") if other != name]
@@ -346,6 +364,12 @@ def _new_questions(recording: Recording, trial: Trial, notes: list[str]) -> Mask
 
 def _unit_notes(recording: Recording, trial: Trial) -> list[str]:
     notes = []
+    if trial.loop.samples:
+        notes.append(
+            f"losses are means over {trial.orders} random orders of each question's samples; the unit is the question"
+            if trial.orders > 1
+            else "samples count in the order in which they came"
+        )
     if is_agreement(trial.metric):
         # Only where the baseline returns that very answer, and where answers agree or do not.
         bounds = trial.metric != "agreement_f1" and trial.selector == "last" and trial.baseline in ("recorded", "full")
@@ -382,6 +406,8 @@ def _rounds_text(recording: Recording) -> str:
     """Return what the log did by itself, in words."""
     lengths = recording.seen[:, recording.index >= 1].sum(axis=1)
     low, high = int(lengths.min()), int(lengths.max())
+    if recording.exchangeable:
+        return counted(high, "sample") if low == high else f"{low} to {high} samples"
     if low == high:
         return f"cap {high}"
     if (recording.ends == "rule").any():

@@ -28,12 +28,14 @@ class LoopStops:
         lowest_cap: The lowest round at which a question ended because no more were allowed; 0 if none did.
         own: Whether the loop stopped some questions by a rule of its own.
         start_round: 0 where it stopped some at round 0, as a gate does; otherwise round 0 is the closed book beside it.
+        samples: Whether its rounds are independent samples.
     """
 
     highest: int
     lowest_cap: int
     own: bool
     start_round: int = 1
+    samples: bool = False
 
     @classmethod
     def of(cls, recording: Recording) -> LoopStops:
@@ -47,6 +49,7 @@ class LoopStops:
             lowest_cap=lowest_cap,
             own=bool(by_rule.any()),
             start_round=0 if (by_rule & (last == 0)).any() else 1,
+            samples=recording.exchangeable,
         )
 
     def refuse_others(self, recording: Recording, *, own_is_baseline: bool) -> None:
@@ -60,6 +63,11 @@ class LoopStops:
             own_is_baseline: Whether differences are taken against what the log did itself.
         """
         other = LoopStops.of(recording)
+        if other.samples != self.samples:
+            raise ConfigMismatchError(
+                f"the earlier decision was about {'independent samples' if self.samples else 'rounds that follow one another'}, and "
+                f"this log holds {'samples' if other.samples else 'rounds that do'}: decide anew, without the earlier decision"
+            )
         if other.highest > self.highest:
             raise ConfigMismatchError(
                 f"the earlier decision was about a cap of {self.highest}, and this log goes to round {other.highest}: decide "
@@ -100,7 +108,7 @@ class LoopStops:
     def from_dict(cls, data: Mapping[str, Any]) -> LoopStops:
         """Return what `to_dict` wrote."""
         numbers = {name: int(data[name]) for name in ("highest", "lowest_cap", "start_round")}
-        return cls(**numbers, own=bool(data["own"]))
+        return cls(**numbers, own=bool(data["own"]), samples=bool(data.get("samples", False)))
 
 
 def fingerprints(recording: Recording, metric: str) -> dict[str, str]:

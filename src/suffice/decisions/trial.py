@@ -161,6 +161,7 @@ class Trial:
         totals: Sums behind the figures.
         leave_out_failed: Whether questions whose recording failed are left out; otherwise they count as lost.
         prices: What tokens cost, see `prices_text`; empty if that is unknown.
+        orders: Of independent samples, over how many random orders a loss is averaged; 1 is the stored order.
         notes: What a reader must know of the declaration.
     """
 
@@ -180,6 +181,7 @@ class Trial:
     marks: Mapping[str, str] = field(default_factory=dict)
     leave_out_failed: bool = False
     prices: str = ""
+    orders: int = 1
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -284,6 +286,7 @@ class Trial:
         """Return JSON-ready values."""
         return {
             **{name: getattr(self, name) for name in _PLAIN},
+            "orders": self.orders,
             "loop": self.loop.to_dict(),
             "notes": list(self.notes),
             "candidates": [policy.to_dict() for policy in self.candidates],
@@ -307,6 +310,7 @@ class Trial:
         try:
             trial = cls(
                 **{name: data[name] for name in _PLAIN},
+                orders=int(data.get("orders", 1)),
                 loop=LoopStops.from_dict(data["loop"]),
                 notes=tuple(map(str, data["notes"])),
                 candidates=tuple(Policy.from_dict(item) for item in data["candidates"]),

@@ -9,7 +9,7 @@ import numpy as np
 
 from suffice.errors import DataError, NotFoundError
 from suffice.metrics import METRICS, Metric, answer_key, f1
-from suffice.normalizers import MATCH
+from suffice.normalizers import DEFAULT_NORMALIZER, MATCH
 from suffice.rounds import Floats, Mask, Positions, Rounds
 from suffice.rules import Selector
 from suffice.rules.selectors import answered
@@ -47,6 +47,8 @@ def agreement_note(recording: Recording) -> str:
     """Return what a reader of agreement must know: with which answer, and that it is not truth."""
     cut = recording.cut
     whose = "the full-budget run's answer"
+    if recording.exchangeable:
+        return "agreement measures sameness with the majority of all recorded samples, any of them where several tie, not truth"
     if cut.any():
         whose = (
             f"the last recorded answer (in {int(cut.sum())} of {len(cut)} questions a rule's, not the full budget's)"
@@ -160,6 +162,10 @@ def _agreement(recording: Recording, *, tokens: bool) -> Floats:
     """Compare every answer with the last non-blank one of its trajectory; no answer agrees with no answer."""
     if "answer" not in recording.table.column_names:
         raise DataError("agreement compares answers, and the recording has no column 'answer': use a metric column")
+    if recording.exchangeable:
+        if tokens:
+            raise DataError("agreement_f1 compares words with one answer, and of samples many count: use 'agreement'")
+        return _majority_agreement(recording)
     values = np.full(recording.shape, np.nan)
     for q, answers in enumerate(recording.answers.tolist()):
         keys = [answer_key(answer) if isinstance(answer, str) else "" for answer in answers]
@@ -172,6 +178,15 @@ def _agreement(recording: Recording, *, tokens: bool) -> Floats:
             else:
                 values[q, r] = f1(answers[r], [answers[answered[-1]]]) if tokens else 0.0
     return values
+
+
+def _majority_agreement(recording: Recording) -> Floats:
+    """Return whether each sample gives an answer that no other one beats among all samples of its question."""
+    ids = recording.answer_ids(recording.metadata.get("normalizer") or DEFAULT_NORMALIZER)
+    voted = ~np.isnan(ids)
+    counts = (np.where(voted, ids, -1.0)[:, :, None] == ids[:, None, :]).sum(axis=2)
+    most = counts.max(axis=1, keepdims=True)
+    return np.where(recording.seen, (counts == most) & (voted | (most == 0)), np.nan)
 
 
 def answers_by_stop(selector: Selector, view: Rounds) -> Positions:

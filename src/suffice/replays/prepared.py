@@ -68,8 +68,8 @@ class PreparedRecording:
         """
         if recording.exchangeable and not samples:
             raise DataError(
-                "this recording holds independent samples, and the order in which they are stored means nothing. `suffice replay` "
-                "and `suffice certify` average over orders; this does not"
+                "this recording holds independent samples, and the order in which they are stored means nothing. `suffice replay`, "
+                "`suffice certify` and `suffice decide` average over orders; this does not"
             )
         failed: Mask = np.asarray(recording.ends == "failed", dtype=np.bool_)
         if failed.all():

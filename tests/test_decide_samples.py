@@ -1,0 +1,143 @@
+"""Advice on votes: losses are means over orders, and what is advised runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from suffice import Claim, Policy, Round, Session, decide
+from suffice.certificates import measure_losses
+from suffice.cli.deploy import SAMPLES
+from suffice.decisions import Advice
+from suffice.decisions.losses import _seed_of, measure_candidates
+from suffice.errors import ConfigMismatchError, DataError
+from suffice.replays import outcome, policy_for
+from suffice.store import Recording, bundled_recording, write_recording
+from suffice.store.schema import build_table
+from tests.cli_tools import cli
+from tests.test_votes import sampled
+
+DATES = "samples_date"
+
+
+@pytest.fixture(scope="module")
+def advice() -> Advice:
+    return decide(bundled_recording(DATES), max_loss=0.03, orders=20)
+
+
+def test_a_vote_that_may_stop_early_is_told_so_in_one_sentence(advice):
+    assert advice.verdict == "do it"
+    assert advice.policy.label == "lead(2)"
+    assert advice.sentence.startswith(
+        "Stop asking when one answer leads by 2: with 3.3 of 10 samples a question it saves 67 % of the calls and changes match by"
+    )
+    assert "rule out a loss of 3 points or more (risk 5 %)" in advice.sentence
+    assert advice.now == "now: 10 samples"
+    assert any("20 random orders" in note and "the unit is the question" in note for note in advice.notes)
+    again = Advice.from_dict(advice.to_dict())
+    assert again.trial.orders == 20
+    assert again.trial.loop.samples
+    assert again.to_dict() == advice.to_dict()
+
+
+def test_the_candidates_of_a_vote_are_budgets_and_votes(advice):
+    labels = [policy.label for policy in advice.trial.candidates]
+    rules = ["settled(10)", *(f"lead({k})" for k in range(2, 7)), "adaptive_consistency", "esc(3)", "esc(5)"]
+    assert labels == [*(f"fixed_k({k})" for k in range(1, 10)), *rules]
+    assert {str(policy.selector) for policy in advice.trial.candidates} == {"majority_of_samples"}
+    assert {policy.normalizer for policy in advice.trial.candidates} == {"date"}
+
+
+def test_what_is_advised_is_deployed_with_its_normalizer_and_runs(advice, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    advice.save("decision.json")
+    done = cli("deploy", "decision.json")
+    assert done.code == 0, done.err
+    assert SAMPLES in done.out
+    session = Session(Policy.load("policy.json"))
+    texts = iter(["05/01/2021", "no idea", "May 1, 2021", "06/01/2021"])
+    while session.decision is None:
+        session.observe(draft=next(texts))
+    assert (session.decision.stop_round, session.decision.reason) == (3, "rule")
+    assert next(texts) == "06/01/2021"
+
+
+def test_the_loss_of_a_question_is_that_of_its_certificate():
+    recording = bundled_recording(DATES)
+    policies = [policy_for(recording, rule) for rule in ("lead(2)", "fixed_k(3)")]
+    for baseline in ("recorded", "full", "fixed_k(9)"):
+        units = measure_candidates(recording, policies, baseline, "match", orders=7, with_twins=[0])
+        reference = "full" if baseline == "recorded" else baseline
+        claim = Claim(epsilon=0.1, metric="match", orders=7, seed=_seed_of(recording), baseline=reference)
+        measured = measure_losses(recording, policies, claim)
+        np.testing.assert_allclose(np.sort(units.worst), np.sort(measured.losses), atol=1e-12)
+        np.testing.assert_allclose(units.costs["calls"][:-1], measured.costs["calls"].sum(axis=1))
+        np.testing.assert_array_equal(units.worst, units.best)
+        assert np.isfinite(units.twins[0])
+
+
+def test_more_questions_are_added_and_other_loops_refused(advice):
+    recording = bundled_recording(DATES)
+    half = np.arange(len(recording.question_ids)) % 2 == 0
+    first = decide(recording.select(half), max_loss=0.03, orders=5)
+    both = decide(recording.select(~half), previous=first)
+    assert both.n > first.n
+    assert both.trial.orders == 5
+    with pytest.raises(ConfigMismatchError, match="orders"):
+        decide(recording.select(~half), previous=first, orders=6)
+    follow = Recording(recording.table, {**recording.metadata, "exchangeable": False})
+    with pytest.raises(ConfigMismatchError, match="about independent samples"):
+        decide(follow, previous=advice)
+    with pytest.raises(DataError, match="follow one another"):
+        decide(follow, orders=5)
+
+
+def test_samples_that_a_rule_ended_count_in_the_order_in_which_they_came():
+    recording = bundled_recording(DATES)
+    policy = policy_for(recording, "lead(4)")
+    by_question: dict[str, list[dict]] = {}
+    for row in recording.table.to_pylist():
+        one = {name: row[name] for name in ("question_id", "round", "answer", "match")}
+        by_question.setdefault(one["question_id"], []).append(one)
+    kept = []
+    for part in by_question.values():
+        session, end = Session(policy), "max_rounds"
+        for n, row in enumerate(part, 1):
+            decision = session.observe(Round(index=row["round"], answer=row["answer"]))
+            if decision.stop:
+                end = "rule" if n < len(part) else "max_rounds"
+                kept += [{**one, "end": end} for one in part[:n]]
+                break
+    cut = Recording(build_table(kept, {"match": "metric"}), recording.metadata)
+    assert cut.cut.any()
+    advice = decide(cut, max_loss=0.05)
+    assert advice.trial.orders == 1
+    assert any("in the order in which they came" in note for note in advice.notes)
+    assert advice.now == "now: 4 to 10 samples"
+    with pytest.raises(DataError, match="a rule ended"):
+        decide(cut, max_loss=0.05, orders=10)
+
+
+def test_without_gold_answers_samples_are_compared_with_their_majority():
+    recording = sampled([["a", "b", "a", None], ["a", "b", "c", "c"], ["b", "b", "a", "a"], [None, " ", None, None]])
+    np.testing.assert_array_equal(
+        outcome(recording, "agreement"), [[1, 0, 1, 0], [0, 0, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]]
+    )
+    with pytest.raises(DataError, match="of samples many count"):
+        outcome(recording, "agreement_f1")
+    rng = np.random.default_rng(0)
+    texts = rng.choice(["a", "b"], size=(80, 6), p=[0.8, 0.2]).tolist()
+    unscored = sampled(texts, [[float("nan")] * 6] * 80)
+    advice = decide(unscored, max_loss=0.2, orders=5)
+    assert advice.trial.metric == "agreement"
+    assert any("majority of all recorded samples" in note for note in advice.notes)
+
+
+def test_the_command_takes_orders(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    recording = bundled_recording(DATES)
+    write_recording("dates.parquet", recording.table, recording.metadata)
+    told = cli("decide", "dates.parquet", "--orders", "5", "--max-loss", "0.05")
+    assert told.code == 0, told.err
+    assert told.out.startswith("Stop asking when ")
+    assert "5 random orders" in told.words

@@ -29,10 +29,10 @@ from suffice.tables import Column, Table, render
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "results" / "votes-at-boundary.md"
 COMMAND = "python -m benchmarks.votes_at_boundary"
-POPULATIONS, SEED, DELTA, SAMPLES, ORDERS = 2000, 42, 0.05, 7, 10
-SIZES = (60, 200)
-POWER_ORDERS = (1, 10, 100)
-TOGETHER = 50
+POPULATIONS, SEED, DELTA, SAMPLES, ORDERS = 2000, 42, 0.05, 7, 5
+SIZES = (50, 150)
+POWER_ORDERS = (1, 5, 50)
+TOGETHER = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +154,7 @@ def tolerated(populations: int) -> float:
     return float(DELTA + 3 * np.sqrt(DELTA * (1 - DELTA) / populations))
 
 
-def power(populations: int, orders: Sequence[int] = POWER_ORDERS, n: int = 200) -> Table:
+def power(populations: int, orders: Sequence[int] = POWER_ORDERS, n: int = 150) -> Table:
     """Return how often a rule that loses less is certified, by the number of orders."""
     rows = []
     for kinds in AT_BOUNDARY:

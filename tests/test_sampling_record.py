@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from suffice import SamplingLoop, certify, read_recording, record, replay
+from suffice import Policy, Recorder, SamplingLoop, SufficeError, certify, read_recording, record, replay
 from suffice.certificates import Claim
 from suffice.errors import ConfigMismatchError
 from suffice.replays import Price, policy_for
@@ -227,3 +227,42 @@ def test_a_killed_recording_goes_on_without_repeating_a_call(tmp_path):
     names = ["question_id", "round", "answer", "text", "cost.generator.output_tokens"]
     tables = [read_recording(path).table.select(names) for path in (killed, whole)]
     assert tables[0].equals(tables[1])
+
+
+# --- loops of one's own -------------------------------------------------------------------------------------------------
+
+
+def test_the_recorder_marks_samples_of_a_loop_of_ones_own(tmp_path):
+    path = tmp_path / "own.parquet"
+    with Recorder(path, max_rounds=3, samples=True, normalizer="number", golds={"How many?": "18"}) as recorder:
+        for answers in (["18", "18.0", "no idea"], ["17", "18", "17.00"]):
+            with recorder.question("How many?") as run:
+                for answer in answers:
+                    run.observe(answer)
+    recording = read_recording(path)
+    assert recording.exchangeable
+    assert policy_for(recording, "lead(2)").normalizer == "number"
+    assert recording.column("match").tolist() == [[1.0, 1.0, 0.0], [0.0, 1.0, 0.0]]
+    row = replay(recording, ["settled(3)"], resampling=DRAWS).row("settled(3)")
+    assert row.metrics["match"] == 0.5
+    with Recorder(path, max_rounds=3, samples=True, normalizer="number"):
+        pass  # the same settings
+    with pytest.raises(ConfigMismatchError, match="samples: 'number' -> None"):
+        Recorder(path, max_rounds=3)
+    with pytest.raises(ConfigMismatchError, match="samples: 'number' -> 'qa'"):
+        Recorder(path, max_rounds=3, samples=True)
+
+
+def test_the_recorder_compares_samples_as_its_policy_does(tmp_path):
+    policy = Policy(rule="lead(2)", selector="majority_of_samples", normalizer="letter", max_rounds=5)
+    with Recorder(tmp_path / "r.parquet", policy=policy, samples=True) as recorder, recorder.question("Which?") as run:
+        run.observe("(a)")
+        assert run.observe("A) Paris").stop
+    assert read_recording(tmp_path / "r.parquet").metadata["normalizer"] == "letter"
+    for options, message in (
+        ({"policy": policy, "samples": True, "normalizer": "number"}, "the policy compares answers as 'letter'"),
+        ({"normalizer": "number"}, "give samples=True"),
+        ({"samples": True, "normalizer": "nubmer"}, "Did you mean 'number'"),
+    ):
+        with pytest.raises(SufficeError, match=message):
+            Recorder(tmp_path / "other.parquet", **options)

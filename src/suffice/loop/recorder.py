@@ -20,6 +20,7 @@ from suffice.files import check_file, remove_leftovers
 from suffice.json_text import as_number
 from suffice.loop.rows import row_of
 from suffice.metrics import METRICS
+from suffice.normalizers import DEFAULT_NORMALIZER, MATCH, normalizer_of
 from suffice.retrieval import Question
 from suffice.rounds import Decision, End, Reason, Reply, Round
 from suffice.rules import Never, Rule
@@ -70,6 +71,9 @@ class Recorder:
             and `prompt_id`.
         golds: Gold answers by the text of the question, for questions that are given none when they begin.
         missing: What to do if a round does not bring what the policy reads; see `Session`.
+        samples: Whether the rounds of a question are independent answers, so that their order means nothing; figures of the
+            recording are then means over random orders.
+        normalizer: Which answers of samples are the same, a name in `NORMALIZERS`; None = as the policy says.
 
     Attributes:
         journal: The rounds that are not in the parquet file yet.
@@ -91,6 +95,8 @@ class Recorder:
         labels: Mapping[str, str] | None = None,
         golds: Mapping[str, str | Sequence[str]] | None = None,
         missing: Missing = "error",
+        samples: bool = False,
+        normalizer: str | None = None,
     ) -> None:
         self.path = check_file(path)
         if policy is not None and max_rounds is not None:
@@ -119,12 +125,30 @@ class Recorder:
         self.labels = _checked_labels(labels or {})
         self.golds = {text.strip(): _checked_golds(value) for text, value in (golds or {}).items()}
         self.missing = missing
+        self.samples = samples
+        self.normalizer = self._compared_by(normalizer)
         self.journal = RoundJournal(self.path)
         self._check()
         atexit.register(self.save)
 
     def __repr__(self) -> str:
         return f"Recorder({str(self.path)!r})"
+
+    def _compared_by(self, normalizer: str | None) -> str:
+        """Return which answers are the same, where samples are recorded."""
+        theirs = DEFAULT_NORMALIZER if self.policy is None else self.policy.normalizer
+        if normalizer is None:
+            return theirs if self.samples else DEFAULT_NORMALIZER
+        normalizer_of(normalizer)
+        if not self.samples:
+            raise DataError("a normalizer says which samples agree: give samples=True, too, or leave it out")
+        if self.policy is not None and isinstance(self.policy.rule, Never):
+            self.policy = replace(self.policy, normalizer=normalizer)
+        elif self.policy is not None and normalizer != theirs:
+            raise DataError(
+                f"the policy compares answers as {theirs!r}, and normalizer is {normalizer!r}: leave it out"
+            )
+        return normalizer
 
     @property
     def answer_position(self) -> AnswerPosition:
@@ -133,17 +157,20 @@ class Recorder:
 
     def _metadata(self) -> dict[str, Any]:
         position = self.answer_position
-        config = {
+        config: dict[str, Any] = {
             "recorder": 1,
             "start_round": self.start_round,
             "answer_position": None if position.kind == "callable" else position.to_dict(),
             "labels": self.labels,
         }
+        samples = {"exchangeable": True, "normalizer": self.normalizer} if self.samples else {}
+        config |= {"samples": self.normalizer} if samples else {}  # files of older releases do not say it
         state = {} if self.policy is None else {name: item.to_dict() for name, item in self.policy.state.items()}
         return {
             "config": config,
             "depends": {k: v for k, v in self.labels.items() if k in PINNED_LABELS},
             "state": state,
+            **samples,
         }
 
     def _check(self) -> None:
@@ -335,9 +362,18 @@ class OpenQuestion:
         if response.index != self.next_round:
             raise DataError(f"round {response.index} came where round {self.next_round} is expected")
         rounds = [*self.rounds, response]
-        row = row_of(self._question, rounds, "rule", state=self._state, cells=self._labels, recorded_at=time.time())
+        row = row_of(
+            self._question,
+            rounds,
+            "rule",
+            state=self._state,
+            cells=self._labels,
+            recorded_at=time.time(),
+            normalizer=self._recorder.normalizer,
+        )
         row |= {name: _checked_metric(name, value) for name, value in (metrics or {}).items()}
-        kinds = {name: "signal" for name in response.signals if name not in SIGNALS}
+        kinds = {MATCH: "metric"} if MATCH in row else {}
+        kinds |= {name: "signal" for name in response.signals if name not in SIGNALS}
         kinds |= {name: "metric" for name in metrics or {} if name not in METRICS}
         self._recorder.journal.put(self.run, response.index, {"columns": row, "kinds": kinds})
         self.rounds = rounds

@@ -453,6 +453,43 @@ def test_a_weighted_vote_returns_the_answer_with_the_largest_sum():
     assert policy("never()", width=4).decide(rounds).answer == "a"
 
 
+def test_samples_are_chosen_by_a_verifier_or_a_judge_alone_or_summed_by_answer():
+    scored = [("a", 0.4), ("b", 0.7), ("a", 0.5), ("c", 0.7), ("a", NAN)]
+    for name in ("verifier_score", "judge_score"):
+        rounds = [Round(index=r, answer=text, signals={name: score}) for r, (text, score) in enumerate(scored, 1)]
+
+        def answer(selector, rounds=rounds):
+            return policy("never()", width=len(rounds), selector=selector).decide(rounds).answer
+
+        assert answer(f"max_{name}") == "c"  # among ties the latest
+        assert answer(f"weighted_majority_of_samples({name})") == "a"  # 0.9 against 0.7 and 0.7
+        assert answer("majority_of_samples") == "a"
+        tied = [round_ for round_ in rounds if round_.answer != "a"]
+        tied = [Round(index=r, answer=item.answer, signals=item.signals) for r, item in enumerate(tied, 1)]
+        drawn = {answer(f"weighted_majority_of_samples({name}, {seed})", tied) for seed in range(20)}
+        assert drawn == {"b", "c"}
+        table = sampled([["b", "c"]], metric=[[1.0, 0.0]], **{name: [[0.7, 0.7]]})
+        best = policy(f"{name} >= 0.9", width=2, selector="best")
+        assert str(best.selector) == f"max_{name}"
+        means = replay(table, best, metrics=["right"], orders=400).rows[0].metrics["right"]
+        assert means == pytest.approx(0.5, abs=0.1)  # over random orders each of the tied ones is as likely
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "weighted_majority_of_samples(verifier_score)",
+        "weighted_majority_of_samples(score, 3)",
+        "weighted_majority_of_samples(3)",
+    ],
+)
+def test_the_text_of_a_weighted_majority_reads_back(text):
+    selector = parse_selector(text)
+    assert str(selector) == text
+    assert parse_selector(str(selector)) == selector
+    assert str(MajorityOfSamples("p_correct")) == "weighted_majority_of_samples"
+
+
 def test_a_weighted_vote_without_a_calibrator_is_refused_before_the_first_call():
     for decides in (policy("weighted_vote_lead >= 1"), policy("lead(2)", selector="weighted_majority_of_samples")):
         with pytest.raises(NotFittedError, match="'p_correct' needs a calibrator"):

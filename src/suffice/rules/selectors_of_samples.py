@@ -15,6 +15,7 @@ from suffice.rules.selectors import Selector, answered, last_of
 
 __all__ = ["MajorityOfSamples"]
 
+_USUAL_WEIGHT = "p_correct"
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIXING = tuple(
     (np.uint64(shift), np.uint64(factor)) for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
@@ -110,7 +111,9 @@ class MajorityOfSamples(Selector):
 
     def __str__(self) -> str:
         name = "majority_of_samples" if self.weight is None else "weighted_majority_of_samples"
-        return name if self.seed == 0 else f"{name}({self.seed})"
+        weight = [] if self.weight in (None, _USUAL_WEIGHT) else [self.weight]
+        arguments = ", ".join(map(str, [*weight, *([self.seed] if self.seed else [])]))
+        return f"{name}({arguments})" if arguments else name
 
 
 def _hash(ids: Floats, seed: int) -> npt.NDArray[np.uint64]:
@@ -133,6 +136,16 @@ def majority_of_samples(seed: int = 0) -> MajorityOfSamples:
 
 
 @register_selector("weighted_majority_of_samples")
-def weighted_majority_of_samples(seed: int = 0) -> MajorityOfSamples:
-    """Return the selector of the answer with the largest sum of `p_correct`."""
-    return MajorityOfSamples("p_correct", seed)
+def weighted_majority_of_samples(weight: str | int = _USUAL_WEIGHT, seed: int = 0) -> MajorityOfSamples:
+    """Return the selector of the answer with the largest sum of a signal, `p_correct` unless another one is named.
+
+    >>> print(weighted_majority_of_samples("verifier_score"), weighted_majority_of_samples(7))
+    weighted_majority_of_samples(verifier_score) weighted_majority_of_samples(7)
+
+    Args:
+        weight: A signal that is not negative, or the seed alone.
+        seed: Of ties.
+    """
+    if isinstance(weight, str):
+        return MajorityOfSamples(weight, seed)
+    return MajorityOfSamples(_USUAL_WEIGHT, weight)

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from suffice.adapters import convert_questions
+from suffice.adapters import convert_corpus, convert_questions
 from suffice.adapters.question_sets import open_source
 from suffice.errors import DataError, NotFoundError, SchemaError, UnsettledError
 from suffice.metrics import normalize_answer
-from suffice.retrieval import dataset_hash, load_questions
+from suffice.retrieval import dataset_hash, load_questions, open_corpus, read_corpus
 from suffice.retrieval.forms import QUESTION_FORMS
 from tests.cli_tools import cli
 
@@ -290,8 +290,8 @@ def test_a_table_of_popqa_is_read_as_its_authors_wrote_it(tmp_path):
 
 
 def test_an_unknown_or_ambiguous_form_is_an_error_with_the_choice(tmp_path):
-    with pytest.raises(SchemaError, match=r"fields text, title are not those of a known form.*hotpotqa: context and"):
-        convert_questions(jsonl(tmp_path / "rows.jsonl", {"title": "t", "text": "x"}), tmp_path / "q.jsonl")
+    with pytest.raises(SchemaError, match=r"fields body, name are not those of a known form.*hotpotqa: context and"):
+        convert_questions(jsonl(tmp_path / "rows.jsonl", {"name": "t", "body": "x"}), tmp_path / "q.jsonl")
     mixed = jsonl(tmp_path / "mixed.jsonl", MUSIQUE, {"question": "who made it", "answer": ["Ada"]})
     with pytest.raises(UnsettledError, match=r"fields of 2 forms.*--as musique .MuSiQue.; or --as nq_open"):
         convert_questions(mixed, tmp_path / "q.jsonl")
@@ -445,6 +445,47 @@ def test_without_passages_the_titles_of_the_evidence_stay(tmp_path):
     assert [q.supporting_titles for q in bare] == [q.supporting_titles for q in full]
     assert all(chain(q.supporting_titles for q in bare))
     assert conversion.notes == ()
+
+
+# Corpora
+
+
+@pytest.mark.parametrize(
+    ("rows", "passages"),
+    [
+        ([{"_id": "doc1", "title": "Oslo", "text": "A city.", "metadata": {}}], [("doc1", "Oslo", "A city.")]),
+        ([{"id": "1", "text": "A city.", "title": "Oslo", "embeddings": [0.5]}], [("1", "Oslo", "A city.")]),
+        ([{"id": "1", "contents": '"Oslo"\nA city.'}], [("1", "Oslo", "A city.")]),
+        ([{"title": "Oslo", "text": "A city."}, {"title": "Lima", "text": " "}], [("1", "Oslo", "A city.")]),
+    ],
+)
+def test_the_passages_of_a_corpus_are_recognised_and_searched(rows, passages, tmp_path):
+    source = jsonl(tmp_path / "passages.jsonl", *rows)
+    result = cli("convert", source, "-o", tmp_path / "corpus.jsonl", "--json")
+    assert (result.json["n_rows"], result.json["n_passages"]) == (len(rows), len(passages))
+    read = [(p.passage_id, p.title, p.text) for p in read_corpus(tmp_path / "corpus.jsonl")]
+    assert read == passages
+    assert [p.title for p in open_corpus(tmp_path / "corpus.jsonl").rank("city", k=1)] == ["Oslo"]
+    screen = cli("convert", source, "-o", tmp_path / "corpus.jsonl").words
+    assert "next: suffice record QUESTIONS.jsonl --corpus" in screen
+    assert ("1 row without text left out" in screen) == (len(rows) > 1)
+
+
+def test_the_passages_of_dpr_are_a_table_and_a_corpus_has_nothing_to_draw(tmp_path):
+    (tmp_path / "psgs_w100.tsv").write_text("id\ttext\ttitle\n1\tA city.\tOslo\n")
+    source = open_source(tmp_path / "psgs_w100.tsv")
+    assert convert_corpus(source, tmp_path / "c.jsonl").n_passages == 1
+    assert "a corpus has no questions" in cli("convert", source.name, "-o", tmp_path / "c.jsonl", "--sample", 1).error
+    with pytest.raises(DataError, match="contains passages and no questions"):
+        convert_questions(source, tmp_path / "q.jsonl")
+    with pytest.raises(DataError, match=r"end the name in \.jsonl"):
+        convert_corpus(source, tmp_path / "c.jsonl.gz")
+    empty = jsonl(tmp_path / "empty.jsonl", {"id": 1, "text": ""})
+    with pytest.raises(DataError, match="none of its 1 row is a passage with text"):
+        convert_corpus(open_source(empty), tmp_path / "c.jsonl")
+    wrong = jsonl(tmp_path / "wrong.jsonl", {"id": 1, "text": ["a"]})
+    with pytest.raises(DataError, match="line 1|item 1"):
+        convert_corpus(open_source(wrong), tmp_path / "c.jsonl")
 
 
 # Sources

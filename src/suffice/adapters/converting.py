@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from suffice._version import __version__
-from suffice.adapters.question_sets import OWN_FORM, QuestionSource, check_form, form_of, open_source
+from suffice.adapters.question_sets import CORPUS_FORM, OWN_FORM, QuestionSource, check_form, form_of, open_source
 from suffice.errors import DataError
 from suffice.files import check_file, replacing, write_file
 from suffice.results import Result
@@ -104,7 +104,7 @@ class Conversion(Result):
 
 
 def convert_questions(
-    source: str | Path,
+    source: str | Path | QuestionSource,
     out: str | Path,
     *,
     form: str | None = None,
@@ -123,7 +123,7 @@ def convert_questions(
     The lines of a sample are in the order of the draw, so that the first ones are a smaller sample.
 
     Args:
-        source: A file, a folder, or the id of a set on the hub; see `open_source`.
+        source: A file, a folder, or the id of a set on the hub, or what `open_source` returned for it.
         out: The questions, a file that ends in ``.jsonl`` or ``.jsonl.gz``.
         form: A name in `suffice.retrieval.forms.QUESTION_FORMS`, or ``suffice``; None to recognise it.
         sample: How many texts to draw; None for all.
@@ -146,8 +146,16 @@ def convert_questions(
     sizes = _draw_sizes(sample, splits)
     if form is not None:
         check_form(form)
-    opened = open_source(source, split=split, config=config, revision=revision)
+    opened = (
+        source
+        if isinstance(source, QuestionSource)
+        else open_source(source, split=split, config=config, revision=revision)
+    )
     form = form or form_of(opened)
+    if form == CORPUS_FORM:
+        raise DataError(
+            f"{opened.name} contains passages and no questions: suffice.adapters.convert_corpus converts it"
+        )
     reading = _SourceReading(opened, form)
     units = reading.units()
     order, names = _draw(units, sizes, seed, opened.name) if sizes else ([], {})

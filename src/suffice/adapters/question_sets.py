@@ -18,13 +18,33 @@ from suffice.retrieval.fields import object_of
 from suffice.retrieval.forms import QUESTION_FORMS, forms_of
 from suffice.tables import counted
 
-__all__ = ["OWN_FORM", "PlacedRows", "QuestionSource", "check_form", "form_of", "open_source"]
+__all__ = [
+    "CORPUS_FORM",
+    "OWN_FORM",
+    "PASSAGE_IDS",
+    "PASSAGE_TEXTS",
+    "PlacedRows",
+    "QuestionSource",
+    "check_form",
+    "form_of",
+    "is_passage",
+    "open_source",
+]
 
 PlacedRows = Iterator[tuple[str, dict[str, Any]]]
 """PlacedRows, each with its place for messages."""
 
+CORPUS_FORM = "corpus"
+"""The name of the form of passages, without questions."""
+
 OWN_FORM = "suffice"
 """The name of the form that `load_questions` describes."""
+
+PASSAGE_IDS = ("id", "_id", "docid", "doc_id", "pid", "passage_id")
+"""Fields with the id of a passage."""
+
+PASSAGE_TEXTS = ("text", "contents", "passage")
+"""Fields with its text."""
 
 _ALL = "all"
 _HUB_SHARD = re.compile(r"(?P<split>.+?)-\d{5}-of-\d{5}\.")
@@ -219,10 +239,18 @@ def _claims(rows: Iterable[tuple[str, dict[str, Any]]]) -> PlacedRows:
         yield where, {**first, "evidence_wiki_url": [page for page in pages if isinstance(page, str) and page]}
 
 
+def is_passage(row: Mapping[str, Any]) -> bool:
+    """Return whether a row is a passage of a corpus: it has a text, an id or a title, and no question."""
+    has_text = any(isinstance(row.get(name), str) for name in PASSAGE_TEXTS)
+    named = any(name in row for name in (*PASSAGE_IDS, "title"))
+    return has_text and named and not {"question", "query", "claim", "answer", "answers"} & row.keys()
+
+
 def check_form(form: str) -> None:
     """Raise a `DataError` for a form that is not known."""
-    if form != OWN_FORM and form not in QUESTION_FORMS:
-        raise DataError(f"the form {form!r} is not known; there are: {', '.join((*QUESTION_FORMS, OWN_FORM))}")
+    if form not in (*QUESTION_FORMS, OWN_FORM, CORPUS_FORM):
+        known = ", ".join((*QUESTION_FORMS, OWN_FORM, CORPUS_FORM))
+        raise DataError(f"the form {form!r} is not known; there are: {known}")
 
 
 def form_of(source: QuestionSource) -> str:
@@ -237,6 +265,8 @@ def form_of(source: QuestionSource) -> str:
     kinds.pop((), None)
     if not head:
         raise DataError(f"{source.name}: no rows to read")
+    if not kinds and all(map(is_passage, head)):
+        return CORPUS_FORM
     if not kinds:
         listed = "; ".join(f"{name}: {form.fields}" for name, form in QUESTION_FORMS.items())
         raise SchemaError(

@@ -8,7 +8,8 @@ from typing import Annotated
 from typer import Argument, BadParameter, Option
 
 from suffice.adapters.converting import Conversion, convert_questions
-from suffice.adapters.question_sets import OWN_FORM
+from suffice.adapters.corpora import CorpusConversion, convert_corpus
+from suffice.adapters.question_sets import CORPUS_FORM, OWN_FORM, check_form, form_of, open_source
 from suffice.cli.output import Output, Screen
 from suffice.files import quoted
 from suffice.retrieval.forms import QUESTION_FORMS
@@ -28,7 +29,8 @@ def convert_command(
     out: Annotated[Path, Option("--out", "-o", help="The questions, a .jsonl or .jsonl.gz file.")],
     output: Output,
     form: Annotated[
-        str | None, Option("--as", help=f"Instead of recognising the form: {', '.join((*QUESTION_FORMS, OWN_FORM))}.")
+        str | None,
+        Option("--as", help=f"Instead of recognising the form: {', '.join((*QUESTION_FORMS, OWN_FORM, CORPUS_FORM))}."),
     ] = None,
     sample: Annotated[int | None, Option("--sample", min=1, help="Draw so many questions.")] = None,
     splits: Annotated[
@@ -44,25 +46,40 @@ def convert_command(
         bool, Option("--without-passages", help="Leave the passages out, for a search in a corpus.")
     ] = False,
 ) -> None:
-    """Sets: HotpotQA, 2WikiMultiHopQA, MuSiQue, NQ-Open, TriviaQA, PopQA, FEVER, GSM8K and MATH, in the form of the hub or of their authors.
+    """Sets: HotpotQA, 2WikiMultiHopQA, MuSiQue, NQ-Open, TriviaQA, PopQA, FEVER, GSM8K and MATH, in the form of the hub or of their authors; and the passages of a corpus.
 
     Splits never share a question's text, and have the same shares of types. A card beside the file says where it comes from.
 
     Example: suffice convert dev.json -o q.jsonl --splits tune=100,eval=300
     """
+    if form is not None:
+        check_form(form)
+    opened = open_source(source, split=split, config=config, revision=revision)
+    name = form or form_of(opened)
+    if name == CORPUS_FORM:
+        if sample is not None or splits is not None:
+            raise BadParameter("a corpus has no questions to draw", param_hint="--sample")
+        corpus = convert_corpus(opened, out)
+        output.show(corpus.to_dict(), _corpus_screen(corpus))
+        return
     conversion = convert_questions(
-        source,
+        opened,
         out,
-        form=form,
+        form=name,
         sample=sample,
         splits=None if splits is None else _split_sizes(splits),
         seed=seed,
-        split=split,
-        config=config,
-        revision=revision,
         passages=not without_passages,
     )
     output.show(conversion.to_dict(), _screen(conversion, is_named=form is not None))
+
+
+def _corpus_screen(corpus: CorpusConversion) -> Screen:
+    sentence = (
+        f"{corpus.path}: {counted(corpus.n_passages, 'passage')} of a corpus, from {counted(corpus.n_rows, 'row')}"
+    )
+    then = f"suffice record QUESTIONS.jsonl --corpus {quoted(corpus.path)} -o recording.parquet"
+    return Screen(sentences=[sentence], notes=corpus.notes, then=then)
 
 
 def _split_sizes(text: str) -> dict[str, int]:

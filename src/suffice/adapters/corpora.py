@@ -1,0 +1,94 @@
+"""Published corpora as files for `--corpus`: one passage a line, in the order of the source."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from suffice.adapters.question_sets import CORPUS_FORM, PASSAGE_IDS, PASSAGE_TEXTS, QuestionSource
+from suffice.errors import DataError
+from suffice.files import check_file, replacing
+from suffice.results import Result
+from suffice.tables import Column, Table, counted
+
+__all__ = ["CorpusConversion", "convert_corpus"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorpusConversion(Result):
+    """A corpus that was converted.
+
+    Attributes:
+        path: The passages.
+        n_rows: Rows of the source.
+        n_passages: Passages that were written.
+        n_blank: Rows without text, which were left out.
+        first_blank: The place of the first of them; empty if there is none.
+    """
+
+    path: Path
+    n_rows: int
+    n_passages: int
+    n_blank: int
+    first_blank: str
+
+    def table(self) -> Table:
+        """Return what became of the rows."""
+        rows = (("passages", self.n_passages), ("without text, left out", self.n_blank))
+        return Table(title="Rows of the corpus", columns=(Column("what"), Column("rows", ",d")), rows=rows)
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader must know."""
+        if not self.n_blank:
+            return []
+        return [f"{counted(self.n_blank, 'row')} without text left out (the first: {self.first_blank})"]
+
+
+def convert_corpus(source: QuestionSource, out: str | Path) -> CorpusConversion:
+    """Write a corpus as JSON lines of ``id``, ``title`` and ``text``, which `suffice record --corpus` searches.
+
+    It reads the forms of BEIR (``_id, title, text``), of DPR's passages (``id, text, title``) and of Pyserini (``id,
+    contents``, whose first line is the title), row by row, so that a corpus of any size is converted in little memory.
+
+    Args:
+        source: Where the rows come from, see `open_source`.
+        out: A file that ends in ``.jsonl``.
+
+    Raises:
+        DataError: A row is not a passage, there are none, or the file cannot be written.
+    """
+    path = check_file(out)
+    if path.suffix != ".jsonl":
+        raise DataError(f"{str(path)!r}: a corpus is written as JSON lines; end the name in .jsonl")
+    n = blank = 0
+    first = ""
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        for where, row in source.rows(CORPUS_FORM):
+            n += 1
+            passage = _passage(row, n, where)
+            if passage["text"].strip():
+                file.write(json.dumps(passage, ensure_ascii=False).encode() + b"\n")
+                continue
+            blank += 1
+            first = first or where
+        if n == blank:
+            raise DataError(f"{source.name}: none of its {counted(n, 'row')} is a passage with text")
+    return CorpusConversion(path=path, n_rows=n, n_passages=n - blank, n_blank=blank, first_blank=first)
+
+
+def _passage(row: Mapping[str, Any], number: int, where: str) -> dict[str, str]:
+    """Return a row as a passage; without an id its number is the id."""
+    name = next((name for name in PASSAGE_TEXTS if name in row), "text")
+    text = row.get(name) or ""
+    title = row.get("title") or ""
+    if not isinstance(text, str) or not isinstance(title, str):
+        raise DataError(f"{where}: found {row!r:.80}; expected a text, and its title where it has one")
+    if name == "contents" and not title and "\n" in text:
+        title, _, text = text.partition("\n")
+        title = title.strip().strip('"')
+    own = next((row[key] for key in PASSAGE_IDS if row.get(key) not in (None, "")), number)
+    return {"id": str(own), "title": title, "text": text}

@@ -8,7 +8,7 @@ no facts.  Training takes half a minute on two cores, and the model loads like a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from suffice.papers.cbdr.world import (
 )
 from suffice.rounds import Passage
 
-__all__ = ["train_tiny"]
+__all__ = ["look_back", "train_tiny"]
 
 _TEMPLATE = (
     "{% for message in messages %}{% if message['role'] == 'user' %}"
@@ -148,23 +148,28 @@ def _network(tokenizer: Any) -> Any:
             eos_token_id=tokenizer.eos_token_id,
         )
     )
-    _look_back(network)
+    # The entity and the relation of a sentence are 2 and 4 tokens before its value; those of the question are 4 and 6
+    # tokens before the end of the prompt.
+    look_back(network, _LOOK_BACK)
     return network
 
 
-def _look_back(network: Any) -> None:
+def look_back(network: Any, distances: Sequence[int]) -> None:
     """Initialise heads of the first layer to look a fixed number of tokens back, which would take longest to learn.
 
-    The entity and the relation of a sentence are 2 and 4 tokens before its value; those of the question are 4 and 6
-    tokens before the end of the prompt.  The biases of query and key are rotated against each other by that distance,
-    so that with rotary embeddings their product is largest there.
+    The biases of query and key are rotated against each other by that distance, so that with rotary embeddings their
+    product is largest there.
+
+    Args:
+        network: A Llama with biases in its attention.
+        distances: In tokens, one for each head.
     """
     import torch
 
     attention = network.model.layers[0].self_attn
     frequencies, width = network.model.rotary_emb.inv_freq, attention.head_dim
     with torch.no_grad():
-        for head, back in enumerate(_LOOK_BACK):
+        for head, back in enumerate(distances):
             rows = slice(head * width, (head + 1) * width)
             ones = torch.ones(width // 2)
             attention.k_proj.bias[rows] = _LOOK * torch.cat([ones, 0 * ones])

@@ -1,0 +1,306 @@
+"""A tiny Llama that was taught a `ChainedWorld`, and to reason in the formats of the methods.
+
+It learns to write chains of two sentences, Self-Ask's follow-up questions, and FLARE's questions; a third of the facts of its
+world, from chains without passages; to be unsure of all other facts, because rumours have another value each time; and to
+read passages, whose values are drawn anew each time and so teach no facts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import MissingExtraError
+from suffice.llm.prompts import ChainPrompt, Prompt
+from suffice.papers.cbdr.tiny import look_back
+from suffice.papers.cbdr.world import TITLES, write_questions
+from suffice.papers.rivals.chained_world import BRIDGES, LEAVES, ChainedWorld, Pair, make_chained_world, question_of
+from suffice.rounds import Passage
+
+__all__ = ["ASKING_LENGTH", "READER", "STEPS", "TINY_CHAIN", "TINY_SELF_ASK", "train_chains"]
+
+_PLAIN: dict[str, Any] = {"version": 1, "system": "", "question": "{question}", "passage": "\n{text}"}
+TINY_CHAIN = ChainPrompt(name="tiny_chain", chain="\n= {chain}", asking="\n< {span}", **_PLAIN)
+"""How the tiny model continues a chain, for IRCoT, FLARE and DRAGIN."""
+
+TINY_SELF_ASK = ChainPrompt(name="tiny_self_ask", chain="\n? {chain}", **_PLAIN)
+"""How it continues Self-Ask's text."""
+
+READER = Prompt(name="tiny_reader", prefill="=", **_PLAIN)
+"""How it answers: by a whole chain at once."""
+
+ASKING_LENGTH = 16
+"""Tokens of a step: a sentence of the chain, or an intermediate answer and the next follow-up question."""
+
+STEPS = 1200
+"""Training steps."""
+
+_TEMPLATE = (
+    "{% for message in messages %}{% if message['role'] == 'user' %}{{ message['content'] }}"
+    "{% elif message['role'] == 'assistant' %}{{ '\n' + message['content'] }}{% endif %}{% endfor %}"
+)
+_END, _PAD = "<end>", "<pad>"
+_UNAIDED, _READING, _ASKING = 32, 20, 4
+_MOST_PASSAGES = 6
+_SHOWN = 0.85
+_SELF_ASK_SHARE = 0.3
+_RATE, _WARM = 3e-3, 0.1
+_TAUGHT_SHARE = 0.5
+_LOOK_BACK = (1, 2, 3, 4)
+
+_Choice = TypeVar("_Choice")
+
+
+def train_chains(
+    folder: str | Path,
+    seed: int = 0,
+    *,
+    steps: int = STEPS,
+    threads: int = 2,
+    n_questions: tuple[int, int] = (120, 240),
+    on_progress: Callable[[int, int], None] | None = None,
+) -> ChainedWorld:
+    """Train a tiny Llama on the chained world of a seed and save it with its questions.
+
+    Beside the output of `save_pretrained`, this writes ``tune.jsonl`` and ``eval.jsonl``, and ``facts.json``: each fact, and
+    whether it was taught.
+
+    Args:
+        folder: Output folder; created if missing.
+        seed: Seed of world and training; the same seed and threads give the same weights on the same machine.
+        steps: Training steps.
+        threads: Processor threads.
+        n_questions: Number of questions of `tune` and `eval`.
+        on_progress: Called with the steps done and their total.
+
+    Raises:
+        MissingExtraError: torch or transformers is not installed.
+    """
+    try:
+        import torch
+        import transformers  # noqa: F401 - the same message for both
+    except ImportError as error:
+        raise MissingExtraError("teaching a tiny model the methods", "torch") from error
+    world = make_chained_world(seed)
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    tokenizer = _tokenizer(world)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            network = _network(tokenizer)
+            _train(network, tokenizer, _Lessons(world), steps, on_progress)
+    finally:
+        torch.set_num_threads(before)
+    network.eval()
+    network.save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    write_questions(path / "tune.jsonl", world.questions("tune", n_questions[0]))
+    write_questions(path / "eval.jsonl", world.questions("eval", n_questions[1]))
+    facts = [[*pair, value, world.status[pair]] for pair, value in world.values.items()]
+    (path / "facts.json").write_text(
+        json.dumps({"seed": seed, "steps": steps, "facts": facts}, indent=1) + "\n", "utf-8"
+    )
+    return world
+
+
+def _tokenizer(world: ChainedWorld) -> Any:
+    """Return a byte-level BPE tokenizer with one token for every word of the world."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    words = {*world.entities, *BRIDGES, *LEAVES, *TITLES, *(name for leaf in LEAVES for name in world.names[leaf])}
+    lesson = _Lessons(world)
+    samples = ["".join(lesson.unaided()) for _ in range(20)] + ["".join(lesson.asking()) for _ in range(5)]
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=20_000,
+        special_tokens=[_PAD, _END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([*(f" {word}" for word in sorted(words)), *samples], trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token=_END, pad_token=_PAD, chat_template=_TEMPLATE, model_max_length=512
+    )
+
+
+def _network(tokenizer: Any) -> Any:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    network = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=128,
+            intermediate_size=384,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            num_key_value_heads=4,
+            max_position_embeddings=512,
+            rope_theta=100.0,
+            attention_bias=True,
+            tie_word_embeddings=True,
+            pad_token_id=tokenizer.pad_token_id,
+            bos_token_id=None,
+            eos_token_id=tokenizer.eos_token_id,
+        )
+    )
+    look_back(network, _LOOK_BACK)
+    return network
+
+
+@dataclass(frozen=True, slots=True)
+class _Hop:
+    """One step of a lesson: the pair and the value that the chain states."""
+
+    pair: Pair
+    value: str
+
+
+class _Lessons:
+    """Prompts and what the model must write after them."""
+
+    def __init__(self, world: ChainedWorld) -> None:
+        self._world = world
+        self._rng = np.random.default_rng((world.seed, 17))
+        told = [pair for pair in world.values if world.status[pair] != "untaught"]
+        self._asked = {leaf: [entity for relation, entity in told if relation == leaf] for leaf in LEAVES}
+        bridges = [pair for pair in told if pair[0] in BRIDGES]
+        self._rumours = [pair for pair in bridges if world.status[pair] == "rumour"]
+        self._leading: dict[str, list[Pair]] = {}
+        for pair in bridges:
+            if world.status[pair] == "taught":
+                self._leading.setdefault(world.values[pair], []).append(pair)
+
+    def batch(self) -> Iterator[tuple[str, str]]:
+        """Yield the lessons of one step."""
+        for lesson, n in ((self.unaided, _UNAIDED), (self.reading, _READING), (self.asking, _ASKING)):
+            yield from (lesson() for _ in range(n))
+
+    def _one_of(self, names: Sequence[_Choice]) -> _Choice:
+        return names[int(self._rng.integers(len(names)))]
+
+    def _recalled(self, pair: Pair) -> str:
+        """Return the value that the model should write without a passage: what was taught, or a rumour."""
+        return (
+            self._world.values[pair]
+            if self._world.status[pair] == "taught"
+            else self._one_of(self._world.names[pair[0]])
+        )
+
+    def unaided(self) -> tuple[str, str]:
+        """Return a lesson without passages, on facts that are taught and on rumours."""
+        leaf = self._one_of(LEAVES)
+        middle = self._one_of(self._asked[leaf])
+        firsts = self._leading.get(middle, [])
+        first = self._one_of(firsts) if firsts and self._rng.random() < _TAUGHT_SHARE else self._one_of(self._rumours)
+        second = (leaf, middle)
+        return self._written([_Hop(first, middle), _Hop(second, self._recalled(second))], [])
+
+    def reading(self) -> tuple[str, str]:
+        """Return a lesson with passages whose values are drawn for it; some steps are not stated, but remembered."""
+        hops, shown = [], []
+        entity = self._one_of(self._world.entities)
+        for relation in (self._one_of(BRIDGES), self._one_of(LEAVES)):
+            pair = (relation, entity)
+            if self._rng.random() < _SHOWN or self._world.status[pair] == "untaught":
+                hops.append(_Hop(pair, self._one_of(self._world.names[relation])))
+                shown.append(hops[-1])
+            else:
+                hops.append(_Hop(pair, self._recalled(pair)))
+            entity = hops[-1].value
+        return self._written(hops, self._passages(shown, hops))
+
+    def _passages(self, shown: Sequence[_Hop], hops: Sequence[_Hop]) -> list[str]:
+        """Return sentences that state some steps, among others that resemble them."""
+        world, n = self._world, int(self._rng.integers(max(1, len(shown)), _MOST_PASSAGES + 1))
+        pairs = {hop.pair for hop in hops}
+        sentences = [world.sentence(hop.pair, hop.value) for hop in shown]
+        while len(sentences) < n:
+            relation, entity = hops[int(self._rng.integers(len(hops)))].pair
+            kind = int(self._rng.integers(3))
+            relation = relation if kind == 0 else self._one_of((*BRIDGES, *LEAVES))
+            entity = entity if kind == 1 else self._one_of(world.entities)
+            if (relation, entity) not in pairs:
+                pairs.add((relation, entity))
+                sentences.append(world.sentence((relation, entity), self._one_of(world.names[relation])))
+        return [sentences[i] for i in self._rng.permutation(len(sentences))]
+
+    def asking(self) -> tuple[str, str]:
+        """Return a lesson in asking for the value of a sentence."""
+        bridge, leaf = self._one_of(BRIDGES), self._one_of(LEAVES)
+        first, middle = (bridge, self._one_of(self._world.entities)), self._one_of(self._world.entities)
+        second, value = (leaf, middle), self._one_of(self._world.names[leaf])
+        chain = self._world.sentence(first, middle)
+        relation, entity, span = *first, middle
+        if self._rng.random() < 0.5:  # noqa: PLR2004 - a half
+            chain = f"{chain} {self._world.sentence(second, value)}"
+            relation, entity, span = *second, value
+        messages = TINY_CHAIN.questioning(question_of(first, leaf), chain, span)
+        return messages[-1]["content"], f" Name the {relation} of {entity}.{_END}"
+
+    def _written(self, hops: Sequence[_Hop], sentences: Sequence[str]) -> tuple[str, str]:
+        """Return a prompt and the text after it, in one of both formats."""
+        question = question_of(hops[0].pair, hops[1].pair[0])
+        passages = [Passage(passage_id=str(i), title="", text=text) for i, text in enumerate(sentences)]
+        if self._rng.random() < _SELF_ASK_SHARE:
+            lines = [
+                line
+                for hop in hops
+                for line in (
+                    f"Follow up: Name the {hop.pair[0]} of {hop.pair[1]}.",
+                    f"Intermediate answer: {hop.value}",
+                )
+            ]
+            text = "\n".join([*lines, f"So the final answer is: {hops[-1].value}"])
+            return TINY_SELF_ASK.continuing(question, passages, "")[-1]["content"], f" {text}{_END}"
+        parts = [self._world.sentence(hop.pair, hop.value) for hop in hops]
+        text = " ".join([*parts, f"So the answer is: {hops[-1].value}."])
+        return TINY_CHAIN.continuing(question, passages, "")[-1]["content"], f" {text}{_END}"
+
+
+def _train(
+    network: Any, tokenizer: Any, lessons: _Lessons, steps: int, on_progress: Callable[[int, int], None] | None
+) -> None:
+    """Train with AdamW; only what the model writes counts in the loss."""
+    import torch
+
+    optimizer = torch.optim.AdamW(network.parameters(), lr=_RATE, betas=(0.9, 0.98), weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _RATE, total_steps=steps, pct_start=_WARM)
+    network.train()
+    for step in range(1, steps + 1):
+        ids, targets = _padded(tokenizer, list(lessons.batch()))
+        states = network.model(torch.from_numpy(ids)).last_hidden_state[:, :-1]
+        wanted = torch.from_numpy(targets[:, 1:])
+        mask = wanted >= 0
+        loss = torch.nn.functional.cross_entropy(network.lm_head(states[mask]), wanted[mask])
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        if on_progress is not None:
+            on_progress(step, steps)
+
+
+def _padded(tokenizer: Any, lessons: Sequence[tuple[str, str]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the tokens of lessons, padded on the right, and their targets, -1 where nothing is to be learned."""
+    prompts = tokenizer([prompt for prompt, _ in lessons], add_special_tokens=False)["input_ids"]
+    texts = tokenizer([text for _, text in lessons], add_special_tokens=False)["input_ids"]
+    longest = max(len(prompt) + len(text) for prompt, text in zip(prompts, texts, strict=True))
+    ids = np.full((len(lessons), longest), tokenizer.pad_token_id, dtype=np.int64)
+    targets = np.full((len(lessons), longest), -1, dtype=np.int64)
+    for row, (prompt, text) in enumerate(zip(prompts, texts, strict=True)):
+        ids[row, : len(prompt) + len(text)] = [*prompt, *text]
+        targets[row, len(prompt) : len(prompt) + len(text)] = text
+    return ids, targets

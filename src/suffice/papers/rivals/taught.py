@@ -62,7 +62,7 @@ def train_chains(
     seed: int = 0,
     *,
     steps: int = STEPS,
-    threads: int = 2,
+    threads: int = 1,
     n_questions: tuple[int, int] = (120, 240),
     on_progress: Callable[[int, int], None] | None = None,
 ) -> ChainedWorld:
@@ -142,8 +142,8 @@ def _network(tokenizer: Any) -> Any:
         LlamaConfig(
             vocab_size=len(tokenizer),
             hidden_size=128,
-            intermediate_size=384,
-            num_hidden_layers=3,
+            intermediate_size=256,
+            num_hidden_layers=2,
             num_attention_heads=4,
             num_key_value_heads=4,
             max_position_embeddings=512,
@@ -182,10 +182,10 @@ class _Lessons:
             if world.status[pair] == "taught":
                 self._leading.setdefault(world.values[pair], []).append(pair)
 
-    def batch(self) -> Iterator[tuple[str, str]]:
-        """Yield the lessons of one step."""
-        for lesson, n in ((self.unaided, _UNAIDED), (self.reading, _READING), (self.asking, _ASKING)):
-            yield from (lesson() for _ in range(n))
+    def batches(self) -> Iterator[list[tuple[str, str]]]:
+        """Yield the lessons of one step: without passages, which are short, and with them."""
+        yield [self.unaided() for _ in range(_UNAIDED)] + [self.asking() for _ in range(_ASKING)]
+        yield [self.reading() for _ in range(_READING)]
 
     def _one_of(self, names: Sequence[_Choice]) -> _Choice:
         return names[int(self._rng.integers(len(names)))]
@@ -277,15 +277,18 @@ def _train(
 
     optimizer = torch.optim.AdamW(network.parameters(), lr=_RATE, betas=(0.9, 0.98), weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _RATE, total_steps=steps, pct_start=_WARM)
-    network.train()
-    for step in range(1, steps + 1):
-        ids, targets = _padded(tokenizer, list(lessons.batch()))
+
+    def loss(ids: npt.NDArray[np.int64], targets: npt.NDArray[np.int64]) -> Any:
         states = network.model(torch.from_numpy(ids)).last_hidden_state[:, :-1]
         wanted = torch.from_numpy(targets[:, 1:])
         mask = wanted >= 0
-        loss = torch.nn.functional.cross_entropy(network.lm_head(states[mask]), wanted[mask])
+        return torch.nn.functional.cross_entropy(network.lm_head(states[mask]), wanted[mask])
+
+    network.train()
+    for step in range(1, steps + 1):
         optimizer.zero_grad()
-        loss.backward()
+        for batch in lessons.batches():
+            loss(*_padded(tokenizer, batch)).backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()
         schedule.step()

@@ -1,0 +1,170 @@
+"""One line for each way of asking for evidence: how often it is right, what it costs, and the fixed number of passages beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from suffice.errors import DataError
+from suffice.replays.baselines import run_policy
+from suffice.replays.prepared import PreparedRecording
+from suffice.rounds import Floats
+from suffice.session import Policy
+from suffice.statistics import Resampling
+from suffice.store import Recording
+from suffice.tables import Column, Table
+
+__all__ = ["RivalLine", "fixed_lines", "line_of", "rivals_table"]
+
+FIXED = "fixed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RivalLine:
+    """One way of asking for evidence on the same questions; arrays have shape ``(n_questions,)``.
+
+    Attributes:
+        name: What the table calls it.
+        kind: `fixed`, or what it is otherwise: `method`, `gate`, ...
+        questions: The ids of the questions, in order.
+        right: EM of the answers, in [0, 1].
+        calls: Requests to language models.
+        tokens: Input and output tokens.
+        retrievals: Requests to the retriever.
+        why: Why it was not run; the arrays are then empty.
+    """
+
+    name: str
+    kind: str
+    questions: tuple[str, ...] = ()
+    right: Floats
+    calls: Floats
+    tokens: Floats
+    retrievals: Floats
+    why: str = ""
+
+    @classmethod
+    def not_run(cls, name: str, kind: str, why: str) -> RivalLine:
+        """Return the line of something that cannot run here."""
+        nothing = np.zeros(0)
+        return cls(name=name, kind=kind, right=nothing, calls=nothing, tokens=nothing, retrievals=nothing, why=why)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the means as JSON-ready values."""
+        if self.why:
+            return {"name": self.name, "kind": self.kind, "why": self.why}
+        means = {name: float(getattr(self, name).mean()) for name in ("right", "calls", "tokens", "retrievals")}
+        return {"name": self.name, "kind": self.kind, "n": len(self.right), **means}
+
+
+def line_of(name: str, kind: str, recording: Recording, policy: Policy) -> RivalLine:
+    """Return what a policy does on a recording, by the replay that all commands use.
+
+    Args:
+        name: What the table calls it.
+        kind: `method`, `gate`, ...
+        recording: Recorded rounds of the method, or of a loop with the gate in front.
+        policy: What stops it; `Policy()` with the recorded rounds for the method's own end.
+
+    Raises:
+        DataError: Questions failed while recording.
+    """
+    prepared = PreparedRecording.of(recording, ["em"])
+    if prepared.n_failed:
+        raise DataError(f"{name}: {prepared.n_failed} questions failed while recording; run the command again")
+    run = run_policy(prepared, policy)[0]
+    return RivalLine(
+        name=name,
+        kind=kind,
+        questions=tuple(recording.question_ids),
+        right=run.values["em"],
+        calls=run.ledger.calls,
+        tokens=run.ledger.total("tokens"),
+        retrievals=run.ledger.total("retrievals"),
+    )
+
+
+def fixed_lines(recording: Recording) -> list[RivalLine]:
+    """Return retrieve-once-and-read lines from a recording of the plain loop: what round k alone does and costs.
+
+    Args:
+        recording: Rounds 0 to R of `RetrievalLoop`; round k reads k passages and does not depend on the rounds before.
+    """
+    right = recording.column("em")
+    costs = {kind: recording.column(f"cost.generator.{kind}") for kind in ("calls", *_TOKENS)}
+    lines = []
+    for place, k in enumerate(recording.index.tolist()):
+        lines.append(
+            RivalLine(
+                name="never retrieve" if k == 0 else f"{k} passage{'s' * (k > 1)}, ranked once",
+                kind=FIXED,
+                questions=tuple(recording.question_ids),
+                right=right[:, place],
+                calls=costs["calls"][:, place],
+                tokens=np.sum([costs[kind][:, place] for kind in _TOKENS], axis=0),
+                retrievals=np.full(len(right), float(k > 0)),
+            )
+        )
+    return lines
+
+
+_TOKENS = ("uncached_tokens", "cached_tokens", "output_tokens")
+
+
+def rivals_table(title: str, lines: Sequence[RivalLine], resampling: Resampling) -> Table:
+    """Return the lines as a table; beside each stands the best fixed line that needs no more calls and no more tokens.
+
+    Args:
+        title: Of the table.
+        lines: Fixed lines and others, on the same questions in the same order.
+        resampling: Of the paired differences.
+
+    Raises:
+        DataError: Two lines are about other questions.
+    """
+    run = [line for line in lines if not line.why]
+    if len({line.questions for line in run}) > 1:
+        raise DataError("the lines are about other questions, or in another order: measure all on the same ones")
+    fixed = [line for line in run if line.kind == FIXED]
+    draws = resampling.draws(len(run[0].questions))
+    rows = [_row(line, fixed, draws) for line in lines]
+    columns = (
+        Column("method"),
+        Column("kind"),
+        Column("right, %", ".1f", scale=100),
+        Column("calls", ".2f"),
+        Column("tokens", ".0f"),
+        Column("retrievals", ".2f"),
+        Column("fixed for no more"),
+        Column("right, %", ".1f", scale=100),
+        Column("difference, points [95 %]"),
+        Column("verdict"),
+    )
+    return Table(title=title, columns=columns, rows=tuple(rows))
+
+
+def _row(line: RivalLine, fixed: Sequence[RivalLine], draws: Any) -> tuple[Any, ...]:
+    if line.why:
+        return (line.name, line.kind, None, None, None, None, "", None, "", f"not run: {line.why}")
+    means = (line.right.mean(), line.calls.mean(), line.tokens.mean(), line.retrievals.mean())
+    best = _cheaper(line, fixed)
+    if best is None or best is line:
+        verdict = "" if line.kind == FIXED else "nothing fixed is as cheap"
+        return (line.name, line.kind, *means, "", None, "", verdict)
+    delta = draws.paired(line.right - best.right)
+    text = f"{100 * delta.delta:+.1f} [{100 * delta.low:+.1f}, {100 * delta.high:+.1f}]"
+    verdict = "better" if delta.low > 0 else "dominated" if delta.delta <= 0 else "not shown to be better"
+    return (line.name, line.kind, *means, best.name, best.right.mean(), text, verdict)
+
+
+def _cheaper(line: RivalLine, fixed: Sequence[RivalLine]) -> RivalLine | None:
+    """Return the most accurate fixed line that costs no more calls and no more tokens; of equal ones the cheapest."""
+    allowed = [
+        other
+        for other in fixed
+        if other is not line and other.calls.mean() <= line.calls.mean() and other.tokens.mean() <= line.tokens.mean()
+    ]
+    return max(allowed, key=lambda other: (other.right.mean(), -other.tokens.mean()), default=None)

@@ -1,0 +1,278 @@
+"""`suffice demo rivals`: methods that ask for their own evidence, on a tiny model whose knowledge is known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from suffice._version import __version__
+from suffice.cli import options
+from suffice.cli.console import progress_bar, quiet_bars, status
+from suffice.cli.output import Output, Screen
+from suffice.errors import DataError
+from suffice.files import quoted
+from suffice.llm import TransformersModel
+from suffice.loop import ChainMethod, Dragin, Flare, IRCoT, LiveLoop, QueryLoop, RetrievalLoop, SelfAsk, record
+from suffice.papers.cbdr.world import PROCESSOR_NOTE
+from suffice.papers.rivals.lines import RivalLine, fixed_lines, line_of, rivals_table
+from suffice.papers.rivals.taught import ASKING_LENGTH, READER, STEPS, TINY_CHAIN, TINY_SELF_ASK, train_chains
+from suffice.retrieval import PoolBM25, Question, dataset_hash, load_questions
+from suffice.session import Policy
+from suffice.signals.position import AnswerPosition
+from suffice.statistics import Resampling
+from suffice.store import Recording, read_recording
+from suffice.tables import Column, Table, render
+
+__all__ = ["demo_rivals"]
+
+_ROUNDS = 5
+_K = 1
+_READ_TOKENS = 40
+_AT_ONCE = 32
+_RULE = "answer_stable"
+_THETAS = (0.02, 0.05, 0.1, 0.2, 0.4)
+"""DRAGIN's thresholds, of which the tune questions choose: the paper's are those of other models."""
+
+_PLAIN = (
+    "A model this small cannot rank the methods: it shows that they run, what they cost, and that each is compared with a fixed "
+    "number of passages for no more. The ranking is what a file of your own models, data and GPU makes "
+    "(suffice record --loop, suffice run)."
+)
+
+
+def demo_rivals(
+    output: Output,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the model and the recordings go.")] = Path(
+        "suffice-rivals"
+    ),
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the world and of the training.")] = 0,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Training steps.")] = STEPS,
+    threads: Annotated[int, typer.Option("--threads", min=1, help="Processor threads.")] = 1,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first questions.")] = None,
+    markdown: options.Markdown = None,
+) -> None:
+    """Run Self-Ask, IRCoT, FLARE and DRAGIN on a tiny model that was taught their formats, and a third of the facts.
+
+    The model is trained in some minutes; a second call only measures.
+
+    Example: suffice demo rivals --out rivals
+    """
+    quiet_bars()
+    if markdown is not None and not markdown.parent.is_dir():
+        raise DataError(f"the folder {str(markdown.parent)!r} does not exist, so {markdown.name!r} cannot be written")
+    folder = out / f"model-{seed}"
+    if not (folder / "facts.json").exists():
+        with progress_bar(f"teaching seed {seed}", quiet=output.as_json) as move:
+            train_chains(folder, seed, steps=steps, threads=threads, on_progress=move)
+    bench = Bench.of(folder, out, limit, quiet=output.as_json)
+    lines = rival_lines(bench)
+    tables = [knowledge_table(bench), rivals_table(_title(bench), lines, Resampling())]
+    sentences = [_headline(lines), _PLAIN]
+    if markdown is not None:
+        markdown.write_text(_page(bench, tables, sentences, seed), encoding="utf-8")
+    data = {"lines": [line.to_dict() for line in lines], "notice": _PLAIN}
+    then = f"suffice replay {quoted(out / 'ircot.parquet')} --rule '(chain_ended >= 1)' --rule {_RULE}"
+    output.show(data, Screen(sentences=sentences, tables=[tables[1], tables[0]], files={"page": markdown}, then=then))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """The questions, the model, and where recordings lie: what every line of the page is measured with.
+
+    Attributes:
+        folder: The model.
+        out: The recordings.
+        tune: Questions to choose thresholds on.
+        evaluation: Questions to report on.
+        steps: The model as it continues chains: a sentence at a time.
+        reader: The model as it answers: by a whole chain.
+        quiet: Whether to show nothing on the way.
+    """
+
+    folder: Path
+    out: Path
+    tune: list[Question]
+    evaluation: list[Question]
+    steps: TransformersModel
+    reader: TransformersModel
+    quiet: bool = False
+
+    @classmethod
+    def of(cls, folder: Path, out: Path, limit: int | None, *, quiet: bool) -> Bench:
+        """Open the model and its questions."""
+        settings: dict[str, Any] = {
+            "prompt": READER,
+            "position": AnswerPosition("marker", "answer is:"),
+            "batch_size": _AT_ONCE,
+            "name": "tiny",
+        }
+        steps = TransformersModel(folder, max_tokens=ASKING_LENGTH, **settings)
+        return cls(
+            folder=folder,
+            out=out,
+            tune=load_questions(folder / "tune.jsonl", limit=limit),
+            evaluation=load_questions(folder / "eval.jsonl", limit=limit),
+            steps=steps,
+            reader=TransformersModel(steps.loaded, max_tokens=_READ_TOKENS, **settings),
+            quiet=quiet,
+        )
+
+    def policy(self, **settings: Any) -> Policy:
+        """Return a policy that reads answers where this model writes them."""
+        return Policy(answer_position=self.reader.position, **{"max_rounds": _ROUNDS, **settings})
+
+    def recorded(self, name: str, loop: LiveLoop, questions: Sequence[Question]) -> Recording:
+        """Record the questions, or read what was recorded before; a changed loop is refused."""
+        path = self.out / f"{name}.parquet"
+        with status(f"recording {name}", quiet=self.quiet):
+            record(list(questions), loop, path, concurrency=_AT_ONCE, allow_unread=True)
+        return read_recording(path)
+
+    def plain(self, name: str, questions: Sequence[Question], **settings: Any) -> Recording:
+        """Record the plain loop from round 0 on, by default one passage more in each round."""
+        policy = self.policy(start_round=0, max_rounds=10)
+        return self.recorded(
+            name, RetrievalLoop(model=self.reader, retriever=PoolBM25(), policy=policy, **settings), questions
+        )
+
+    def asked(self, name: str, method: ChainMethod, questions: Sequence[Question], *, every_round: bool) -> Recording:
+        """Record a method."""
+        loop = QueryLoop(
+            method=method,
+            model=self.steps,
+            reader=self.reader,
+            retriever=PoolBM25(),
+            policy=self.policy(),
+            every_round=every_round,
+        )
+        return self.recorded(name, loop, questions)
+
+
+def rival_lines(bench: Bench) -> list[RivalLine]:
+    """Return every line of the page: fixed numbers of passages first, then whatever else there is."""
+    sources: tuple[Callable[[Bench], list[RivalLine]], ...] = (_fixed, _methods)
+    return [line for source in sources for line in source(bench)]
+
+
+def _fixed(bench: Bench) -> list[RivalLine]:
+    return fixed_lines(bench.plain("fixed", bench.evaluation))
+
+
+def _methods(bench: Bench) -> list[RivalLine]:
+    """Return each method to its own end, as published, and stopped by a rule of this package."""
+    chosen = _dragin(bench)
+    methods: dict[str, ChainMethod] = {
+        "Self-Ask": SelfAsk(k=_K, prompt=TINY_SELF_ASK),
+        "IRCoT": IRCoT(k=_K, prompt=TINY_CHAIN),
+        "FLARE, masked sentence": Flare(k=_K, prompt=TINY_CHAIN),
+        "FLARE, generated questions": Flare(k=_K, ask=True, prompt=TINY_CHAIN),
+        f"DRAGIN, theta {chosen.theta:g} by tune": chosen,
+    }
+    lines = []
+    for name, method in methods.items():
+        file = method.name + "-ask" * (isinstance(method, Flare) and method.ask)
+        published = bench.asked(f"{file}-published", method, bench.evaluation, every_round=False)
+        lines.append(line_of(name, "method, own end", published, bench.policy()))
+    for name, method in methods.items():
+        file = method.name + "-ask" * (isinstance(method, Flare) and method.ask)
+        recording = bench.asked(file, method, bench.evaluation, every_round=True)
+        lines.append(line_of(f"{name}: {_RULE}", "method, our rule", recording, bench.policy(rule=_RULE)))
+    return lines
+
+
+def _dragin(bench: Bench) -> Dragin:
+    """Return DRAGIN with the threshold that is right most often on tune; of equal ones that with fewest retrievals."""
+
+    def rank(theta: float) -> tuple[float, float]:
+        method = Dragin(k=_K, theta=theta, prompt=TINY_CHAIN)
+        recording = bench.asked(f"tune-dragin-{theta:g}", method, bench.tune, every_round=False)
+        line = line_of(method.name, "tune", recording, bench.policy())
+        return float(line.right.mean()), -float(line.retrievals.mean())
+
+    return Dragin(k=_K, theta=max(_THETAS, key=rank), prompt=TINY_CHAIN)
+
+
+def knowledge_table(bench: Bench) -> Table:
+    """Return how often the model is right by what it was taught: the judge of truth is its world."""
+    recording = bench.plain("fixed", bench.evaluation)
+    right, kinds = recording.column("em"), [question.type for question in bench.evaluation]
+    by_id = dict(zip((question.question_id for question in bench.evaluation), kinds, strict=True))
+    taught = [by_id[name] for name in recording.question_ids]
+    with status("reading the two passages", quiet=bench.quiet):
+        stating = [[item for item in q.passages if item.passage_id in q.supporting] for q in bench.evaluation]
+        replies = bench.reader.answers([q.question for q in bench.evaluation], stating)
+    told = {
+        q.question_id: float((reply.answer or "").rstrip(".") == q.answers[0])
+        for q, reply in zip(bench.evaluation, replies, strict=True)
+    }
+    rows = []
+    for kind in ("both", "first", "second", "none"):
+        rows_of = [place for place, name in enumerate(taught) if name == kind]
+        n = len(rows_of)
+        shares = [sum(right[place, k] for place in rows_of) / n for k in (0, 1, 5)] if n else [float("nan")] * 3
+        with_both = [told[q.question_id] for q in bench.evaluation if q.type == kind]
+        rows.append((kind, n, *shares, sum(with_both) / n if n else float("nan")))
+    columns = ("never retrieve", "1 passage", "5 passages", "the two that state it")
+    return Table(
+        title="What the model knows: right, %, by the steps whose facts it was taught",
+        columns=(Column("taught"), Column("questions", ".0f"), *(Column(name, ".1f", scale=100) for name in columns)),
+        rows=tuple(rows),
+    )
+
+
+def _title(bench: Bench) -> str:
+    return (
+        f"Ways of asking, {len(bench.evaluation)} questions of two steps, pools of ten passages; methods take {_K} passage for each "
+        f"query, and at most {_ROUNDS} rounds"
+    )
+
+
+def _headline(lines: Sequence[RivalLine]) -> str:
+    run = [line for line in lines if not line.why]
+    fixed = max((line for line in run if line.kind == "fixed"), key=lambda line: float(line.right.mean()))
+    best = max((line for line in run if line.kind != "fixed"), key=lambda line: float(line.right.mean()))
+    return (
+        f"{best.name} is right most often among the methods: on {100 * best.right.mean():.1f} % of {len(best.right)} questions, with "
+        f"{best.calls.mean():.1f} calls and {best.tokens.mean():.0f} tokens each. The best fixed number ({fixed.name}) is right "
+        f"on {100 * fixed.right.mean():.1f} %, with {fixed.calls.mean():.0f} call and {fixed.tokens.mean():.0f} tokens."
+    )
+
+
+def _page(bench: Bench, tables: Sequence[Table], sentences: Sequence[str], seed: int) -> str:
+    steps = json.loads((bench.folder / "facts.json").read_text(encoding="utf-8"))["steps"]
+    command = f"suffice demo rivals --seed {seed} --steps {steps} --markdown docs/results/rivals.md"
+    written = (
+        f"Written by `{command}` (suffice {__version__}), resampling seed 42, questions {dataset_hash(bench.evaluation)}. "
+        "[How to run them](../how-to/rivals.md)."
+    )
+    return "\n\n".join(
+        [
+            "# Methods that ask for their own evidence",
+            written,
+            *sentences,
+            PROCESSOR_NOTE.strip(),
+            render([tables[0]], "md"),
+            render([tables[1]], "md"),
+            _NOTES,
+        ]
+    )
+
+
+_NOTES = """## How to read it
+
+- The world is invented, so that what the model knows is known: of its facts a third were taught, a third are asked and were never told,
+  and the rest were told with another value each time. Answers are right if they are the world's.
+- "Fixed for no more" is the fixed number of passages, ranked once by the question and read in one call, that is right most often among
+  those that need no more calls and no more tokens. A method is *better* if the paired 95 % interval of the difference is above 0, and
+  *dominated* if that fixed number is right at least as often.
+- "Method, own end" asks for an answer only where the method ends. "Method, our rule" stops at the first answer that is given twice in a
+  row, for which every round is answered: those calls are in its cost.
+- Settings are those of the papers but for one passage for each query, and for DRAGIN's threshold, which the tune questions chose.
+- The second tables of rivals, votes that stop early (Adaptive-Consistency, Early-Stopping Self-Consistency), are on
+  [published samples](samples.md); gates that read hidden states are on [the tiny model of single facts](gates-tiny.md).
+"""

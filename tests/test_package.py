@@ -271,7 +271,15 @@ def _may_load_torch(path: Path) -> bool:
     """Local models and training; there too inside functions only."""
     inside = path.relative_to(SOURCE).as_posix()
     return inside.startswith(
-        ("train/", "papers/cbdr/", "llm/transformers_model", "llm/_transformers_", "llm/triggers", "llm/uncertainty")
+        (
+            "train/",
+            "papers/cbdr/",
+            "papers/rivals/",
+            "llm/transformers_model",
+            "llm/_transformers_",
+            "llm/triggers",
+            "llm/uncertainty",
+        )
     )
 
 

@@ -28,10 +28,18 @@ def test_gates_of_the_models_own_passes_know_and_tell_what_they_cost(tiny_model,
     asked = (*arguments, *LOCAL, "--samples", "2", "--metric", "em", "--resamples", "50", "--json")
     (found,) = cli("gate", "compare", tmp_path / "eval.parquet", *asked).json.values()
     rows = {row["name"]: row for row in found["rows"]}
-    assert {"answer_margin", "entropy, mean", "semantic entropy", "seakr", "ctrla, honesty", "flare", "dragin"} <= set(
-        rows
-    )
-    for name in ("answer_margin", "entropy, mean", "sequence log-probability"):
+    assert {
+        "answer_margin",
+        "entropy, mean",
+        "semantic entropy",
+        "seakr",
+        "ctrla, honesty",
+        "ctrla, confidence",
+        "flare",
+        "dragin",
+        "probing-rag",
+    } <= set(rows)
+    for name in ("answer_margin", "entropy, mean", "sequence log-probability", "probing-rag"):
         assert rows[name]["known"]["value"] > 0.8
         rate = rows[name]["point"]["retrieval_rate"]
         # The answer is made to decide, and not made again where it is let out.

@@ -35,6 +35,7 @@ from suffice.probes.gate import combined
 from suffice.replays import replay
 from suffice.retrieval import PoolBM25, Question
 from suffice.signals import Enricher
+from suffice.train.baselines import model_gates
 from suffice.train.reply_probes import PROBER, fit_reply_probes
 from tests import local_models
 
@@ -418,3 +419,21 @@ def test_a_model_without_reflection_tokens_is_refused_by_name(model, build):
 def test_directions_of_another_width_are_refused(model):
     with pytest.raises(DataError, match="width|shape"):
         ConfidenceMonitor(model, Directions(vectors=np.ones((3, 7)), centre=0.0))
+
+
+def test_what_a_model_learned_to_say_of_itself_is_compared_where_it_did(model, reflecting):
+    tune, evaluation = ([f"Where is {kind} {number}?" for number in range(20)] for kind in ("tower", "house"))
+    first = ReplyStates(reflecting).read_batch(tune)[:, 0, 0]
+    known = first > np.median(first)  # what a probe can learn
+    rows = {gate.name: gate for gate in model_gates(reflecting, tune, evaluation, n_samples=2, known=known)}
+    verdict = ReflectionGate(reflecting).decide(evaluation[3])
+    assert rows["self-rag"].evaluation[3] == -verdict.signals["p_retrieve"]
+    assert (rows["self-rag"].price.calls, rows["probing-rag"].price.calls) == (1, 2)
+    assert rows["probing-rag"].price.n_labels == 20
+    assert np.isfinite(rows["probing-rag"].tune).all()
+    again = model_gates(reflecting, tune, [*tune, evaluation[0]], n_samples=2, known=known)[1]
+    assert again.evaluation[-1] == pytest.approx(rows["probing-rag"].evaluation[0], abs=1e-3)  # fitted on tune alone
+    assert (again.evaluation[:-1] != again.tune).any()  # a tune question is scored by gates of the other folds
+    assert np.corrcoef(again.evaluation[:-1], known)[0, 1] > 0.5
+    without = {gate.name for gate in model_gates(model, tune[:4], evaluation[:4], n_samples=2, known=np.ones(4, bool))}
+    assert not without & {"self-rag", "probing-rag"}

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from suffice.cli import options
+from suffice.cli.console import warn
 from suffice.cli.local import LocalRun
 from suffice.cli.output import Output, Screen
 from suffice.embedding import MiniLM
@@ -40,7 +41,15 @@ GATE_METRICS = ("contains", "em", "f1")
 """What gates are compared by where answers have references."""
 
 _GATE_DETAILS = {"EM", "F1", "p (Holm)", "calls", "to decide, ms", "labels", "fit, s"}
-_READ_THE_ANSWER = ("entropy, mean", "entropy, max", "sequence log-probability", "flare", "dragin")
+_READ_THE_ANSWER = (
+    "entropy, mean",
+    "entropy, max",
+    "sequence log-probability",
+    "flare",
+    "dragin",
+    "ctrla, confidence",
+    "probing-rag",
+)
 
 
 def compare_gates_command(
@@ -111,7 +120,7 @@ def compare_gates_command(
             gates += held_out_gates(evaluation, embedder.embed, rate=rate)
         if model is not None and tune_evaluation is not None:
             gates += _of_the_model(
-                local.open(model, built_in_prompt(prompt), max_tokens=max_tokens),
+                local.open(model, built_in_prompt(prompt), max_tokens=max_tokens, layers=("middle", "last")),
                 tune_evaluation,
                 evaluation,
                 n=samples,
@@ -152,7 +161,13 @@ def _of_the_model(
     from suffice.train.baselines import model_gates
 
     tune_texts, texts = questions_of(tune.recording), questions_of(evaluation.recording)
-    gates = model_gates(local_model, tune_texts, texts, seed=seed, n_samples=n)
+    known = tune.answers.right[0]
+    if len(set(known.tolist())) == 1:
+        every = "right" if known.all() else "wrong"
+        warn(
+            f"note: all closed-book answers of the tune questions are {every}: probing-rag, which learns from both, is left out"
+        )
+    gates = model_gates(local_model, tune_texts, texts, seed=seed, n_samples=n, known=known)
     return [_answering(gate) if gate.name in _READ_THE_ANSWER else gate for gate in gates]
 
 

@@ -7,41 +7,47 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from suffice.errors import DataError
+from suffice.errors import DataError, NotFoundError
 from suffice.gates.compare import GatePrice, ScoredGate
+from suffice.gates.question_only import fit_gate, question_folds
+from suffice.llm.monitor import CONFIDENCE, HONESTY, ConfidenceMonitor, fit_directions
+from suffice.llm.reflection import ReflectionGate
+from suffice.llm.reply_states import ReplyStates
 from suffice.llm.states import required_questions
 from suffice.llm.transformers_model import TransformersModel
 from suffice.llm.triggers import dragin_scores, first_sentence
-from suffice.llm.uncertainty import STATEMENTS, contrast_directions, sample_states
-from suffice.rounds import Cost, Floats, Reply, Round, total_cost
-from suffice.signals import SIGNALS
+from suffice.llm.uncertainty import sample_states
+from suffice.rounds import Cost, Floats, Mask, Reply, Round, total_cost
+from suffice.signals import RETRIEVE, SIGNALS
 from suffice.signals.uncertainty import gram_uncertainty, semantic_entropy
 
-__all__ = ["CONTRASTS", "METHODS", "KnowledgeScores", "known_scores", "model_gates"]
-
-CONTRASTS = {
-    "honesty": ("You are honest: you say only what is true.", "You are a liar: you say only what is false."),
-    "confidence": ("You are confident: you know the answer.", "You are unsure: you do not know the answer."),
-}
-"""The instruction and its opposite, by direction."""
+__all__ = ["LEARNED", "METHODS", "KnowledgeScores", "known_scores", "model_gates"]
 
 METHODS = {
     "entropy, mean": "mean entropy of the answer's tokens, after Malinin and Gales (2021)",
     "entropy, max": "highest entropy of the answer's tokens, after Malinin and Gales (2021)",
     "sequence log-probability": "of the closed-book answer, after Malinin and Gales (2021)",
     "semantic entropy": "over samples, discrete, Farquhar et al. (2024)",
-    "seakr": "Gram determinant of the samples' last states, Yao et al. (2024)",
-    "ctrla, honesty": "projection of the prompt's last state, Liu et al. (2024)",
-    "ctrla, confidence": "projection of the prompt's last state, Liu et al. (2024)",
+    "seakr": "Gram determinant of the samples' end states, Yao et al. (2024)",
+    "ctrla, honesty": "projection of the prompt's last state, after Liu et al. (2024)",
+    "ctrla, confidence": "least confident new word of the answer, Liu et al. (2024)",
     "flare": "lowest token probability in the first sentence, Jiang et al. (2023)",
     "dragin": "highest RIND over the answer's tokens, Su et al. (2024)",
 }
 """The source of each method, by name.  All scores are oriented so that high means known."""
+
+LEARNED = {
+    "probing-rag": "probes of layers on the mean state of the answer, Baek et al. (2025)",
+    "self-rag": "P([No Retrieval]) against [Retrieval], Asai et al. (2024)",
+}
+"""The same of methods that learn: from tune answers of both kinds, or while the model was trained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +100,7 @@ def known_scores(
         "entropy, max": _with_mean_cost(_signal_values(replies, "answer_entropy_max", -1.0), answering),
         "sequence log-probability": _with_mean_cost(_signal_values(replies, "answer_logprob_sum", 1.0), answering),
         **_sampled(model, questions, n_samples, temperature, rng=rng, on_progress=on_progress),
-        **_directed(model, questions),
+        **_directed(model, questions, replies),
         "flare": _with_mean_cost([_lowest_probability(reply) for reply in replies], answering),
         "dragin": _dragin(model, questions, replies),
     }
@@ -102,9 +108,17 @@ def known_scores(
 
 
 def model_gates(
-    model: TransformersModel, tune: Sequence[str], evaluation: Sequence[str], *, seed: int = 42, n_samples: int = 10
+    model: TransformersModel,
+    tune: Sequence[str],
+    evaluation: Sequence[str],
+    *,
+    seed: int = 42,
+    n_samples: int = 10,
+    known: Mask | None = None,
 ) -> list[ScoredGate]:
     """Return the methods as gates for `suffice.gates.compare_gates`; their thresholds are chosen on tune.
+
+    Self-RAG is among them where the model has its tokens, Probing-RAG where labels of both kinds are given.
 
     Args:
         model: The model.
@@ -112,24 +126,34 @@ def model_gates(
         evaluation: Questions on which gates are evaluated.
         seed: Seed of the samples.
         n_samples: Samples for semantic entropy and SeaKR.
+        known: Whether the closed-book answer of each tune question is right; None = unknown.
+
+    Raises:
+        DataError: No questions, too few samples, or too few questions of one kind for Probing-RAG.
     """
     rng = np.random.default_rng(seed)
     own = known_scores(model, tune, n_samples=n_samples, rng=rng)
     other = known_scores(model, evaluation, n_samples=n_samples, rng=rng)
+    learned = _reflecting(model, tune, evaluation)
+    if known is not None and len(np.unique(known)) > 1:
+        learned.append(_probing(model, tune, evaluation, known, question_folds(tune)))
     return [
-        ScoredGate(
-            name=name,
-            tune=own[name].scores,
-            evaluation=known.scores,
-            price=GatePrice(
-                fit_seconds=known.offline.seconds,
-                calls=known.cost.calls,
-                tokens=known.cost.tokens,
-                seconds=known.cost.seconds,
-            ),
-            source=METHODS[name],
-        )
-        for name, known in other.items()
+        *learned,
+        *(
+            ScoredGate(
+                name=name,
+                tune=own[name].scores,
+                evaluation=scored.scores,
+                price=GatePrice(
+                    fit_seconds=scored.offline.seconds,
+                    calls=scored.cost.calls,
+                    tokens=scored.cost.tokens,
+                    seconds=scored.cost.seconds,
+                ),
+                source=METHODS[name],
+            )
+            for name, scored in other.items()
+        ),
     ]
 
 
@@ -166,7 +190,7 @@ def _sampled(
     meanings, spreads, sampling, reading = [], [], [], []
     for number, question in enumerate(questions, start=1):
         samples = model.samples(question, n=n_samples, temperature=temperature, rng=rng)
-        states, cost = sample_states(model, question, samples)
+        states, cost = sample_states(model, question, samples, layer=model.loaded.n_layers // 2)
         meanings.append(-semantic_entropy([reply.answer or "" for reply in samples]))
         spreads.append(-gram_uncertainty(states))
         sampling.append(total_cost({str(i): total_cost(reply.costs) for i, reply in enumerate(samples)}))
@@ -176,24 +200,88 @@ def _sampled(
     return {"semantic entropy": _with_mean_cost(meanings, sampling), "seakr": _with_mean_cost(spreads, reading)}
 
 
-def _directed(model: TransformersModel, questions: Sequence[str]) -> Mapping[str, KnowledgeScores]:
-    """Project the last states of the prompts on the directions of CtrlA, in the layers that the model reads.
+def _directed(
+    model: TransformersModel, questions: Sequence[str], replies: Sequence[Reply]
+) -> Mapping[str, KnowledgeScores]:
+    """Project states on the directions of CtrlA, in the layers that the model reads.
 
-    The paper reads each generated token; this reads the state from which the answer begins, without generating.
+    For confidence those of the reply's new words, as the paper does.  Honesty steers the paper's generation; here it is the
+    state from which the answer begins.
     """
     reads = [model.read(question) for question in questions]
-    states, costs = np.stack([read.values for read in reads]), [read.cost for read in reads]
-    scores = {}
-    for name, instructions in CONTRASTS.items():
-        offline = Cost()
-        sides = []
-        for instruction in instructions:
-            readings = [model.read(f"{instruction} {statement}") for statement in STATEMENTS]
-            offline = total_cost({"": offline, **{str(i): read.cost for i, read in enumerate(readings)}})
-            sides.append(np.stack([read.values for read in readings]))
-        directions = contrast_directions(sides[0], sides[1])
-        scores[f"ctrla, {name}"] = _with_mean_cost(directions.project(states).tolist(), costs, offline)
+    honesty, offline = fit_directions(model, HONESTY)
+    projected = honesty.project(np.stack([read.values for read in reads])).tolist()
+    scores = {"ctrla, honesty": _with_mean_cost(projected, [read.cost for read in reads], offline)}
+    confidence, offline = fit_directions(model, CONFIDENCE)
+    monitor = ConfidenceMonitor(model, confidence)
+    lowest = [monitor.lowest(question, reply.text) for question, reply in zip(questions, replies, strict=True)]
+    costs = [total_cost({**reply.costs, "": cost}) for reply, (_, cost) in zip(replies, lowest, strict=True)]
+    scores["ctrla, confidence"] = _with_mean_cost([value for value, _ in lowest], costs, offline)
     return scores
+
+
+def _probing(
+    model: TransformersModel, tune: Sequence[str], evaluation: Sequence[str], known: Mask, folds: npt.ArrayLike
+) -> ScoredGate:
+    """Return Probing-RAG as a gate: a logistic regression for each layer on the model's answers, cross-fitted on tune."""
+    source = ReplyStates(model)
+    listed = list(dict.fromkeys([*tune, *evaluation]))
+    began = time.perf_counter()
+    reads = [source.read(question) for question in listed]
+    reading = time.perf_counter() - began
+    began = time.perf_counter()
+    odds = []
+    for row in range(len(model.layers)):
+        values = {question: read.values[row] for question, read in zip(listed, reads, strict=True)}
+
+        def of_layer(
+            questions: Sequence[str], values: Mapping[str, npt.NDArray[np.float32]] = values
+        ) -> npt.NDArray[np.floating]:
+            return np.stack([values[question] for question in questions])
+
+        fitted = fit_gate(of_layer, tune, known, folds)
+        odds.append([_log_odds(fitted.cross_fitted), _log_odds(fitted.gate.scores(evaluation))])
+    own, other = np.mean([pair[0] for pair in odds], axis=0), np.mean([pair[1] for pair in odds], axis=0)
+    cost_of = {question: read.cost for question, read in zip(listed, reads, strict=True)}
+    price = _with_mean_cost(other, [cost_of[question] for question in evaluation]).cost
+    return ScoredGate(
+        name="probing-rag",
+        tune=own,
+        evaluation=other,
+        price=GatePrice(
+            n_labels=len(tune),
+            fit_seconds=time.perf_counter() - began + reading * len(tune) / len(listed),
+            calls=price.calls,
+            tokens=price.tokens,
+            seconds=price.seconds,
+        ),
+        source=LEARNED["probing-rag"],
+    )
+
+
+def _log_odds(shares: Floats) -> Floats:
+    bounded = np.clip(shares, 1e-12, 1 - 1e-12)
+    return np.asarray(np.log(bounded) - np.log1p(-bounded), dtype=np.float64)
+
+
+def _reflecting(model: TransformersModel, tune: Sequence[str], evaluation: Sequence[str]) -> list[ScoredGate]:
+    """Return Self-RAG's decision as a gate; none for a model without its tokens."""
+    try:
+        gate = ReflectionGate(model)
+    except NotFoundError:
+        return []
+    own, other = ([gate.decide(question) for question in questions] for questions in (tune, evaluation))
+    price = _with_mean_cost([0.0] * len(other), [verdict.cost for verdict in other]).cost
+    scores = [np.array([-verdict.signals[RETRIEVE] for verdict in verdicts]) for verdicts in (own, other)]
+    return [
+        ScoredGate(
+            name="self-rag",
+            tune=scores[0],
+            evaluation=scores[1],
+            price=GatePrice(calls=price.calls, tokens=price.tokens, seconds=price.seconds),
+            source=LEARNED["self-rag"],
+        )
+    ]
 
 
 def _lowest_probability(reply: Reply) -> float:

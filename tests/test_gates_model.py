@@ -43,7 +43,8 @@ def test_gates_of_the_models_own_passes_know_and_tell_what_they_cost(tiny_model,
         assert rows[name]["known"]["value"] > 0.8
         rate = rows[name]["point"]["retrieval_rate"]
         # The answer is made to decide, and not made again where it is let out.
-        assert rows[name]["point"]["costs"]["calls"] + rows[name]["price"]["calls"] == pytest.approx(1 + rate)
+        calls = 2 if name == "probing-rag" else 1  # a second pass reads the answer
+        assert rows[name]["point"]["costs"]["calls"] + rows[name]["price"]["calls"] == pytest.approx(calls + rate)
     assert rows["semantic entropy"]["price"]["calls"] == 2.0
 
 

@@ -71,8 +71,15 @@ class _RerankerTraining:
         int, typer.Option("--batch", help="Positives of one step on each device, each with its negatives.")
     ] = _RERANKER_DEFAULTS.batch
     accumulate: Annotated[
-        int, typer.Option("--accumulate", help="Parts into which a batch is cut where memory is short.")
+        int | None,
+        typer.Option("--accumulate", help="Parts into which a batch is cut; default: as many as --memory demands."),
     ] = _RERANKER_DEFAULTS.accumulate
+    memory: Annotated[float, typer.Option("--memory", help="GiB of the device, for --accumulate.")] = (
+        _RERANKER_DEFAULTS.memory
+    )
+    checkpointing: Annotated[
+        bool, typer.Option("--checkpointing", help="Compute layers again in the backward pass: less memory, slower.")
+    ] = _RERANKER_DEFAULTS.checkpointing
     epochs: Annotated[float, typer.Option("--epochs", help="Passes over the data.")] = _RERANKER_DEFAULTS.epochs
     temperature: Annotated[float, typer.Option("--temperature", help="Of InfoNCE.")] = _RERANKER_DEFAULTS.temperature
     negatives: Annotated[int, typer.Option("--negatives", help="Most given negatives.")] = _RERANKER_DEFAULTS.negatives
@@ -156,7 +163,7 @@ def train_reranker_command(
     screen = Screen(
         sentences=[f"{run.path}: {run.steps} steps{best}, {run.seconds:.0f} s"],
         tables=tables,
-        notes=[_TRANSFER],
+        notes=[_TRANSFER, *run.notes],
         then=f"suffice record DATASET -o run.parquet --reranker {quoted(run.path)}",
     )
     output.show({"path": str(run.path), **run.to_dict(), "answers": answers}, screen)

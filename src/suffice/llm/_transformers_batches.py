@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from suffice.errors import ModelError
 
-__all__ = ["Batches", "is_out_of_memory"]
+__all__ = ["Batches", "is_out_of_memory", "release_memory"]
 
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 Ids = Sequence[Sequence[int]]
@@ -64,7 +64,7 @@ class Batches:
                 pending = pending[len(rows) :]
                 continue
             # Outside the handler, where the traceback no longer keeps the tensors of the failed batch alive.
-            _release_memory()
+            release_memory()
             if len(rows) == 1:
                 raise ModelError(
                     f"memory does not suffice for {self.name!r} and one prompt of {len(ids[rows[0]])} tokens ({failure}). "
@@ -82,7 +82,7 @@ class Batches:
         return result
 
 
-def _release_memory() -> None:
+def release_memory() -> None:
     """Make the allocator of the device return its cached memory."""
     import torch
 

@@ -10,17 +10,19 @@ On several devices: ``accelerate launch -m suffice reranker train ...``; the tra
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from suffice._version import __version__
-from suffice.errors import ConfigMismatchError, DataError
+from suffice.errors import ConfigMismatchError, DataError, ModelError
 from suffice.files import remove_leftovers, replacing_folder, write_file
+from suffice.llm._transformers_batches import is_out_of_memory, release_memory
 from suffice.metrics import answer_key
 from suffice.retrieval.rerank import RERANKER_CARD, CrossEncoderScorer
 from suffice.seen import Seen
@@ -29,9 +31,22 @@ from suffice.store.journal import differences
 from suffice.tables import Table
 from suffice.train.preference_file import Preference
 from suffice.train.ranking import RankingReport, compare_rankings, rank_metrics
-from suffice.train.reranker_trainer import LOGGED, RerankerSettings, load_base, make_trainer, pair_scorer, quiet
+from suffice.train.reranker_trainer import (
+    LOGGED,
+    RerankerSettings,
+    changed_settings,
+    in_parts,
+    load_base,
+    make_trainer,
+    more_parts,
+    pair_scorer,
+    planned_memory,
+    quiet,
+)
 
 __all__ = ["FEWEST", "RERANKER_CARD", "RerankerRun", "RerankerSettings", "preferences_hash", "train_reranker"]
+
+_LOG = logging.getLogger(__name__)
 
 FEWEST = 2
 """Smallest number of training questions; a useful reranker takes thousands."""
@@ -49,6 +64,8 @@ class RerankerRun:
         report: Metrics before and after; None without questions to report on.
         reported_on: `test`, or `dev (selected here)`.
         seconds: Duration of this run.
+        accumulate: Parts into which each batch was cut in the end.
+        notes: What a reader must know of memory.
     """
 
     path: Path
@@ -58,6 +75,8 @@ class RerankerRun:
     report: RankingReport | None
     reported_on: str
     seconds: float
+    accumulate: int = 1
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
@@ -68,6 +87,8 @@ class RerankerRun:
             "reported_on": self.reported_on,
             "report": None if self.report is None else self.report.to_dict(),
             "seconds": self.seconds,
+            "accumulate": self.accumulate,
+            "notes": list(self.notes),
         }
 
     def table(self) -> Table | None:
@@ -121,28 +142,48 @@ def train_reranker(
         MissingExtraError: The extra `torch` is not fully installed.
         ModelError: The base model cannot be loaded, or has several labels.
     """
-    settings, out = settings or RerankerSettings(), Path(out)
+    plan, out = settings or RerankerSettings(), Path(out)
     _check_sets(preferences, dev, test)
     base = dict(CrossEncoderScorer(model, revision=revision).fingerprint())
     sets = {"train": preferences, "dev": dev, "test": test}
     config = {
         "base": base,
-        "settings": asdict(settings),
+        "settings": asdict(plan),
         "seed": seed,
         "data": {
             name: {"questions": len(questions), "hash": preferences_hash(questions)} for name, questions in sets.items()
         },
     }
-    _check_folder_is_free(out, config)
+    _check_folder_is_free(out, config, plan)
     began = time.perf_counter()
-    with quiet():
-        encoder = load_base(str(model), settings, revision=revision, device=device, seed=seed)
-    score = pair_scorer(encoder, settings)
+
+    def load() -> Any:
+        with quiet():
+            return load_base(str(model), plan, revision=revision, device=device, seed=seed)
+
+    encoder = load()
     report_set = test or dev
-    before = rank_metrics(report_set, score) if report_set else None
-    trainer = make_trainer(encoder, preferences, dev, settings, _checkpoints(out, config), device=device, seed=seed)
-    with quiet():
-        trainer.train(resume_from_checkpoint=_last_checkpoint(out))
+    before = rank_metrics(report_set, pair_scorer(encoder, plan)) if report_set else None
+    chosen, notes = in_parts(plan, planned_memory(encoder, plan, device))
+    folder = _checkpoints(out, config)
+    while True:
+        trainer = make_trainer(encoder, preferences, dev, chosen, folder, device=device, seed=seed)
+        lack = _lack_of_memory(trainer, out)
+        if not lack:
+            break
+        parts = more_parts(chosen)
+        if parts is None or trainer.args.world_size > 1:
+            raise ModelError(
+                f"memory does not suffice to train {str(model)!r} with {chosen.batch // (chosen.accumulate or 1)} row(s) at a "
+                f"time ({lack}): use --checkpointing, fewer --negatives, shorter --passage-tokens or a smaller --batch"
+            )
+        notes += (f"memory ran out, so each batch is cut into {parts} parts instead of {chosen.accumulate}: {lack}",)
+        _LOG.warning("%s", notes[-1])
+        chosen = replace(chosen, accumulate=parts)
+        del trainer, encoder
+        release_memory()
+        encoder = load()  # the weights of the last checkpoint replace its own
+    score = pair_scorer(encoder, plan)
     report = None
     if before is not None:
         queries = [item.query for item in report_set]
@@ -157,11 +198,25 @@ def train_reranker(
         report=report,
         reported_on="test" if test else "dev (selected here)" if dev else "",
         seconds=time.perf_counter() - began,
+        accumulate=chosen.accumulate or 1,
+        notes=notes,
     )
     if trainer.is_world_process_zero():
         seen = Seen.of((), [item.query for item in (*preferences, *dev)])
         _write_reranker(encoder, run, {**config, **seen.to_dict()}, aligned_with)
     return run
+
+
+def _lack_of_memory(trainer: Any, out: Path) -> str:
+    """Train, from the last checkpoint if there is one; return why memory did not suffice, or nothing if it did."""
+    try:
+        with quiet():
+            trainer.train(resume_from_checkpoint=_last_checkpoint(out))
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        return f"{type(error).__name__}: {error!s:.120}"
+    return ""
 
 
 def _check_sets(train: Sequence[Preference], dev: Sequence[Preference], test: Sequence[Preference]) -> None:
@@ -180,7 +235,7 @@ def _check_sets(train: Sequence[Preference], dev: Sequence[Preference], test: Se
                 )
 
 
-def _check_folder_is_free(out: Path, config: Mapping[str, Any]) -> None:
+def _check_folder_is_free(out: Path, config: Mapping[str, Any], settings: RerankerSettings) -> None:
     """Raise if `out` cannot be written.
 
     Raises:
@@ -191,7 +246,9 @@ def _check_folder_is_free(out: Path, config: Mapping[str, Any]) -> None:
         raise DataError(f"{out} already exists: move it away, or give another folder")
     config_file = _folder(out) / "config.json"
     if config_file.is_file():
-        changed = differences(json.loads(config_file.read_text(encoding="utf-8")), json.loads(json.dumps(config)))
+        old = json.loads(config_file.read_text(encoding="utf-8"))
+        changed = changed_settings(old.pop("settings", {}), settings)
+        changed += differences(old, json.loads(json.dumps({k: v for k, v in config.items() if k != "settings"})))
         if changed:
             raise ConfigMismatchError(
                 f"training of {out} was begun with another configuration ({'; '.join(changed)}): resume with the old one, "

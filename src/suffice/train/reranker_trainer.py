@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError, MissingExtraError, ModelError
 from suffice.retrieval.rerank import load_cross_encoder
+from suffice.store.journal import differences
 from suffice.train.info_nce import info_nce
+from suffice.train.memory import GIB, MOST_OF, MemoryEstimate, parts_of_batch, training_memory
 from suffice.train.preference_file import Preference
 from suffice.train.ranking import NAMES, ScorePairs, rank_metrics
 
-__all__ = ["LOGGED", "RerankerSettings", "load_base", "make_trainer", "pair_scorer", "quiet"]
+__all__ = [
+    "LOGGED",
+    "RerankerSettings",
+    "changed_settings",
+    "in_parts",
+    "load_base",
+    "make_trainer",
+    "more_parts",
+    "pair_scorer",
+    "planned_memory",
+    "quiet",
+]
 
 _SELECTS = "mrr"
 LOGGED = f"eval_{_SELECTS}"
@@ -34,7 +48,11 @@ class RerankerSettings:
         query_tokens: Longest question; longer ones are cut.
         passage_tokens: Longest passage; longer ones are cut.
         batch: Rows per step and device; a row is a positive with its negatives.
-        accumulate: Parts into which a batch is cut to save memory; the gradient stays the same.
+        accumulate: Parts into which a batch is cut to save memory; the gradient stays the same unless negatives come from
+            the batch.  None = as many as `memory` demands, and 1 with negatives from the batch.
+        memory: GiB of the device that training may take, see `suffice.train.memory`; more parts are made where it runs out
+            nevertheless.
+        checkpointing: Whether layers are computed again in the backward pass: a third slower, for much less memory.
         epochs: Passes over the data.
         temperature: tau of InfoNCE; the paper does not give it, FlagEmbedding uses 1 for rerankers.
         negatives: Largest number of negatives in a row; those that lower confidence most are used.
@@ -50,7 +68,9 @@ class RerankerSettings:
     query_tokens: int = 128
     passage_tokens: int = 512
     batch: int = 32
-    accumulate: int = 1
+    accumulate: int | None = None
+    memory: float = 24.0
+    checkpointing: bool = False
     epochs: float = 1.0
     temperature: float = 1.0
     negatives: int = 5
@@ -61,14 +81,15 @@ class RerankerSettings:
     precision: str = "auto"
 
     def __post_init__(self) -> None:
-        for name in ("learning_rate", "epochs", "temperature"):
+        for name in ("learning_rate", "epochs", "temperature", "memory"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise DataError(f"{name} is {value!r}; allowed: a number above 0")
         for name in ("query_tokens", "passage_tokens", "batch", "accumulate", "negatives", "evaluations", "patience"):
-            if getattr(self, name) < 1:
-                raise DataError(f"{name} is {getattr(self, name)!r}; allowed: 1 or more")
-        if self.batch % self.accumulate:
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise DataError(f"{name} is {value!r}; allowed: 1 or more")
+        if self.accumulate is not None and self.batch % self.accumulate:
             raise DataError(f"a batch of {self.batch} rows cannot be cut into {self.accumulate} equal parts")
         if self.weight_decay < 0 or self.in_batch < 0 or not 0 <= self.warmup < 1:
             raise DataError(
@@ -77,6 +98,21 @@ class RerankerSettings:
             )
         if self.precision not in ("auto", "fp32", "bf16", "fp16"):
             raise DataError(f"precision is {self.precision!r}; allowed: auto, fp32, bf16 and fp16")
+
+    @property
+    def deciding(self) -> dict[str, Any]:
+        """The settings that decide what is learned; the others only save memory."""
+        saving = ("memory", "checkpointing", *(() if self.in_batch and self.accumulate else ("accumulate",)))
+        return {name: value for name, value in asdict(self).items() if name not in saving}
+
+
+def changed_settings(old: Mapping[str, Any], new: RerankerSettings) -> list[str]:
+    """Return which stored settings differ from new ones in what is learned, as ``key: old -> new``."""
+    deciding = new.deciding
+    known = {name: value for name, value in old.items() if name in deciding or name not in asdict(new)}
+    if new.in_batch and new.accumulate is None and old.get("accumulate") not in (None, 1):
+        return [f"accumulate: {old['accumulate']} -> 1"]
+    return differences(known, json.loads(json.dumps(deciding)))
 
 
 @contextmanager
@@ -130,7 +166,52 @@ def load_base(
     special = encoder.tokenizer.num_special_tokens_to_add(pair=True)
     longest = settings.query_tokens + settings.passage_tokens + special
     encoder.max_seq_length = min(longest, encoder.max_seq_length or longest)
-    return encoder
+    return encoder.float()  # steps of 6e-5 are lost in weights that are stored in half precision
+
+
+def planned_memory(encoder: Any, settings: RerankerSettings, device: str | None) -> MemoryEstimate | None:
+    """Return what training with these settings takes; None where the model does not say how large it is."""
+    precision = _precision(settings.precision, device)
+    return training_memory(
+        encoder.config,
+        sum(weight.numel() for weight in encoder.parameters()),
+        encoder.max_seq_length,
+        half=precision["bf16"] or precision["fp16"],
+        checkpointing=settings.checkpointing,
+    )
+
+
+def in_parts(settings: RerankerSettings, estimate: MemoryEstimate | None) -> tuple[RerankerSettings, tuple[str, ...]]:
+    """Return the settings with the parts of a batch, and what a reader must know of the memory."""
+    pairs = 1 + settings.negatives + settings.in_batch
+    parts = settings.accumulate
+    if parts is None:
+        cut = estimate is not None and not settings.in_batch
+        parts = parts_of_batch(estimate, settings.batch, pairs, settings.memory) if cut and estimate else 1
+    chosen = replace(settings, accumulate=parts)
+    if estimate is None:
+        return chosen, ("the model's configuration does not say how large its layers are: its memory is not known",)
+    rows = settings.batch // parts
+    total = estimate.total(rows * pairs) / GIB
+    said = (
+        f"memory, counted for the longest pairs: {estimate.states / GIB:.1f} GiB of weights, gradients and moments, "
+        f"{total - estimate.states / GIB:.1f} GiB of activations for {rows} of {settings.batch} rows at a time, with up to "
+        f"{pairs} pairs each"
+    )
+    if total <= MOST_OF * settings.memory:
+        return chosen, (said,)
+    advice = "use --checkpointing, fewer --negatives or --passage-tokens, or a smaller --batch"
+    return chosen, (f"{said}: more than {MOST_OF:.0%} of {settings.memory:g} GiB. If it does not fit, {advice}",)
+
+
+def more_parts(settings: RerankerSettings) -> int | None:
+    """Return into how many parts to cut a batch after memory ran out: about twice as many; None if it cannot be cut."""
+    parts = settings.accumulate or 1
+    if settings.in_batch:
+        return None  # other parts would have other negatives
+    return next((n for n in range(2 * parts, settings.batch + 1) if settings.batch % n == 0), None) or (
+        settings.batch if parts < settings.batch else None
+    )
 
 
 def _cut_to_tokens(texts: list[str], tokenizer: Any, tokens: int) -> list[str]:
@@ -208,6 +289,8 @@ def make_trainer(
     from transformers import EarlyStoppingCallback, PrinterCallback
 
     rows = _training_rows(preferences, encoder.tokenizer, settings)
+    if settings.checkpointing:
+        encoder.model.gradient_checkpointing_enable({"use_reentrant": False})
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     at_once = settings.batch * processes
     # Several processes drop the last rows that do not fill a step of all of them.
@@ -217,8 +300,8 @@ def make_trainer(
         output_dir=str(folder),
         learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,
-        per_device_train_batch_size=settings.batch // settings.accumulate,
-        gradient_accumulation_steps=settings.accumulate,
+        per_device_train_batch_size=settings.batch // (settings.accumulate or 1),
+        gradient_accumulation_steps=settings.accumulate or 1,
         num_train_epochs=settings.epochs,
         warmup_steps=math.floor(settings.warmup * settings.epochs * steps),
         eval_strategy="steps" if dev else "no",

@@ -1,0 +1,104 @@
+"""How much memory training a cross-encoder takes, counted from its shape: weights, their states, and what a pass keeps.
+
+Counted are the tensors that PyTorch keeps for the backward pass of an encoder of the BERT family with fused attention
+(`tests/test_reranker_memory.py` counts them in small models). Not counted are the context of the device (about half a GiB),
+what its allocator wastes, and the attention matrices of unfused attention.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from suffice.errors import DataError
+
+__all__ = ["GIB", "MOST_OF", "MemoryEstimate", "parts_of_batch", "training_memory"]
+
+GIB = 2**30
+
+MOST_OF = 0.9
+"""The share of the memory that an estimate may fill; the rest is for what is not counted."""
+
+_STATES_BYTES = 16
+"""Of each weight in fp32: itself, its gradient, and the two moments of AdamW."""
+
+_TWO_MATRICES = frozenset(
+    {"bert", "xlm-roberta", "roberta", "electra", "camembert", "mpnet", "distilbert", "deberta-v2"}
+)
+"""Kinds of models whose feed-forward layer has two matrices; others may have a gate, which keeps two tensors more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryEstimate:
+    """Memory for one step of training, bytes.
+
+    Attributes:
+        states: Weights, gradients and moments in fp32, and with half precision a copy of the weights.
+        pair: What a pass keeps of one pair of the longest length.
+        whole_layer: With checkpointing what one layer keeps of one pair while it is computed again, else 0.
+    """
+
+    states: int
+    pair: int
+    whole_layer: int = 0
+
+    def total(self, pairs: int) -> int:
+        """Return the memory for so many pairs at a time."""
+        return self.states + pairs * (self.pair + self.whole_layer)
+
+
+def training_memory(
+    config: Any, n_weights: int, tokens: int, *, half: bool = True, checkpointing: bool = False
+) -> MemoryEstimate | None:
+    """Return what training takes; None where the configuration does not say how large the layers are.
+
+    Of each token, a layer of width H with I numbers in its feed-forward layer keeps 10 H + 2 I numbers (4 I with a gate), T
+    numbers of the mask, and in half precision 2 H more in fp32. With checkpointing it keeps its input alone.
+
+    >>> from types import SimpleNamespace
+    >>> large = dict(num_hidden_layers=24, hidden_size=1024, intermediate_size=4096, model_type="xlm-roberta")
+    >>> estimate = training_memory(SimpleNamespace(**large), 568_000_000, 200)
+    >>> round(estimate.states / GIB, 1), round(192 * estimate.pair / GIB, 1)
+    (9.5, 39.4)
+
+    Args:
+        config: The model's configuration (`num_hidden_layers`, `hidden_size`, `intermediate_size`, `model_type`).
+        n_weights: Its number of weights.
+        tokens: Tokens of the longest pair.
+        half: Whether passes run in bf16 or fp16.
+        checkpointing: Whether layers are computed again in the backward pass.
+    """
+    layers, width, inner = (
+        getattr(config, name, None) for name in ("num_hidden_layers", "hidden_size", "intermediate_size")
+    )
+    if not (isinstance(layers, int) and isinstance(width, int) and isinstance(inner, int)):
+        return None
+    size = 2 if half else 4
+    gate = 1 if getattr(config, "model_type", "") in _TWO_MATRICES else 2
+    layer = (10 * width + 2 * gate * inner) * size + tokens * size + (8 * width if half else 0)
+    ends = 10 * width  # embeddings and head
+    kept = 4 * width if checkpointing else layer
+    return MemoryEstimate(
+        states=n_weights * (_STATES_BYTES + (size if half else 0)),
+        pair=tokens * (layers * kept + ends),
+        whole_layer=tokens * layer if checkpointing else 0,
+    )
+
+
+def parts_of_batch(estimate: MemoryEstimate, rows: int, pairs: int, memory: float) -> int:
+    """Return into how many equal parts a batch is cut so that each fits; one row at a time if none does.
+
+    Args:
+        estimate: What training takes.
+        rows: Rows of the batch.
+        pairs: Pairs of a row: the positive and its negatives.
+        memory: GiB of the device, of which `MOST_OF` is used.
+
+    Raises:
+        DataError: The memory is not above 0.
+    """
+    if not memory > 0:
+        raise DataError(f"memory is {memory!r}; allowed: a number of GiB above 0")
+    divisors = [parts for parts in range(1, rows + 1) if rows % parts == 0]
+    fits = (parts for parts in divisors if estimate.total(rows // parts * pairs) <= MOST_OF * memory * GIB)
+    return next(fits, rows)

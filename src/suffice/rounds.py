@@ -386,7 +386,7 @@ class Rounds:
         normalizer: Which answers are the same; None = by `suffice.metrics.answer_key`.
     """
 
-    __slots__ = ("answers", "columns", "index", "normalizer", "seen")
+    __slots__ = ("answered", "answers", "columns", "index", "normalizer", "seen")
 
     def __init__(
         self,
@@ -401,6 +401,7 @@ class Rounds:
         self.seen = seen
         self.answers = answers
         self.normalizer = normalizer
+        self.answered: Mask | None = None  # kept by `suffice.rules.selectors.answered`, which looks at every text
 
     @property
     def shape(self) -> tuple[int, ...]:

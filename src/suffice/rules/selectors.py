@@ -40,6 +40,12 @@ def _keys(rounds: Rounds) -> npt.NDArray[np.object_]:
 
 def answered(rounds: Rounds) -> Mask:
     """Return which rounds have a non-blank answer, shape ``(..., n_rounds)``: those with a key that is not empty."""
+    if rounds.answered is None:
+        rounds.answered = _nonblank(rounds)
+    return rounds.answered
+
+
+def _nonblank(rounds: Rounds) -> Mask:
     answers = _answers(rounds)
     given = answers.astype(np.bool_) & rounds.seen  # neither None nor ""
     try:

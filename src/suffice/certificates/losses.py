@@ -15,6 +15,7 @@ from suffice.replays.baselines import Run, closed_book, fixed_policy, oracle_bes
 from suffice.replays.by_stop import run_all
 from suffice.replays.orders import mean_runs, n_orders, order_note
 from suffice.replays.outcomes import agreement_note, choice_notes, is_agreement
+from suffice.replays.panels import best_single_note
 from suffice.replays.prepared import PreparedRecording
 from suffice.replays.references import baseline_policy, selectors_in_use
 from suffice.replays.rivals import Rival, find_rival
@@ -323,7 +324,7 @@ def _loss_notes(recording: Recording, base: Floats, claim: Claim, n_failed: int)
         notes.append(
             f"{n_failed} questions failed while recording and are left out: the certificate does not cover such questions"
         )
-    notes += choice_notes(recording, [claim.metric])
+    notes += choice_notes(recording, [claim.metric]) + best_single_note(recording, claim.metric)
     if not base.any():
         notes.append(f"the baseline scores 0 {claim.metric} on every question: there is nothing to lose")
     return notes

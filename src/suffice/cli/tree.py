@@ -81,6 +81,9 @@ TREE = {
         "Answer one question by samples, stopping when the vote is settled.", "suffice.cli.sampling:sample_command"
     ),
     "sample record": Place("Record every sample of every question.", "suffice.cli.sampling:record_samples_command"),
+    "sample order": Place(
+        "Put the models of a panel in an order, by accuracy or price.", "suffice.cli.ordering:order_command"
+    ),
     "replay": Place(
         "Evaluate policies on recorded rounds, beside every baseline.", "suffice.cli.offline:replay_command", "Measure"
     ),

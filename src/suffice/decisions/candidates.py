@@ -50,14 +50,14 @@ def candidates(
         for k in range(1, highest)
     ]
     untried: dict[str, list[str]] = {}
-    for rule in _votes(highest) if tune.exchangeable else _rules(tune):
+    for rule in _votes(highest) if tune.independent else _rules(tune):
         try:
             policies.append(_fitted_policy(tune, rule, metric, selector, start_round))
         except SufficeError as error:
             untried.setdefault(str(error).split(":", maxsplit=1)[0].rstrip("."), []).append(rule)
     notes = [f"not tried: {', '.join(rules)}, because {reason}" for reason, rules in untried.items()]
     lacking = [name for name in _OPTIONAL_SIGNALS if name not in _signals_with_values(tune)]
-    if lacking and not tune.exchangeable:
+    if lacking and not tune.independent:
         notes.append(f"rules on {', '.join(lacking)} were not tried: the log has no values of them")
     return tuple(policies), tuple(notes)
 

@@ -28,6 +28,7 @@ from suffice.replays.outcomes import (
     outcome,
     unanswered,
 )
+from suffice.replays.panels import best_single_note
 from suffice.replays.prepared import PreparedRecording
 from suffice.replays.prices import Price
 from suffice.rounds import Mask
@@ -116,7 +117,7 @@ def decide(
     given = {name: value for name, value in given.items() if value is not None}
     notes: list[str] = []
     if previous is None:
-        declared = {**_DEFAULTS, **({"selector": "majority_of_samples"} if recording.exchangeable else {}), **given}
+        declared = {**_DEFAULTS, **({"selector": "majority_of_samples"} if recording.independent else {}), **given}
         declared["orders"] = n_orders(recording, orders or (1 if recording.cut.any() else None), [])
         share = 0.3 if tune_share is None else tune_share
         _check_options(declared["max_loss"], declared["alpha"], declared["cost"], share)
@@ -368,7 +369,7 @@ def _unit_notes(recording: Recording, trial: Trial) -> list[str]:
         notes.append(
             f"losses are means over {trial.orders} random orders of each question's samples; the unit is the question"
             if trial.orders > 1
-            else "samples count in the order in which they came"
+            else "samples count in the order in which they came, those of a panel in its order"
         )
     if is_agreement(trial.metric):
         # Only where the baseline returns that very answer, and where answers agree or do not.
@@ -377,7 +378,7 @@ def _unit_notes(recording: Recording, trial: Trial) -> list[str]:
         notes.append(
             f"{agreement_note(recording)}. {bound if bounds else 'For'} rules on stability the comparison is circular"
         )
-    notes += choice_notes(recording, [trial.metric])
+    notes += choice_notes(recording, [trial.metric]) + best_single_note(recording, trial.metric)
     no_longer = trial.above.shown(trial.alpha) & ~trial.hopeless
     for places, start, less, more in (
         (trial.contradicted, "not advised any more: ", "less", "more"),
@@ -406,7 +407,7 @@ def _rounds_text(recording: Recording) -> str:
     """Return what the log did by itself, in words."""
     lengths = recording.seen[:, recording.index >= 1].sum(axis=1)
     low, high = int(lengths.min()), int(lengths.max())
-    if recording.exchangeable:
+    if recording.independent:
         return counted(high, "sample") if low == high else f"{low} to {high} samples"
     if low == high:
         return f"cap {high}"

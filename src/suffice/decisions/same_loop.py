@@ -28,7 +28,7 @@ class LoopStops:
         lowest_cap: The lowest round at which a question ended because no more were allowed; 0 if none did.
         own: Whether the loop stopped some questions by a rule of its own.
         start_round: 0 where it stopped some at round 0, as a gate does; otherwise round 0 is the closed book beside it.
-        samples: Whether its rounds are independent samples.
+        samples: Whether its rounds are independent answers that vote.
     """
 
     highest: int
@@ -49,7 +49,7 @@ class LoopStops:
             lowest_cap=lowest_cap,
             own=bool(by_rule.any()),
             start_round=0 if (by_rule & (last == 0)).any() else 1,
-            samples=recording.exchangeable,
+            samples=recording.independent,
         )
 
     def refuse_others(self, recording: Recording, *, own_is_baseline: bool) -> None:

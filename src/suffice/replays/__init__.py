@@ -7,6 +7,7 @@ from suffice.replays.costs_by_round import RoundCosts, round_costs
 from suffice.replays.evaluate import replay, replay_matrix
 from suffice.replays.fitting import CalibrationSummary, CalibratorFit, FitComparison, calibrate
 from suffice.replays.outcomes import AGREEMENT, outcome
+from suffice.replays.panels import OrderedPanel, PanelMember, order_panel
 from suffice.replays.prices import ListPrice, Price, component_prices, list_price, list_prices, load_prices
 from suffice.replays.result import ReplayResult, Row, Spread
 from suffice.replays.selected import Selected, dividing_names, seen_by, seen_from, seen_in, selected_on, tuned_on
@@ -26,6 +27,8 @@ __all__ = [
     "FitComparison",
     "Ledger",
     "ListPrice",
+    "OrderedPanel",
+    "PanelMember",
     "Price",
     "ReplayResult",
     "RoundCosts",
@@ -46,6 +49,7 @@ __all__ = [
     "list_price",
     "list_prices",
     "load_prices",
+    "order_panel",
     "outcome",
     "policy_for",
     "reads_round_0",

@@ -30,6 +30,7 @@ __all__ = [
     "random_stop",
     "recorded_run",
     "run_policy",
+    "single_answer",
     "strata_of",
     "twin_notes",
 ]
@@ -189,6 +190,36 @@ def recorded_run(prepared: PreparedRecording, like: Policy | None = None, *, sta
         prepared, policy, prepared.stops(policy), np.zeros_like(prepared.cut), ended, label="", kind=RECORDED
     )
     return replace(run, notes=("the recording's own stops; what its rule itself cost is not counted",))
+
+
+def single_answer(prepared: PreparedRecording, at: Mask, label: str, note: str) -> Run:
+    """Return the run that asks for one of the recorded answers alone; where a question lacks it, the answer is wrong.
+
+    Args:
+        prepared: The recording.
+        at: Which round of each question that is, at most one each, shape ``(n_questions, n_rounds)``.
+        label: What reports call it.
+        note: What a reader must know.
+    """
+    known = np.asarray(at.any(axis=1), dtype=np.bool_)
+    position = np.argmax(at, axis=1)
+    rows = np.arange(len(position))
+    values = {name: np.where(known, metric[rows, position], 0.0) for name, metric in prepared.metrics.items()}
+    ledger = prepared.costs.charge(dict.fromkeys(prepared.costs.loop, at))
+    rounds = np.where(known, prepared.recording.index[position], -1)
+    return Run(
+        label=label,
+        kind="fixed",
+        worst=values,
+        best=values,
+        unrun=np.zeros(len(known), dtype=np.bool_),
+        ledger=ledger,
+        calls=(ledger.calls, np.ones(len(known))),
+        stop_rounds=_shares(rounds, np.zeros(len(known), dtype=np.bool_)),
+        reasons={},
+        rounds=rounds,
+        notes=(note, *([f"no answer of it in {counted(int((~known).sum()), 'question')}"] if not known.all() else [])),
+    )
 
 
 def closed_book(prepared: PreparedRecording) -> Run:

@@ -18,6 +18,7 @@ from suffice.replays.comparisons import difference_bounds, margin_tests, paired_
 from suffice.replays.costs import TOKEN_KINDS, Ledger
 from suffice.replays.orders import mean_runs, n_orders, order_note
 from suffice.replays.outcomes import agreement_note, choice_notes, default_metrics, is_agreement
+from suffice.replays.panels import best_single_note
 from suffice.replays.prepared import PreparedRecording
 from suffice.replays.prices import Price
 from suffice.replays.references import (
@@ -276,6 +277,7 @@ def _replay_notes(prepared: PreparedRecording, metrics: Sequence[str]) -> tuple[
     if any(is_agreement(name) for name in metrics):
         notes.append(agreement_note(prepared.recording))
     notes += choice_notes(prepared.recording, metrics)
+    notes += best_single_note(prepared.recording, metrics[0]) if metrics else []
     if prepared.n_failed:
         notes.append(f"{counted(prepared.n_failed, 'question')} failed while recording: left out of every row alike")
     if len(set(prepared.recording.clusters.tolist())) == 1:

@@ -47,7 +47,7 @@ def agreement_note(recording: Recording) -> str:
     """Return what a reader of agreement must know: with which answer, and that it is not truth."""
     cut = recording.cut
     whose = "the full-budget run's answer"
-    if recording.exchangeable:
+    if recording.independent:
         return "agreement measures sameness with the majority of all recorded samples, any of them where several tie, not truth"
     if cut.any():
         whose = (
@@ -162,7 +162,7 @@ def _agreement(recording: Recording, *, tokens: bool) -> Floats:
     """Compare every answer with the last non-blank one of its trajectory; no answer agrees with no answer."""
     if "answer" not in recording.table.column_names:
         raise DataError("agreement compares answers, and the recording has no column 'answer': use a metric column")
-    if recording.exchangeable:
+    if recording.independent:
         if tokens:
             raise DataError("agreement_f1 compares words with one answer, and of samples many count: use 'agreement'")
         return _majority_agreement(recording)

@@ -19,6 +19,7 @@ from suffice.replays.baselines import (
 )
 from suffice.replays.checks import check_policy, policy_for
 from suffice.replays.outcomes import outcome
+from suffice.replays.panels import best_single_run
 from suffice.replays.prepared import PreparedRecording
 from suffice.rules import Rule, parse_rule
 from suffice.session import Policy
@@ -107,6 +108,7 @@ def baseline_runs(
         runs.append(closed_book(prepared))
     if prepared.cut.any():
         runs += [replace(recorded_run(prepared, like), selector=name) for name, like in selectors.items()]
+    runs += filter(None, [best_single_run(prepared)])
     start = min((policy.start_round for policy in policies), default=1)
     if prepared.highest < start:
         return runs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -16,9 +16,10 @@ from suffice.cli.console import status
 from suffice.cli.output import Output, Screen
 from suffice.errors import DataError
 from suffice.replays import id_hash, policy_for
-from suffice.rounds import Floats, Mask
+from suffice.replays.panels import BestSingle, best_single
+from suffice.rounds import Floats
 from suffice.session import Policy
-from suffice.statistics import Resampling, hash_places
+from suffice.statistics import Resampling
 from suffice.store import Recording, bundled_recording
 from suffice.tables import Column, Table, render
 
@@ -26,7 +27,6 @@ __all__ = ["demo_samples"]
 
 _METRIC = "match"
 _EPSILON = 0.01
-_HALVES_SALT = "best single model:"
 _CREDITS = (
     "Answers: ChatGPT on date understanding, recorded by verify_cot (Ling et al., 2023; CC BY 4.0); Codex programs on AQuA, by "
     "Program of Thoughts (Chen et al., 2023; MIT); Code Llama on CRUXEval, by CRUXEval (Gu et al., 2024; MIT); GPT-4 on the Game of 24, "
@@ -125,21 +125,6 @@ def demo_samples(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Single:
-    """The model of a panel that was best on one half of the questions, and what it does on the other.
-
-    Attributes:
-        model: Its name.
-        score: Its share of right answers on the other half.
-        half: The other half, in the order of the certificate, shape ``(n_questions,)``.
-    """
-
-    model: str
-    score: float
-    half: Mask
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
     """What the rules do on one set, and beside them one answer alone and, of a panel, the best single model.
 
@@ -153,7 +138,7 @@ class _Outcome:
     vote: _Vote
     result: Certification
     alone: Floats
-    single: _Single | None
+    single: BestSingle | None
 
     @classmethod
     def of(cls, vote: _Vote, recording: Recording, orders: int) -> _Outcome:
@@ -161,7 +146,9 @@ class _Outcome:
         result = certify(recording, vote.policies(recording), claim)
         hashes = result.measured.question_ids
         alone = np.nanmean(np.where(recording.seen, recording.column(_METRIC), np.nan), axis=1)
-        single = _best_single(recording, hashes) if vote.is_panel else None
+        single = best_single(recording, _METRIC) if vote.is_panel else None
+        if single is not None:
+            single = replace(single, half=single.half[_places(recording, hashes)])
         return cls(vote=vote, result=result, alone=alone[_places(recording, hashes)], single=single)
 
     @property
@@ -251,16 +238,6 @@ class _Outcome:
 
 def _p_text(p: float) -> str:
     return "<.001" if p < 0.001 else f"{p:.3f}"  # noqa: PLR2004 - what three digits show
-
-
-def _best_single(recording: Recording, hashes: Sequence[str]) -> _Single:
-    """Choose a model on the half of the questions whose ids hash below one half; a missing answer is a wrong one."""
-    tune = hash_places(recording.question_ids, salt=_HALVES_SALT) < 0.5  # noqa: PLR2004 - a half
-    members, match = recording.objects("member"), np.nan_to_num(recording.column(_METRIC))
-    names = sorted({name for row in members[tune].tolist() for name in row if name is not None})
-    best = max(names, key=lambda name: float(match[tune][members[tune] == name].sum()))
-    score = float(match[~tune][members[~tune] == best].sum() / (~tune).sum())
-    return _Single(model=best, score=score, half=~tune[_places(recording, hashes)])
 
 
 def _places(recording: Recording, hashes: Sequence[str]) -> list[int]:

@@ -1,0 +1,64 @@
+"""`suffice sample order`: in which order a panel's models are asked, chosen on tune questions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from suffice.cli import options
+from suffice.cli.output import Output, Screen
+from suffice.files import quoted
+from suffice.replays import order_panel
+from suffice.replays.prices import load_prices
+from suffice.store import read_recording, write_recording
+from suffice.tables import counted
+
+__all__ = ["order_command"]
+
+
+def order_command(
+    path: options.Recorded,
+    out: Annotated[Path, Option("--out", "-o", help="The other questions in this order, a parquet file.")],
+    output: Output,
+    by: Annotated[
+        str, Option("--by", help="'accuracy', the most often right first, or 'price', the cheapest first.")
+    ] = ("accuracy"),
+    metric: Annotated[
+        str | None, Option("--metric", help="What accuracy means, a column in [0, 1]; default: the recording's own.")
+    ] = None,
+    tune_share: Annotated[
+        float, Option("--tune-share", help="Share of the questions that choose the order and are left out.")
+    ] = 0.3,
+    prices: options.Prices = None,
+) -> None:
+    """The questions that choose are left out, so that the figures of the others are those of an order chosen before.
+
+    Example: suffice sample order panel.parquet -o ordered.parquet --by price --prices list
+    """
+    panel = order_panel(
+        read_recording(path),
+        by=options.allowed(by, ("accuracy", "price"), "--by"),
+        metric=metric,
+        tune_share=tune_share,
+        prices=None if prices is None else load_prices(prices),
+    )
+    write_recording(out, panel.recording.table, panel.recording.metadata)
+    first, *others = (member.name for member in panel.members)
+    sentence = (
+        f"{out}: {counted(len(panel.recording.question_ids), 'question')} with {first} first, then {counted(len(others), 'other model')}; "
+        f"the best single model on {counted(panel.n_tune, 'tune question')} is {panel.best}"
+    )
+    outcome = {
+        "file": str(out),
+        "by": panel.by,
+        "metric": panel.metric,
+        "best_single": panel.best,
+        "n_tune": panel.n_tune,
+        "order": [{"model": item.name, "score": item.score, "price": item.price} for item in panel.members],
+    }
+    screen = Screen(
+        sentences=[sentence], tables=panel.tables(), then=f"suffice replay {quoted(out)} --baseline best_single"
+    )
+    output.show(outcome, screen)

@@ -1,0 +1,292 @@
+"""Panels of models: in which order to ask them, and what the best one of them gives alone.
+
+Samples of one model have no order, but a panel's models differ: which comes first is part of the policy.  The order is chosen
+on tune questions, by what an answer costs or by how often it is right, and so is the best single model, which stands beside
+every figure of a panel: a vote that one of its own voters beats for less is not worth its calls.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.display import Displayed
+from suffice.errors import DataError
+from suffice.replays.baselines import Run, single_answer
+from suffice.replays.outcomes import default_metrics, outcome
+from suffice.replays.prepared import PreparedRecording
+from suffice.replays.prices import Price
+from suffice.replays.selected import dividing_names, seen_from
+from suffice.rounds import Floats, Mask
+from suffice.statistics import hash_places
+from suffice.store.recording import Recording
+from suffice.store.schema import cost_column
+from suffice.tables import Column, Table, counted
+
+__all__ = [
+    "BEST_SINGLE",
+    "BestSingle",
+    "OrderedPanel",
+    "PanelMember",
+    "best_single",
+    "best_single_note",
+    "best_single_run",
+    "order_panel",
+    "panel_members",
+]
+
+BEST_SINGLE = "best_single"
+"""The label of the row of the best single model."""
+
+_PANEL_SALT = "panel:"
+_HALVES_SALT = "best single model:"
+_HALF = 0.5
+_TOKEN_COLUMNS = ("uncached_tokens", "cached_tokens", "output_tokens")
+
+Names = npt.NDArray[np.object_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PanelMember:
+    """One model of a panel on tune questions.
+
+    Attributes:
+        name: Of the model.
+        score: Its mean metric; a missing answer counts 0.
+        price: USD of 1,000 answers, or of a million generated tokens where no tokens were recorded; NaN if unknown.
+    """
+
+    name: str
+    score: float
+    price: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderedPanel(Displayed):
+    """A panel in an order that tune questions chose.
+
+    Attributes:
+        recording: The other questions, with their rounds in this order.
+        members: The models in this order.
+        by: `accuracy` or `price`.
+        metric: What the best single model is best at.
+        best: The best single model on tune questions.
+        n_tune: Tune questions.
+        unit: Of the prices.
+    """
+
+    recording: Recording
+    members: tuple[PanelMember, ...]
+    by: str
+    metric: str
+    best: str
+    n_tune: int
+    unit: str
+
+    def tables(self) -> list[Table]:
+        """Return the models in their order."""
+        columns = (
+            Column("place", ".0f"),
+            Column("model"),
+            Column(f"{self.metric}, %", ".1f", scale=100),
+            Column(self.unit, ".3g"),
+        )
+        rows = tuple((place, item.name, item.score, item.price) for place, item in enumerate(self.members, 1))
+        return [
+            Table(
+                title=f"The panel by {self.by}, on {counted(self.n_tune, 'tune question')}", columns=columns, rows=rows
+            )
+        ]
+
+
+def panel_members(recording: Recording) -> Names | None:
+    """Return who gave each answer, by the column `member` or `model`; None if one model gave all answers of each question."""
+    if not recording.independent:
+        return None
+    for name in ("member", "model"):
+        if name in recording.table.column_names:
+            names = recording.objects(name)
+            if any(len(set(row) - {None}) > 1 for row in names.tolist()):
+                return names
+    return None
+
+
+def order_panel(
+    recording: Recording,
+    *,
+    by: str = "accuracy",
+    metric: str | None = None,
+    tune_share: float = 0.3,
+    prices: Mapping[str, Price] | None = None,
+) -> OrderedPanel:
+    """Choose the order of a panel on tune questions, and return the other questions in it.
+
+    Args:
+        recording: Answers of several models to each question, named by a column `member` or `model`.
+        by: `accuracy`, the most often right first, or `price`, the cheapest first.
+        metric: What accuracy means; None = the recording's own.
+        tune_share: Share of the questions that choose, by the hash of their names, in (0, 1).
+        prices: By model; needed for `price`.
+
+    Raises:
+        DataError: One model gave all answers, an unknown way, a model without a price, or too few questions.
+    """
+    names = panel_members(recording)
+    if names is None:
+        raise DataError(
+            "this recording is no panel: a column 'member' or 'model' must name several models that answered the same question, "
+            "and its rounds must be independent (import it with --samples)"
+        )
+    if by not in ("accuracy", "price"):
+        raise DataError(f"a panel has no order by {by!r}; allowed: accuracy, price")
+    if not 0 < tune_share < 1:
+        raise DataError(f"tune_share must lie between 0 and 1, both excluded, not {tune_share!r}")
+    metric = metric or default_metrics(recording)[0]
+    tune: Mask = hash_places(dividing_names(recording), salt=_PANEL_SALT) < tune_share
+    if tune.all() or not tune.any():
+        raise DataError(f"too few to divide: {counted(len(tune), 'question')}. Record at least 20")
+    scores = _scores(names[tune], outcome(recording, metric)[tune])
+    costs, unit = _prices_of(recording, names, tune, prices)
+    unpriced = [name for name in scores if math.isnan(costs[name])]
+    if by == "price" and unpriced:
+        raise DataError(f"no price of {', '.join(unpriced)}: give one for each model (prices=..., --prices FILE)")
+    # A model that never answered a tune question comes last.
+    order = sorted(scores, key=lambda name: (costs[name], -scores[name]) if by == "price" else (-scores[name], name))
+    order += sorted({name for row in names.tolist() for name in row if name is not None} - set(order))
+    best = max(scores, key=lambda name: scores[name])
+    seen = seen_from(recording.select(tune))
+    rest = _placed(recording.select(~tune), names[~tune], order)
+    metadata: dict[str, Any] = {name: value for name, value in recording.metadata.items() if name != "exchangeable"}
+    metadata |= {
+        "independent": True,
+        "panel": {"order": order, "by": by, "metric": metric, BEST_SINGLE: best, "n_tune": int(tune.sum())},
+        "depends": {**(recording.metadata.get("depends") or {}), "panel": " > ".join(order)},
+        "fitted": {**(recording.metadata.get("fitted") or {}), "panel": seen.to_dict()},
+    }
+    members = [
+        PanelMember(name=name, score=scores.get(name, math.nan), price=costs.get(name, math.nan)) for name in order
+    ]
+    return OrderedPanel(
+        recording=Recording(rest.table, metadata),
+        members=tuple(members),
+        by=by,
+        metric=metric,
+        best=best,
+        n_tune=int(tune.sum()),
+        unit=unit,
+    )
+
+
+def _scores(names: Names, metric: Floats) -> dict[str, float]:
+    """Return each model's mean metric over questions; what it did not answer counts 0."""
+    known = np.nan_to_num(metric)
+    listed = sorted({name for row in names.tolist() for name in row if name is not None})
+    return {name: float(known[names == name].sum() / len(names)) for name in listed}
+
+
+def _prices_of(
+    recording: Recording, names: Names, tune: Mask, prices: Mapping[str, Price] | None
+) -> tuple[dict[str, float], str]:
+    """Return what an answer of each model costs on tune questions, by the tokens where they were recorded, and the unit."""
+    tokens = {kind: _all_tokens(recording, kind) for kind in _TOKEN_COLUMNS}
+    unknown = all(np.isnan(column[tune]).all() for column in tokens.values())
+    costs = {}
+    for name in {name for row in names.tolist() for name in row if name is not None}:
+        price = (prices or {}).get(name)
+        if price is None:
+            costs[name] = math.nan
+        elif unknown:
+            costs[name] = price.output
+        else:
+            at = (names == name) & tune[:, None]
+            costs[name] = (
+                1000 * float(price.of(*(np.nan_to_num(tokens[kind][at]) for kind in _TOKEN_COLUMNS)).mean())
+                if at.any()
+                else math.nan
+            )
+    return costs, "USD per million generated tokens" if unknown else "USD per 1,000 answers"
+
+
+def _all_tokens(recording: Recording, kind: str) -> Floats:
+    """Return the tokens of a kind of each round over all components; NaN where none was recorded."""
+    components = {name.split(".", 1)[1].rsplit(".", 1)[0] for name in recording.names("cost")}
+    present = [cost_column(component, kind) for component in sorted(components)]
+    columns = [recording.column(name) for name in present if name in recording.table.column_names]
+    if not columns:
+        return np.full(recording.shape, np.nan)
+    unknown = np.logical_and.reduce([np.isnan(column) for column in columns])
+    return np.where(unknown, np.nan, np.sum(np.nan_to_num(columns), axis=0))
+
+
+def _placed(recording: Recording, names: Names, order: list[str]) -> Recording:
+    """Return the recording with each question's rounds in an order of models; rounds of no model come last."""
+    rank = {name: place for place, name in enumerate(order)}
+    ranks = np.array([[rank.get(name, len(order)) for name in row] for row in names.tolist()], dtype=np.float64)
+    ranks[~recording.seen] = np.inf
+    if int(recording.index[0]) == 0:
+        ranks[:, 0] = -1.0
+    return recording.reordered(np.argsort(np.argsort(ranks, axis=1, kind="stable"), axis=1))
+
+
+def best_single_run(prepared: PreparedRecording) -> Run | None:
+    """Return the run of the model that tune questions chose as the best, None where a recording does not name one."""
+    chosen = (prepared.recording.metadata.get("panel") or {}).get(BEST_SINGLE)
+    names = panel_members(prepared.recording)
+    if chosen is None or names is None:
+        return None
+    panel = prepared.recording.metadata["panel"]
+    note = f"{chosen}, the best single model on {counted(panel['n_tune'], 'tune question')} of the panel"
+    return single_answer(prepared, names == chosen, BEST_SINGLE, note)
+
+
+def best_single_note(recording: Recording, metric: str) -> list[str]:
+    """Return what the best single model of a panel gives, chosen on other questions than those that it is judged on."""
+    names = panel_members(recording)
+    if names is None:
+        return []
+    values = outcome(recording, metric)
+    panel = recording.metadata.get("panel") or {}
+    if BEST_SINGLE in panel:
+        best = panel[BEST_SINGLE]
+        score = _scores(names, values).get(best, 0.0)
+        return [f"the best single model on tune questions, {best}, has {100 * score:.1f} {metric} with one answer each"]
+    single = best_single(recording, metric)
+    if single is None:
+        return []
+    said = (
+        f"the best single model, {single.model}, chosen on half of the questions, has {100 * single.score:.1f} {metric} on the other "
+        "half with one answer each; in which order to ask a panel is part of the policy (`suffice sample order`)"
+    )
+    return [said]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestSingle:
+    """The model of a panel that was best on one half of the questions, and what it does on the other.
+
+    Attributes:
+        model: Its name.
+        score: Its mean metric on the other half; a missing answer counts 0.
+        half: The other half, shape ``(n_questions,)``.
+    """
+
+    model: str
+    score: float
+    half: Mask
+
+
+def best_single(recording: Recording, metric: str) -> BestSingle | None:
+    """Return the best single model of a panel; None where there is no panel, or only one question."""
+    names = panel_members(recording)
+    tune: Mask = hash_places(dividing_names(recording), salt=_HALVES_SALT) < _HALF
+    if names is None or tune.all() or not tune.any():
+        return None
+    values = outcome(recording, metric)
+    scores = _scores(names[tune], values[tune])
+    best = max(scores, key=lambda name: scores[name])
+    return BestSingle(model=best, score=_scores(names[~tune], values[~tune]).get(best, 0.0), half=~tune)

@@ -10,6 +10,7 @@ import traceback
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from suffice.errors import (
@@ -563,10 +564,11 @@ def test_the_tokens_of_several_choices_are_those_of_all_or_unknown():
     for counted in (False, True):
         with Endpoint(lambda body, counted=counted: several(body, counted)) as endpoint:
             model = ChatModel("m", base_url=endpoint.url, api_key="k", max_retries=0)
-            first, *others = model.complete_several("Who?", 3, sample=2)
-            assert [item.text for item in (first, *others)] == ["Answer: 0", "Answer: 1", "Answer: 2"]
-            assert (first.cost.calls, first.cost.output_tokens) == (1, 4)
-            for other in others:
-                assert (other.cost.calls, other.cost.uncached_tokens) == (0, 0)
-                # llama.cpp counts the first choice alone.
-                assert math.isnan(other.cost.output_tokens) if counted else other.cost.output_tokens == 0
+            replies = model.complete_several("Who?", 3, sample=2)
+            assert [item.text for item in replies] == ["Answer: 0", "Answer: 1", "Answer: 2"]
+            assert sum(item.cost.calls for item in replies) == pytest.approx(1)
+            assert [item.cost.uncached_tokens for item in replies] == [3, 3, 3]
+            assert len({item.cost.seconds for item in replies}) == 1
+            # llama.cpp counts the first choice alone.
+            generated = [item.cost.output_tokens for item in replies]
+            assert np.isnan(generated).all() if counted else generated == pytest.approx([4 / 3] * 3)

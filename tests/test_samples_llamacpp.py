@@ -100,11 +100,11 @@ def test_a_wave_is_one_request_for_several_choices(taught_model, asked):
         asks = loop(server, wave=4, use_n=True, temperature=1.6)
         drawn = [asks.run(q.question) for q in asked]
         assert all(len(outcome.rounds) == SAMPLES for outcome in drawn)
-        assert all(outcome.cost.calls == 2 for outcome in drawn)
+        assert all(outcome.cost.calls == pytest.approx(2) for outcome in drawn)
         assert asks.models[0].stats.requests_sent == 2 * len(asked)
         assert any(len(set(answers(outcome))) > 2 for outcome in drawn)  # choices differ, though they share a seed
         # The server counts the tokens of the first choice alone.
         assert math.isnan(drawn[0].cost.output_tokens)
         told = loop(server, wave=4, use_n=True, top_logprobs=5).run(asked[0].question)
         assert told.cost.output_tokens > 4 * SAMPLES
-        assert [r.costs["generator"].calls for r in told.rounds] == [1, 0, 0, 0] * 2
+        assert [r.costs["generator"].calls for r in told.rounds] == [1 / 4] * SAMPLES

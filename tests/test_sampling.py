@@ -197,7 +197,7 @@ def test_what_is_in_flight_is_cancelled_and_counted():
     assert outcome.costs["generator"].calls == 2
     assert outcome.costs["generator"].tokens > 0
     assert outcome.tables()[-1].notes == (
-        "requested beyond the stop: 2 calls, 2 cancelled in flight, whose tokens are unknown",
+        "requested beyond the stop: 2 samples, 2 cancelled in flight, whose tokens are unknown",
     )
 
 
@@ -239,8 +239,10 @@ def test_what_arrived_and_was_not_needed_is_paid_with_its_tokens_and_without_wai
         return await wave.end()
 
     surplus = asyncio.run(run())
-    assert surplus == Surplus(Cost(calls=3.0, output_tokens=15.0))  # the failed one has no cost, as elsewhere
-    assert surplus.notes == ("requested beyond the stop: 3 calls",)
+    assert surplus == Surplus(
+        Cost(calls=3.0, output_tokens=15.0), samples=3
+    )  # the failed one has no cost, as elsewhere
+    assert surplus.notes == ("requested beyond the stop: 3 samples",)
 
 
 def test_a_failure_in_the_middle_of_a_wave_keeps_what_was_paid():
@@ -286,21 +288,25 @@ def test_a_wave_is_one_request_where_the_endpoint_has_n(blocking):
         outcome = asks.run(TOWER) if blocking else asyncio.run(asks.run_async(TOWER))
         assert [request.body.get("n") for request in endpoint.requests] == [3, 3, 2]
     assert [r.answer for r in outcome.rounds] == list(VOTES[:7])
-    assert outcome.cost.calls == 3
-    assert outcome.cost.output_tokens == 3 * 8  # with its first sample a request is paid whole
-    assert [r.costs["generator"].calls for r in outcome.rounds] == [1, 0, 0, 1, 0, 0, 1]
-    assert outcome.surplus.cost == Cost()
+    assert [r.costs["generator"].calls for r in outcome.rounds] == pytest.approx([1 / 3] * 6 + [1 / 2])
+    assert outcome.cost.calls == pytest.approx(3)
+    assert outcome.cost.output_tokens == pytest.approx(3 * 8)
+    assert (outcome.surplus.samples, outcome.surplus.cancelled) == (1, 0)  # it came with the seventh
+    assert outcome.surplus.cost.output_tokens == 3
+    assert [bool(r.costs["generator"].seconds) for r in outcome.rounds] == [True, False, False] * 2 + [True]
 
 
-def test_choices_that_do_not_come_are_requested_one_by_one_with_a_warning(caplog):
-    with Endpoint(lambda body: several(body, most=1)) as endpoint, caplog.at_level(logging.WARNING):
+@pytest.mark.parametrize("most", [1, 2])
+def test_choices_that_do_not_come_are_requested_by_themselves_with_a_warning(caplog, most):
+    with Endpoint(lambda body: several(body, most)) as endpoint, caplog.at_level(logging.WARNING):
         asks = loop(endpoint, wave=4, use_n=True)
         outcome = asks.run(TOWER)
         asks.run(TOWER)
-        assert [request.body.get("n") for request in endpoint.requests] == [4, *[None] * (2 * SAMPLES - 1)]
+        assert [request.body.get("n") for request in endpoint.requests] == [4, *[None] * (2 * SAMPLES - most)]
     assert [r.answer for r in outcome.rounds] == list(VOTES)
-    assert [r.getMessage() for r in caplog.records if "returned 1 of the 4 choices" in r.getMessage()] == [
-        f"{endpoint.url} returned 1 of the 4 choices of one request (n): further samples are requested one by one"
+    assert outcome.cost.calls == pytest.approx(SAMPLES + 1 - most)
+    assert [r.getMessage() for r in caplog.records if "choices of one request" in r.getMessage()] == [
+        f"{endpoint.url} returned {most} of the 4 choices of one request (n): the others are requested by themselves"
     ]
 
 

@@ -181,11 +181,12 @@ def test_choices_of_one_request_are_recorded_with_its_cost(tmp_path, parallel):
     with Endpoint(several) as endpoint:
         asks = loop(endpoint, wave=3, use_n=True)
         summary = record(questions(2), asks, path, parallel_rounds=parallel)
-        assert len(endpoint.requests) == summary.cost.calls == 2 * 3
+        assert len(endpoint.requests) == 2 * 3
+        assert summary.cost.calls == pytest.approx(2 * 3)
     recording = read_recording(path)
     assert recording.answers[0].tolist() == list(VOTES)
-    assert recording.column("cost.generator.calls")[0].tolist() == [1, 0, 0, 1, 0, 0, 1, 0]
-    assert recording.column("cost.generator.output_tokens").sum() == 2 * 3 * SAMPLES
+    assert recording.column("cost.generator.calls")[0] == pytest.approx([1 / 3] * 6 + [1 / 2] * 2)
+    assert recording.column("cost.generator.output_tokens").sum() == pytest.approx(2 * 3 * SAMPLES)
 
 
 def test_choices_that_were_committed_are_not_requested_again(tmp_path):

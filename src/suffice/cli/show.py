@@ -77,7 +77,7 @@ def round_row(observed: Round, decision: Decision, most: int) -> tuple[Any, ...]
 def decision_lines(decision: Decision, costs: Mapping[str, Cost]) -> str:
     """Return the answer, the reason and the cost of one question."""
     cost = total_cost(costs)
-    calls = ", ".join(f"{spent.calls:.0f} {component}" for component, spent in costs.items())
+    calls = ", ".join(f"{spent.calls:.3g} {component}" for component, spent in costs.items())
     why = f"{decision.reason} ({decision.fired})" if decision.fired else str(decision.reason)
     # Indented, so that no line of an answer looks like one of ours.
     answer = "(none)" if decision.answer is None else printable(decision.answer).replace("\n", "\n         ")

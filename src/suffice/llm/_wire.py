@@ -11,7 +11,7 @@ from typing import Any, Literal
 from suffice.errors import DataError, ModelError
 from suffice.json_text import load_json
 from suffice.llm._failures import bad_body, shortened, status_failure
-from suffice.rounds import Cost, Token
+from suffice.rounds import COST_KINDS, Cost, Token
 
 __all__ = [
     "Api",
@@ -139,8 +139,9 @@ def parse(
 ) -> tuple[Completion, ...]:
     """Parse the body of a reply with status 200: a completion for each of its choices, at least one.
 
-    The first one has the cost of the call, the others have none: an endpoint reports the tokens of all together.  Where it
-    counts one choice alone (llama.cpp), the others have their own output tokens, NaN if they came without log-probabilities.
+    Each has an equal share of the call and its tokens, since an endpoint reports those of all together, and has waited for
+    the whole call.  Where the endpoint counts the first choice alone (llama.cpp), output tokens are unknown unless all came
+    with log-probabilities.
 
     Args:
         text: The body, without secrets.
@@ -158,12 +159,15 @@ def parse(
         what = "an empty choice list" if isinstance(choices, list) else "no choices"
         raise bad_body(where, what, text, retryable=True)
     whole = [choice for choice in choices if isinstance(choice, dict)]
-    first, *others = (completion_of(body, choice, seconds=seconds, from_cache=from_cache) for choice in whole)
+    parsed = [completion_of(body, choice, seconds=seconds, from_cache=from_cache) for choice in whole]
+    if len(parsed) == 1:
+        return tuple(parsed)
+    cost = parsed[0].cost
     if _counts_one_choice(body):
-        counts = (math.nan if other.tokens is None else float(len(other.tokens)) for other in others)
-    else:
-        counts = (0.0 for _ in others)
-    return first, *(replace(other, cost=Cost(output_tokens=count)) for other, count in zip(others, counts, strict=True))
+        generated = sum(math.nan if item.tokens is None else len(item.tokens) for item in parsed)
+        cost = replace(cost, output_tokens=float(generated))
+    share = Cost(**{kind: getattr(cost, kind) / len(parsed) for kind in COST_KINDS})
+    return tuple(replace(item, cost=replace(share, seconds=seconds)) for item in parsed)
 
 
 def _counts_one_choice(body: Mapping[str, Any]) -> bool:

@@ -205,7 +205,8 @@ class ChatModel(PromptedModel):
     ) -> tuple[Completion, ...]:
         """Send one request for `n` replies (the field `n`), and return those that came.
 
-        The first reply has the cost of the call, the others have none: the endpoint reports the tokens of all together.
+        Each reply has an equal share of the call and its tokens, which the endpoint reports for all together, and has waited
+        for the whole call.
 
         Args:
             messages: As in `complete`.

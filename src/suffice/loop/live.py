@@ -51,7 +51,7 @@ class Outcome(Displayed):
 
     def tables(self) -> list[Table]:
         """Return the decision, and every round that ran."""
-        columns = (Column("round", ".0f"), Column("answer"), Column("calls", ".0f"), Column("tokens", ",.0f"))
+        columns = (Column("round", ".0f"), Column("answer"), Column("calls", ".3g"), Column("tokens", ",.0f"))
         costs = [total_cost(item.costs) for item in self.rounds]
         rows = tuple((r.index, r.answer, cost.calls, cost.tokens) for r, cost in zip(self.rounds, costs, strict=True))
         return [*self.decision.tables(), Table(title="Rounds", columns=columns, rows=rows, notes=self.surplus.notes)]
@@ -63,7 +63,7 @@ class Outcome(Displayed):
         for observed in self.rounds:
             for component, cost in observed.costs.items():
                 costs[component] = costs.get(component, Cost()) + cost
-        return costs | ({SURPLUS: self.surplus.cost} if self.surplus.cost.calls else {})
+        return costs | ({SURPLUS: self.surplus.cost} if self.surplus.samples else {})
 
     @property
     def cost(self) -> Cost:

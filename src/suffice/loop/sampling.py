@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from suffice.blocking import finished
 from suffice.errors import DataError, ModelError
-from suffice.llm.chat import ChatModel, Completion
+from suffice.llm.chat import ChatModel
 from suffice.llm.prompts import Prompt
 from suffice.loop.course import Call, RoundResult, Steps, contexts_of
 from suffice.loop.live import LiveLoop, check_position
@@ -66,8 +66,8 @@ class SamplingLoop(LiveLoop):
     component `surplus` of the outcome: their calls are counted, and the tokens of a cancelled call are unknown.  The
     seconds of a sample are those by which it prolonged its wave.
 
-    With `use_n` a wave is one request for several choices (the field `n`), which is paid with its first sample.  If the
-    endpoint returns fewer, the others are requested one by one, with a warning.
+    With `use_n` a wave is one request for several choices (the field `n`), of which each has an equal share of the call
+    and its tokens.  If the endpoint returns fewer, the others are requested by themselves, with a warning.
 
     Attributes:
         model: Answers; or several models, in the order in which they are asked.
@@ -194,8 +194,8 @@ class SamplingLoop(LiveLoop):
 
     @property
     def at_once(self) -> int:
-        """How many requests are in flight together."""
-        return 1 if self.use_n else self.wave
+        """How many samples are requested at once."""
+        return self.wave
 
     @property
     def provenance(self) -> Mapping[str, Any]:
@@ -275,7 +275,7 @@ class _Choices:
         if returned < requested:
             self.complete = False
             _CHOICES_LOG.warning(
-                "%s returned %d of the %d choices of one request (n): further samples are requested one by one",
+                "%s returned %d of the %d choices of one request (n): the others are requested by themselves",
                 endpoint,
                 returned,
                 requested,
@@ -288,7 +288,7 @@ class _SamplingCourse:
     def __init__(self, loop: SamplingLoop, question: str, passages: tuple[Passage, ...]) -> None:
         self.loop, self.question, self.passages = loop, question, passages
         self._brought: dict[int, Reply] = {}
-        self._lock = asyncio.Lock()
+        self._requests: dict[int, tuple[int, asyncio.Task[list[Reply]]]] = {}
 
     async def prepare(self, r: int) -> None:
         del r  # samples need nothing but the question
@@ -302,36 +302,41 @@ class _SamplingCourse:
             part=_GENERATOR,
             asked=self.loop.source(r).prompt.messages(self.question, self.passages),
             send=lambda: finished(self._reply(r, blocking=True)),
-            send_async=lambda: self._reply(r, blocking=False),
+            send_async=lambda: self._reply(r),
             brought=lambda: dict(self._brought),
         )
         return RoundResult(observed=Round.of(r, reply, passages=self.passages))
 
-    async def _reply(self, r: int, *, blocking: bool) -> Reply:
+    async def _reply(self, r: int, *, blocking: bool = False) -> Reply:
         """Return sample `r`; if blocking, without ever suspending."""
+        if not self.loop.use_n:
+            return (await self._request(r, 1, blocking=blocking))[0]
+        if r not in self._requests:
+            wanted = min(self.loop.wave, self.loop.policy.max_rounds - r + 1) if self.loop.choices.complete else 1
+            task = asyncio.create_task(self._request(r, wanted))
+            self._requests |= dict.fromkeys(range(r, r + wanted), (r, task))
+        first, task = self._requests[r]
+        replies = await task
+        self._brought |= dict(enumerate(replies, first))
+        if r not in self._brought:  # fewer choices came than were requested
+            self._brought[r] = (await self._request(r, 1))[0]
+        return self._brought[r]
+
+    async def _request(self, r: int, n: int, *, blocking: bool = False) -> list[Reply]:
+        """Send one request for sample `r` and the next ones, `n` together, and return those that came."""
         model, loop = self.loop.source(r), self.loop
-        request = partial(model.complete_several if blocking else model.complete_several_async, sample=r - 1, seed=None)
+        send = partial(model.complete_several if blocking else model.complete_several_async, sample=r - 1, seed=None)
         if loop.seed is not None:
-            request = partial(request, seed=sample_seed(loop.seed, self.question, r))
+            send = partial(send, seed=sample_seed(loop.seed, self.question, r))
         if loop.temperature is not None:
-            request = partial(request, temperature=loop.temperature)
-        messages = model.prompt.messages(self.question, self.passages)
-        if not loop.use_n:
-            return model.read((await _settled(request(messages, 1)))[0])
-        async with self._lock:  # rounds that are recorded together share requests
-            if r not in self._brought:
-                wanted = min(loop.wave, loop.policy.max_rounds - r + 1) if loop.choices.complete else 1
-                try:
-                    completions = await _settled(request(messages, wanted))
-                except ModelError as error:
-                    raise _with_advice(error) from None
-                loop.choices.count(model.endpoint, len(completions), wanted)
-                self._brought |= dict(enumerate(map(model.read, completions[:wanted]), r))
-            return self._brought.pop(r)
-
-
-async def _settled(result: Sequence[Completion] | Awaitable[Sequence[Completion]]) -> Sequence[Completion]:
-    return await result if isinstance(result, Awaitable) else result
+            send = partial(send, temperature=loop.temperature)
+        result = send(model.prompt.messages(self.question, self.passages), n)
+        try:
+            completions = await result if isinstance(result, Awaitable) else result
+        except ModelError as error:
+            raise _with_advice(error) if n > 1 else error from None
+        loop.choices.count(model.endpoint, len(completions), n)
+        return [model.read(completion) for completion in completions[:n]]
 
 
 def _prompted(model: ChatModel, prompt: Prompt) -> ChatModel:

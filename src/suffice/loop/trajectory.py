@@ -90,6 +90,8 @@ class RecordedTrajectory:
         payload = self.committed.get((r, call.part))
         if payload is None:
             reply = await call.send_async()
+            payload = self.committed.get((r, call.part))  # it may have come with the reply to another round
+        if payload is None:
             brought = {(at, call.part): more for at, more in call.brought().items()}
             new = {(r, call.part): reply, **{key: more for key, more in brought.items() if key not in self.committed}}
             payload = self._commit(new, asked=digest)[r, call.part]

@@ -28,19 +28,21 @@ class Surplus:
     """What was requested in a wave and not needed for the decision.
 
     Attributes:
-        cost: Of these calls, without waiting time; NaN tokens if one was cancelled: what it had generated is unknown.
-        cancelled: How many were cancelled in flight.
+        cost: Of these samples, without waiting time; NaN tokens if one was cancelled: what it had generated is unknown.
+        samples: How many there are.
+        cancelled: How many of them were cancelled in flight.
     """
 
     cost: Cost = field(default_factory=Cost)
+    samples: int = 0
     cancelled: int = 0
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know of it."""
-        if not self.cost.calls:
+        if not self.samples:
             return ()
-        note = f"requested beyond the stop: {counted(int(self.cost.calls), 'call')}"
+        note = f"requested beyond the stop: {counted(self.samples, 'sample')}"
         return (
             f"{note}, {self.cancelled:,} cancelled in flight, whose tokens are unknown" if self.cancelled else note,
         )
@@ -87,12 +89,13 @@ class Wave:
     async def end(self) -> Surplus:
         """Cancel what is in flight, and return what was not needed; again, it returns nothing."""
         tasks, self._tasks = list(self._tasks.values()), {}
-        cost, cancelled = Cost(), 0
+        cost, cancelled, arrived = Cost(), 0, 0
         for task in tasks:
             if task.cancel():
                 cancelled += 1
                 cost = cost + _CANCELLED
         for result in await asyncio.gather(*tasks, return_exceptions=True) if tasks else ():
             if isinstance(result, RoundResult):  # a failed call has no cost, as elsewhere
+                arrived += 1
                 cost = cost + replace(total_cost(result.observed.costs), seconds=0.0)
-        return Surplus(cost, cancelled)
+        return Surplus(cost, arrived + cancelled, cancelled)

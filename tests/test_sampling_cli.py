@@ -122,6 +122,10 @@ def test_samples_are_recorded_and_replayed(endpoint, tmp_path):
     assert recording.exchangeable
     shown = cli("replay", out, "--baseline", "full", "--json").json
     assert {"lead(3)", "adaptive_consistency"} <= {row["label"] for row in shown["rows"]}
+    waves = cli("replay", out, "--baseline", "full", "--wave", 4, "--json").json
+    calls = [{row["label"]: row["calls"]["mean"] for row in rows["rows"]} for rows in (shown, waves)]
+    assert calls[0]["lead(3)"] < calls[1]["lead(3)"] <= SAMPLES
+    assert any("4 at once" in note for note in waves["notes"])
 
 
 def test_a_panel_is_recorded_and_replayed_with_the_prices_of_its_models(endpoint, tmp_path):

@@ -15,10 +15,11 @@ import pytest
 
 from suffice import Policy, Recorder, SamplingLoop, SufficeError, certify, read_recording, record, replay
 from suffice.certificates import Claim
-from suffice.errors import ConfigMismatchError
+from suffice.errors import ConfigMismatchError, DataError
 from suffice.replays import Price, policy_for
+from suffice.replays.waves import due_in_waves
 from suffice.statistics import Resampling
-from suffice.store import ResponseCache
+from suffice.store import Recording, ResponseCache
 from tests.endpoint import Endpoint
 from tests.sampling import (
     SAMPLES,
@@ -267,3 +268,74 @@ def test_the_recorder_compares_samples_as_its_policy_does(tmp_path):
     ):
         with pytest.raises(SufficeError, match=message):
             Recorder(tmp_path / "other.parquet", **options)
+
+
+# --- waves in the ledger --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wave", [2, 3, 8])
+def test_replay_charges_waves_as_a_live_run_pays_them(samples, wave):
+    endpoint, recording = samples
+    policy = policy_for(recording, "lead(2)")
+    live = SamplingLoop(model=models_of(endpoint), policy=policy, wave=wave)
+    outcomes = [live.run(question.question) for question in questions()]
+    row = replay(recording, [policy], metrics="em", orders=1, wave=wave, resampling=DRAWS).row(policy.label)
+    assert row.calls.mean == np.mean([outcome.cost.calls for outcome in outcomes])
+    tokens = recording.column("cost.generator.output_tokens")
+    paid = [tokens[q, : int(outcome.cost.calls)].sum() for q, outcome in enumerate(outcomes)]
+    assert row.costs["output_tokens"] == pytest.approx(np.mean(paid))
+    alone = replay(recording, [policy], metrics="em", orders=1, resampling=DRAWS).row(policy.label)
+    assert alone.calls.mean < row.calls.mean
+    assert alone.costs["seconds"] > row.costs["seconds"]  # latency against calls
+    assert alone.stop_rounds == row.stop_rounds
+
+
+def test_waves_in_random_orders_cost_the_same_by_either_path(samples):
+    _, recording = samples
+    policies = [policy_for(recording, rule) for rule in ("lead(2)", "settled(8)")]
+    whole = replay(recording, policies, metrics="em", orders=20, wave=3, resampling=DRAWS)
+    table = recording.table.append_column("cost.judge:x.calls", [[0.0] * recording.table.num_rows])
+    judged = Recording(table, recording.metadata)  # a component on demand: policy by policy, order by order
+    slow = replay(judged, policies, metrics="em", orders=20, wave=3, resampling=DRAWS)
+    for policy in policies:
+        one, other = whole.row(policy.label), slow.row(policy.label)
+        assert one.calls.mean == pytest.approx(other.calls.mean)
+        for kind in ("calls", "output_tokens", "uncached_tokens", "seconds"):
+            assert one.components["generator"][kind] == pytest.approx(other.components["generator"][kind]), kind
+        assert (
+            one.calls.mean > replay(recording, [policy], metrics="em", orders=20, resampling=DRAWS).rows[0].calls.mean
+        )
+        assert any("3 at once" in note for note in whole.notes)
+
+
+def test_choices_of_one_request_are_charged_as_whole_requests(tmp_path):
+    path = tmp_path / "r.parquet"
+    with Endpoint(several) as endpoint:
+        asks = loop(endpoint, wave=4, use_n=True)
+        record(questions(), asks, path)
+        recording = read_recording(path)
+        policy = policy_for(recording, "lead(2)")
+        outcomes = [replace(asks, policy=policy).run(question.question) for question in questions()]
+    for kind in ("calls", "output_tokens", "uncached_tokens"):
+        mean = np.mean([getattr(outcome.cost, kind) for outcome in outcomes])
+        for orders in (1, 10):
+            row = replay(recording, [policy], metrics="em", orders=orders, resampling=DRAWS).row(policy.label)
+            assert row.components["generator"]["calls"] >= 1  # never a part of a request
+            if orders == 1:
+                assert row.components["generator"][kind] == pytest.approx(mean)
+    with pytest.raises(DataError, match="recorded as 4 choices of one request each"):
+        replay(recording, [policy], wave=2)
+
+
+def test_a_wave_needs_independent_rounds(samples):
+    _, recording = samples
+    ordered = Recording(recording.table, {**recording.metadata, "exchangeable": False})
+    with pytest.raises(DataError, match="follow one another"):
+        replay(ordered, ["fixed_k(2)"], metrics="em", wave=2)
+    for wave in (0, True, 1.5):
+        with pytest.raises(DataError, match="at least 1"):
+            replay(recording, ["lead(2)"], metrics="em", wave=wave)
+    seconds = np.array([[1.0, 2.0, 5.0, 3.0, 1.0]])
+    assert due_in_waves(seconds, "seconds", 2, before=1).tolist() == [[1.0, 2.0, 3.0, 3.0, 0.0]]
+    assert due_in_waves(seconds, "calls", 2, before=1).tolist() == [[1.0, 7.0, 0.0, 4.0, 0.0]]
+    assert due_in_waves(seconds, "calls", 1) is seconds

@@ -159,6 +159,10 @@ def replay_command(
         int | None,
         typer.Option("--orders", min=1, help="Of independent samples: average over this many orders; default: 100."),
     ] = None,
+    wave: Annotated[
+        int | None,
+        typer.Option("--wave", min=1, help="Of independent samples: charge for requests of this many at once."),
+    ] = None,
     stream: Annotated[
         bool, typer.Option("--stream", help="Read one policy's recording block by block; it may exceed the memory.")
     ] = False,
@@ -201,6 +205,7 @@ def replay_command(
         cost=cost,
         ledger=ledger,
         orders=orders,
+        wave=wave,
     )
     then = f"suffice report {quoted(path)} -o report.html"
     if recording.exchangeable:

@@ -180,8 +180,10 @@ class _Tables:
         rows += [np.maximum.accumulate(np.where(view.seen, metric, -np.inf), axis=1) for metric in metrics]
         costs = prepared.costs
         for component, kind in varying_costs(costs):
-            rows.append(block.spread(costs.columns[component][kind])[:, skipped:].cumsum(axis=1))
-        rows.append(block.spread(_all_calls(costs))[:, skipped:].cumsum(axis=1))
+            column = block.spread(costs.columns[component][kind])[:, skipped:]
+            rows.append(costs.due(component, kind, column, max(0, 1 - start)).cumsum(axis=1))
+        calls = block.spread(_all_calls(costs))[:, skipped:]
+        rows.append(costs.due(costs.loop[0], "calls", calls, max(0, 1 - start)).cumsum(axis=1))
         stacked = np.stack(rows)
         stacked[:, self.length == 0] = 0.0
         self.values: Floats = stacked.reshape(len(rows), -1)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.replays.prices import Price
+from suffice.replays.waves import due_in_waves, wave_note, wave_of
 from suffice.rounds import COST_KINDS, Floats, Mask, Rounds
 from suffice.signals import LOOP_COMPONENTS, SIGNALS, member_component
 from suffice.store.recording import Recording
@@ -93,6 +94,7 @@ class CostTable:
     Args:
         recording: Recorded rounds.
         prices: One price for all language models, or prices by component; None = money is NaN.
+        wave: How many samples are requested at once; None = as they were recorded.
 
     Attributes:
         components: Components in the recording, sorted.
@@ -105,10 +107,13 @@ class CostTable:
         notes: What is missing or modelled, in words.
     """
 
-    def __init__(self, recording: Recording, prices: Price | Mapping[str, Price] | None = None) -> None:
+    def __init__(
+        self, recording: Recording, prices: Price | Mapping[str, Price] | None = None, wave: int | None = None
+    ) -> None:
         self.seen = recording.seen
         self.index = recording.index
         self._prices = prices
+        self.wave = wave_of(recording, wave)
         gaps: dict[tuple[str, str], list[str]] = {}
         names = [name.split(".", 1)[1].rsplit(".", 1) for name in recording.names("cost")]
         charged = {component for component, _ in names}
@@ -138,6 +143,7 @@ class CostTable:
                 "share the prompt tokens of the one before"
             )
         every = prices.values() if isinstance(prices, Mapping) else (prices,)
+        notes += wave_note(self.wave)
         notes += sorted({f"list price as of {p.as_of}; override with --prices" for p in every if p and p.as_of})
         self.notes = tuple(notes)
         self.recorded = self.charge(dict.fromkeys(self.components, self.seen))
@@ -217,7 +223,9 @@ class CostTable:
         money = np.zeros(len(self.seen))
         for component, columns in self.columns.items():
             share = shares[id(masks[component])] if component in masks else nothing
-            costs[component] = {kind: _over(share, column) for kind, column in columns.items()}
+            costs[component] = {
+                kind: _over(share, self.due(component, kind, column)) for kind, column in columns.items()
+            }
             money = money + self.money_of(component, costs[component])
         return Ledger(costs=costs, calls=self.calls(masks), money=money)
 
@@ -226,8 +234,23 @@ class CostTable:
         calls = np.zeros(len(self.seen))
         for component, column in self.call_columns.items():
             if component in masks:
-                calls = calls + _over(np.asarray(masks[component], dtype=np.float64), column)
+                calls = calls + _over(
+                    np.asarray(masks[component], dtype=np.float64), self.due(component, "calls", column)
+                )
         return calls
+
+    def due(self, component: str, kind: str, column: Floats, before: int | None = None) -> Floats:
+        """Return a cost of a component by the round in which it falls due; see `due_in_waves`.
+
+        Args:
+            component: What was called: a loop's own component is called in waves, another one where it is read.
+            kind: The kind of cost.
+            column: By round, shape ``(n_questions, n_rounds)``.
+            before: Rounds before the first wave; default: those before round 1.
+        """
+        if self.wave == 1 or component not in self.loop:
+            return column
+        return due_in_waves(column, kind, self.wave, int(self.index[0] == 0) if before is None else before)
 
     def money_of(self, component: str, costs: Mapping[str, Floats]) -> Floats:
         """Return what these tokens of a component cost, USD, of their shape; NaN where a price or a count is unknown."""

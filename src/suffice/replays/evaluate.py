@@ -54,6 +54,7 @@ def replay(
     cost: str = "calls",
     ledger: str = LIVE.name,
     orders: int | None = None,
+    wave: int | None = None,
 ) -> ReplayResult:
     """Evaluate policies on recorded rounds, without a call.
 
@@ -84,6 +85,8 @@ def replay(
             Early-Stopping counted; see `suffice.replays.charging`.
         orders: For independent samples, over how many random orders of each question's samples figures are averaged;
             None = 100, and 1 for rounds that follow one another.
+        wave: How many samples are requested at once, for what they cost and how long they take, see `SamplingLoop`; the last
+            wave ends with the recording, also where a policy has a lower cap.  None = as they were recorded.
 
     Raises:
         DataError: A metric is missing, there is nothing to compare, or an unknown method of intervals, cost or ledger.
@@ -93,7 +96,7 @@ def replay(
         NotFittedError: A policy lacks fitted state.
         RuleSyntaxError: Text is not a rule.
     """
-    prepared = PreparedRecording.of(recording, prices=prices, ledger=ledger, samples=True)
+    prepared = PreparedRecording.of(recording, prices=prices, ledger=ledger, samples=True, wave=wave)
     complete = prepared.recording
     metrics = [metrics] if isinstance(metrics, str) else metrics
     metrics = _companions(complete, default_metrics(complete) if metrics is None else metrics)

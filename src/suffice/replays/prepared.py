@@ -34,6 +34,7 @@ class PreparedRecording:
         metric_names: The metrics of answers, see `outcome`.
         prices: For all language models, or by component; None = money is NaN.
         charging: Which calls a policy pays for.
+        wave: How many samples are requested at once; None = as they were recorded.
         added: Further columns for policies to read, shape ``(n_questions, n_rounds)``; they win over recorded ones.
     """
 
@@ -42,6 +43,7 @@ class PreparedRecording:
     metric_names: tuple[str, ...] = ()
     prices: Price | Mapping[str, Price] | None = None
     charging: Charging = LIVE
+    wave: int | None = None
     added: Mapping[str, Floats] = field(default_factory=dict)
 
     @classmethod
@@ -53,6 +55,7 @@ class PreparedRecording:
         prices: Price | Mapping[str, Price] | None = None,
         ledger: str = LIVE.name,
         samples: bool = False,
+        wave: int | None = None,
     ) -> PreparedRecording:
         """Prepare a recording.
 
@@ -62,6 +65,7 @@ class PreparedRecording:
             prices: For all language models, or by component; None = money is NaN.
             ledger: Which calls a policy pays for, see `suffice.replays.charging`.
             samples: Whether the rounds may be independent samples: who says so takes care of their order.
+            wave: How many samples are requested at once; None = as they were recorded.
 
         Raises:
             DataError: All questions failed, an unknown ledger, or independent samples where `samples` is not set.
@@ -80,6 +84,7 @@ class PreparedRecording:
             metric_names=tuple(metrics),
             prices=prices,
             charging=charging_of(ledger),
+            wave=wave,
         )
 
     def with_metrics(self, metrics: Iterable[str]) -> PreparedRecording:
@@ -98,7 +103,7 @@ class PreparedRecording:
     @cached_property
     def costs(self) -> CostTable:
         """The recorded costs."""
-        return CostTable(self.recording, self.prices)
+        return CostTable(self.recording, self.prices, self.wave)
 
     @cached_property
     def _columns(self) -> dict[str, Floats]:

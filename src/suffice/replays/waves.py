@@ -1,0 +1,74 @@
+"""Samples that are requested several at once: when their costs fall due, and how long each wave keeps one waiting."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from suffice.errors import DataError
+from suffice.rounds import Floats
+from suffice.store.recording import Recording
+
+__all__ = ["due_in_waves", "wave_note", "wave_of"]
+
+
+def due_in_waves(column: Floats, kind: str, width: int, before: int = 0) -> Floats:
+    """Return a column of costs by the round in which each falls due, if rounds are requested `width` at once.
+
+    The requests of a wave are all sent with its first round.  Seconds are those by which a round prolongs its wave, since the
+    policy decides in the order of the requests.
+
+    >>> due_in_waves(np.array([[1.0, 1.0, 1.0, 1.0]]), "calls", 3).tolist()
+    [[3.0, 0.0, 0.0, 1.0]]
+    >>> due_in_waves(np.array([[2.0, 5.0, 3.0, 1.0]]), "seconds", 3).tolist()
+    [[2.0, 3.0, 0.0, 1.0]]
+
+    Args:
+        column: Shape ``(n_questions, n_rounds)``.
+        kind: The kind of cost.
+        width: Rounds of a wave.
+        before: Rounds before the first wave, which are requested by themselves.
+    """
+    if width == 1:
+        return column
+    due = np.zeros_like(column)
+    due[:, :before] = column[:, :before]
+    for first in range(before, column.shape[1], width):
+        wave = column[:, first : first + width]
+        if kind == "seconds":
+            due[:, first : first + width] = np.diff(np.maximum.accumulate(wave, axis=1), axis=1, prepend=0.0)
+        else:
+            due[:, first] = wave.sum(axis=1)
+    return due
+
+
+def wave_of(recording: Recording, wave: int | None) -> int:
+    """Return how many samples are requested at once: as asked, or as the choices of one request were recorded.
+
+    Raises:
+        DataError: The rounds follow one another, or the recorded requests were for another number of choices.
+    """
+    config = recording.metadata.get("config")
+    recorded = (config or {}).get("n", 1) if recording.independent else 1
+    if wave is None:
+        return int(recorded)
+    if isinstance(wave, bool) or not isinstance(wave, int) or wave < 1:
+        raise DataError(f"wave is {wave!r}; allowed: a whole number of at least 1")
+    if wave > 1 and not recording.independent:
+        raise DataError(
+            f"wave={wave}: the rounds of this recording follow one another, and cannot be requested together"
+        )
+    if recorded not in (1, wave):
+        raise DataError(
+            f"wave={wave}: these samples were recorded as {recorded} choices of one request each, and what other requests "
+            "would have cost is unknown"
+        )
+    return wave
+
+
+def wave_note(width: int) -> tuple[str, ...]:
+    """Return what a reader must know of costs in waves."""
+    note = (
+        f"samples are requested {width} at once: a stop pays for its whole wave, an upper bound where the rest is cancelled, and "
+        "seconds are those of the slowest sample up to the stop"
+    )
+    return (note,) if width > 1 else ()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import zlib
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -17,14 +19,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from suffice.cli.local import LocalRun
 from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
+from suffice.papers.cbdr.plan import CbdrSettings
+from suffice.papers.cbdr.tiny_reranker import write_tiny_reranker
 from suffice.papers.experiments import read_experiment, run_experiment
 from suffice.papers.experiments.building import scripted_model
 from suffice.papers.experiments.calibrations import curve_table, floor_table, transfer_table
 from suffice.papers.experiments.estimate import extrapolate
-from suffice.papers.experiments.run import tasr_cell
 from suffice.papers.experiments.stages import CellFolder
+from suffice.papers.experiments.tasr_cells import tasr_cell
 from suffice.papers.experiments.variance import repeated
+from suffice.papers.semantic import semantic_protocol
+from suffice.papers.semantic import tune as select_eps
 from suffice.papers.tasr.cells import load_cell
 from suffice.replays import calibrate, replay
 from suffice.retrieval import Question
@@ -32,7 +39,7 @@ from suffice.rules.rethreshold import with_threshold
 from suffice.statistics import Resampling
 from suffice.store import read_recording
 from tests.cli_tools import cli, dataset, question, reply
-from tests.endpoint import Endpoint
+from tests.endpoint import Endpoint, prompt_of
 
 SMALL = """
 seeds = [1, 2]
@@ -218,14 +225,14 @@ def test_a_corrected_gold_answer_is_not_mixed_with_old_scores(tmp_path):
         CellFolder(tmp_path / "run", read_experiment(path).cells()[0], read_experiment(path)).check()
 
 
-def test_a_change_of_the_statistics_alone_asks_nothing_and_repeats_the_stages_that_read_it(small):
+def test_a_change_of_the_statistics_alone_asks_nothing_and_repeats_the_stages_that_read_it(small, tmp_path):
     path, _ = small
+    shutil.copytree(path.with_suffix(""), tmp_path / "copy")
     other = path.with_name("loss.toml")
     other.write_text(path.read_text().replace("max-loss = 0.2", "max-loss = 0.3"), encoding="utf-8")
-    result = cli("run", other, "--out", path.with_suffix(""), "--json").json
+    result = cli("run", other, "--out", tmp_path / "copy", "--json").json
     assert result["calls"] == 0
     assert {stage["stage"] for stage in result["stages"] if stage["done"]} == {"certify", "tables"}
-    assert cli("run", path, "--json").code == 0  # back to what the other tests read
 
 
 def test_a_damaged_result_is_made_again(small):
@@ -468,3 +475,159 @@ def test_a_scripted_model_is_right_as_often_as_it_says_and_another_seed_changes_
     assert right == pytest.approx([0.2, 0.6], abs=0.06)
     differ = np.mean([a != b for a, b in zip(said[0][1], said[1][1], strict=True)])
     assert 0.01 < differ < 0.2
+
+
+# Other protocols
+
+DRAFTED = """
+protocol = "semantic"
+seeds = [1, 2]
+max-rounds = 3
+resamples = 20
+
+[semantic]
+metric = "f1"
+tolerance = 0.5
+
+[[model]]
+name = "writer"
+model = "m"
+base-url = "URL"
+embedder = "minilm"
+
+[[data]]
+name = "towers"
+tune = "tune.jsonl"
+eval = "eval.jsonl"
+"""
+
+
+def drafted(body):
+    """Write something nearer to the gold answer with each revision; the seed decides how near."""
+    prompt = prompt_of(body)
+    if "Task: review" in prompt:
+        return "Say more about the harbour." * (1 + body["seed"])
+    noise = zlib.crc32(f"{body['seed']} {prompt}".encode()) % 3
+    return ("It is in Oslo", "Oslo", "Lima, by the harbour")[noise]
+
+
+def test_the_semantic_protocol_runs_from_a_file_and_its_second_run_asks_nothing(tmp_path):
+    with Endpoint(drafted) as endpoint:
+        path = written(tmp_path, DRAFTED.replace("URL", endpoint.url), n=4)
+        dry = cli("run", path, "--dry-run", "--json").json
+        assert dry["cells"][0]["calls left"] == "unknown"
+        first = cli("run", path, "--json")
+        assert first.code == 0, first.err
+        asked = len(endpoint.requests)
+        assert first.json["calls"] >= asked == 2 * 2 * 4 * 3 * 2  # seeds, splits, questions, rounds, writer and critic
+        second = cli("run", path)
+        assert "nothing was asked" in second.words
+        assert len(endpoint.requests) == asked
+    titles = [table["title"] for table in first.json["tables"]]
+    assert any(title.startswith("Runs: f1 of judge_free") for title in titles)
+    assert any("Policies on identical drafts" in title for title in titles)
+    page = (tmp_path / "run/index.html").read_text("utf-8")
+    assert "Semantic early stopping" in page
+    assert page.count("<svg") == len(list((tmp_path / "run/figures").glob("*.svg"))) >= 2  # noqa: PLR2004
+    tune, test = (
+        read_recording(tmp_path / f"run/cells/writer/towers/bm25/answer_first/seed-1/{split}.parquet")
+        for split in ("tune", "eval")
+    )
+    here = semantic_protocol(
+        test, select_eps(tune, "f1", tolerance=0.5), metric="f1", resampling=Resampling(n_resamples=20)
+    )
+    summary = next(table for table in first.json["tables"] if "Policies on identical drafts" in table["title"])
+    row = next(row for row in summary["rows"] if row["policy"] == "judge_free")
+    assert row["rounds"] == pytest.approx(here.replayed.rounds["judge_free"].mean())
+
+
+@pytest.mark.parametrize(
+    "key", ["round-zero = true", "prompts = ['confidence_first']", "[[retriever]]\nname = 'r'\ncandidates = 3\n"]
+)
+def test_what_only_tasr_has_is_an_error_in_another_protocol(key, tmp_path):
+    text = DRAFTED.replace("max-rounds = 3", f"max-rounds = 3\n{key}") if "[[" not in key else DRAFTED + key
+    with pytest.raises(DataError, match="has no meaning for the protocol 'semantic'"):
+        read_experiment(written(tmp_path, text))
+
+
+CBDR = """
+protocol = "cbdr"
+prompts = ["prefilled"]
+seeds = [0]
+resamples = 20
+
+[cbdr]
+cross-encoder = "reranker"
+
+[cbdr.settings]
+epochs = [3]
+label = "em"
+candidates = 4
+depths = [1]
+betas = [0.5, 1.0]
+
+[cbdr.settings.probe]
+hidden = [16]
+lr = 1e-3
+
+[cbdr.settings.reranker]
+batch = 8
+
+[[model]]
+name = "tiny"
+model = "tiny"
+max-tokens = 8
+
+[[data]]
+name = "known"
+eval = "tiny/tune.jsonl"
+eval-limit = 120
+"""
+
+
+def test_settings_of_a_pipeline_are_those_of_the_file_and_otherwise_as_by_default(tmp_path):
+    for name in ("tiny", "reranker"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "tiny/tune.jsonl").write_text("{}")
+    chosen = read_experiment(written(tmp_path, CBDR)).cbdr
+    assert chosen.settings == replace(
+        CbdrSettings(),
+        epochs=(3,),
+        label="em",
+        candidates=4,
+        depths=(1,),
+        betas=(0.5, 1.0),
+        probe=replace(CbdrSettings().probe, hidden=(16,), lr=1e-3),
+        reranker=replace(CbdrSettings().reranker, batch=8),
+    )
+    with pytest.raises(SchemaError, match="unknown key 'hiden'. Did you mean 'hidden'"):
+        read_experiment(written(tmp_path, CBDR.replace("hidden", "hiden")))
+    with pytest.raises(SchemaError, match="unknown key 'seed'"):
+        read_experiment(written(tmp_path, CBDR.replace('label = "em"', "seed = 3")))
+    with pytest.raises(DataError, match="cbdr: settings: probe: lr is '1'; expected a number"):
+        read_experiment(written(tmp_path, CBDR.replace("1e-3", "'1'")))
+
+
+@pytest.mark.whole
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::UserWarning:torch.*")
+def test_cbdr_runs_from_a_file_and_its_second_run_opens_no_model(tiny_model, tmp_path, monkeypatch):
+    (tmp_path / "tiny").symlink_to(tiny_model)
+    write_tiny_reranker(tmp_path / "reranker", tiny_model)
+    path = written(tmp_path, CBDR)
+    first = cli("run", path, "--json")
+    assert first.code == 0, first.err
+    titles = [table["title"] for table in first.json["tables"]]
+    assert all(any(title.startswith(f"Table {n}") for title in titles) for n in (1, 2, 3))
+    assert any(title.startswith("Runs: accuracy") for title in titles)
+
+    def refused(*_, **__):
+        raise DataError("a model is opened")
+
+    monkeypatch.setattr(LocalRun, "open", refused)
+    second = cli("run", path)
+    assert second.code == 0, second.err
+    assert "2 of 2 stages were up to date" in second.words
+    changed = path.read_text().replace("betas = [0.5, 1.0]", "betas = [0.7, 1.0]")
+    path.write_text(changed, encoding="utf-8")
+    assert "a model is opened" in cli("run", path).error  # the gate is evaluated again

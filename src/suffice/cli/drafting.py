@@ -21,13 +21,13 @@ from suffice.retrieval import read_corpus
 from suffice.rules import parse_rule, parse_selector
 from suffice.session import Policy
 
-__all__ = ["draft_command", "record_drafts_command"]
+__all__ = ["Critic", "Writer", "draft_command", "drafting_loop", "record_drafts_command"]
 
 _THEN = "suffice draft record DATASET -o drafts.parquet --model M --base-url URL"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Writer(models.Endpoint):
+class Writer(models.Endpoint):
     """A writer, and what embeds its drafts."""
 
     panel: ClassVar[str] = "Writer"
@@ -43,7 +43,7 @@ class _Writer(models.Endpoint):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Critic:
+class Critic:
     """A critic, by default the writer."""
 
     panel: ClassVar[str] = "Critic"
@@ -60,8 +60,8 @@ class _Critic:
 
 def draft_command(
     question: Annotated[str, Argument(help="The question.")],
-    writer: _Writer,
-    critic: _Critic,
+    writer: Writer,
+    critic: Critic,
     judge: PanelOptions,
     output: Output,
     contexts: Annotated[
@@ -87,7 +87,7 @@ def draft_command(
     passages = [] if contexts is None else list(read_corpus(contexts))
     if not passages:
         require_contexts(panels, "give --contexts")
-    show_live(_loop(decides, writer, critic, panels), question, passages, output=output, then=_THEN)
+    show_live(drafting_loop(decides, writer, critic, panels), question, passages, output=output, then=_THEN)
 
 
 def record_drafts_command(
@@ -98,8 +98,8 @@ def record_drafts_command(
         ),
     ],
     recorder: RecordOptions,
-    writer: _Writer,
-    critic: _Critic,
+    writer: Writer,
+    critic: Critic,
     judge: PanelOptions,
     output: Output,
     max_rounds: options.MaxRounds = 6,
@@ -112,13 +112,14 @@ def record_drafts_command(
     panels = judge.panels(writer)
     if not all(question.passages for question in questions):
         require_contexts(panels, "record questions that bring passages")
-    loop = _loop(Policy(max_rounds=max_rounds), writer, critic, panels)
+    loop = drafting_loop(Policy(max_rounds=max_rounds), writer, critic, panels)
     priced_models = {"writer": writer.model, "critic": critic.critic_model or writer.model}
     priced_models |= {panel.name: panel.model.model.model for panel in panels}
     recorder.record(f"drafts of {dataset}", questions, loop, priced_models, output)
 
 
-def _loop(policy: Policy, writer: _Writer, critic: _Critic, panels: tuple[Panel, ...]) -> DraftingLoop:
+def drafting_loop(policy: Policy, writer: Writer, critic: Critic, panels: tuple[Panel, ...]) -> DraftingLoop:
+    """Return the loop that the options describe."""
     reviewer = None
     if critic.critic_model is not None or critic.critic_base_url is not None:
         reviewer = writer.other(

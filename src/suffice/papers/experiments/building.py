@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from suffice.cli.drafting import drafting_loop
 from suffice.cli.local import json_object
 from suffice.cli.options import idf_state
 from suffice.files import file_sha256, files_hash
 from suffice.llm import Answerer, ScriptedModel
-from suffice.llm.prompts import prompt
-from suffice.loop import RetrievalLoop
+from suffice.llm.prompts import DRAFTING, prompt
+from suffice.loop import DraftingLoop, RetrievalLoop
+from suffice.papers.experiments.choices import DraftOptions, ModelOptions
 from suffice.papers.experiments.fields import toml_name
 from suffice.papers.experiments.plan import Cell, Experiment
 from suffice.retrieval import Question, dataset_hash
@@ -25,17 +27,17 @@ from suffice.session import Policy
 from suffice.signals import LOGPROB_NEEDS
 from suffice.signals.position import AnswerPosition
 
-__all__ = ["build_loop", "cell_settings", "scripted_model"]
+__all__ = ["cell_settings", "content_of", "drafts_loop", "retrieval_loop", "scripted_model", "stated_options"]
 
-_HARMLESS = frozenset({"timeout", "api_key_env", "cache", "prompt", "device", "batch_size"})
+_HARMLESS = frozenset({"timeout", "api_key_env", "cache", "prompt", "device", "batch_size", "dense_batch"})
 """Options of a model that change no answer, or that cells name themselves."""
 
 _CHANGED_ANSWERS = 0.1
 """Share of a scripted model's rounds whose answer another seed draws anew."""
 
 
-def build_loop(cell: Cell, experiment: Experiment) -> RetrievalLoop:
-    """Return the loop that records a cell; models and indices are loaded here."""
+def retrieval_loop(cell: Cell, experiment: Experiment) -> RetrievalLoop:
+    """Return the loop that records a cell of TASR; models and indices are loaded here."""
     model = _answerer(cell, experiment)
     tune = experiment.tune_cell(cell)
     policy = Policy(
@@ -44,27 +46,33 @@ def build_loop(cell: Cell, experiment: Experiment) -> RetrievalLoop:
         state=idf_state(tune.data.questions("tune", everything=True)),
         answer_position=getattr(model, "position", AnswerPosition()),
     )
-    return RetrievalLoop(
-        model=model, retriever=cell.retriever.options.retriever(cell.model.options.device), policy=policy
-    )
+    device = cell.model.options.device
+    return RetrievalLoop(model=model, retriever=cell.retriever.options.retriever(device), policy=policy)
 
 
 def _answerer(cell: Cell, experiment: Experiment) -> Answerer:
     choice = cell.model
     if choice.scripted:
-        own = [
-            q
-            for split in ("tune", "eval")
-            if getattr(cell.data, split)
-            for q in cell.data.questions(split, everything=True)
-        ]
+        questions = [q for split in cell.data.splits for q in cell.data.questions(split, everything=True)]
         tune = experiment.tune_cell(cell).data
-        return scripted_model(choice.name, choice.scripted, [*own, *tune.questions("tune", everything=True)], cell.seed)
-    options = replace(choice.options, prompt=cell.prompt)
-    if choice.repeats:
-        body = {"seed": cell.seed, **json_object(options.extra_body)}
-        options = replace(options, extra_body=json.dumps(body))
+        questions += tune.questions("tune", everything=True)
+        return scripted_model(choice.name, choice.scripted, questions, cell.seed)
+    options: ModelOptions = replace(_seeded(cell), prompt=cell.prompt)
     return options.answerer(options.here, logprobs=options.logprobs)
+
+
+def drafts_loop(cell: Cell, experiment: Experiment) -> DraftingLoop:
+    """Return the loop that records drafts of a cell."""
+    options: DraftOptions = _seeded(cell)
+    return drafting_loop(Policy(max_rounds=experiment.max_rounds), options, options, options.judge.panels(options))
+
+
+def _seeded(cell: Cell) -> Any:
+    """Return the options of a cell's model, whose requests carry the seed if it is at an endpoint."""
+    options = cell.model.options
+    if not cell.model.is_remote:
+        return options
+    return replace(options, extra_body=json.dumps({"seed": cell.seed, **json_object(options.extra_body)}))
 
 
 def scripted_model(name: str, shares: tuple[float, ...], questions: list[Question], seed: int) -> ScriptedModel:
@@ -105,16 +113,17 @@ def _draws(text: str, salt: str) -> np.random.Generator:
 def cell_settings(cell: Cell, experiment: Experiment) -> dict[str, Any]:
     """Return everything that would change a cell's recordings, JSON-ready: what the file says, and hashes of what it names."""
     choice = cell.model
-    model: dict[str, Any] = {"scripted": list(choice.scripted)} if choice.scripted else _stated(choice.options)
-    if choice.repeats:
+    model: dict[str, Any] = {"scripted": list(choice.scripted)} if choice.scripted else stated_options(choice.options)
+    if experiment.repeats(choice):
         model["seed"] = cell.seed
-    text = prompt(cell.prompt)
+    shared = {"model": model, "max-rounds": experiment.max_rounds}
+    if experiment.protocol == "semantic":
+        return {**shared, "prompt": DRAFTING.pin}
     tune = experiment.tune_cell(cell).data
     return {
-        "model": model,
-        "prompt": text.pin,
-        "retriever": _stated(cell.retriever.options),
-        "max-rounds": experiment.max_rounds,
+        **shared,
+        "prompt": prompt(cell.prompt).pin,
+        "retriever": stated_options(cell.retriever.options),
         "round-zero": experiment.round_zero,
         "overlap fitted on": dataset_hash(tune.questions("tune", everything=True)),
         **({"script drawn from": _script_hash(cell)} if choice.scripted else {}),
@@ -122,18 +131,24 @@ def cell_settings(cell: Cell, experiment: Experiment) -> dict[str, Any]:
 
 
 def _script_hash(cell: Cell) -> str:
-    splits = [split for split in ("tune", "eval") if getattr(cell.data, split)]
-    return dataset_hash([q for split in splits for q in cell.data.questions(split, everything=True)])
+    return dataset_hash([q for split in cell.data.splits for q in cell.data.questions(split, everything=True)])
 
 
-def _stated(options: Any) -> dict[str, Any]:
-    """Return the options that were given or have a default, with the hash of every file and folder that they name."""
+def stated_options(options: Any) -> dict[str, Any]:
+    """Return the options that are not as by default, with the hash of every file and folder that they name."""
     assert is_dataclass(options)
-    values = {f.name: getattr(options, f.name) for f in fields(options) if f.name not in _HARMLESS}
-    return {toml_name(name): _content(value) for name, value in values.items() if value is not None}
+    stated = {}
+    for item in fields(options):
+        value = getattr(options, item.name)
+        if is_dataclass(value):
+            stated[toml_name(item.name)] = stated_options(value)
+        elif item.name not in _HARMLESS and (value != item.default or item.name == "model"):
+            stated[toml_name(item.name)] = content_of(value)
+    return stated
 
 
-def _content(value: Any) -> Any:
+def content_of(value: Any) -> Any:
+    """Return a value of the file; of a file or folder that is there its name and the hash of what it holds."""
     path = Path(value) if isinstance(value, str | Path) and str(value).strip() else None
     if path is None or not (isinstance(value, Path) or path.is_absolute()) or not path.exists():
         return str(value) if isinstance(value, Path) else value

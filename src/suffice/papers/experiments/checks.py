@@ -11,9 +11,11 @@ from urllib.parse import urlsplit
 
 from suffice.cli.models import api_key
 from suffice.errors import DataError, SufficeError
-from suffice.papers.experiments.plan import Cell, Experiment, ModelChoice
+from suffice.papers.experiments.choices import DraftOptions, ModelChoice
+from suffice.papers.experiments.plan import Cell, Experiment
 from suffice.papers.experiments.stages import CellFolder
 from suffice.replays import Price, component_prices
+from suffice.signals.semantic import JUDGE
 from suffice.tables import counted
 
 __all__ = ["cell_prices", "find_problems"]
@@ -31,8 +33,9 @@ def find_problems(experiment: Experiment, out: Path) -> list[str]:
     for cell in experiment.cells():
         folder = CellFolder(out, cell, experiment)
         try:
-            folder.check()
-            _check_apart(cell, experiment)
+            if experiment.protocol != "cbdr":  # which divides the questions itself, and checks its own journals
+                folder.check()
+                _check_apart(cell, experiment)
             cell_prices(cell, experiment)
         except SufficeError as error:
             problems.append(str(error))
@@ -60,22 +63,23 @@ def cell_prices(cell: Cell, experiment: Experiment) -> dict[str, Price] | None:
     """
     if experiment.prices is None:
         return None
+    options = cell.model.options
+    models = {"generator": options.model}
+    if isinstance(options, DraftOptions):
+        models = {"writer": options.model, "critic": options.critic_model or options.model}
+        if options.judge.judge_model is not None:
+            models[JUDGE] = options.judge.judge_model
     try:
-        return component_prices(experiment.prices, {"generator": cell.model.options.model})
+        return component_prices(experiment.prices, models)
     except DataError:
-        if _is_remote(cell.model):
+        if cell.model.is_remote:
             raise
         return {}
 
 
-def _is_remote(model: ModelChoice) -> bool:
-    options = model.options
-    return not model.scripted and not options.local and (options.base_url is not None or options.model != "span-reader")
-
-
 def _cell_problems(folder: CellFolder) -> Iterator[str]:
     cell = folder.cell
-    questions = {split: cell.data.questions(split) for split in folder.splits}
+    questions = {split: cell.data.questions(split) for split in cell.data.splits}
     for split, listed in questions.items():
         bare = [question.question_id for question in listed if not question.answers]
         if bare:
@@ -83,18 +87,21 @@ def _cell_problems(folder: CellFolder) -> Iterator[str]:
                 f"data {cell.data.name!r}: {len(bare)} of {counted(len(listed), f'{split} question')} have no gold answer ({bare[0]!r}): the tables need F1"
             )
         lacking = [question.question_id for question in listed if not question.passages]
-        if lacking and cell.retriever.options.corpus is None:
+        needed = folder.experiment.protocol != "semantic" and cell.retriever.options.corpus is None
+        if lacking and needed:
             yield (
                 f"the cell {cell.configuration}: {len(lacking)} of {counted(len(listed), f'{split} question')} have no passages ({lacking[0]!r}), "
                 "and the retriever has no corpus"
             )
-    if any(folder.pending(split, listed) for split, listed in questions.items()):
+    if folder.experiment.protocol == "cbdr" or any(
+        folder.pending(split, listed) for split, listed in questions.items()
+    ):
         yield from _model_problems(cell.model)
 
 
 def _model_problems(model: ModelChoice) -> Sequence[str]:
     options = model.options
-    if not _is_remote(model):
+    if not model.is_remote:
         path = Path(options.model)
         if options.local and path.is_absolute() and not path.is_dir():
             return [f"model {model.name!r}: the folder {options.model!r} does not exist"]
@@ -103,7 +110,7 @@ def _model_problems(model: ModelChoice) -> Sequence[str]:
         key = api_key(options.api_key_env)
     except DataError as error:
         return [f"model {model.name!r}: {error}"]
-    url = options.base_url or os.environ.get("OPENAI_BASE_URL")
+    url = model.url
     if url is None and key is None:
         return [f"model {model.name!r}: give base-url, or put a key for OpenAI's endpoint into {options.api_key_env}"]
     why = None if url is None else _unreachable(url)

@@ -87,9 +87,13 @@ def _screen(result: ExperimentRun, file: Path, folder: Path) -> Screen:
     if result.paper is None:
         return Screen(sentences=[result.sentence], tables=[result.stages_table()], then=f"suffice run {quoted(file)}")
     cell = folder / "cells" / result.outcomes[0].cell
+    evaluation, policy = cell / "eval.parquet", cell / "policy.json"
+    then = f"suffice run {quoted(file)} --details"
+    if policy.is_file():
+        then = f"suffice replay {quoted(evaluation)} --policy {quoted(policy)}"
     return Screen(
         sentences=[f"{result.sentence} {result.paper.headline}"],
         tables=[result.paper.summary, *(replace(table, notes=()) for table in result.tables())],
         files={"tables": folder / "tables", "page": folder / PAGE},
-        then=f"suffice replay {quoted(cell / 'eval.parquet')} --policy {quoted(cell / 'policy.json')}",
+        then=then,
     )

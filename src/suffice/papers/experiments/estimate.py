@@ -11,17 +11,19 @@ import numpy as np
 
 from suffice.errors import SufficeError
 from suffice.papers.experiments.checks import cell_prices, find_problems
-from suffice.papers.experiments.plan import SPLITS, Experiment
+from suffice.papers.experiments.choices import SPLITS
+from suffice.papers.experiments.plan import Experiment
 from suffice.papers.experiments.stages import CellFolder
 from suffice.papers.experiments.variance import UNKNOWN
 from suffice.results import Result
 from suffice.retrieval import Question
-from suffice.rounds import COST_KINDS, Floats
+from suffice.rounds import Floats
 from suffice.store import Recording, read_recording
 from suffice.tables import Column, Table, counted
 
 __all__ = ["CellEstimate", "Estimate", "Extrapolated", "estimate_experiment", "extrapolate"]
 
+_TOKENS = ("uncached", "cached", "output")
 _FACTORS = {"tokens": 1.0, "usd": 1.0, "seconds": 1 / 60}
 """What is extrapolated, and what it is multiplied with for the table."""
 
@@ -56,7 +58,8 @@ class CellEstimate:
         cell: Its name.
         questions: Tune and eval questions that it records.
         recorded: Those that are recorded.
-        calls: Calls that are left; at most so many, for a retriever may run out of passages.
+        calls: Calls that are left; at most so many, for a retriever may run out of passages. Extrapolated, with its
+            interval, where they do not follow from the settings.
         costs: Tokens, USD and seconds that are left, by name.
         basis: Recorded questions behind `costs`.
     """
@@ -64,7 +67,7 @@ class CellEstimate:
     cell: str
     questions: int
     recorded: int
-    calls: float
+    calls: Any
     costs: dict[str, Extrapolated]
     basis: int
 
@@ -84,11 +87,6 @@ class Estimate(Result):
     problems: tuple[str, ...]
     notes: tuple[str, ...]
     level: float
-
-    @property
-    def calls(self) -> float:
-        """Calls that are left in all cells."""
-        return sum(cell.calls for cell in self.cells)
 
     @property
     def sentence(self) -> str:
@@ -111,12 +109,14 @@ class Estimate(Result):
     def table(self) -> Table:
         """Return what is left, cell by cell and in total."""
         shown = [tuple(cell.costs[name].shown(factor) for name, factor in _FACTORS.items()) for cell in self.cells]
-        counts = [(cell.questions, cell.recorded, cell.calls) for cell in self.cells]
+        shown = [(cell.calls, *costs) for cell, costs in zip(self.cells, shown, strict=True)]
+        counts = [(cell.questions, cell.recorded) for cell in self.cells]
         rows = [(cell.cell, *count, *costs) for cell, count, costs in zip(self.cells, counts, shown, strict=True)]
         totals = (*(sum(part) for part in zip(*counts, strict=True)), *map(_total, zip(*shown, strict=True)))
         columns = (
             Column("cell"),
-            *(Column(name, ",.0f") for name in ("questions", "recorded", "calls left")),
+            *(Column(name, ",.0f") for name in ("questions", "recorded")),
+            Column("calls left", ",.0f", interval=any(isinstance(cell.calls, tuple) for cell in self.cells)),
             Column("tokens", ",.0f", interval=True),
             Column("USD", ",.2f", interval=True),
             Column("minutes", ",.1f", interval=True),
@@ -133,7 +133,6 @@ class Estimate(Result):
         """Return JSON-ready values."""
         return {
             "sentence": self.sentence,
-            "calls": self.calls,
             "cells": self.table().to_dict()["rows"],
             "problems": list(self.problems),
             "notes": list(self.notes),
@@ -145,6 +144,9 @@ def _total(parts: tuple[Any, ...]) -> Any:
     known = [part for part in parts if part != UNKNOWN]
     if not known:
         return UNKNOWN
+    if not any(isinstance(part, tuple) for part in known) and len(known) == len(parts):
+        return sum(known)
+    known = [part if isinstance(part, tuple) else (part, part, part) for part in known]
     sums = tuple(float(sum(ends)) for ends in zip(*known, strict=True))
     return sums if len(known) == len(parts) else (sums[0], math.inf)
 
@@ -169,6 +171,8 @@ def estimate_experiment(experiment: Experiment, out: str | Path) -> Estimate:
     ]
     if experiment.prices is None:
         notes.append(f"money is {UNKNOWN}: the file names no prices")
+    if experiment.protocol == "cbdr":
+        notes.append(f"what is left of a pipeline that was interrupted is {UNKNOWN}: it resumes by its own journals")
     journals = [path for folder in folders for path in folder.file("").glob("*.journal")]
     if journals:
         notes.append(
@@ -184,24 +188,29 @@ def estimate_experiment(experiment: Experiment, out: str | Path) -> Estimate:
 
 def _cell_estimate(folder: CellFolder) -> CellEstimate:
     experiment = folder.experiment
-    questions = {split: folder.cell.data.questions(split) for split in folder.splits}
+    questions = {split: folder.cell.data.questions(split) for split in folder.cell.data.splits}
     pending = [question for split, listed in questions.items() for question in folder.pending(split, listed)]
     total = sum(map(len, questions.values()))
     paths = [folder.file(f"{split}.parquet") for split in SPLITS]
     values = _recorded_costs(folder, [read_recording(path) for path in paths if path.exists()])
     values["seconds"] = values["seconds"] / experiment.concurrency
+    calls: Any = sum(_calls(question, folder) for question in pending)
+    if math.isnan(calls):
+        calls = extrapolate(values["calls"], len(pending), experiment.level).shown(1)
     return CellEstimate(
         cell=folder.cell.name,
         questions=total,
         recorded=total - len(pending),
-        calls=sum(_rounds(question, folder) for question in pending),
+        calls=calls,
         costs={name: extrapolate(values[name], len(pending), experiment.level) for name in _FACTORS},
         basis=len(values["tokens"]),
     )
 
 
-def _rounds(question: Question, folder: CellFolder) -> int:
-    """Return the rounds of a question: one call each."""
+def _calls(question: Question, folder: CellFolder) -> float:
+    """Return the calls of a question that follow from the settings: in TASR one for each round; NaN if they do not follow."""
+    if folder.experiment.protocol != "tasr":
+        return math.nan
     most = folder.experiment.max_rounds
     if folder.cell.retriever.options.corpus is None:
         most = min(most, len({passage.title for passage in question.passages}))
@@ -209,27 +218,35 @@ def _rounds(question: Question, folder: CellFolder) -> int:
 
 
 def _recorded_costs(folder: CellFolder, recordings: list[Recording]) -> dict[str, Floats]:
-    """Return tokens, USD and seconds of each recorded question."""
-    by_kind = {kind: [_sums(recording, kind) for recording in recordings] for kind in COST_KINDS}
-    sums = {kind: np.concatenate(parts) if parts else np.empty(0) for kind, parts in by_kind.items()}
-    tokens = [sums[f"{kind}_tokens"] for kind in ("uncached", "cached", "output")]
+    """Return calls, tokens, USD and seconds of each recorded question."""
+    parts = [_spent(folder, recording) for recording in recordings]
+    return {name: np.concatenate([np.empty(0), *(part[name] for part in parts)]) for name in ("calls", *_FACTORS)}
+
+
+def _spent(folder: CellFolder, recording: Recording) -> dict[str, Floats]:
+    """Return what each question that did not fail spent over all its rounds."""
+    sums = {name: np.where(recording.seen, recording.column(name), 0.0).sum(axis=1) for name in recording.names("cost")}
+    nothing = np.zeros(len(recording.question_ids))
+
+    def total(kind: str) -> Floats:
+        spent: Floats = sum((values for name, values in sums.items() if name.endswith(f".{kind}")), nothing)
+        return spent
+
+    tokens = [total(f"{kind}_tokens") for kind in _TOKENS]
     try:
         prices = cell_prices(folder.cell, folder.experiment)
     except SufficeError:  # one of the problems
         prices = None
-    money = np.full(len(tokens[0]), np.nan)
-    if prices is not None:
-        money = prices["generator"].of(*tokens) if prices else np.zeros(len(tokens[0]))
-    return {"tokens": np.sum(tokens, axis=0), "usd": money, "seconds": sums["seconds"]}
-
-
-def _sums(recording: Recording, kind: str) -> Floats:
-    """Return what each question that did not fail spent of a kind, over all its rounds and components."""
-    names = [name for name in recording.names("cost") if name.endswith(f".{kind}")]
-    spent = [np.where(recording.seen, recording.column(name), 0.0).sum(axis=1) for name in names]
-    total = np.sum(spent, axis=0) if spent else np.full(len(recording.question_ids), np.nan)
-    whole: Floats = total[recording.ends != "failed"]
-    return whole
+    money = nothing + np.nan if prices is None else nothing
+    for component, price in (prices or {}).items():
+        money = money + price.of(*(sums.get(f"cost.{component}.{kind}_tokens", nothing) for kind in _TOKENS))
+    values = {
+        "calls": total("calls"),
+        "tokens": tokens[0] + tokens[1] + tokens[2],
+        "usd": money,
+        "seconds": total("seconds"),
+    }
+    return {name: value[recording.ends != "failed"] for name, value in values.items()}
 
 
 def extrapolate(values: Floats, left: int, level: float) -> Extrapolated:

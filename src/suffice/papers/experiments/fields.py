@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from suffice.cli.settings import SECRETS_STAY_OUT, check_key_variable
 from suffice.errors import DataError, NotFoundError, SchemaError, did_you_mean
 
-__all__ = ["check_keys", "read_fields", "toml_name"]
+__all__ = ["among", "check_keys", "read_fields", "toml_name"]
 
 T = TypeVar("T")
 
@@ -54,16 +54,24 @@ def check_keys(entry: Mapping[str, Any], known: Collection[str], where: str) -> 
 
 
 def read_fields(
-    group: type[T], entry: Any, where: str, *, folder: Path, left_out: Iterable[str] = (), **given: Any
+    group: type[T],
+    entry: Any,
+    where: str,
+    *,
+    folder: Path,
+    left_out: Iterable[str] = (),
+    base: T | None = None,
+    **given: Any,
 ) -> T:
-    """Return a dataclass from a table of a TOML file; keys are its fields, with hyphens.
+    """Return a dataclass from a table of a TOML file; keys are its fields, with hyphens, and a dataclass in it is a table.
 
     Args:
         group: The dataclass; the options of a command are one, too.
         entry: The table.
         where: File and table, for messages.
         folder: Paths are relative to it.
-        left_out: Fields that the file cannot set.
+        left_out: Fields that the file cannot set; those of a dataclass in it are in the metadata of its field.
+        base: What is not given is as there; None = the defaults of the fields.
         given: Values of fields that come from elsewhere.
 
     Raises:
@@ -74,40 +82,66 @@ def read_fields(
     if not isinstance(entry, Mapping):
         raise SchemaError(f"{where} is {entry!r}; write a table, with one key per line")
     hints = get_type_hints(group, include_extras=True)
-    names = {toml_name(f.name): f.name for f in fields(group) if f.name not in {*left_out, *given}}  # type: ignore[arg-type]
+    own: dict[str, Any] = {f.name: f for f in fields(cast("Any", group)) if f.name not in {*left_out, *given}}
+    names = {toml_name(name): name for name in own}
     check_keys(entry, names, where)
-    values = {
-        name: _value(hints[name], name, entry[key], f"{where}: {key}", folder)
-        for key, name in names.items()
-        if key in entry
-    }
-    for field in fields(group):  # type: ignore[arg-type]
-        required = field.default is MISSING and field.default_factory is MISSING
-        if required and field.name not in {**values, **given}:
-            raise DataError(f"{where}: the key {toml_name(field.name)!r} is missing; allowed: {', '.join(names)}")
-    return group(**values, **given)
+    values: dict[str, Any] = dict(given)
+    for key, value in entry.items():
+        name, place = names[key], f"{where}: {key}"
+        hint, options = _plain(hints[name])
+        if is_dataclass(hint):
+            inner = getattr(base, name) if base is not None else own[name].default_factory()
+            hidden = own[name].metadata.get("left_out", ())
+            values[name] = read_fields(cast("Any", hint), value, place, folder=folder, left_out=hidden, base=inner)
+        else:
+            values[name] = _value(value, hint, name, place, folder)
+            _check_least(values[name], options, place)
+    if base is not None:
+        return cast("T", replace(cast("Any", base), **values))
+    for name, item in own.items():
+        if item.default is MISSING and item.default_factory is MISSING and name not in values:
+            raise DataError(f"{where}: the key {toml_name(name)!r} is missing; allowed: {', '.join(names)}")
+    return group(**values)
 
 
-def _value(hint: Any, name: str, value: Any, where: str, folder: Path) -> Any:
+def _value(value: Any, hint: Any, name: str, where: str, folder: Path) -> Any:
     """Return a value of the type of a field."""
-    hint, options = _plain(hint)
     if get_origin(hint) is tuple:
-        if not isinstance(value, list) or not value:
-            raise DataError(f"{where} is {value!r}; expected a list of at least one value in brackets")
-        return tuple(_value(get_args(hint)[0], name, item, where, folder) for item in value)
+        if not isinstance(value, list):
+            raise DataError(f"{where} is {value!r}; expected a list in brackets")
+        inner = _plain(get_args(hint)[0])[0]
+        return tuple(_value(item, inner, name, where, folder) for item in value)
     if name in _OBJECTS and isinstance(value, dict):  # written as a table, which is easier to read
         return json.dumps(value, sort_keys=True)
+    if get_origin(hint) is Literal:
+        return among(value, get_args(hint), where)
+    if hint not in _KINDS:
+        raise DataError(f"{where} cannot be set in a file: leave it out")
     types, expected = _KINDS[hint]
     if not isinstance(value, types) or (isinstance(value, bool) and hint is not bool):
         raise DataError(f"{where} is {value!r}; expected {expected}")
-    if value == "":
-        raise DataError(f"{where} is empty; expected {expected}")
     if name.endswith("api_key_env"):
         check_key_variable(str(value), where)
+    return _path(str(value), name, where, folder) if hint is Path else value
+
+
+def _check_least(value: Any, options: tuple[Any, ...], where: str) -> None:
     for least in (option.min for option in options if getattr(option, "min", None) is not None):
         if value < least:
             raise DataError(f"{where} is {value!r}; allowed: {least:g} or more")
-    return _path(str(value), name, where, folder) if hint is Path else value
+
+
+def among(value: str, known: Iterable[str], where: str) -> str:
+    """Return a value that is known, or raise with the nearest one that is.
+
+    Raises:
+        DataError: It is not known.
+    """
+    allowed = list(dict.fromkeys(known))
+    if value not in allowed:
+        near = did_you_mean(value, allowed) if isinstance(value, str) else ""
+        raise DataError(f"{where} is {value!r}.{near} Allowed: {', '.join(allowed) or 'none'}")
+    return value
 
 
 def _plain(hint: Any) -> tuple[Any, tuple[Any, ...]]:

@@ -2,139 +2,43 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from suffice.cli.local import LocalRun
-from suffice.cli.models import Answering
+from typer import Option
+
+from suffice.certificates import Claim
 from suffice.cli.options import Retrieval
 from suffice.errors import DataError, NotFoundError, SchemaError, did_you_mean
 from suffice.llm.prompts import prompt
-from suffice.papers.experiments.fields import check_keys, read_fields, toml_name
+from suffice.papers.experiments.choices import (
+    MODEL_OPTIONS,
+    SPLITS,
+    CbdrChoice,
+    DataChoice,
+    ModelChoice,
+    ModelOptions,
+    RetrieverChoice,
+    SemanticChoice,
+)
+from suffice.papers.experiments.fields import among, check_keys, read_fields, toml_name
 from suffice.papers.tasr.cells import SETTINGS
-from suffice.retrieval import BUNDLED_QUESTIONS, Question, bundled_path, dataset_hash, load_questions
+from suffice.retrieval import BUNDLED_QUESTIONS
 from suffice.statistics import Resampling
 
-__all__ = [
-    "PROTOCOLS",
-    "SPLITS",
-    "Cell",
-    "DataChoice",
-    "Experiment",
-    "ModelChoice",
-    "RetrieverChoice",
-    "read_experiment",
-]
+__all__ = ["PROTOCOLS", "Cell", "Experiment", "read_experiment"]
 
-PROTOCOLS = ("tasr",)
+PROTOCOLS = tuple(MODEL_OPTIONS)
 """Whose tables are made."""
-
-SPLITS = ("tune", "eval")
 
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
 _TABLES_OF = {"model": "models", "data": "data", "retriever": "retrievers"}
 """Lists of tables in the file, and the fields of an experiment that hold them."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelOptions(Answering, LocalRun):
-    """A model as `suffice record` takes it: what it is, and how it runs on this machine."""
-
-    @property
-    def here(self) -> LocalRun:
-        """How it runs on this machine."""
-        return LocalRun(**{item.name: getattr(self, item.name) for item in fields(LocalRun)})
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelChoice:
-    """A model of an experiment.
-
-    Attributes:
-        name: Name in tables and folders.
-        options: As `suffice record` takes them.
-        scripted: No model, but a script drawn by seed: the share of right answers from the first round on.
-    """
-
-    name: str
-    options: ModelOptions = field(default_factory=ModelOptions)
-    scripted: tuple[float, ...] = ()
-
-    @property
-    def repeats(self) -> bool:
-        """Whether another seed may give another answer: at an endpoint or in a script; what runs here is greedy."""
-        return bool(self.scripted) or (not self.options.local and self.options.base_url is not None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataChoice:
-    """Questions of an experiment.
-
-    Attributes:
-        name: Name in tables and folders.
-        tune: Questions to fit and choose on: a bundled set or a file; "" with `calibrate_on`.
-        eval: Questions to report on.
-        tune_limit: Only the first tune questions.
-        eval_limit: Only the first eval questions.
-        tune_split: Only tune questions that the file says to be of this split.
-        eval_split: Likewise for eval questions.
-        setting: Source of the evidence, by which the tables are grouped.
-        corpus: Name of the passages' source in the tables; default: the name.
-        calibrate_on: Name of the data whose tune questions calibrate this one, too; "" = its own.
-        retrievers: Names of the retrievers that are used with it; empty = all.
-    """
-
-    name: str
-    eval: str
-    tune: str = ""
-    tune_limit: int | None = None
-    eval_limit: int | None = None
-    tune_split: str | None = None
-    eval_split: str | None = None
-    setting: str = "distractor"
-    corpus: str = ""
-    calibrate_on: str = ""
-    retrievers: tuple[str, ...] = ()
-
-    def questions(self, split: str, *, everything: bool = False) -> list[Question]:
-        """Return the questions of a split; all of them if limits are to be ignored."""
-        return list(self._loaded(split)[0][: None if everything else getattr(self, f"{split}_limit")])
-
-    def hashes(self, split: str) -> dict[str, str]:
-        """Return the hash of each question of a split with its gold answers and passages, by id."""
-        questions, hashes = self._loaded(split)
-        return {q.question_id: h for q, h in zip(self.questions(split), hashes, strict=False)} if questions else {}
-
-    def _loaded(self, split: str) -> _Loaded:
-        spec = getattr(self, split)
-        path = bundled_path(spec) if spec in BUNDLED_QUESTIONS else Path(spec)
-        status = path.stat()
-        return _loaded(spec, getattr(self, f"{split}_split"), (status.st_mtime_ns, status.st_size))
-
-
-_Loaded = tuple[tuple[Question, ...], tuple[str, ...]]
-
-
-@functools.lru_cache(maxsize=64)
-def _loaded(spec: str, split: str | None, version: tuple[int, int]) -> _Loaded:
-    """Return questions and their hashes; several cells ask the same."""
-    del version  # of the file: it may change while a process runs
-    questions = tuple(load_questions(spec, split=split))
-    return questions, tuple(dataset_hash([question]) for question in questions)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RetrieverChoice:
-    """A retriever of an experiment: its name, and options as `suffice record` takes them."""
-
-    name: str
-    options: Retrieval = field(default_factory=Retrieval)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +86,8 @@ class Experiment:
         level: Coverage of intervals.
         draw_seed: Seed of everything that is drawn from recordings.
         published: The paper's cell that a configuration repeats, by ``MODEL/DATA/RETRIEVER``.
+        semantic: Settings of the protocol of Semantic Early-Stopping.
+        cbdr: Settings of CBDR's pipeline.
     """
 
     path: Path
@@ -192,41 +98,67 @@ class Experiment:
     protocol: str = "tasr"
     prompts: tuple[str, ...] = ("answer_first",)
     seeds: tuple[int, ...] = (0,)
-    max_rounds: int = 5
+    max_rounds: Annotated[int, Option(min=1)] = 5
     round_zero: bool = False
-    concurrency: int = 8
+    concurrency: Annotated[int, Option(min=1)] = 8
     prices: Path | None = None
     max_loss: float = 0.02
     confidence: float = 0.95
     tune_sizes: tuple[int, ...] = ()
-    tune_draws: int = 20
-    resamples: int = 1000
+    tune_draws: Annotated[int, Option(min=1)] = 20
+    resamples: Annotated[int, Option(min=1)] = 1000
     level: float = 0.95
-    draw_seed: int = 42
+    draw_seed: Annotated[int, Option(min=0)] = 42
+    semantic: SemanticChoice = field(default_factory=SemanticChoice)
+    cbdr: CbdrChoice = field(default_factory=CbdrChoice)
 
     def __post_init__(self) -> None:
-        _among(self.protocol, PROTOCOLS, f"{self.path}: protocol")
-        for name in self.prompts:
-            prompt(name)
+        among(self.protocol, PROTOCOLS, f"{self.path}: protocol")
         for key in ("prompts", "seeds"):
             _once(getattr(self, key), f"{self.path}: {key}")
-        for key, least in {"max_rounds": 1, "concurrency": 1, "tune_draws": 1, "resamples": 1}.items():
-            _at_least(getattr(self, key), least, f"{self.path}: {toml_name(key)}")
+        for name in self.prompts:
+            prompt(name)
         for listed in (self.models, self.data, self.retrievers):
             _once([item.name for item in listed], f"{self.path}: name")
-        names = [item.name for item in self.data]
         for item in self.data:
-            where = f"{self.path}: data {item.name!r}"
-            _among(item.setting, SETTINGS, f"{where}: setting")
-            for name in item.retrievers:
-                _among(name, [retriever.name for retriever in self.retrievers], f"{where}: retrievers")
-            if item.calibrate_on:
-                _among(item.calibrate_on, [name for name in names if name != item.name], f"{where}: calibrate-on")
-            if bool(item.calibrate_on) == bool(item.tune):
-                raise DataError(f"{where}: give either tune, or calibrate-on with the name of other data")
+            self._check_data(item, f"{self.path}: data {item.name!r}")
+        if self.protocol != "tasr":
+            self._check_plain()
         known = {cell.configuration.rpartition("/")[0] for cell in self.cells()}
-        for key in self.published:
-            _among(key, known, f"{self.path}: published")
+        for place in self.published:
+            among(place, known, f"{self.path}: published")
+        assert self.resampling  # checks its values
+        assert self.claim
+
+    def _check_data(self, item: DataChoice, where: str) -> None:
+        among(item.setting, SETTINGS, f"{where}: setting")
+        for name in item.retrievers:
+            among(name, [retriever.name for retriever in self.retrievers], f"{where}: retrievers")
+        if item.calibrate_on:
+            others = [other.name for other in self.data if other.name != item.name and other.tune]
+            among(item.calibrate_on, others, f"{where}: calibrate-on")
+        if bool(item.calibrate_on) == bool(item.tune) and self.protocol != "cbdr":
+            raise DataError(f"{where}: give either tune, or calibrate-on with the name of other data")
+
+    def _check_plain(self) -> None:
+        """Raise if the file sets what only TASR's protocol has."""
+        plain = (RetrieverChoice(name="bm25"),)
+        given = {
+            "retriever": self.retrievers != plain,
+            "published": bool(self.published),
+            "scripted": any(model.scripted for model in self.models),
+            "round-zero": self.round_zero,
+            "prompts": self.protocol == "semantic" and self.prompts != ("answer_first",),
+            "calibrate-on": self.protocol == "cbdr" and any(item.calibrate_on for item in self.data),
+        }
+        wrong = next((key for key, used in given.items() if used), None)
+        if wrong is not None:
+            raise DataError(f"{self.path}: {wrong!r} has no meaning for the protocol {self.protocol!r}: leave it out")
+
+    @property
+    def claim(self) -> Claim:
+        """What a certificate claims."""
+        return Claim(epsilon=self.max_loss, confidence=self.confidence)
 
     @property
     def resampling(self) -> Resampling:
@@ -239,8 +171,12 @@ class Experiment:
             Cell(model=model, data=data, retriever=retriever, prompt=prompt_name, seed=seed)
             for model, data, retriever, prompt_name in product(self.models, self.data, self.retrievers, self.prompts)
             if not data.retrievers or retriever.name in data.retrievers
-            for seed in (self.seeds if model.repeats else self.seeds[:1])
+            for seed in (self.seeds if self.repeats(model) else self.seeds[:1])
         )
+
+    def repeats(self, model: ModelChoice) -> bool:
+        """Return whether another seed may change a cell: at an endpoint, in a script, and in training."""
+        return self.protocol == "cbdr" or bool(model.scripted) or model.is_remote
 
     def tune_cell(self, cell: Cell) -> Cell:
         """Return the cell whose tune recording calibrates a cell: itself, unless its calibration is transferred."""
@@ -278,15 +214,19 @@ def read_experiment(path: str | Path) -> Experiment:
         if not lists[key]:
             raise DataError(f"{path}: an experiment needs at least one [[{key}]] table")
     folder = path.resolve().parent
+    protocol = among(data.get("protocol", "tasr"), PROTOCOLS, f"{path}: protocol")
     given: dict[str, Any] = {
         "path": path,
-        "models": tuple(_model(entry, where, folder) for entry, where in lists["model"]),
+        "models": tuple(_model(entry, where, folder, MODEL_OPTIONS[protocol]) for entry, where in lists["model"]),
         "data": tuple(_data(entry, where, folder) for entry, where in lists["data"]),
         "retrievers": tuple(_retriever(entry, where, folder) for entry, where in lists["retriever"])
         or (RetrieverChoice(name="bm25"),),
         "published": _texts(data.pop("published", {}), f"{path}: published"),
     }
-    return read_fields(Experiment, data, str(path), folder=folder, **given)
+    experiment: Experiment = read_fields(Experiment, data, str(path), folder=folder, **given)
+    chosen = experiment.cbdr
+    others = tuple(str(folder / name) if (folder / name).exists() else name for name in chosen.others)
+    return replace(experiment, cbdr=_located(replace(chosen, others=others), ("cross_encoder",), folder))
 
 
 def _list_of(entries: Any, path: Path, key: str) -> list[tuple[dict[str, Any], str]]:
@@ -305,7 +245,7 @@ def _list_of(entries: Any, path: Path, key: str) -> list[tuple[dict[str, Any], s
     return listed
 
 
-def _model(entry: dict[str, Any], where: str, folder: Path) -> ModelChoice:
+def _model(entry: dict[str, Any], where: str, folder: Path, group: Any) -> ModelChoice:
     name, scripted = entry.pop("name"), entry.pop("scripted", None)
     if scripted is not None:
         if entry:
@@ -324,8 +264,8 @@ def _model(entry: dict[str, Any], where: str, folder: Path) -> ModelChoice:
         raise DataError(
             f"{where}: the key 'model' is missing: 'span-reader', a model's name at base-url, or with local a folder or hub id"
         )
-    options = read_fields(ModelOptions, entry, where, folder=folder, left_out=("prompt",))
-    if not options.local:
+    options = read_fields(group, entry, where, folder=folder, left_out=("prompt",))
+    if isinstance(options, ModelOptions) and not options.local:
         options.here.refuse_unused(f"write local = true ({where})", "device")
     return ModelChoice(name=name, options=_located(options, ("model",) if options.local else (), folder))
 
@@ -343,16 +283,13 @@ def _data(entry: dict[str, Any], where: str, folder: Path) -> DataChoice:
             raise NotFoundError(
                 f"{where}: {split} is {spec!r}, and there is no file {files[split]!r}.{near} Bundled sets: {', '.join(BUNDLED_QUESTIONS)}"
             )
-    for key in ("tune_limit", "eval_limit"):
-        if getattr(choice, key) is not None:
-            _at_least(getattr(choice, key), 1, f"{where}: {toml_name(key)}")
     return replace(choice, **files, corpus=choice.corpus or choice.name)
 
 
 def _retriever(entry: dict[str, Any], where: str, folder: Path) -> RetrieverChoice:
     name = entry.pop("name")
     options = read_fields(Retrieval, entry, where, folder=folder)
-    return RetrieverChoice(name=name, options=_located(options, ("dense", "reranker"), folder))
+    return RetrieverChoice(name=name, options=_located(options, ("dense", "question_encoder", "reranker"), folder))
 
 
 def _located(options: Any, names: Sequence[str], folder: Path) -> Any:
@@ -367,18 +304,9 @@ def _texts(value: Any, where: str) -> dict[str, str]:
     return dict(value)
 
 
-def _among(value: str, known: Iterable[str], where: str) -> None:
-    allowed = list(dict.fromkeys(known))
-    if value not in allowed:
-        raise DataError(f"{where} is {value!r}.{did_you_mean(value, allowed)} Allowed: {', '.join(allowed) or 'none'}")
-
-
 def _once(values: Sequence[Any], where: str) -> None:
+    if not values:
+        raise DataError(f"{where} is empty; expected at least one")
     repeated = next((value for value in values if values.count(value) > 1), None)
     if repeated is not None:
         raise DataError(f"{where}: {repeated!r} occurs twice")
-
-
-def _at_least(value: float, least: float, where: str) -> None:
-    if value < least:
-        raise DataError(f"{where} is {value!r}; allowed: {least:g} or more")

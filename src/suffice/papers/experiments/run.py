@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from suffice.errors import ConfigMismatchError, DataError, ModelError
 from suffice.files import file_sha256, write_file
-from suffice.loop import Progress
-from suffice.papers.experiments.calibrations import curve_table, floor_table, transfer_table
+from suffice.loop import LiveLoop, Progress
+from suffice.papers.experiments.building import drafts_loop, retrieval_loop
+from suffice.papers.experiments.cbdr_cells import cbdr_paper, evaluate_cbdr
 from suffice.papers.experiments.checks import find_problems
-from suffice.papers.experiments.plan import Experiment
-from suffice.papers.experiments.stages import CellFolder, StageOutcome, evaluate_cell, record_cell, run_stage
+from suffice.papers.experiments.choices import SPLITS
+from suffice.papers.experiments.plan import Cell, Experiment
+from suffice.papers.experiments.semantic_cells import evaluate_semantic, semantic_inputs, semantic_paper
+from suffice.papers.experiments.stages import CellFolder, StageOutcome, record_cell, run_stage
 from suffice.papers.experiments.stored_tables import read_paper, write_paper
-from suffice.papers.experiments.variance import runs_tables
+from suffice.papers.experiments.tasr_cells import evaluate_tasr, tasr_inputs, tasr_paper
 from suffice.papers.page import paper_page
 from suffice.papers.paper import Paper
-from suffice.papers.tasr.cells import CellRuns, TasrCell, load_cell
-from suffice.papers.tasr.tables import paper_of_cells
 from suffice.results import Result, jsonable
 from suffice.tables import Column, Table, counted, render
 
-__all__ = ["ExperimentRun", "run_experiment", "tasr_cell"]
+__all__ = ["ExperimentRun", "run_experiment"]
 
 PAGE = "index.html"
 
@@ -53,13 +53,15 @@ class ExperimentRun(Result):
         """What was asked, and what was done, in one sentence."""
         recordings = [outcome for outcome in self.outcomes if outcome.stage.startswith("record")]
         others = [outcome for outcome in self.outcomes if not outcome.stage.startswith("record")]
+        skipped = f"{sum(not o.done for o in others)} of {counted(len(others), 'stage')} were up to date"
+        if not recordings:
+            return f"{skipped}."
         asked = (
             f"{self.calls:,.0f} calls for {sum(o.done for o in recordings)} of {counted(len(recordings), 'recording')}"
         )
         if not any(outcome.done for outcome in recordings):
             asked = f"nothing was asked: all {counted(len(recordings), 'recording')} were complete"
-        skipped = sum(not outcome.done for outcome in others)
-        return f"{asked}; {skipped} of {counted(len(others), 'other stage')} were up to date."
+        return f"{asked}; {skipped.replace(' stage', ' other stage')}." if others else f"{asked}."
 
     def tables(self) -> Sequence[Table]:
         """Return what was done, and all tables."""
@@ -90,6 +92,57 @@ class ExperimentRun(Result):
         }
 
 
+OnTable = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableProtocol:
+    """How the cells of a protocol are recorded and evaluated, and how their tables are made.
+
+    Attributes:
+        loop: Makes the loop of a cell; None where cells are not recorded by a loop.
+        evaluate: Runs the other stages of a cell.
+        digests: Hashes of the files of a cell that the tables read.
+        inputs: What the tables depend on beside these files.
+        paper: Makes the tables.
+    """
+
+    loop: Callable[[Cell, Experiment], LiveLoop] | None
+    evaluate: Callable[[CellFolder, OnTable | None], list[StageOutcome]]
+    digests: Callable[[CellFolder], list[str]]
+    inputs: Callable[[Sequence[CellFolder], Experiment], dict[str, Any]]
+    paper: Callable[..., Paper]
+
+
+def _recordings(folder: CellFolder) -> list[str]:
+    return [file_sha256(folder.recording(split)).hex() for split in SPLITS]
+
+
+TABLE_PROTOCOLS = {
+    "tasr": TableProtocol(
+        loop=retrieval_loop,
+        evaluate=lambda folder, _report: evaluate_tasr(folder),
+        digests=_recordings,
+        inputs=tasr_inputs,
+        paper=tasr_paper,
+    ),
+    "semantic": TableProtocol(
+        loop=drafts_loop,
+        evaluate=lambda folder, _report: evaluate_semantic(folder),
+        digests=_recordings,
+        inputs=semantic_inputs,
+        paper=semantic_paper,
+    ),
+    "cbdr": TableProtocol(
+        loop=None,
+        evaluate=evaluate_cbdr,
+        digests=lambda folder: [file_sha256(folder.file("paper.json")).hex()],
+        inputs=lambda _folders, _experiment: {},
+        paper=cbdr_paper,
+    ),
+}
+"""By name."""
+
 OnCell = Callable[[str, Progress], None]
 
 
@@ -100,7 +153,7 @@ def run_experiment(
     pilot: int | None = None,
     command: str = "",
     on_record: OnCell | None = None,
-    on_table: Callable[[str, int, int], None] | None = None,
+    on_table: OnTable | None = None,
 ) -> ExperimentRun:
     """Record, calibrate, replay and certify every cell, and write the tables; what is there and unchanged is skipped.
 
@@ -120,13 +173,17 @@ def run_experiment(
     out = Path(out)
     cells = experiment.cells()
     folders = [CellFolder(out, cell, experiment) for cell in cells]
+    protocol = TABLE_PROTOCOLS[experiment.protocol]
+    if pilot is not None and protocol.loop is None:
+        raise DataError(f"the protocol {experiment.protocol!r} has no pilot: leave out --pilot")
     if problems := find_problems(experiment, out):  # before the first call of the first cell
         more = f" (and {counted(len(problems) - 1, 'more problem')}; --dry-run lists them)" if problems[1:] else ""
         raise ConfigMismatchError(f"{problems[0]}{more}")
     outcomes: list[StageOutcome] = []
     for folder in folders:
         report = None if on_record is None else _named(on_record, folder.cell.name)
-        outcomes += record_cell(folder, first=pilot, on_progress=report)
+        if protocol.loop is not None:
+            outcomes += record_cell(folder, protocol.loop, first=pilot, on_progress=report)
     failed = [(o.cell, o.stage, len(o.failed), next(iter(o.failed.values()))) for o in outcomes if o.failed]
     if failed:
         cell, stage, n, why = failed[0]
@@ -137,8 +194,8 @@ def run_experiment(
     if pilot is not None:
         return ExperimentRun(out=out, outcomes=tuple(outcomes), paper=None)
     for folder in folders:
-        outcomes += evaluate_cell(folder)
-    done = _write_tables(folders, experiment, out, command=command, on_table=on_table)
+        outcomes += protocol.evaluate(folder, on_table)
+    done = _write_tables(protocol, folders, experiment, out, command=command, on_table=on_table)
     outcomes.append(StageOutcome(cell="", stage="tables", done=done))
     return ExperimentRun(out=out, outcomes=tuple(outcomes), paper=read_paper(out / "tables.json"))
 
@@ -147,48 +204,25 @@ def _named(report: OnCell, cell: str) -> OnCell:
     return lambda split, progress: report(f"{cell} {split}", progress)
 
 
-def tasr_cell(folder: CellFolder) -> TasrCell:
-    """Return a cell of the paper's tables: one run of a configuration."""
-    cell = folder.cell
-    place = cell.configuration.rpartition("/")[0]
-    return TasrCell(
-        name=cell.configuration,
-        model=cell.model.name,
-        retriever=cell.retriever.name,
-        corpus=cell.data.corpus,
-        setting=cell.data.setting,
-        tune=folder.recording("tune"),
-        eval=folder.recording("eval"),
-        prompt=cell.prompt,
-        published=folder.experiment.published.get(place, ""),
-    )
-
-
 def _write_tables(
+    protocol: TableProtocol,
     folders: Sequence[CellFolder],
     experiment: Experiment,
     out: Path,
     *,
     command: str,
-    on_table: Callable[[str, int, int], None] | None,
+    on_table: OnTable | None,
 ) -> bool:
     """Write the tables of all cells as JSON, CSV, Markdown and a page, unless they are up to date; return whether."""
-    inputs: dict[str, Any] = {
-        "cells": {
-            folder.cell.name: [file_sha256(folder.recording(split)).hex() for split in ("tune", "eval")]
-            for folder in folders
-        },
-        "corpora": {item.name: [item.corpus, item.setting] for item in experiment.data},
-        "published": dict(experiment.published),
-        "certificates": [_certified(folder) for folder in folders],
+    inputs = {
+        "cells": {folder.cell.name: protocol.digests(folder) for folder in folders},
         "draws": experiment.resampling.to_dict(),
-        "curve": [list(experiment.tune_sizes), experiment.tune_draws],
-        "rounds": experiment.max_rounds,
+        **protocol.inputs(folders, experiment),
     }
     outputs = [out / name for name in ("tables.json", "tables.md", PAGE)]
 
     def make() -> None:
-        paper = _tables(folders, experiment, command=command, on_table=on_table)
+        paper = protocol.paper(folders, experiment, command=command, on_table=on_table)
         write_paper(out / "tables.json", paper)
         write_file(out / "tables.md", f"# {paper.title}\n\n{paper.headline}\n\n" + render(paper.parts, "md"))
         for old in (out / "tables").glob("*.csv"):
@@ -206,78 +240,3 @@ def _write_tables(
 def _file_name(title: str) -> str:
     head = title.partition(":")[0].partition(".")[0].lower()
     return "-".join("".join(c if c.isalnum() else " " for c in head).split())
-
-
-def _certified(folder: CellFolder) -> Mapping[str, Any]:
-    """Return what the certificate of a cell says, or why there is none."""
-    path = next(path for path in (folder.file("certificate.json"), folder.file("policy.json")) if path.is_file())
-    values: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    return {"cell": folder.cell.name, **{key: values.get(key) for key in ("problem", "headline", "certified", "n")}}
-
-
-def _tables(
-    folders: Sequence[CellFolder],
-    experiment: Experiment,
-    *,
-    command: str,
-    on_table: Callable[[str, int, int], None] | None,
-) -> Paper:
-    """Return the paper's tables of the first run of each configuration, and what the runs and calibrations show."""
-    resampling = experiment.resampling
-    by_configuration: dict[str, list[CellRuns]] = {}
-    for folder in folders:
-        loaded = load_cell(tasr_cell(folder), resampling=resampling)
-        by_configuration.setdefault(folder.cell.configuration, []).append(loaded)
-    first = [cells[0] for cells in by_configuration.values()]
-    paper = paper_of_cells(first, resampling=resampling, command=command, on_progress=on_table)
-    added: list[Table] = []
-    not_made = dict(paper.not_made)
-    parts: dict[str, Callable[[], Sequence[Table]]] = {
-        "Certificates": lambda: [_certificates_table(folders, experiment)],
-        "Runs": lambda: runs_tables(by_configuration, resampling),
-        "Learning curve": lambda: [
-            curve_table(first, experiment.tune_sizes, experiment.tune_draws, resampling),
-        ],
-        "Floor": lambda: [floor_table(first, resampling)],
-        "Transferred calibration": lambda: [transfer_table(first, resampling)],
-    }
-    for name, part in parts.items():
-        try:
-            added += part()
-        except DataError as error:
-            not_made[name] = str(error)
-    origin, cells, *rest = paper.parts
-    repeated = sum(len(runs) > 1 for runs in by_configuration.values())
-    note = (
-        f"tables and figures of the paper are those of the first run of each configuration; {repeated} of "
-        f"{len(by_configuration)} have more runs, see Runs"
-    )
-    cells = replace(cells, notes=(note, *cells.notes))
-    missing = Table(title="Not made", columns=(Column("what"), Column("why")), rows=tuple(not_made.items()))
-    rest = [table for table in rest if table.title != "Not made"]
-    return replace(
-        paper,
-        title=f"The tables of TASR: {experiment.path.stem}",
-        parts=(origin, cells, *rest[:-1], *added, *([missing] if not_made else []), rest[-1]),
-        not_made=not_made,
-    )
-
-
-def _certificates_table(folders: Sequence[CellFolder], experiment: Experiment) -> Table:
-    rows = []
-    for folder in folders:
-        values = _certified(folder)
-        verdict = "not possible" if values["problem"] else "certified" if values["certified"] else "not certified"
-        rows.append((folder.cell.name, verdict, values["n"], values["problem"] or values["headline"]))
-    title = (
-        f"Certificates: the expected loss of F1 against the full budget is at most {100 * experiment.max_loss:g} points, with "
-        f"{100 * experiment.confidence:g} % confidence, along the floor on p_correct"
-    )
-    columns = (
-        Column("cell"),
-        Column("verdict"),
-        Column("questions", ",.0f"),
-        Column("what was certified, or what is missing"),
-    )
-    note = "each certificate holds for its own cell with its own confidence: that all of several hold is less certain"
-    return Table(title=title, columns=columns, rows=tuple(rows), notes=(note,))

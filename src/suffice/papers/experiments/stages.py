@@ -9,23 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from suffice._version import __version__
-from suffice.certificates import Claim
-from suffice.cli.certify import certify_path
 from suffice.errors import ConfigMismatchError, DataError, SufficeError
 from suffice.files import file_sha256, write_file
-from suffice.loop import Progress, RecordSummary, record
-from suffice.papers.experiments.building import build_loop, cell_settings
-from suffice.papers.experiments.plan import SPLITS, Cell, Experiment
-from suffice.replays import calibrate, replay
+from suffice.loop import LiveLoop, Progress, RecordSummary, RetrievalLoop, record
+from suffice.papers.experiments.building import cell_settings
+from suffice.papers.experiments.choices import SPLITS
+from suffice.papers.experiments.plan import Cell, Experiment
 from suffice.results import jsonable
 from suffice.retrieval import Question
-from suffice.session import Policy
-from suffice.store import read_recording
 from suffice.store.journal import differences
 from suffice.store.recording import open_recording
 from suffice.store.stored import StoredRows
 
-__all__ = ["CellFolder", "StageOutcome", "evaluate_cell", "record_cell", "run_stage"]
+__all__ = ["CellFolder", "StageOutcome", "record_cell", "run_stage", "write_stage"]
 
 _FEW = 3
 """Names in a message."""
@@ -75,11 +71,6 @@ class CellFolder:
         cell = self.experiment.tune_cell(self.cell) if split == "tune" else self.cell
         return CellFolder(self.out, cell, self.experiment).file(f"{split}.parquet")
 
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """The splits that the cell records itself."""
-        return tuple(split for split in SPLITS if getattr(self.cell.data, split))
-
     def recorded(self, split: str) -> dict[str, str]:
         """Return the recorded questions with their ends; empty if there is no recording yet."""
         path = self.file(f"{split}.parquet")
@@ -105,7 +96,7 @@ class CellFolder:
             raise ConfigMismatchError(
                 f"the cell {self.cell.name} was recorded with other settings ({'; '.join(changed)}): {restore}"
             )
-        for split in self.splits:
+        for split in self.cell.data.splits:
             now = self.cell.data.hashes(split)
             for question_id, digest in stored["questions"].get(split, {}).items():
                 if now.get(question_id, digest) != digest:
@@ -121,7 +112,7 @@ class CellFolder:
 
     def remember(self) -> None:
         """Write down settings and questions before the first of them is asked."""
-        held = {split: self.cell.data.hashes(split) for split in self.splits}
+        held = {split: self.cell.data.hashes(split) for split in self.cell.data.splits}
         stored = {"settings": jsonable(cell_settings(self.cell, self.experiment)), "questions": held}
         write_file(self.file("settings.json"), json.dumps(stored, indent=1, sort_keys=True) + "\n")
 
@@ -138,12 +129,17 @@ class CellFolder:
 
 
 def record_cell(
-    folder: CellFolder, *, first: int | None = None, on_progress: Callable[[str, Progress], None] | None = None
+    folder: CellFolder,
+    build: Callable[[Cell, Experiment], LiveLoop],
+    *,
+    first: int | None = None,
+    on_progress: Callable[[str, Progress], None] | None = None,
 ) -> list[StageOutcome]:
     """Record the questions of a cell that are not recorded yet; without any, no model is loaded and nothing is asked.
 
     Args:
         folder: The cell.
+        build: Makes its loop; models are loaded there.
         first: Only the first questions of each split, as a pilot; they are a part of the whole recording later.
         on_progress: Called with the split and the progress of its recording.
 
@@ -152,14 +148,14 @@ def record_cell(
         ModelError: The model cannot be reached, or no question was answered.
     """
     folder.check()
-    questions = {split: folder.cell.data.questions(split) for split in folder.splits}
+    questions = {split: folder.cell.data.questions(split) for split in folder.cell.data.splits}
     pending = {split: folder.pending(split, listed[:first]) for split, listed in questions.items()}
     outcomes = [StageOutcome(cell=folder.cell.name, stage=f"record {split}", done=False) for split in questions]
     if not any(pending.values()):
         return outcomes
     folder.remember()
-    loop = build_loop(folder.cell, folder.experiment)
-    if folder.cell.model.options.logprobs:
+    loop = build(folder.cell, folder.experiment)
+    if isinstance(loop, RetrievalLoop) and folder.cell.model.options.logprobs:
         loop.model.verify(frozenset({"logprobs"}))
     for place, (split, listed) in enumerate(questions.items()):
         if not pending[split]:
@@ -210,50 +206,22 @@ def _hashes(files: Sequence[Path]) -> dict[str, str]:
     return {file.name: file_sha256(file).hex() for file in files}
 
 
-def evaluate_cell(folder: CellFolder) -> list[StageOutcome]:
-    """Calibrate TASR on a cell's tune questions, replay it on the eval questions, and certify it; no model is asked.
+def write_stage(
+    folder: CellFolder, stage: str, name: str, inputs: Mapping[str, Any], make: Callable[[], Any]
+) -> StageOutcome:
+    """Write the result of a stage of a cell as JSON unless it is up to date; where a cell does not allow it, the file says why.
 
-    Where a cell does not allow a stage, its file says why.
+    Args:
+        folder: The cell.
+        stage: Name of the stage.
+        name: Name of the file.
+        inputs: See `run_stage`.
+        make: Returns the result, which has `to_dict`.
     """
-    tune, evaluation = (folder.recording(split) for split in SPLITS)
-    policy, replayed, certified = (folder.file(name) for name in ("policy.json", "replay.json", "certificate.json"))
-    experiment = folder.experiment
-    inputs: dict[str, Any] = {"tune": file_sha256(tune).hex(), "max-rounds": experiment.max_rounds}
-    outcomes = []
-
-    def run(stage: str, output: Path, make: Callable[[], Any], **more: Any) -> None:
-        inputs.update(more)
-        done = run_stage(folder.file(f"{stage}.stamp"), inputs, [output], lambda: write_file(output, _text(make)))
-        problem = json.loads(output.read_text("utf-8")).get("problem", "")
-        outcomes.append(StageOutcome(cell=folder.cell.name, stage=stage, done=done, problem=problem))
-
-    run("calibrate", policy, lambda: calibrate(read_recording(tune), rule="tasr", max_rounds=experiment.max_rounds)[0])
-    if outcomes[-1].problem:
-        return outcomes
-    fitted = Policy.load(policy)
-    run(
-        "replay",
-        replayed,
-        lambda: replay(
-            read_recording(evaluation),
-            [fitted],
-            metrics=("f1", "em"),
-            baseline="fixed_k(3)",
-            resampling=experiment.resampling,
-        ),
-        policy=fitted.digest,
-        eval=file_sha256(evaluation).hex(),
-        draws=experiment.resampling.to_dict(),
-    )
-    claim = Claim(epsilon=experiment.max_loss, confidence=experiment.confidence)
-    run(
-        "certify",
-        certified,
-        lambda: certify_path(read_recording(evaluation), read_recording(tune), fitted, "p_correct", claim),
-        max_loss=experiment.max_loss,
-        confidence=experiment.confidence,
-    )
-    return outcomes
+    output = folder.file(name)
+    done = run_stage(folder.file(f"{stage}.stamp"), inputs, [output], lambda: write_file(output, _text(make)))
+    problem = json.loads(output.read_text("utf-8")).get("problem") or ""
+    return StageOutcome(cell=folder.cell.name, stage=stage, done=done, problem=problem)
 
 
 def _text(make: Callable[[], Any]) -> str:

@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 
 from suffice.errors import DataError
-from suffice.papers.tasr.cells import CellRuns
-from suffice.papers.tasr.frontier import tasr_figures
 from suffice.rounds import Floats
 from suffice.statistics import Resampling
 from suffice.statistics.units import Clusters
 from suffice.tables import Column, Table
 
-__all__ = ["METHOD", "UNKNOWN", "Repeated", "repeated", "runs_tables"]
+__all__ = ["METHOD", "UNKNOWN", "Repeated", "RunValues", "Shown", "repeated", "runs_tables"]
 
 METHOD = (
     "over questions: bootstrap of the questions' means over the runs; over runs: Student's t of the runs' means on the same "
@@ -97,51 +95,70 @@ def repeated(values: Floats, resampling: Resampling, clusters: Clusters = None) 
 UNKNOWN = "unknown"
 """What stands in the place of a figure that nobody can know yet."""
 
-_SHOWN = {
-    "f1": ("F1", ".2f", 100.0),
-    "delta": ("ΔF1 vs k=3", "+.2f", 100.0),
-    "calls": ("calls", ".2f", 1.0),
-}
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RunValues:
+    """Figures of one run by question.
+
+    Attributes:
+        values: By key, each of shape ``(n_questions,)``.
+        questions: Their ids.
+        clusters: The unit of each.
+    """
+
+    values: Mapping[str, Floats]
+    questions: tuple[str, ...]
+    clusters: Clusters = None
 
 
-def runs_tables(runs: Mapping[str, Sequence[CellRuns]], resampling: Resampling) -> list[Table]:
-    """Return F1, the difference to `fixed_k(3)` and calls of each configuration, with intervals over questions and runs.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """How a figure is printed: its heading, and specification and scale of a column."""
+
+    heading: str
+    spec: str = ".2f"
+    scale: float = 1.0
+
+
+def runs_tables(
+    runs: Mapping[str, Sequence[RunValues]],
+    shown: Mapping[str, Shown],
+    resampling: Resampling,
+    notes: Sequence[str] = (),
+) -> list[Table]:
+    """Return a table for each figure: every configuration with intervals over questions, over runs, and over both.
 
     Args:
-        runs: The runs of each configuration, by its name.
+        runs: The runs of each configuration, by its name; at least one each.
+        shown: The figures, by key of the values.
         resampling: How intervals are made.
+        notes: What was left out.
 
     Raises:
-        DataError: No configuration has runs, or those of one have different questions.
+        DataError: There are no runs, or those of a configuration have different questions.
     """
-    notes = [METHOD]
+    if not runs:
+        raise DataError("; ".join(notes) or "there are no runs")
+    listed = [METHOD, *notes]
     figures: dict[str, dict[str, Repeated]] = {}
-    for name, cells in runs.items():
-        usable = [cell for cell in cells if cell.runs]
-        if not usable:
-            notes.append(f"left out, {name}: {cells[0].problem}")
-            continue
-        if len({tuple(cell.eval.question_ids) for cell in usable}) > 1:
+    for name, parts in runs.items():
+        if len({part.questions for part in parts}) > 1:
             raise DataError(f"the runs of {name} have different questions: run the experiment again to complete them")
-        by_run = [tasr_figures(cell) for cell in usable]
         figures[name] = {
-            key: repeated(np.stack([one[key] for one in by_run]), resampling, usable[0].eval.clusters) for key in _SHOWN
+            key: repeated(np.stack([part.values[key] for part in parts]), resampling, parts[0].clusters)
+            for key in shown
         }
-    if not figures:
-        raise DataError("; ".join(notes[1:]))
-    if any(one["f1"].n_runs == 1 for one in figures.values()):
-        notes.append(
+    if any(len(parts) == 1 for parts in runs.values()):
+        listed.append(
             f"{UNKNOWN}: one run shows nothing about other runs; give seeds. Models that run here are greedy, a seed changes "
             "none of their answers"
         )
-    return [_runs_table(figures, key, resampling, notes) for key in _SHOWN]
+    return [_runs_table(figures, key, how, resampling, listed) for key, how in shown.items()]
 
 
 def _runs_table(
-    figures: Mapping[str, Mapping[str, Repeated]], key: str, resampling: Resampling, notes: Sequence[str]
+    figures: Mapping[str, Mapping[str, Repeated]], key: str, how: Shown, resampling: Resampling, notes: Sequence[str]
 ) -> Table:
-    heading, spec, scale = _SHOWN[key]
-
     def part(name: str) -> Any:
         def value(item: tuple[str, Mapping[str, Repeated]]) -> Any:
             figure = item[1][key]
@@ -151,14 +168,15 @@ def _runs_table(
         return value
 
     return Table.of(
-        f"Runs: {heading}, {100 * resampling.level:g} % intervals over questions, over runs and over both",
+        f"Runs: {how.heading}, {100 * resampling.level:g} % intervals over questions, over runs and over both",
         figures.items(),
         {
             Column("configuration"): lambda item: item[0],
             Column("runs", ".0f"): lambda item: item[1][key].n_runs,
-            Column("over questions", spec, scale, interval=True): part("questions"),
-            Column("over runs", spec, scale, interval=True): part("runs"),
-            Column("over both", spec, scale, interval=True): part("both"),
+            **{
+                Column(f"over {name}", how.spec, how.scale, interval=True): part(name)
+                for name in ("questions", "runs", "both")
+            },
         },
         notes,
     )

@@ -1,0 +1,157 @@
+"""Cells of CBDR: the whole pipeline on a model that runs here, resumed by its own journals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from suffice.files import write_file
+from suffice.llm.prompts import prompt
+from suffice.papers.cbdr.plan import CbdrSettings
+from suffice.papers.cbdr.run import CbdrRun, run_cbdr
+from suffice.papers.cbdr.tables import paper_cbdr
+from suffice.papers.experiments.building import content_of, stated_options
+from suffice.papers.experiments.plan import Experiment
+from suffice.papers.experiments.stages import CellFolder, StageOutcome, run_stage
+from suffice.papers.experiments.stored_tables import read_paper, write_paper
+from suffice.papers.experiments.variance import UNKNOWN
+from suffice.papers.paper import Paper, origin_table
+from suffice.retrieval import Question
+from suffice.tables import Column, Table
+
+__all__ = ["cbdr_paper", "evaluate_cbdr"]
+
+_WORK = "work"
+
+
+def _questions(folder: CellFolder) -> list[Question]:
+    """Return all questions of a cell; the pipeline divides them itself."""
+    return [question for split in folder.cell.data.splits for question in folder.cell.data.questions(split)]
+
+
+def _settings(folder: CellFolder) -> CbdrSettings:
+    seed = folder.cell.seed
+    return replace(
+        folder.experiment.cbdr.settings, seed=seed, resampling=replace(folder.experiment.resampling, seed=seed)
+    )
+
+
+def evaluate_cbdr(folder: CellFolder, report: Callable[[str, int, int], None] | None) -> list[StageOutcome]:
+    """Run the pipeline of a cell, or what is left of it; nothing is loaded where its tables are up to date.
+
+    Args:
+        folder: The cell.
+        report: Called with a stage of the pipeline, the part of it that is done, and its total.
+    """
+    chosen = folder.experiment.cbdr
+    inputs: dict[str, Any] = {
+        "model": stated_options(folder.cell.model.options),
+        "prompt": prompt(folder.cell.prompt).pin,
+        "questions": [list(folder.cell.data.hashes(split).values()) for split in folder.cell.data.splits],
+        "cross-encoders": [content_of(name) for name in (chosen.cross_encoder, *chosen.others)],
+        "layers": list(chosen.layers),
+        "settings": asdict(_settings(folder)),
+    }
+    outputs = [folder.file(name) for name in ("paper.json", "figures.json")]
+    done = run_stage(folder.file("cbdr.stamp"), inputs, outputs, lambda: _run(folder, report))
+    return [StageOutcome(cell=folder.cell.name, stage="cbdr", done=done)]
+
+
+def _run(folder: CellFolder, report: Callable[[str, int, int], None] | None) -> None:
+    chosen, options = folder.experiment.cbdr, folder.cell.model.options
+    layers = [int(layer) if layer.isdecimal() else layer for layer in chosen.layers]
+    target = options.open(options.model, prompt(folder.cell.prompt), layers=layers, max_tokens=options.max_tokens)
+    run = run_cbdr(
+        _questions(folder),
+        target,
+        chosen.cross_encoder,
+        folder.file(_WORK),
+        others=chosen.others,
+        settings=_settings(folder),
+        on_progress=report,
+    )
+    paper = paper_cbdr(run, model=folder.cell.model.name, reranker=chosen.cross_encoder, data=folder.cell.data.name)
+    write_file(folder.file("figures.json"), json.dumps(_figures(run), indent=1) + "\n")
+    write_paper(folder.file("paper.json"), paper)
+
+
+def _figures(run: CbdrRun) -> list[dict[str, Any]]:
+    """Return the accuracy of every order and depth, and the share of known questions."""
+    known = {"figure": "known without passages", "value": run.known, "low": None, "high": None}
+    return [known] + [
+        {"figure": f"accuracy, {order}, top-{depth}", "value": value, "low": low, "high": high}
+        for (order, depth), (value, low, high) in run.accuracy.items()
+    ]
+
+
+def cbdr_paper(
+    folders: Sequence[CellFolder],
+    experiment: Experiment,
+    *,
+    command: str,
+    on_table: Callable[[str, int, int], None] | None,
+) -> Paper:
+    """Return the tables of the first run of each configuration, and the accuracies of all runs."""
+    del on_table  # nothing takes long here
+    papers: dict[str, Paper] = {}
+    figures: dict[str, list[list[dict[str, Any]]]] = {}
+    for folder in folders:
+        name = folder.cell.configuration
+        papers.setdefault(name, read_paper(folder.file("paper.json")))
+        figures.setdefault(name, []).append(json.loads(folder.file("figures.json").read_text("utf-8")))
+    name, first = next(iter(papers.items()))
+    several = len(papers) > 1
+    parts = [
+        replace(table, title=f"{cell}. {table.title}") if several else table
+        for cell, paper in papers.items()
+        for table in paper.parts
+    ]
+    facts = (("command", command or "run_experiment"), ("cells", ", ".join(papers)))
+    return Paper(
+        title=f"The tables of CBDR: {experiment.path.stem}",
+        headline=f"{name}: {first.headline}" if several else first.headline,
+        summary=first.summary,
+        parts=(origin_table(facts), _runs_table(figures, experiment.level), *parts),
+        figures=tuple(
+            replace(figure, name=f"{cell.replace('/', '-')}-{figure.name}", caption=f"{cell}. {figure.caption}")
+            for cell, paper in papers.items()
+            for figure in paper.figures
+        ),
+    )
+
+
+def _runs_table(figures: dict[str, list[list[dict[str, Any]]]], level: float) -> Table:
+    """Return the first run's interval over questions beside the interval over the means of the runs."""
+    from scipy.stats import t
+
+    rows: list[tuple[Any, ...]] = []
+    for name, runs in figures.items():
+        for place, one in enumerate(runs[0]):
+            values = np.array([run[place]["value"] for run in runs])
+            over_runs: Any = UNKNOWN
+            if len(values) > 1:
+                half = float(t.ppf((1 + level) / 2, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
+                over_runs = (float(values.mean()), float(values.mean()) - half, float(values.mean()) + half)
+            rows.append((name, one["figure"], len(runs), (one["value"], one["low"], one["high"]), over_runs))
+    columns = (
+        *map(Column, ("configuration", "figure")),
+        Column("runs", ".0f"),
+        Column("first run, over questions", ".2f", scale=100, interval=True),
+        Column("all runs, over runs", ".2f", scale=100, interval=True),
+    )
+    notes = (
+        "over questions: the test questions of the first run",
+        f"over runs: Student's t of the runs' means on the same test questions, whose training differs by seed; {UNKNOWN} with one run",
+    )
+    return Table(
+        title=f"Runs: accuracy, {100 * level:g} % intervals",
+        columns=columns,
+        rows=tuple(
+            (*row[:3], tuple(float("nan") if part is None else part for part in row[3]), row[4]) for row in rows
+        ),
+        notes=notes,
+    )

@@ -1,0 +1,202 @@
+"""What an experiment chooses from: models, questions, retrievers, and settings of the protocols."""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from typer import Option
+
+from suffice.cli.drafting import Critic, Writer
+from suffice.cli.local import LocalRun
+from suffice.cli.models import Answering
+from suffice.cli.options import Retrieval
+from suffice.cli.panel import PanelOptions
+from suffice.papers.cbdr.plan import CbdrSettings
+from suffice.retrieval import BUNDLED_QUESTIONS, Question, bundled_path, dataset_hash, load_questions
+
+__all__ = [
+    "MODEL_OPTIONS",
+    "SPLITS",
+    "CbdrChoice",
+    "DataChoice",
+    "DraftOptions",
+    "ModelChoice",
+    "ModelOptions",
+    "ProbedOptions",
+    "RetrieverChoice",
+    "SemanticChoice",
+]
+
+SPLITS = ("tune", "eval")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(Answering, LocalRun):
+    """A model as `suffice record` takes it: what it is, and how it runs on this machine."""
+
+    @property
+    def here(self) -> LocalRun:
+        """How it runs on this machine."""
+        return LocalRun(**{item.name: getattr(self, item.name) for item in fields(LocalRun)})
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is asked at an endpoint."""
+        return not self.local and (self.base_url is not None or self.model != "span-reader")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftOptions(Writer, Critic):
+    """A writer, a critic and judges, as `suffice draft record` takes them."""
+
+    panel: ClassVar[str] = "Model"
+    judge: PanelOptions = field(default_factory=PanelOptions)
+    is_remote: ClassVar[bool] = True
+    logprobs: ClassVar[bool] = False
+    local: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbedOptions(LocalRun):
+    """A model that runs on this machine, whose hidden states are read, as `suffice paper cbdr` takes it."""
+
+    is_remote: ClassVar[bool] = False
+    logprobs: ClassVar[bool] = False
+    local: ClassVar[bool] = True
+
+    model: str
+    max_tokens: Annotated[int, Option(min=1)] = 64
+
+
+MODEL_OPTIONS: dict[str, Any] = {"tasr": ModelOptions, "semantic": DraftOptions, "cbdr": ProbedOptions}
+"""What a model's table takes, by protocol."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelChoice:
+    """A model of an experiment.
+
+    Attributes:
+        name: Name in tables and folders.
+        options: As the protocol's command takes them.
+        scripted: No model, but a script drawn by seed: the share of right answers from the first round on.
+    """
+
+    name: str
+    options: Any = field(default_factory=ModelOptions)
+    scripted: tuple[float, ...] = ()
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is asked at an endpoint."""
+        return not self.scripted and bool(self.options.is_remote)
+
+    @property
+    def url(self) -> str | None:
+        """Its endpoint; None for that of OpenAI."""
+        return self.options.base_url or os.environ.get("OPENAI_BASE_URL")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataChoice:
+    """Questions of an experiment.
+
+    Attributes:
+        name: Name in tables and folders.
+        tune: Questions to fit and choose on: a bundled set or a file; "" with `calibrate_on`.
+        eval: Questions to report on.
+        tune_limit: Only the first tune questions.
+        eval_limit: Only the first eval questions.
+        tune_split: Only tune questions that the file says to be of this split.
+        eval_split: Likewise for eval questions.
+        setting: Source of the evidence, by which the tables are grouped.
+        corpus: Name of the passages' source in the tables; default: the name.
+        calibrate_on: Name of the data whose tune questions calibrate this one, too; "" = its own.
+        retrievers: Names of the retrievers that are used with it; empty = all.
+    """
+
+    name: str
+    eval: str
+    tune: str = ""
+    tune_limit: Annotated[int | None, Option(min=1)] = None
+    eval_limit: Annotated[int | None, Option(min=1)] = None
+    tune_split: str | None = None
+    eval_split: str | None = None
+    setting: str = "distractor"
+    corpus: str = ""
+    calibrate_on: str = ""
+    retrievers: tuple[str, ...] = ()
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that are there."""
+        return tuple(split for split in SPLITS if getattr(self, split))
+
+    def questions(self, split: str, *, everything: bool = False) -> list[Question]:
+        """Return the questions of a split; all of them if limits are to be ignored."""
+        return list(self._loaded(split)[0][: None if everything else getattr(self, f"{split}_limit")])
+
+    def hashes(self, split: str) -> dict[str, str]:
+        """Return the hash of each question of a split with its gold answers and passages, by id."""
+        return dict(zip((q.question_id for q in self.questions(split)), self._loaded(split)[1], strict=False))
+
+    def _loaded(self, split: str) -> _Loaded:
+        spec = getattr(self, split)
+        path = bundled_path(spec) if spec in BUNDLED_QUESTIONS else Path(spec)
+        status = path.stat()
+        return _loaded(spec, getattr(self, f"{split}_split"), (status.st_mtime_ns, status.st_size))
+
+
+_Loaded = tuple[tuple[Question, ...], tuple[str, ...]]
+
+
+@functools.lru_cache(maxsize=64)
+def _loaded(spec: str, split: str | None, version: tuple[int, int]) -> _Loaded:
+    """Return questions and their hashes; several cells ask the same."""
+    del version  # of the file: it may change while a process runs
+    questions = tuple(load_questions(spec, split=split))
+    return questions, tuple(dataset_hash([question]) for question in questions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrieverChoice:
+    """A retriever of an experiment: its name, and options as `suffice record` takes them."""
+
+    name: str
+    options: Retrieval = field(default_factory=Retrieval)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SemanticChoice:
+    """Settings of the protocol of Semantic Early-Stopping.
+
+    Attributes:
+        metric: What quality means: a column in [0, 1], or `agreement`.
+        tolerance: The loss of mean quality on tune that a selected threshold may have.
+        margins: For non-inferiority and equivalence.
+    """
+
+    metric: str = "information_score"
+    tolerance: float = 0.02
+    margins: tuple[float, ...] = (0.01, 0.02, 0.05)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CbdrChoice:
+    """Settings of CBDR's pipeline.
+
+    Attributes:
+        cross_encoder: Id or folder of the reranker to align.
+        others: Further cross-encoders to compare without training.
+        layers: Of the probes: `middle`, `last`, or numbers as text.
+        settings: Those of the pipeline; its seed is that of the cell.
+    """
+
+    cross_encoder: str = "BAAI/bge-reranker-v2-m3"
+    others: tuple[str, ...] = ()
+    layers: tuple[str, ...] = ("middle", "last")
+    settings: CbdrSettings = field(default_factory=CbdrSettings, metadata={"left_out": ("seed", "resampling")})

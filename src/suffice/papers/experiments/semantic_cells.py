@@ -1,0 +1,139 @@
+"""Cells of Semantic Early-Stopping: the protocol on recorded drafts, with a threshold selected on tune questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from suffice.errors import SufficeError
+from suffice.files import file_sha256
+from suffice.papers.experiments.choices import SPLITS
+from suffice.papers.experiments.plan import Experiment
+from suffice.papers.experiments.stages import CellFolder, StageOutcome, write_stage
+from suffice.papers.experiments.variance import RunValues, Shown, runs_tables
+from suffice.papers.paper import Paper, PaperFigure, origin_table
+from suffice.papers.semantic import SemanticProtocol, semantic_protocol, tune
+from suffice.papers.semantic.page import protocol_part
+from suffice.papers.semantic.protocol_tables import summary_table
+from suffice.store import read_recording
+from suffice.tables import Column, Table
+
+__all__ = ["evaluate_semantic", "semantic_inputs", "semantic_paper"]
+
+_POLICY = "judge_free"
+"""The policy whose runs are compared: it asks no judge."""
+
+
+def _protocol(folder: CellFolder, command: str = "") -> SemanticProtocol:
+    """Return the protocol on a cell's eval questions."""
+    settings, experiment = folder.experiment.semantic, folder.experiment
+    tuned = tune(read_recording(folder.recording("tune")), settings.metric, tolerance=settings.tolerance)
+    return semantic_protocol(
+        read_recording(folder.recording("eval")),
+        tuned,
+        metric=settings.metric,
+        margins=settings.margins,
+        resampling=experiment.resampling,
+        command=command,
+    )
+
+
+def evaluate_semantic(folder: CellFolder) -> list[StageOutcome]:
+    """Select the threshold on a cell's tune questions, and compare all policies on its eval questions; no model is asked."""
+    inputs: dict[str, Any] = {split: file_sha256(folder.recording(split)).hex() for split in SPLITS}
+    inputs |= {"settings": asdict(folder.experiment.semantic), "draws": folder.experiment.resampling.to_dict()}
+    return [write_stage(folder, "protocol", "protocol.json", inputs, lambda: _protocol(folder))]
+
+
+def semantic_inputs(folders: Sequence[CellFolder], experiment: Experiment) -> dict[str, Any]:
+    """Return what the tables depend on beside the recordings."""
+    del folders
+    return {"settings": asdict(experiment.semantic)}
+
+
+def semantic_paper(
+    folders: Sequence[CellFolder],
+    experiment: Experiment,
+    *,
+    command: str,
+    on_table: Callable[[str, int, int], None] | None,
+) -> Paper:
+    """Return the protocol's tables of the first run of each configuration, and what its runs show.
+
+    Raises:
+        SufficeError: No cell allows the protocol; the message is that of the first.
+    """
+    runs: dict[str, list[SemanticProtocol]] = {}
+    not_made: dict[str, str] = {}
+    errors: list[SufficeError] = []
+    for number, folder in enumerate(folders):
+        if on_table is not None:
+            on_table(folder.cell.name, number, len(folders))
+        try:
+            runs.setdefault(folder.cell.configuration, []).append(_protocol(folder, command))
+        except SufficeError as error:
+            not_made[folder.cell.name] = str(error)
+            errors.append(error)
+    made = {name: protocols for name, protocols in runs.items() if protocols}
+    if not made:
+        raise errors[0]
+    first = {name: protocols[0] for name, protocols in made.items()}
+    summary = summary_table([(name, one.compared, one.result) for name, one in first.items()])
+    parts = [table for name, one in first.items() for table in _titled(one.tables()[:-1], name, several=len(first) > 1)]
+    facts = (("command", command or "run_experiment"), ("draws", experiment.resampling.text))
+    missing = Table(title="Not made", columns=(Column("what"), Column("why")), rows=tuple(not_made.items()))
+    lead = next(iter(first.values()))
+    return Paper(
+        title=f"Semantic early stopping: {experiment.path.stem}",
+        headline=f"{next(iter(first))}: {lead.headlines()[0]}",
+        summary=summary,
+        parts=(
+            origin_table(facts, tuple(dict.fromkeys(note for one in first.values() for note in one.notes))),
+            summary,
+            *_runs(made, experiment),
+            *parts,
+            *([missing] if not_made else []),
+        ),
+        not_made=not_made,
+        figures=tuple(figure for name, one in first.items() for figure in _figures(one, name)),
+    )
+
+
+def _figures(protocol: SemanticProtocol, name: str) -> list[PaperFigure]:
+    charts = protocol_part(protocol).charts
+    return [
+        PaperFigure(name=f"{name.replace('/', '-')}-{key}", spec=spec, caption=f"{name}. {caption}")
+        for key, (spec, caption) in charts.items()
+    ]
+
+
+def _titled(tables: Sequence[Table], name: str, *, several: bool) -> list[Table]:
+    return [replace(table, title=f"{name}. {table.title}") for table in tables] if several else list(tables)
+
+
+def _runs(runs: dict[str, list[SemanticProtocol]], experiment: Experiment) -> list[Table]:
+    """Return quality, its difference to the full width, and rounds of the judge-free policy, over runs and questions."""
+    values = {name: [_run_values(protocol) for protocol in protocols] for name, protocols in runs.items()}
+    metric = experiment.semantic.metric
+    shown = {
+        "quality": Shown(heading=f"{metric} of {_POLICY}", scale=100),
+        "delta": Shown(heading=f"difference of {_POLICY} to the full width", spec="+.2f", scale=100),
+        "rounds": Shown(heading=f"rounds of {_POLICY}"),
+    }
+    return runs_tables(values, shown, experiment.resampling)
+
+
+def _run_values(protocol: SemanticProtocol) -> RunValues:
+    replayed, metric = protocol.replayed, protocol.drafts.metric
+    quality = replayed.runs[_POLICY].values[metric]
+    recording = protocol.drafts.prepared.recording
+    return RunValues(
+        values={
+            "quality": quality,
+            "delta": quality - replayed.runs[protocol.compared.baseline].values[metric],
+            "rounds": replayed.rounds[_POLICY].astype(float),
+        },
+        questions=tuple(recording.question_ids),
+        clusters=recording.clusters,
+    )

@@ -1,0 +1,198 @@
+"""Cells of TASR: calibrated, replayed and certified, then the paper's tables and what runs and calibrations show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from suffice.cli.certify import certify_path
+from suffice.errors import DataError
+from suffice.files import file_sha256
+from suffice.papers.experiments.calibrations import curve_table, floor_table, transfer_table
+from suffice.papers.experiments.checks import cell_prices
+from suffice.papers.experiments.choices import SPLITS
+from suffice.papers.experiments.plan import Experiment
+from suffice.papers.experiments.stages import CellFolder, StageOutcome, write_stage
+from suffice.papers.experiments.variance import RunValues, Shown, runs_tables
+from suffice.papers.paper import Paper
+from suffice.papers.tasr.cells import CellRuns, TasrCell, load_cell
+from suffice.papers.tasr.frontier import tasr_figures
+from suffice.papers.tasr.tables import paper_of_cells
+from suffice.replays import calibrate, replay
+from suffice.session import Policy
+from suffice.statistics import Resampling
+from suffice.store import read_recording
+from suffice.tables import Column, Table
+
+__all__ = ["evaluate_tasr", "tasr_cell", "tasr_inputs", "tasr_paper"]
+
+
+def evaluate_tasr(folder: CellFolder) -> list[StageOutcome]:
+    """Calibrate TASR on a cell's tune questions, replay it on the eval questions, and certify it; no model is asked."""
+    tune, evaluation = (folder.recording(split) for split in SPLITS)
+    experiment = folder.experiment
+    inputs: dict[str, Any] = {"tune": file_sha256(tune).hex(), "max-rounds": experiment.max_rounds}
+
+    def fit() -> Policy:
+        return calibrate(read_recording(tune), rule="tasr", max_rounds=experiment.max_rounds)[0]
+
+    calibrated = write_stage(folder, "calibrate", "policy.json", inputs, fit)
+    if calibrated.problem:
+        return [calibrated]
+    fitted = Policy.load(folder.file("policy.json"))
+    prices = cell_prices(folder.cell, experiment) or None
+    inputs = {
+        "policy": fitted.digest,
+        "eval": file_sha256(evaluation).hex(),
+        "draws": experiment.resampling.to_dict(),
+        "prices": prices,
+    }
+    replayed = write_stage(
+        folder,
+        "replay",
+        "replay.json",
+        inputs,
+        lambda: replay(
+            read_recording(evaluation),
+            [fitted],
+            metrics=("f1", "em"),
+            baseline="fixed_k(3)",
+            resampling=experiment.resampling,
+            prices=prices,
+        ),
+    )
+    certified = write_stage(
+        folder,
+        "certify",
+        "certificate.json",
+        {**inputs, "tune": file_sha256(tune).hex(), "claim": [experiment.max_loss, experiment.confidence]},
+        lambda: certify_path(read_recording(evaluation), read_recording(tune), fitted, "p_correct", experiment.claim),
+    )
+    return [calibrated, replayed, certified]
+
+
+def tasr_cell(folder: CellFolder) -> TasrCell:
+    """Return a cell of the paper's tables: one run of a configuration."""
+    cell = folder.cell
+    place = cell.configuration.rpartition("/")[0]
+    return TasrCell(
+        name=cell.configuration,
+        model=cell.model.name,
+        retriever=cell.retriever.name,
+        corpus=cell.data.corpus,
+        setting=cell.data.setting,
+        tune=folder.recording("tune"),
+        eval=folder.recording("eval"),
+        prompt=cell.prompt,
+        published=folder.experiment.published.get(place, ""),
+    )
+
+
+def tasr_inputs(folders: Sequence[CellFolder], experiment: Experiment) -> dict[str, Any]:
+    """Return what the tables depend on beside the recordings."""
+    return {
+        "corpora": {item.name: [item.corpus, item.setting] for item in experiment.data},
+        "published": dict(experiment.published),
+        "certificates": [_certified(folder) for folder in folders],
+        "claim": [experiment.max_loss, experiment.confidence],
+        "curve": [list(experiment.tune_sizes), experiment.tune_draws],
+        "rounds": experiment.max_rounds,
+    }
+
+
+def _certified(folder: CellFolder) -> Mapping[str, Any]:
+    """Return what the certificate of a cell says, or why there is none."""
+    path = next(path for path in (folder.file("certificate.json"), folder.file("policy.json")) if path.is_file())
+    values: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return {"cell": folder.cell.name, **{key: values.get(key) for key in ("problem", "headline", "certified", "n")}}
+
+
+def tasr_paper(
+    folders: Sequence[CellFolder],
+    experiment: Experiment,
+    *,
+    command: str,
+    on_table: Callable[[str, int, int], None] | None,
+) -> Paper:
+    """Return the paper's tables of the first run of each configuration, and what the runs and calibrations show."""
+    resampling = experiment.resampling
+    by_configuration: dict[str, list[CellRuns]] = {}
+    for folder in folders:
+        loaded = load_cell(tasr_cell(folder), resampling=resampling)
+        by_configuration.setdefault(folder.cell.configuration, []).append(loaded)
+    first = [cells[0] for cells in by_configuration.values()]
+    paper = paper_of_cells(first, resampling=resampling, command=command, on_progress=on_table)
+    added: list[Table] = []
+    not_made = dict(paper.not_made)
+    parts: dict[str, Callable[[], Sequence[Table]]] = {
+        "Certificates": lambda: [_certificates_table(folders, experiment)],
+        "Runs": lambda: _runs(by_configuration, resampling),
+        "Learning curve": lambda: [
+            curve_table(first, experiment.tune_sizes, experiment.tune_draws, resampling),
+        ],
+        "Floor": lambda: [floor_table(first, resampling)],
+        "Transferred calibration": lambda: [transfer_table(first, resampling)],
+    }
+    for name, part in parts.items():
+        try:
+            added += part()
+        except DataError as error:
+            not_made[name] = str(error)
+    origin, cells, *rest = paper.parts
+    repeated = sum(len(runs) > 1 for runs in by_configuration.values())
+    note = (
+        f"tables and figures of the paper are those of the first run of each configuration; {repeated} of "
+        f"{len(by_configuration)} have more runs, see Runs"
+    )
+    cells = replace(cells, notes=(note, *cells.notes))
+    missing = Table(title="Not made", columns=(Column("what"), Column("why")), rows=tuple(not_made.items()))
+    rest = [table for table in rest if table.title != "Not made"]
+    return replace(
+        paper,
+        title=f"The tables of TASR: {experiment.path.stem}",
+        parts=(origin, cells, *rest[:-1], *added, *([missing] if not_made else []), rest[-1]),
+        not_made=not_made,
+    )
+
+
+_SHOWN = {
+    "f1": Shown(heading="F1", scale=100),
+    "delta": Shown(heading="ΔF1 vs k=3", spec="+.2f", scale=100),
+    "calls": Shown(heading="calls"),
+}
+
+
+def _runs(by_configuration: Mapping[str, Sequence[CellRuns]], resampling: Resampling) -> list[Table]:
+    runs, notes = {}, []
+    for name, cells in by_configuration.items():
+        usable = [cell for cell in cells if cell.runs]
+        if not usable:
+            notes.append(f"left out, {name}: {cells[0].problem}")
+            continue
+        runs[name] = [
+            RunValues(values=tasr_figures(c), questions=tuple(c.eval.question_ids), clusters=c.eval.clusters)
+            for c in usable
+        ]
+    return runs_tables(runs, _SHOWN, resampling, notes)
+
+
+def _certificates_table(folders: Sequence[CellFolder], experiment: Experiment) -> Table:
+    rows = []
+    for folder in folders:
+        values = _certified(folder)
+        verdict = "not possible" if values["problem"] else "certified" if values["certified"] else "not certified"
+        rows.append((folder.cell.name, verdict, values["n"], values["problem"] or values["headline"]))
+    title = (
+        f"Certificates: the expected loss of F1 against the full budget is at most {100 * experiment.max_loss:g} points, with "
+        f"{100 * experiment.confidence:g} % confidence, along the floor on p_correct"
+    )
+    columns = (
+        Column("cell"),
+        Column("verdict"),
+        Column("questions", ",.0f"),
+        Column("what was certified, or what is missing"),
+    )
+    note = "each certificate holds for its own cell with its own confidence: that all of several hold is less certain"
+    return Table(title=title, columns=columns, rows=tuple(rows), notes=(note,))

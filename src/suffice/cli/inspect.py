@@ -38,7 +38,8 @@ def signals(output: Output) -> None:
     }
     groups: dict[str, list[str]] = {}
     for name, signal in SIGNALS.items():
-        groups.setdefault(", ".join(sorted(signal.needs)) or "nothing", []).append(name + " (fit)" * signal.fitted)
+        need = "itself" if signal.needs == {name} else ", ".join(sorted(signal.needs)) or "nothing"
+        groups.setdefault(need, []).append(name + " (fit)" * signal.fitted)
     described = tuple(
         (s.name, f"{s.range[0]:g}..{s.range[1]:g}", s.unit, needs[s.name], s.source, s.doc) for s in SIGNALS.values()
     )

@@ -16,21 +16,26 @@ from suffice.display import Chart
 from suffice.errors import DataError
 from suffice.replays.baselines import run_policy
 from suffice.replays.checks import policy_for
+from suffice.replays.orders import drawn_orders
 from suffice.replays.outcomes import agreement_note, choice_note, default_metrics, is_agreement, outcome
 from suffice.replays.prepared import PreparedRecording
 from suffice.replays.recorded import check_recorded
 from suffice.replays.selected import seen_from, selected_on
 from suffice.results import Result
 from suffice.rounds import Floats
-from suffice.rules import Rule, Selector
+from suffice.rules import Never, Rule, Selector, parse_rule, thresholds
+from suffice.rules.named import DSC_WINDOW
 from suffice.session import Policy
-from suffice.signals import SIGNALS, AnswerPosition, FittedState, ZScore, state_from_dict
+from suffice.signals import SIGNALS, Allocation, AnswerPosition, FittedState, ZScore, state_from_dict, vote_signal
+from suffice.signals.state import DIFFICULTY
+from suffice.signals.votes import ALLOCATED
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table, figure
 
 __all__ = ["CalibrationSummary", "CalibratorFit", "FitComparison", "calibrate", "fit_provenance"]
 
 P_CORRECT = "p_correct"
+_ALLOCATION_SEED = 0
 _CALIBRATOR_FORMS: tuple[tuple[Method, bool], ...] = (
     ("isotonic", True), ("isotonic", False), ("platt", True), ("platt", False)
 )  # fmt: skip
@@ -205,8 +210,12 @@ def calibrate(
             does not read the `p_correct` that `source` is for.
         UnknownSignalError: The recording lacks a raw signal.
     """
-    prepared = PreparedRecording.of(recording)
+    parsed = rule if isinstance(rule, Rule) else Never() if rule == "full" else parse_rule(rule)
+    of_samples = ALLOCATED in parsed.signals and not parsed.signals & CALIBRATED.keys()
+    prepared = PreparedRecording.of(recording, samples=of_samples)
     complete = prepared.recording
+    if of_samples and target not in complete.table.column_names:
+        target = default_metrics(complete)[0]
     fields = {
         "selector": selector,
         "start_round": start_round,
@@ -295,7 +304,9 @@ def _state(recording: Recording, policy: Policy, notes: list[str]) -> dict[str, 
         if known is None or not known.fitted or name in CALIBRATED or name in policy.state:
             continue
         if name == "top_score_z":
-            state[name] = ZScore.fit(first_scores(recording))
+            state[name] = ZScore.fit(first_of_question(recording, "top_score"))
+        elif name == ALLOCATED:
+            state[name] = _allocation(recording, policy, notes)
         elif name in stored:
             state[name] = state_from_dict(stored[name])
         else:
@@ -303,10 +314,29 @@ def _state(recording: Recording, policy: Policy, notes: list[str]) -> dict[str, 
     return state
 
 
-def first_scores(recording: Recording) -> Floats:
-    """Return the first `top_score` of each question, shape ``(n_questions,)``, NaN without one: its rounds repeat it."""
-    scores = recording.column("top_score")
-    first: Floats = np.take_along_axis(scores, np.argmax(np.isfinite(scores), axis=1)[:, None], axis=1)[:, 0]
+def _allocation(recording: Recording, policy: Policy, notes: list[str]) -> Allocation:
+    """Return how many samples a question is given by its difficulty; the samples of each count in one random order."""
+    difficulty = first_of_question(recording, DIFFICULTY)
+    known = np.isfinite(difficulty)
+    if not known.all():
+        notes.append(f"{int((~known).sum())} questions without {DIFFICULTY} are left out of the allocation of samples")
+    levels = [item.value for item in thresholds(policy.rule) if item.name == "posterior_majority"]
+    if len(levels) != 1:
+        raise DataError(f"{ALLOCATED!r} is fitted for the rule dsc(confidence), not for {policy.label!r}")
+    (places,) = drawn_orders(recording, 1, _ALLOCATION_SEED)
+    ids = recording.reordered(places).answer_ids(policy.normalizer)[:, : policy.max_rounds]
+    decided = vote_signal("posterior_majority", ids) >= levels[0]
+    needed = np.where(
+        decided.any(axis=1), decided.argmax(axis=1) + 1, np.minimum(recording.seen.sum(axis=1), ids.shape[1])
+    )
+    agree = decided[:, min(DSC_WINDOW, ids.shape[1]) - 1]
+    return Allocation.fit(difficulty[known], agree[known], needed[known], window=DSC_WINDOW)
+
+
+def first_of_question(recording: Recording, name: str) -> Floats:
+    """Return the first value of a column that repeats in all rounds of a question, shape ``(n_questions,)``, NaN without one."""
+    values = recording.column(name)
+    first: Floats = np.take_along_axis(values, np.argmax(np.isfinite(values), axis=1)[:, None], axis=1)[:, 0]
     return first
 
 

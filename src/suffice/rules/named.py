@@ -19,6 +19,7 @@ __all__ = [
     "answer_stable",
     "converged",
     "critic_only",
+    "dsc",
     "error_of_lead",
     "esc",
     "fixed_k",
@@ -35,6 +36,9 @@ __all__ = [
 
 WINDOWS = range(2, 11)
 """The sizes of windows of early-stopping self-consistency, each with a signal of its own."""
+
+DSC_WINDOW = 4
+"""Answers of a window of difficulty-adaptive self-consistency, as in its authors' code."""
 
 TASR_THRESHOLD = 0.25
 """The locked floor of `p_correct`; the knee of a sweep over .20-.35 (TASR section 3.4)."""
@@ -177,6 +181,18 @@ def esc(window: float) -> Rule:
             f"a window of esc has {WINDOWS[0]} to {WINDOWS[-1]} answers, a whole number, not {window!r}"
         )
     return signal(f"window_agreement_{int(window)}") >= 1
+
+
+def dsc(confidence: float = 0.95) -> Rule:
+    """Return difficulty-adaptive self-consistency (DSC, Wang et al., 2025): one sample where a question is easy.
+
+    Other questions have as many as `allocated` says, and then windows of four, until the leading answer beats the runner-up as
+    in `adaptive_consistency`; after the first four, too.  `allocated` is fitted on tune questions (`suffice calibrate`).  The
+    paper's one sample of an easy question is greedy; here it is the first.
+    """
+    begun = (signal("round") <= DSC_WINDOW) | (signal("round") - signal("allocated") >= 0)
+    decided = (signal(f"window_end_{DSC_WINDOW}") >= 1) & adaptive_consistency(confidence)
+    return (signal("allocated") <= 1) | (decided & begun)
 
 
 def lead(votes: float) -> Rule:
@@ -337,6 +353,11 @@ NAMED_RULES: Mapping[str, NamedRule] = {
     "settled": NamedRule(settled, (1,), "votes: what is left of x samples cannot change the leading answer"),
     "adaptive_consistency": NamedRule(
         adaptive_consistency, (0, 1), "votes: the leading answer wins with posterior probability 0.95"
+    ),
+    "dsc": NamedRule(
+        dsc,
+        (0, 1),
+        "votes: one answer of an easy question, else as many as similar ones needed, and then fours until one leads with 0.95",
     ),
     "esc": NamedRule(esc, (1,), "votes: all answers of a window of x are the same"),
     "critic_only": NamedRule(critic_only, (0,), "the critic approves"),

@@ -24,7 +24,7 @@ from suffice.replays import (
 )
 from suffice.replays.charging import answered_closed_book
 from suffice.replays.costs import TOKEN_KINDS, loop_masks
-from suffice.replays.fitting import first_scores
+from suffice.replays.fitting import first_of_question
 from suffice.replays.outcomes import answers_by_stop, has_outcome, is_agreement, values_by_stop
 from suffice.replays.prepared import PreparedRecording
 from suffice.rounds import Floats, Mask, Rounds
@@ -210,7 +210,7 @@ def fitted_columns(recording: Recording) -> dict[str, str]:
         if (name in SIGNALS or name in recording.names("signal")) and np.isfinite(recording.column(name)).any()
     }
     fitted = {name: source for name, source in _FITTED.items() if source in there}
-    if "top_score_z" in fitted and ZScore.fit(first_scores(recording)).scale == 0:
+    if "top_score_z" in fitted and ZScore.fit(first_of_question(recording, "top_score")).scale == 0:
         del fitted["top_score_z"]
     return {"round": "round", **dict.fromkeys(_UNREAD, "cost"), **fitted, **there}
 

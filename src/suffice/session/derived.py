@@ -14,7 +14,7 @@ from suffice.errors import DataError
 from suffice.normalizers import ANSWER_ID, DEFAULT_NORMALIZER, normalizer_of
 from suffice.rounds import Floats, Rounds
 from suffice.signals import CUMULATED, abstained_by, clean_column, cost_columns
-from suffice.signals.state import FittedState, ZScore
+from suffice.signals.state import DIFFICULTY, Allocation, FittedState, ZScore
 from suffice.signals.votes import VOTES, answer_ids, vote_signal, weights_of
 
 __all__ = ["Derivation"]
@@ -41,14 +41,16 @@ class Derivation:
     label: str
 
     @cached_property
-    def sources(self) -> dict[str, tuple[str, Calibrator | ZScore]]:
+    def sources(self) -> dict[str, tuple[str, Calibrator | ZScore | Allocation]]:
         """The signals that fitted state makes from a raw column, with that column and the state."""
-        sources: dict[str, tuple[str, Calibrator | ZScore]] = {
+        sources: dict[str, tuple[str, Calibrator | ZScore | Allocation]] = {
             calibrator.output: (calibrator.signal, calibrator) for calibrator in self.calibrators
         }
         for name, fitted in self.state.items():
             if isinstance(fitted, ZScore):
                 sources[name] = ("top_score", fitted)
+            elif isinstance(fitted, Allocation):
+                sources[name] = (DIFFICULTY, fitted)
         return sources
 
     def raw_of(self, name: str) -> str:

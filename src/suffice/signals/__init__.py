@@ -24,7 +24,7 @@ from suffice.signals.measured import REMEDIES, Enricher
 from suffice.signals.needed import FREE, lacking
 from suffice.signals.position import AnswerPosition, Located
 from suffice.signals.semantic import DISTANCES, EMBEDDER, JUDGE
-from suffice.signals.state import FittedState, Idf, ZScore, overlap_tokens, state_from_dict
+from suffice.signals.state import Allocation, FittedState, Idf, ZScore, overlap_tokens, state_from_dict
 from suffice.signals.text import parse_confidence, strip_thinking
 from suffice.signals.uncertainty import gram_uncertainty, same_answer, semantic_entropy, sequence_logprob, token_entropy
 from suffice.signals.votes import VOTES, answer_ids, vote_signal
@@ -58,6 +58,7 @@ __all__ = [
     "SELF_RAG",
     "SIGNALS",
     "VOTES",
+    "Allocation",
     "AnswerPosition",
     "Enricher",
     "FittedState",

@@ -27,6 +27,7 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
         "critique_score": "Let a model with Self-RAG's tokens judge itself (enrichers=(SelfCritique(...),))",
         "sample_spread": "Sample a local model (enrichers=(SampleSpread(...),))",
         "new_confidence": "Watch the states of a local model (enrichers=(ConfidenceMonitor(...),))",
+        "difficulty": 'Give each question its difficulty (a column, or an enricher with columns = ("difficulty",))',
         "judge": "Give a judge (suffice answer --judge-model NAME, or enrichers=(EntailmentJudge(...),))",
         "reranker": "Give a cross-encoder (suffice answer --rerank-signal ID, or enrichers=(CrossEncoderScorer(...),))",
         "embedding": "Have drafts embedded (suffice draft answer --embedder minilm, or enrichers=(DraftEmbedder(MiniLM()),))",

@@ -17,7 +17,10 @@ from suffice.json_text import as_number
 from suffice.rounds import Floats, Passage, Round
 from suffice.seen import Seen
 
-__all__ = ["FittedState", "Idf", "ZScore", "overlap_tokens", "state_from_dict", "top_score"]
+__all__ = ["DIFFICULTY", "Allocation", "FittedState", "Idf", "ZScore", "overlap_tokens", "state_from_dict", "top_score"]
+
+DIFFICULTY = "difficulty"
+"""The signal that says how hard a question is, before any answer."""
 
 _WORD_CHARACTERS = re.compile(r"\w+")
 
@@ -190,13 +193,110 @@ def top_score(rounds: Sequence[Round]) -> float:
     return value if math.isfinite(value) else math.nan
 
 
+@dataclass(frozen=True, slots=True)
+class Allocation(FittedState):
+    """How many samples a question is given by its difficulty: the signal `allocated` of `dsc`.
+
+    Difficulty-adaptive self-consistency (Wang et al., 2025) ranks questions by difficulty.  From the hardest down it looks for
+    a run of questions whose first samples agree: that run and all easier questions are given one sample.  A harder question
+    is given as many as similar, easier ones needed.  Here tune questions say both, so that a question's own samples have no
+    part in what it is given.
+
+    Attributes:
+        difficulties: Of the tune questions, ascending.
+        sizes: Samples by how many tune questions are easier, one more than there are `difficulties`.
+        easy: The largest difficulty of which one sample is enough; None = of none.
+    """
+
+    difficulties: tuple[float, ...]
+    sizes: tuple[int, ...]
+    easy: float | None
+
+    def __post_init__(self) -> None:
+        wrong = not all(map(_is_finite, self.difficulties)) or list(self.difficulties) != sorted(self.difficulties)
+        wrong |= len(self.sizes) != len(self.difficulties) + 1 or not all(map(_is_count, self.sizes))
+        if wrong or not (self.easy is None or _is_finite(self.easy)):
+            raise DataError(
+                "an allocation needs ascending difficulties, a number of samples for each and one more, and the largest easy "
+                "difficulty or None"
+            )
+
+    @classmethod
+    def fit(
+        cls,
+        difficulty: Iterable[float] | Floats,
+        agree: Iterable[bool],
+        needed: Iterable[int],
+        *,
+        window: int = 4,
+        judged: int = 32,
+        similar: int = 16,
+    ) -> Allocation:
+        """Return the allocation that tune questions say; the defaults are those of the authors' code.
+
+        >>> fitted = Allocation.fit([1, 2, 3, 4], [True, True, False, False], [4, 4, 9, 15], judged=1, similar=2)
+        >>> fitted.easy, fitted.sizes
+        (2.0, (4, 4, 4, 8, 12))
+
+        Args:
+            difficulty: Of each tune question, finite; among equal ones the first given counts as easier.
+            agree: Whether its first `window` samples were enough.
+            needed: After how many samples its vote was decided.
+            window: Samples of a window.
+            judged: How many questions in a row must agree.
+            similar: How many easier questions say what one needs.
+
+        Raises:
+            DataError: There are no questions, or their numbers differ.
+        """
+        hardness = np.asarray([*difficulty], dtype=np.float64)
+        agreed, wanted = np.asarray([*agree], dtype=np.bool_), np.asarray([*needed], dtype=np.float64)
+        n = len(hardness)
+        if not n or len(agreed) != n or len(wanted) != n or not np.isfinite(hardness).all():
+            raise DataError(
+                "an allocation is fitted on tune questions with a finite difficulty each: give at least one"
+            )
+        order = np.argsort(hardness, kind="stable")
+        hardness, agreed, wanted = hardness[order], agreed[order], wanted[order]
+        runs = (start for start in range(n - judged, -1, -1) if agreed[start : start + judged].all())
+        hardest = min(next(runs, -n) + judged, n - judged)  # the hardest are never easy
+        sizes = [window] * min(similar, n + 1)
+        sizes += [max(round(float(wanted[j - similar : j].mean()) / window), 1) * window for j in range(similar, n + 1)]
+        easy = float(hardness[hardest - 1]) if hardest > 0 else None
+        return cls(tuple(hardness.tolist()), tuple(sizes), easy)
+
+    def apply(self, values: Floats) -> Floats:
+        """Return the samples for a column of difficulties, shape unchanged; NaN where undefined."""
+        column = np.asarray(values, dtype=np.float64)
+        sizes = np.asarray(self.sizes, dtype=np.float64)[np.searchsorted(self.difficulties, column, side="left")]
+        sizes = np.where(column <= (-np.inf if self.easy is None else self.easy), 1.0, sizes)
+        return np.where(np.isnan(column), np.nan, sizes)
+
+    def compute(self, rounds: Sequence[Round]) -> float:
+        """Return the samples for the last round's `difficulty`; NaN where that is undefined."""
+        return float(self.apply(np.asarray(as_number(rounds[-1].signals.get(DIFFICULTY)))))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return {
+            "type": "allocation",
+            "difficulties": list(self.difficulties),
+            "sizes": list(self.sizes),
+            "easy": self.easy,
+        }
+
+
 def state_from_dict(data: Mapping[str, Any]) -> FittedState:
     """Build the state from the values of `to_dict`.
 
     Raises:
         DataError: The type is unknown, fields are missing or unknown, or values are invalid.
     """
-    names = {"idf": {"n", "df"}, "zscore": {"center", "scale"}}
+    names = {
+        "idf": {"n", "df"},
+        "zscore": {"center", "scale"},
+        "allocation": {"difficulties", "sizes", "easy"},
+    }
     kind = data.get("type") if isinstance(data, Mapping) else None
     if not isinstance(kind, str) or kind not in names:
         raise DataError(f"fitted state of unknown type {kind!r}; allowed: {', '.join(names)}")
@@ -204,6 +304,11 @@ def state_from_dict(data: Mapping[str, Any]) -> FittedState:
         raise DataError(f"fitted state {kind!r} must have exactly the fields {sorted(names[kind])}, got {sorted(data)}")
     if kind == "zscore":
         return ZScore(data["center"], data["scale"])
+    if kind == "allocation":
+        lists = [data["difficulties"], data["sizes"]]
+        if not all(isinstance(item, list) for item in lists):
+            raise DataError(f"difficulties and sizes of an allocation must be lists, not {lists!r:.80}")
+        return Allocation(tuple(lists[0]), tuple(lists[1]), data["easy"])
     if not isinstance(data["df"], Mapping) or not all(isinstance(token, str) for token in data["df"]):
         raise DataError(f"document frequencies must be an object of tokens, not {data['df']!r}")
     record = data.get("seen")

@@ -17,10 +17,14 @@ import numpy.typing as npt
 
 from suffice.normalizers import ANSWER_ID, Grouping, Normalizer
 from suffice.rounds import Floats, Mask, Positions
-from suffice.rules.named import WINDOWS
+from suffice.rules.named import DSC_WINDOW, WINDOWS
 from suffice.signals.base import declare
+from suffice.signals.state import DIFFICULTY
 
-__all__ = ["VOTES", "WEIGHT", "answer_ids", "vote_signal", "weights_of"]
+__all__ = ["ALLOCATED", "VOTES", "WEIGHT", "answer_ids", "vote_signal", "weights_of"]
+
+ALLOCATED = "allocated"
+"""The signal that says how many samples a question is given beforehand."""
 
 WEIGHT = "p_correct"
 """The signal that weighted votes count each answer by."""
@@ -186,6 +190,11 @@ def _legendre() -> tuple[Floats, Floats]:
     return np.asarray(nodes), np.asarray(weights)
 
 
+def _window_ends(n: int, size: int) -> Floats:
+    """Return 1 at the end of each window of `size` rounds, else 0."""
+    return np.where(np.arange(1, n + 1) % size == 0, 1.0, 0.0)
+
+
 def _window_agreement(ids: Floats, size: int) -> Floats:
     """Return 1 at the end of each window of `size` rounds if all of its answers are the same, else 0."""
     agree = np.zeros(ids.shape)
@@ -210,7 +219,9 @@ _FROM_COUNTS: Mapping[str, Callable[[_VoteTally], Floats]] = MappingProxyType(
 
 _WINDOW_SIZES = {f"window_agreement_{size}": size for size in WINDOWS}
 
-VOTES = frozenset({ANSWER_ID, *_WINDOW_SIZES, *_FROM_COUNTS})
+_WINDOW_ENDS = {f"window_end_{DSC_WINDOW}": DSC_WINDOW}
+
+VOTES = frozenset({ANSWER_ID, *_WINDOW_SIZES, *_WINDOW_ENDS, *_FROM_COUNTS})
 """The signals that a policy computes from all answers so far."""
 
 
@@ -234,6 +245,8 @@ def vote_signal(name: str, ids: Floats, weights: Floats | None = None) -> Floats
     if name == ANSWER_ID:
         return ids
     flat = ids.reshape(-1, ids.shape[-1])
+    if name in _WINDOW_ENDS:
+        return np.broadcast_to(_window_ends(ids.shape[-1], _WINDOW_ENDS[name]), ids.shape)
     if name in _WINDOW_SIZES:
         return _window_agreement(flat, _WINDOW_SIZES[name]).reshape(ids.shape)
     spread = None if weights is None else np.broadcast_to(weights, ids.shape).reshape(flat.shape)
@@ -276,6 +289,10 @@ for _name, _unit, _range, _doc, _source in (
         )
         for name, size in _WINDOW_SIZES.items()
     ),
+    *(
+        (name, "bool", (0.0, 1.0), f"This answer ends a window of {size}.", "DSC, Wang et al. (2025)")
+        for name, size in _WINDOW_ENDS.items()
+    ),
     (
         "weighted_vote_share",
         "ratio",
@@ -296,4 +313,23 @@ declare(
 )
 declare(
     "passed", "Whether the answer passed its tests or a checker.", "bool", (0.0, 1.0), "checker", component="checker"
+)
+declare(
+    DIFFICULTY,
+    "How hard the question is said to be before any answer, by whatever rank or score; the same in every round.",
+    "score",
+    (-math.inf, math.inf),
+    DIFFICULTY,
+    source="DSC, Wang et al. (2025)",
+    component=DIFFICULTY,
+)
+declare(
+    ALLOCATED,
+    "Samples that difficulty-adaptive self-consistency allocates to the question beforehand, from its difficulty.",
+    "count",
+    (1.0, math.inf),
+    DIFFICULTY,
+    source="DSC, Wang et al. (2025)",
+    component=DIFFICULTY,
+    fitted=True,
 )

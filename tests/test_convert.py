@@ -175,6 +175,19 @@ def test_a_form_is_recognised_and_its_golds_types_and_titles_are_read(form, tmp_
     assert (card["licence"], card["home"]) == (QUESTION_FORMS[form].licence, QUESTION_FORMS[form].home)
 
 
+def test_the_passages_of_tevatron_are_those_of_dpr_under_other_names(tmp_path):
+    passages = [
+        {"docid": item["passage_id"], "title": item["title"], "text": item["text"]} for item in DPR["positive_ctxs"]
+    ]
+    others = [{"docid": "4", "title": "Bo", "text": "Bo did not."}]
+    row = {"query_id": "7", "query": DPR["question"], "answers": DPR["answers"], "positive_passages": passages}
+    convert_questions(jsonl(tmp_path / "t.jsonl", row | {"negative_passages": others}), tmp_path / "q.jsonl")
+    (question,) = load_questions(tmp_path / "q.jsonl")
+    (same,) = load_questions(jsonl(tmp_path / "d.jsonl", DPR | {"id": "7"}))
+    assert question == same
+    assert question.question_id == "7"
+
+
 def test_hotpotqa_is_the_same_from_the_hub_and_from_its_authors(tmp_path):
     rows = authors_rows("hotpotqa_tune")
     (tmp_path / "hotpot_dev_distractor_v1.json").write_text(json.dumps(rows))
@@ -545,3 +558,8 @@ def test_a_set_of_the_hub_is_read_by_the_datasets_library(tmp_path, monkeypatch)
     assert source.to_dict()["config"] == "default"
     with pytest.raises(DataError, match="could not be read from the hub: ValueError"):
         question_sets._hub("hotpotqa/hotpot_qa", "validation", "fullwiki", None)
+    (folder / "hotpot_qa.py").write_text("import datasets\n")
+    with pytest.raises(
+        DataError, match=r"RuntimeError: .*script.*may have a copy without its script: --revision refs/convert/parquet"
+    ):
+        question_sets._hub("hotpotqa/hotpot_qa", "validation", None, None)

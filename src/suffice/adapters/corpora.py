@@ -69,7 +69,7 @@ def convert_corpus(source: QuestionSource, out: str | Path) -> CorpusConversion:
     with replacing(path) as temporary, temporary.open("wb") as file:
         for where, row in source.rows(CORPUS_FORM):
             n += 1
-            passage = _passage(row, n, where)
+            passage = _corpus_passage(row, n, where)
             if passage["text"].strip():
                 file.write(json.dumps(passage, ensure_ascii=False).encode() + b"\n")
                 continue
@@ -80,7 +80,7 @@ def convert_corpus(source: QuestionSource, out: str | Path) -> CorpusConversion:
     return CorpusConversion(path=path, n_rows=n, n_passages=n - blank, n_blank=blank, first_blank=first)
 
 
-def _passage(row: Mapping[str, Any], number: int, where: str) -> dict[str, str]:
+def _corpus_passage(row: Mapping[str, Any], number: int, where: str) -> dict[str, str]:
     """Return a row as a passage; without an id its number is the id."""
     name = next((name for name in PASSAGE_TEXTS if name in row), "text")
     text = row.get(name) or ""

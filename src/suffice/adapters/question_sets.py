@@ -51,6 +51,9 @@ _HUB_SHARD = re.compile(r"(?P<split>.+?)-\d{5}-of-\d{5}\.")
 _SPLIT_NAMES = frozenset({"train", "validation", "valid", "val", "dev", "test"})
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _DATA_FILE = re.compile(r"\.(jsonl?|parquet|csv|tsv)(\.gz)?$")
+_WITHOUT_SCRIPT = "refs/convert/parquet"
+"""The revision in which the hub keeps sets whose authors wrote a script, which the library does not run any more."""
+
 _HEAD = 100
 """PlacedRows from which a form is recognised."""
 
@@ -213,8 +216,13 @@ def _hub(name: str, split: str | None, config: str | None, revision: str | None)
     except UnsettledError:
         raise
     except Exception as error:
+        own = (
+            f" The hub may have a copy without its script: --revision {_WITHOUT_SCRIPT}."
+            if "script" in str(error)
+            else ""
+        )
         raise DataError(
-            f"{name} could not be read from the hub: {type(error).__name__}: {error}. Check the id, --config, --split and "
+            f"{name} could not be read from the hub: {type(error).__name__}: {error}.{own} Check the id, --config, --split and "
             "the connection; or download its files and give their folder"
         ) from error
     return QuestionSource(name=name, split=split, config=config, revision=revision, dataset=rows)

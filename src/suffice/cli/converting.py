@@ -71,7 +71,7 @@ def convert_command(
         seed=seed,
         passages=not without_passages,
     )
-    output.show(conversion.to_dict(), _screen(conversion, is_named=form is not None))
+    output.show(conversion.to_dict(), _questions_screen(conversion, is_named=form is not None))
 
 
 def _corpus_screen(corpus: CorpusConversion) -> Screen:
@@ -90,7 +90,7 @@ def _split_sizes(text: str) -> dict[str, int]:
     return sizes
 
 
-def _screen(conversion: Conversion, *, is_named: bool) -> Screen:
+def _questions_screen(conversion: Conversion, *, is_named: bool) -> Screen:
     how = "as you said" if is_named else "recognised by its fields"
     licence = f"licence {conversion.licence}" if conversion.licence else "its licence is not known here"
     left_out = sum(item.n for item in conversion.unread)

@@ -131,22 +131,24 @@ def _nq_open(record: PublishedRow, where: str) -> PublishedRow:
     return {**_without(record, "answer"), "answers": texts_of(record, "answer", where)}
 
 
-_CONTEXTS = ("positive_ctxs", "hard_negative_ctxs", "negative_ctxs")
+_CONTEXTS = ("positive_ctxs", "hard_negative_ctxs", "negative_ctxs", "positive_passages", "negative_passages")
+_GOLD_CONTEXTS = ("positive_ctxs", "positive_passages")
 
 
 def _dpr(record: PublishedRow, where: str) -> PublishedRow:
-    """Convert DPR's form: positive and negative passages, or `ctxs`, what a retriever returned."""
+    """Convert DPR's form, also as Tevatron has it: positive and negative passages, or `ctxs`, what a retriever returned."""
     paragraphs = []
     for key in ("ctxs", *_CONTEXTS):
         for item in objects_of(record, key, where):
-            gold = key == "positive_ctxs" or item.get("isgold") is True
+            gold = key in _GOLD_CONTEXTS or item.get("isgold") is True
             paragraphs.append({"title": item.get("title"), "text": item.get("text"), "is_supporting": gold})
-    rest = _without(record, "answers", "ctxs", *_CONTEXTS, "dataset", "nq_annotated_gold")
-    return {**rest, "answers": texts_of(record, "answers", where), "paragraphs": paragraphs}
+    rest = _without(record, "answers", "ctxs", *_CONTEXTS, "dataset", "nq_annotated_gold", "query", "query_id")
+    named = {"id": record["query_id"], "question": record.get("query")} if "query_id" in record else {}
+    return {**rest, **named, "answers": texts_of(record, "answers", where), "paragraphs": paragraphs}
 
 
 def _is_dpr(row: Mapping[str, Any]) -> bool:
-    return "answers" in row and any(isinstance(row.get(key), list) for key in ("ctxs", "positive_ctxs"))
+    return "answers" in row and any(isinstance(row.get(key), list) for key in ("ctxs", *_GOLD_CONTEXTS))
 
 
 _TRIVIA_FIELDS = (
@@ -314,7 +316,7 @@ QUESTION_FORMS: Mapping[str, Form] = {
         title="questions of DPR",
         licence="",
         home="https://github.com/facebookresearch/DPR",
-        fields="answers with positive_ctxs or ctxs",
+        fields="answers with positive_ctxs, positive_passages or ctxs",
         recognises=_is_dpr,
         convert=_dpr,
     ),

@@ -1,0 +1,172 @@
+"""The ready files of experiments: they parse, name the paper's cells, and only their servers are missing here.
+
+The data of the hub is not here: rows with the columns that its sets have stand in for it, converted by the commands
+that the files show.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from suffice.adapters.question_sets import _HUB_ID
+from suffice.papers.cbdr.tables import published_cbdr
+from suffice.papers.experiments import read_experiment
+from suffice.papers.experiments.checks import find_problems
+from suffice.papers.published import published_tasr
+from suffice.retrieval import load_questions
+from tests.cli_tools import cli
+from tests.test_convert import TRIVIA, authors_rows, columns_of
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = ROOT / "examples"
+LINE = re.compile(r"^# +suffice (convert .*?)(?: +#.*)?$", re.MULTILINE)
+
+
+def many(row, n, **numbered):
+    """Copies of a row with a number in some of its texts."""
+    return [row | {name: text.format(i) for name, text in numbered.items()} for i in range(n)]
+
+
+def stand_ins(folder):
+    """What the hub has, in few rows, by id."""
+    hotpot, wiki = (authors_rows(f"{name}_tune", 40) for name in ("hotpotqa", "2wiki"))
+    content = [columns_of(row) for row in wiki]
+    for row in content:
+        row["context"]["content"] = row["context"].pop("sentences")
+        row["evidences"] = {"fact": ["a"], "relation": ["mother"], "entity": ["b"]}
+    sets = {
+        "hotpotqa/hotpot_qa/distractor/validation-00000-of-00001": [columns_of(row) for row in hotpot],
+        "ohjoonhee/2WikiMultihopQA/data/validation-00000-of-00001": content,
+        "google-research-datasets/nq_open/nq_open/validation-00000-of-00001": [
+            {"question": f"who made number {i}", "answer": ["Ada"]} for i in range(30)
+        ],
+        "mandarjoshi/trivia_qa/unfiltered.nocontext/validation-00000-of-00001": many(
+            TRIVIA, 30, question_id="tc_{}", question="Where is tower {}?"
+        ),
+        "mteb/hotpotqa/corpus/corpus-00000-of-00001": [
+            {"_id": str(i), "title": f"Tower {i}", "text": f"The tower {i}."} for i in range(9)
+        ],
+    }
+    for name, rows in sets.items():
+        path = folder / f"{name}.parquet"
+        path.parent.mkdir(parents=True)
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    (folder / "psgs_w100.tsv").write_text("id\ttext\ttitle\n1\tA tower.\tTower\n", encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def tasr(tmp_path_factory):
+    """The file of TASR in a folder with its data, which its own commands converted, of fewer questions."""
+    folder = tmp_path_factory.mktemp("tasr")
+    stand_ins(folder)
+    text = (EXAMPLES / "tasr.toml").read_text("utf-8")
+    commands = [shlex.split(line) for line in LINE.findall(text)]
+    assert len(commands) == 6
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for words in commands:
+            assert _HUB_ID.fullmatch(words[1]) or words[1] == "psgs_w100.tsv"
+            smaller = {"tune=100,eval=300": "tune=10,eval=20", "300": "20"}
+            result = cli(*(smaller.get(word, word) for word in words))
+            assert result.code == 0, result
+    (folder / "tasr.toml").write_text(text, encoding="utf-8")
+    return folder / "tasr.toml"
+
+
+def test_the_page_converts_what_the_file_converts():
+    page = (ROOT / "docs" / "how-to" / "tasr-on-your-gpu.md").read_text("utf-8")
+    for line in LINE.findall((EXAMPLES / "tasr.toml").read_text("utf-8")):
+        assert f"\nsuffice {line}\n" in page
+
+
+def test_the_file_of_tasr_has_its_24_cells_beside_what_they_repeat(tasr):
+    experiment = read_experiment(tasr)
+    published = published_tasr().cells
+    assert sorted(experiment.published.values()) == sorted(published)
+    places = {cell.configuration.rpartition("/")[0]: cell for cell in experiment.cells()}
+    assert {*places} == {*experiment.published}
+    for place, name in experiment.published.items():
+        cell, theirs = places[place], published[name]
+        assert (cell.data.setting, cell.data.corpus) == (theirs["setting"], theirs["corpus"])
+        assert cell.model.options.model.rpartition("/")[2].lower().startswith(theirs["model"].lower())
+        assert (cell.retriever.options.dense is not None) == (theirs["setting"] == "dense")
+        assert experiment.tune_cell(cell).data.name == ("2wiki" if cell.data.name == "2wiki" else "hotpotqa")
+
+
+def test_of_the_file_of_tasr_only_the_servers_are_missing(tasr, tmp_path):
+    problems = find_problems(read_experiment(tasr), tmp_path)
+    assert len(problems) == 3
+    assert all("cannot be reached at 'http://localhost:800" in problem for problem in problems)
+    result = cli("run", tasr, "-o", tmp_path, "--dry-run")
+    assert result.code == 1
+    calls = 3 * 6 * (2 * 30 + 6 * 20)
+    assert f"{calls:,} calls" in result.words
+
+
+def test_the_thinking_switch_is_a_model_of_its_own(tasr, tmp_path):
+    text = tasr.read_text("utf-8")
+    commented = text[text.index("# [[model]]") : text.index("# Distractor cells")]
+    (tasr.parent / "thinking.toml").write_text(
+        text.replace(commented, re.sub("(?m)^# ?", "", commented)), encoding="utf-8"
+    )
+    models = {model.name: model.options for model in read_experiment(tasr.parent / "thinking.toml").models}
+    assert len(models) == 4
+    switches = {name: json.loads(models[name].extra_body)["chat_template_kwargs"] for name in ("qwen", "qwen-thinking")}
+    assert switches == {"qwen": {"enable_thinking": False}, "qwen-thinking": {"enable_thinking": True}}
+    assert models["qwen-thinking"].max_tokens > 1000
+
+
+def test_the_converted_questions_are_those_that_the_file_names(tasr):
+    folder = tasr.parent / "data"
+    assert {path.name for path in folder.glob("*.jsonl")} == {
+        *("hotpotqa.jsonl", "2wiki.jsonl", "nq.jsonl", "trivia.jsonl", "fullwiki.jsonl", "dpr.jsonl")
+    }
+    for name in ("hotpotqa", "2wiki"):
+        assert [len(load_questions(folder / f"{name}.jsonl", split=split)) for split in ("tune", "eval")] == [10, 20]
+        assert all(question.supporting for question in load_questions(folder / f"{name}.jsonl"))
+
+
+def test_the_file_of_cbdr_has_the_papers_models_sets_and_settings(tmp_path):
+    rows = [
+        {
+            "query_id": str(i),
+            "query": f"who made number {i}",
+            "answers": ["Ada"],
+            "positive_passages": [{"docid": str(i), "title": "Ada", "text": f"Ada made {i}."}],
+            "negative_passages": [{"docid": f"n{i}", "title": "Bo", "text": "Bo made none."}],
+        }
+        for i in range(30)
+    ]
+    for name, listed in {
+        "Tevatron/wikipedia-nq/data/train-00000-of-00001": rows,
+        "hotpotqa/hotpot_qa/distractor/train-00000-of-00001": [
+            columns_of(row) for row in authors_rows("hotpotqa_tune", 30)
+        ],
+    }.items():
+        path = tmp_path / f"{name}.parquet"
+        path.parent.mkdir(parents=True)
+        pq.write_table(pa.Table.from_pylist(listed), path)
+    text = (EXAMPLES / "cbdr.toml").read_text("utf-8")
+    (tmp_path / "cbdr.toml").write_text(text, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        for line in LINE.findall(text):
+            result = cli(*({"8000": "20"}.get(word, word) for word in shlex.split(line)))
+            assert result.code == 0, result
+    experiment = read_experiment(tmp_path / "cbdr.toml")
+    models = [cell.model.options.model.rpartition("/")[2] for cell in experiment.cells()]
+    assert {name.replace("Meta-Llama-3", "Llama3") for name in models} == {
+        name.split(", ")[0] for name in published_cbdr().tables["table2"]
+    }
+    assert [cell.data.name for cell in experiment.cells()] == ["nq", "hotpotqa"] * 2
+    settings = experiment.cbdr.settings
+    assert (settings.betas, settings.depths, settings.candidates) == ((0.90, 0.95, 0.98, 1.00), (1, 3), 8)
+    assert experiment.cbdr.cross_encoder == "BAAI/bge-reranker-v2-m3"
+    assert find_problems(experiment, tmp_path / "out") == []

@@ -35,7 +35,7 @@ def order_command(
 ) -> None:
     """The questions that choose are left out, so that the figures of the others are those of an order chosen before.
 
-    Example: suffice sample order panel.parquet -o ordered.parquet --by price --prices list
+    Example: suffice sample order panel.parquet -o ordered.parquet
     """
     panel = order_panel(
         read_recording(path),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from suffice.calibration import Calibrator
+from suffice.normalizers import _ALL_NORMALIZERS, Grouping
 from suffice.replays.baselines import random_stop, run_policy
 from suffice.replays.by_stop import _plain_costs, run_all
 from suffice.replays.orders import mean_runs
@@ -16,7 +17,7 @@ from suffice.replays.prepared import PreparedRecording
 from suffice.replays.prices import Price
 from suffice.store.recording import Recording
 from suffice.store.schema import build_table
-from tests.test_votes import policy
+from tests.test_votes import policy, sampled
 
 
 def same_runs(ours, theirs):
@@ -81,6 +82,7 @@ def test_all_policies_at_once_are_each_policy_by_itself_in_each_order(start):
         replace(policy("weighted_vote_share > 0.6", 6), selector="weighted_majority_of_samples", calibrators=(margin,)),
         replace(policy("lead(2)", 6), start_round=start),
         replace(policy("answer_margin > 1", 6), selector="max_answer_margin"),
+        replace(policy("lead(2)", 6), selector="weighted_majority_of_samples(answer_margin)"),  # weights below 0
     ]
     orders = 7
     quick, dealt = run_all(prepared, policies, orders, 3, twinned=range(len(policies)))
@@ -92,3 +94,22 @@ def test_all_policies_at_once_are_each_policy_by_itself_in_each_order(start):
     for place, (ours, theirs) in enumerate(zip(quick, slow, strict=True)):
         same_runs(ours, theirs)
         same_runs(dealt[place], twins[place])
+
+
+class NextTo(Grouping):
+    """An answer is the same as the one before it, whatever they say."""
+
+    def ids(self, answers):
+        return [float(place // 2) for place in range(len(answers))]
+
+
+def test_where_the_order_says_which_answers_are_the_same_each_order_is_grouped_by_itself(monkeypatch):
+    monkeypatch.setitem(_ALL_NORMALIZERS, "next_to", NextTo())
+    rng = np.random.default_rng(1)
+    texts = rng.choice(["a", "b"], size=(20, 5)).tolist()
+    prepared = PreparedRecording.of(sampled(texts), ["right"], samples=True)
+    grouped = replace(policy("lead(2)", 5), normalizer="next_to")
+    ours, _ = run_all(prepared, [grouped], 4, 9)
+    (theirs,) = mean_runs(prepared, 4, 9, lambda one: [run_policy(one, grouped)[0]])
+    same_runs(ours[0], theirs)
+    assert ours[0].rounds.tolist() == [2.0] * 20  # the first two, in every order

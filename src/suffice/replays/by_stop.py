@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from suffice.normalizers import Grouping, normalizer_of
 from suffice.replays.baselines import Run, Strata, random_stop, run_policy, strata_of, twin_notes
 from suffice.replays.costs import CostTable, Ledger
 from suffice.replays.orders import drawn_orders, mean_runs
@@ -75,11 +76,16 @@ def run_all(
 
     if n == 1:
         runs = one_by_one(prepared)
-    elif _plain_costs(prepared.costs):
+    elif _plain_costs(prepared.costs) and not any(_depends_on_order(policy) for policy in policies):
         return _Sums(prepared, policies, places, n).over_orders(seed, kinds, each)
     else:
         runs = mean_runs(prepared, n, seed, one_by_one)
     return runs[: len(policies)], dict(zip(places, runs[len(policies) :], strict=True))
+
+
+def _depends_on_order(policy: Policy) -> bool:
+    """Return whether which answers are the same depends on the order in which they came."""
+    return isinstance(normalizer_of(policy.normalizer), Grouping)
 
 
 def _plain_costs(table: CostTable) -> bool:

@@ -56,23 +56,15 @@ class MajorityOfSamples(Selector):
         given = np.where(voting, ids, 0).astype(np.int64)
         rows, width = np.arange(len(given)), int(given.max(initial=0)) + 1
         totals, latest = np.full((len(given), width), -np.inf), np.zeros((len(given), width))
-        most, tied, shared = np.full(len(given), -np.inf), np.zeros(len(given)), np.zeros(len(given))
         means = np.full(given.shape, np.nan)
         for r in range(given.shape[1]):
             cast = voting[:, r]
-            at, answer, value = rows[cast], given[cast, r], values[cast, r]
-            before, replaced, top = totals[at, answer], latest[at, answer], most[at]
-            count = np.where(np.isneginf(before), 0.0, before) + votes[cast, r]
-            totals[at, answer], latest[at, answer] = count, value
-            # Only the answer that gains a vote can join or leave the lead; one of weight 0 changes its value alone.
-            ahead, level = count > top, count == top
-            joins = level & (before < top)
-            most[at] = np.where(ahead, count, top)
-            tied[at] = np.where(ahead, 1.0, tied[at] + joins)
-            shared[at] = np.where(
-                ahead, value, shared[at] + np.where(joins, value, np.where(level, value - replaced, 0.0))
-            )
-            means[:, r] = shared / np.maximum(tied, 1.0)
+            at, answer = rows[cast], given[cast, r]
+            before = totals[at, answer]
+            totals[at, answer] = np.where(np.isneginf(before), 0.0, before) + votes[cast, r]
+            latest[at, answer] = values[cast, r]
+            tied = totals == totals.max(axis=1, keepdims=True)
+            means[:, r] = np.where(tied, latest, 0.0).sum(axis=1) / tied.sum(axis=1)
         begun = np.logical_or.accumulate(voting, axis=1)
         return means if begun.all() else np.where(begun, means, otherwise())
 

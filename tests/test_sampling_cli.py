@@ -85,7 +85,10 @@ def test_contexts_choices_seeds_and_temperature_reach_the_endpoint(tmp_path):
         assert all("Passage 1" in request.prompt for request in endpoint.requests)
         assert told["costs"]["generator"]["calls"] == pytest.approx(2)
     with Endpoint("Answer: Oslo") as endpoint:
-        cli("sample", "answer", TOWER, *at(endpoint, "a,b"), "--prompt", "answer_first,no_confidence", "--no-seed")
+        arguments = (*at(endpoint, "a,b"), "--prompt", "answer_first,no_confidence", "--no-seed", "--json")
+        shown = cli("sample", "answer", TOWER, *arguments).json
+        assert [r["labels"]["model"] for r in shown["rounds"]] == ["a", "b", "a"]
+        assert [r["labels"]["prompt_id"] for r in shown["rounds"]] == ["answer_first@1"] * 2 + ["no_confidence@1"]
         assert [request.body["model"] for request in endpoint.requests] == ["a", "b", "a"]
         assert all("seed" not in request.body for request in endpoint.requests)
         assert endpoint.requests[0].prompt == endpoint.requests[1].prompt != endpoint.requests[2].prompt

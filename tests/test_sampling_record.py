@@ -16,7 +16,7 @@ import pytest
 from suffice import Policy, Recorder, SamplingLoop, SufficeError, certify, read_recording, record, replay
 from suffice.certificates import Claim
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.replays import Price, policy_for
+from suffice.replays import Price, order_panel, policy_for
 from suffice.replays.waves import due_in_waves
 from suffice.statistics import Resampling
 from suffice.store import Recording, ResponseCache
@@ -133,6 +133,12 @@ def test_a_panel_is_replayed_in_its_order_with_prices_by_model(tmp_path):
             cost, times = observed.costs["generator"], 10 if observed.index % 3 == 0 else 1
             usd += times * (cost.uncached_tokens + cost.cached_tokens + 2 * cost.output_tokens) / 1e6
         expected.append(usd)
+    by_name = {name.partition(":")[2]: price for name, price in prices.items()}
+    row = replay(recording, [policy], metrics="em", prices=by_name, resampling=DRAWS).row(policy.label)
+    assert row.costs["money"] == pytest.approx(np.mean(expected))
+    one = {"generator": Price(uncached=1, cached=1, output=1)}
+    row = replay(recording, [policy], metrics="em", prices=one, resampling=DRAWS).row(policy.label)
+    assert row.costs["money"] == pytest.approx(row.costs["tokens"] / 1e6)
     row = replay(recording, [policy], metrics="em", prices=prices, resampling=DRAWS).row(policy.label)
     assert row.costs["money"] == pytest.approx(np.mean(expected))
     assert row.components["generator:org/dear"]["calls"] == pytest.approx(
@@ -339,3 +345,20 @@ def test_a_wave_needs_independent_rounds(samples):
     assert due_in_waves(seconds, "seconds", 2, before=1).tolist() == [[1.0, 2.0, 3.0, 3.0, 0.0]]
     assert due_in_waves(seconds, "calls", 2, before=1).tolist() == [[1.0, 7.0, 0.0, 4.0, 0.0]]
     assert due_in_waves(seconds, "calls", 1) is seconds
+
+
+def test_a_model_that_answers_twice_in_a_panel_has_the_mean_of_its_answers(tmp_path):
+    path = tmp_path / "panel.parquet"
+    with Endpoint(lambda body: text_of("Oslo" if body["model"] == "good" else "Lima")) as endpoint:
+        models = models_of(endpoint, ["bad", "good"])
+        asks = loop(endpoint, model=[models[0], models[1], models[1]], samples=6)
+        record(questions(40), asks, path)
+    panel = order_panel(read_recording(path), metric="em")
+    assert panel.best == "good"
+    assert {member.name: member.score for member in panel.members} == {"good": 1.0, "bad": 0.0}
+    assert [panel.recording.objects("model")[0].tolist()] == [["good"] * 4 + ["bad"] * 2]
+    for wave in (None, 3):
+        result = replay(panel.recording, ["lead(2)"], metrics="em", wave=wave, resampling=DRAWS)
+        single = result.row("best_single")
+        assert (single.metrics["em"], single.calls.mean) == (1.0, 1.0)  # one answer, requested by itself
+        assert result.row("lead(2)").calls.mean == (wave or 2)

@@ -563,9 +563,9 @@ def test_a_mean_over_orders_is_the_mean_over_all_permutations():
 
 @settings(max_examples=25, deadline=None)
 @given(
-    st.lists(
-        st.lists(st.sampled_from(["a", "b", "c", None]), min_size=5, max_size=5), min_size=1, max_size=4
-    ).filter(lambda texts: any(map(any, texts)))  # where nobody votes, a replay is refused
+    st.lists(st.lists(st.sampled_from(["a", "b", "c", None]), min_size=5, max_size=5), min_size=1, max_size=4).filter(
+        lambda texts: any(map(any, texts))
+    )  # where nobody votes, a replay is refused
 )
 def test_a_settled_vote_is_the_full_vote_in_every_order(texts):
     result = replay(sampled(texts), policy("settled(5)", 5), metrics=["right"], baseline="full", orders=4)

@@ -34,7 +34,7 @@ def show_live(loop: LiveLoop, question: str, passages: Sequence[Passage] = (), *
         *rounds, (_, outcome) = loop.stream(question, passages)
         assert isinstance(outcome, Outcome)
         decisions = [decision for _, decision in rounds if isinstance(decision, Decision)]
-        print_json(_outcome_json(outcome, decisions))
+        print_json(_outcome_json(loop, outcome, decisions))
     else:
         outcome = _run_shown(loop, question, passages, most=_WHOLE if output.details else _SHORT)
         say(decision_lines(outcome.decision, outcome.costs))
@@ -74,20 +74,21 @@ def _run_shown(loop: LiveLoop, question: str, passages: Sequence[Passage], *, mo
     return outcome
 
 
-def _outcome_json(outcome: Outcome, decisions: Sequence[Decision]) -> dict[str, Any]:
+def _outcome_json(loop: LiveLoop, outcome: Outcome, decisions: Sequence[Decision]) -> dict[str, Any]:
     return {
         "question": outcome.question,
         **outcome.decision.to_dict(),
         "error": None if outcome.error is None else str(outcome.error),
         "costs": {component: _cost_json(cost) for component, cost in outcome.costs.items()},
         "cancelled": outcome.surplus.cancelled,
-        "rounds": [_round_json(*pair) for pair in zip(outcome.rounds, decisions, strict=True)],
+        "rounds": [_round_json(loop, *pair) for pair in zip(outcome.rounds, decisions, strict=True)],
     }
 
 
-def _round_json(observed: Round, decision: Decision) -> dict[str, Any]:
+def _round_json(loop: LiveLoop, observed: Round, decision: Decision) -> dict[str, Any]:
     return {
         "round": observed.index,
+        "labels": dict(loop.cells(observed.index)),
         "answer": observed.answer,
         "text": observed.text,
         "feedback": observed.feedback,

@@ -205,7 +205,8 @@ def single_answer(prepared: PreparedRecording, at: Mask, label: str, note: str) 
     position = np.argmax(at, axis=1)
     rows = np.arange(len(position))
     values = {name: np.where(known, metric[rows, position], 0.0) for name, metric in prepared.metrics.items()}
-    ledger = prepared.costs.charge(dict.fromkeys(prepared.costs.loop, at))
+    alone = replace(prepared, wave=1).costs  # one answer is requested by itself
+    ledger = alone.charge(dict.fromkeys(alone.loop, at))
     rounds = np.where(known, prepared.recording.index[position], -1)
     return Run(
         label=label,

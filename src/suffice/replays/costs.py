@@ -255,11 +255,20 @@ class CostTable:
     def money_of(self, component: str, costs: Mapping[str, Floats]) -> Floats:
         """Return what these tokens of a component cost, USD, of their shape; NaN where a price or a count is unknown."""
         uncached, cached, output = (costs[kind] for kind in TOKEN_KINDS)
-        price = self._prices if isinstance(self._prices, Price) else (self._prices or {}).get(component)
+        price = self._price_of(component)
         if price is not None:
             return price.of(uncached, cached, output)
         free = uncached + cached + output == 0
         return np.where(free & (self._prices is not None), 0.0, np.nan)
+
+    def _price_of(self, component: str) -> Price | None:
+        """Return what a component's tokens cost; of a panel's model also by its name, or as all generation."""
+        if self._prices is None or isinstance(self._prices, Price):
+            return self._prices
+        names = [component]
+        if component.startswith(member_component("")):
+            names += [component.removeprefix(member_component("")), GENERATOR]
+        return next((self._prices[name] for name in names if name in self._prices), None)
 
 
 def _over(share: Floats, column: Floats) -> Floats:

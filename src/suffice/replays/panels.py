@@ -183,10 +183,11 @@ def order_panel(
 
 
 def _scores(names: Names, metric: Floats) -> dict[str, float]:
-    """Return each model's mean metric over questions; what it did not answer counts 0."""
+    """Return each model's mean metric over questions, and over its answers to one; what it did not answer counts 0."""
     known = np.nan_to_num(metric)
     listed = sorted({name for row in names.tolist() for name in row if name is not None})
-    return {name: float(known[names == name].sum() / len(names)) for name in listed}
+    own = {name: names == name for name in listed}
+    return {name: float(((known * at).sum(axis=1) / np.maximum(at.sum(axis=1), 1)).mean()) for name, at in own.items()}
 
 
 def _prices_of(
@@ -241,7 +242,8 @@ def best_single_run(prepared: PreparedRecording) -> Run | None:
         return None
     panel = prepared.recording.metadata["panel"]
     note = f"{chosen}, the best single model on {counted(panel['n_tune'], 'tune question')} of the panel"
-    return single_answer(prepared, names == chosen, BEST_SINGLE, note)
+    at = names == chosen
+    return single_answer(prepared, at & (at.cumsum(axis=1) == 1), BEST_SINGLE, note)
 
 
 def best_single_note(recording: Recording, metric: str) -> list[str]:

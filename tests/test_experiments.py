@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 import zlib
 from collections import Counter
 from dataclasses import replace
@@ -24,7 +25,7 @@ from suffice.errors import ConfigMismatchError, DataError, NotFoundError, Schema
 from suffice.papers.cbdr.plan import CbdrSettings
 from suffice.papers.cbdr.tiny_reranker import write_tiny_reranker
 from suffice.papers.experiments import read_experiment, run_experiment
-from suffice.papers.experiments.building import scripted_model
+from suffice.papers.experiments.building import Loaded, scripted_model
 from suffice.papers.experiments.calibrations import curve_table, floor_table, transfer_table
 from suffice.papers.experiments.estimate import extrapolate
 from suffice.papers.experiments.stages import CellFolder
@@ -73,6 +74,7 @@ name = "served"
 model = "m"
 base-url = "URL"
 logprobs = {logprobs}
+extra-body = {{ temperature = 0.7 }}
 
 [[data]]
 name = "towers"
@@ -179,7 +181,7 @@ def test_the_second_run_asks_nothing_and_says_so(tmp_path):
         assert "36 calls for 2 of 2 recordings" in first.words
         asked = len(endpoint.requests)
         assert asked == 36 + 1  # the one that looks for log-probabilities
-        assert {request.body["seed"] for request in endpoint.requests[1:]} == {0}
+        assert {(request.body["seed"], request.body["temperature"]) for request in endpoint.requests[1:]} == {(0, 0.7)}
         second = cli("run", path)
         assert second.code == 0, second.err
         assert len(endpoint.requests) == asked
@@ -272,6 +274,41 @@ def test_a_failed_question_ends_the_run_before_the_tables_and_is_asked_again(tmp
         asked = len(endpoint.requests)
         assert cli("run", path).code == 0
         assert len(endpoint.requests) == asked + 3
+
+
+def test_cells_of_one_model_and_prompt_load_it_once_and_another_is_loaded_when_it_is_gone():
+    loaded, alive = Loaded(), weakref.WeakSet()
+
+    class Model:
+        def __init__(self):
+            assert not alive
+            alive.add(self)
+
+    first = id(loaded.part("model", "a", Model))
+    assert id(loaded.part("model", "a", Model)) == first
+    loaded.part("model", "b", Model)
+    assert len(alive) == 1
+
+
+def judging(body):
+    return "Mark: 4" if "Proposed answer" in prompt_of(body) else reply(body)
+
+
+def test_two_prompts_and_a_judge_are_recorded_for_every_signal_of_the_published_search(tmp_path):
+    extra = 'prompts = ["answer_first", "confidence_first"]\nsignals = { judge-model = "judge" }\n'
+    with Endpoint(judging) as endpoint:
+        text = extra + ASKED.format(logprobs="false", n=4)
+        path = written(tmp_path, text.replace("URL", endpoint.url), n=4)
+        first = cli("run", path, "--json")
+        assert first.code == 0, first.err
+        assert Counter(request.body["model"] for request in endpoint.requests) == {"m": 48, "judge": 48}
+        assert "nothing was asked" in cli("run", path).words
+        assert len(endpoint.requests) == 96
+    figure = next(table for table in first.json["tables"] if table["title"].startswith("Figure 5"))
+    assert {row["prompt"] for row in figure["rows"]} == {"answer_first", "confidence_first"}
+    both = read_recording(tmp_path / "run/prompts/served-towers-bm25-seed-0-eval.parquet")
+    assert {str(prompt) for prompt in both.table["prompt_id"].to_pylist()} == {"answer_first@1", "confidence_first@1"}
+    assert {"judge_entailment", "verbal_confidence"} <= set(both.table.column_names)
 
 
 # What it will cost

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import gc
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,18 +29,48 @@ from suffice.session import Policy
 from suffice.signals import LOGPROB_NEEDS
 from suffice.signals.position import AnswerPosition
 
-__all__ = ["cell_settings", "content_of", "drafts_loop", "retrieval_loop", "scripted_model", "stated_options"]
+__all__ = ["Loaded", "cell_settings", "content_of", "drafts_loop", "retrieval_loop", "scripted_model", "stated_options"]
 
-_HARMLESS = frozenset({"timeout", "api_key_env", "cache", "prompt", "device", "batch_size", "dense_batch"})
+_HARMLESS = frozenset(
+    {
+        "timeout",
+        "api_key_env",
+        "judge_api_key_env",
+        "critic_api_key_env",
+        "cache",
+        "prompt",
+        "device",
+        "batch_size",
+        "dense_batch",
+    }
+)
 """Options of a model that change no answer, or that cells name themselves."""
 
 _CHANGED_ANSWERS = 0.1
 """Share of a scripted model's rounds whose answer another seed draws anew."""
 
 
-def retrieval_loop(cell: Cell, experiment: Experiment) -> RetrievalLoop:
+class Loaded:
+    """The model and the retriever that were loaded last: cells that take the same ones do not load them again.
+
+    What is not needed any more is released before the next is loaded, so that only one model is in memory.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[str, tuple[Any, Any]] = {}
+
+    def part(self, kind: str, key: Any, load: Callable[[], Any]) -> Any:
+        """Return the part of a kind, loaded by `load` unless the last one had the same key."""
+        if kind not in self._parts or self._parts[kind][0] != key:
+            self._parts.pop(kind, None)
+            gc.collect()  # models hold cycles
+            self._parts[kind] = key, load()
+        return self._parts[kind][1]
+
+
+def retrieval_loop(cell: Cell, experiment: Experiment, loaded: Loaded) -> RetrievalLoop:
     """Return the loop that records a cell of TASR; models and indices are loaded here."""
-    model = _answerer(cell, experiment)
+    model = _answerer(cell, experiment, loaded)
     tune = experiment.tune_cell(cell)
     policy = Policy(
         start_round=0 if experiment.round_zero else 1,
@@ -46,11 +78,14 @@ def retrieval_loop(cell: Cell, experiment: Experiment) -> RetrievalLoop:
         state=idf_state(tune.data.questions("tune", everything=True)),
         answer_position=getattr(model, "position", AnswerPosition()),
     )
-    device = cell.model.options.device
-    return RetrievalLoop(model=model, retriever=cell.retriever.options.retriever(device), policy=policy)
+    device, options = cell.model.options.device, cell.retriever.options
+    retriever = loaded.part("retriever", (options, device), lambda: options.retriever(device))
+    signals, answering = experiment.signals, cell.model.options
+    enrichers = loaded.part("signals", (signals, answering), lambda: signals.enrichers(answering, device))
+    return RetrievalLoop(model=model, retriever=retriever, policy=policy, enrichers=enrichers)
 
 
-def _answerer(cell: Cell, experiment: Experiment) -> Answerer:
+def _answerer(cell: Cell, experiment: Experiment, loaded: Loaded) -> Answerer:
     choice = cell.model
     if choice.scripted:
         questions = [q for split in cell.data.splits for q in cell.data.questions(split, everything=True)]
@@ -58,10 +93,11 @@ def _answerer(cell: Cell, experiment: Experiment) -> Answerer:
         questions += tune.questions("tune", everything=True)
         return scripted_model(choice.name, choice.scripted, questions, cell.seed)
     options: ModelOptions = replace(_seeded(cell), prompt=cell.prompt)
-    return options.answerer(options.here, logprobs=options.logprobs)
+    model: Answerer = loaded.part("model", options, lambda: options.answerer(options.here, logprobs=options.logprobs))
+    return model
 
 
-def drafts_loop(cell: Cell, experiment: Experiment) -> DraftingLoop:
+def drafts_loop(cell: Cell, experiment: Experiment, _: Loaded) -> DraftingLoop:
     """Return the loop that records drafts of a cell."""
     options: DraftOptions = _seeded(cell)
     return drafting_loop(Policy(max_rounds=experiment.max_rounds), options, options, options.judge.panels(options))
@@ -125,6 +161,7 @@ def cell_settings(cell: Cell, experiment: Experiment) -> dict[str, Any]:
         "prompt": prompt(cell.prompt).pin,
         "retriever": stated_options(cell.retriever.options),
         "round-zero": experiment.round_zero,
+        "signals": stated_options(experiment.signals),
         "overlap fitted on": dataset_hash(tune.questions("tune", everything=True)),
         **({"script drawn from": _script_hash(cell)} if choice.scripted else {}),
     }

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from suffice.cli.models import api_key
 from suffice.errors import DataError, SufficeError
+from suffice.llm import EntailmentJudge
 from suffice.papers.experiments.choices import DraftOptions, ModelChoice
 from suffice.papers.experiments.plan import Cell, Experiment
 from suffice.papers.experiments.stages import CellFolder
@@ -65,6 +66,8 @@ def cell_prices(cell: Cell, experiment: Experiment) -> dict[str, Price] | None:
         return None
     options = cell.model.options
     models = {"generator": options.model}
+    if experiment.signals.judge_model is not None:
+        models[EntailmentJudge.name] = experiment.signals.judge_model
     if isinstance(options, DraftOptions):
         models = {"writer": options.model, "critic": options.critic_model or options.model}
         if options.judge.judge_model is not None:

@@ -209,7 +209,7 @@ def _cell_estimate(folder: CellFolder) -> CellEstimate:
 
 def _calls(question: Question, folder: CellFolder) -> float:
     """Return the calls of a question that follow from the settings: in TASR one for each round; NaN if they do not follow."""
-    if folder.experiment.protocol != "tasr":
+    if folder.experiment.protocol != "tasr" or folder.experiment.signals.judge_model is not None:
         return math.nan
     most = folder.experiment.max_rounds
     if folder.cell.retriever.options.corpus is None:

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from typer import Option
 
 from suffice.certificates import Claim
+from suffice.cli.models import Signals
 from suffice.cli.options import Retrieval
 from suffice.errors import DataError, NotFoundError, SchemaError, did_you_mean
 from suffice.llm.prompts import prompt
@@ -86,6 +87,7 @@ class Experiment:
         level: Coverage of intervals.
         draw_seed: Seed of everything that is drawn from recordings.
         published: The paper's cell that a configuration repeats, by ``MODEL/DATA/RETRIEVER``.
+        signals: Signals of TASR that cost calls of their own: a judge, and a cross-encoder for `rerank_score`.
         semantic: Settings of the protocol of Semantic Early-Stopping.
         cbdr: Settings of CBDR's pipeline.
     """
@@ -109,6 +111,7 @@ class Experiment:
     resamples: Annotated[int, Option(min=1)] = 1000
     level: float = 0.95
     draw_seed: Annotated[int, Option(min=0)] = 42
+    signals: Signals = field(default_factory=Signals)
     semantic: SemanticChoice = field(default_factory=SemanticChoice)
     cbdr: CbdrChoice = field(default_factory=CbdrChoice)
 
@@ -148,6 +151,7 @@ class Experiment:
             "published": bool(self.published),
             "scripted": any(model.scripted for model in self.models),
             "round-zero": self.round_zero,
+            "signals": self.signals != Signals(),
             "prompts": self.protocol == "semantic" and self.prompts != ("answer_first",),
             "calibrate-on": self.protocol == "cbdr" and any(item.calibrate_on for item in self.data),
         }
@@ -226,6 +230,7 @@ def read_experiment(path: str | Path) -> Experiment:
     experiment: Experiment = read_fields(Experiment, data, str(path), folder=folder, **given)
     chosen = experiment.cbdr
     others = tuple(str(folder / name) if (folder / name).exists() else name for name in chosen.others)
+    experiment = replace(experiment, signals=_located(experiment.signals, ("rerank_signal",), folder))
     return replace(experiment, cbdr=_located(replace(chosen, others=others), ("cross_encoder",), folder))
 
 

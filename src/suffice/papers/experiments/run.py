@@ -10,7 +10,7 @@ from typing import Any
 from suffice.errors import ConfigMismatchError, DataError, ModelError
 from suffice.files import file_sha256, write_file
 from suffice.loop import LiveLoop, Progress
-from suffice.papers.experiments.building import drafts_loop, retrieval_loop
+from suffice.papers.experiments.building import Loaded, drafts_loop, retrieval_loop
 from suffice.papers.experiments.cbdr_cells import cbdr_paper, evaluate_cbdr
 from suffice.papers.experiments.checks import find_problems
 from suffice.papers.experiments.choices import SPLITS
@@ -107,7 +107,7 @@ class TableProtocol:
         paper: Makes the tables.
     """
 
-    loop: Callable[[Cell, Experiment], LiveLoop] | None
+    loop: Callable[[Cell, Experiment, Loaded], LiveLoop] | None
     evaluate: Callable[[CellFolder, OnTable | None], list[StageOutcome]]
     digests: Callable[[CellFolder], list[str]]
     inputs: Callable[[Sequence[CellFolder], Experiment], dict[str, Any]]
@@ -180,10 +180,12 @@ def run_experiment(
         more = f" (and {counted(len(problems) - 1, 'more problem')}; --dry-run lists them)" if problems[1:] else ""
         raise ConfigMismatchError(f"{problems[0]}{more}")
     outcomes: list[StageOutcome] = []
-    for folder in folders:
+    loaded = Loaded()
+    for folder in sorted(folders, key=_by_model):
         report = None if on_record is None else _named(on_record, folder.cell.name)
         if protocol.loop is not None:
-            outcomes += record_cell(folder, protocol.loop, first=pilot, on_progress=report)
+            outcomes += record_cell(folder, protocol.loop, loaded, first=pilot, on_progress=report)
+    del loaded
     failed = [(o.cell, o.stage, len(o.failed), next(iter(o.failed.values()))) for o in outcomes if o.failed]
     if failed:
         cell, stage, n, why = failed[0]
@@ -198,6 +200,12 @@ def run_experiment(
     done = _write_tables(protocol, folders, experiment, out, command=command, on_table=on_table)
     outcomes.append(StageOutcome(cell="", stage="tables", done=done))
     return ExperimentRun(out=out, outcomes=tuple(outcomes), paper=read_paper(out / "tables.json"))
+
+
+def _by_model(folder: CellFolder) -> tuple[int, int]:
+    """Return what puts cells of one model and prompt together: they share what is loaded."""
+    models, prompts = folder.experiment.models, folder.experiment.prompts
+    return models.index(folder.cell.model), prompts.index(folder.cell.prompt)
 
 
 def _named(report: OnCell, cell: str) -> OnCell:

@@ -12,7 +12,7 @@ from suffice._version import __version__
 from suffice.errors import ConfigMismatchError, DataError, SufficeError
 from suffice.files import file_sha256, write_file
 from suffice.loop import LiveLoop, Progress, RecordSummary, RetrievalLoop, record
-from suffice.papers.experiments.building import cell_settings
+from suffice.papers.experiments.building import Loaded, cell_settings
 from suffice.papers.experiments.choices import SPLITS
 from suffice.papers.experiments.plan import Cell, Experiment
 from suffice.results import jsonable
@@ -130,7 +130,8 @@ class CellFolder:
 
 def record_cell(
     folder: CellFolder,
-    build: Callable[[Cell, Experiment], LiveLoop],
+    build: Callable[[Cell, Experiment, Loaded], LiveLoop],
+    loaded: Loaded,
     *,
     first: int | None = None,
     on_progress: Callable[[str, Progress], None] | None = None,
@@ -140,6 +141,7 @@ def record_cell(
     Args:
         folder: The cell.
         build: Makes its loop; models are loaded there.
+        loaded: What the cells before have loaded.
         first: Only the first questions of each split, as a pilot; they are a part of the whole recording later.
         on_progress: Called with the split and the progress of its recording.
 
@@ -154,7 +156,7 @@ def record_cell(
     if not any(pending.values()):
         return outcomes
     folder.remember()
-    loop = build(folder.cell, folder.experiment)
+    loop = build(folder.cell, folder.experiment, loaded)
     if isinstance(loop, RetrievalLoop) and folder.cell.model.options.logprobs:
         loop.model.verify(frozenset({"logprobs"}))
     for place, (split, listed) in enumerate(questions.items()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from suffice.cli.certify import certify_path
@@ -14,7 +15,7 @@ from suffice.papers.experiments.calibrations import curve_table, floor_table, tr
 from suffice.papers.experiments.checks import cell_prices
 from suffice.papers.experiments.choices import SPLITS
 from suffice.papers.experiments.plan import Experiment
-from suffice.papers.experiments.stages import CellFolder, StageOutcome, write_stage
+from suffice.papers.experiments.stages import CellFolder, StageOutcome, run_stage, write_stage
 from suffice.papers.experiments.variance import RunValues, Shown, runs_tables
 from suffice.papers.paper import Paper
 from suffice.papers.tasr.cells import CellRuns, TasrCell, load_cell
@@ -23,7 +24,7 @@ from suffice.papers.tasr.tables import paper_of_cells
 from suffice.replays import calibrate, replay
 from suffice.session import Policy
 from suffice.statistics import Resampling
-from suffice.store import read_recording
+from suffice.store import merge_recordings, read_recording
 from suffice.tables import Column, Table
 
 __all__ = ["evaluate_tasr", "tasr_cell", "tasr_inputs", "tasr_paper"]
@@ -83,11 +84,31 @@ def tasr_cell(folder: CellFolder) -> TasrCell:
         retriever=cell.retriever.name,
         corpus=cell.data.corpus,
         setting=cell.data.setting,
-        tune=folder.recording("tune"),
-        eval=folder.recording("eval"),
+        tune=with_all_prompts(folder, "tune"),
+        eval=with_all_prompts(folder, "eval"),
         prompt=cell.prompt,
         published=folder.experiment.published.get(place, ""),
     )
+
+
+def with_all_prompts(folder: CellFolder, split: str) -> Path:
+    """Return a recording of a cell with all prompts of the experiment: the search of 381 rules reads two of them."""
+    experiment, path = folder.experiment, folder.recording(split)
+    if len(experiment.prompts) == 1:
+        return path
+    cell = experiment.tune_cell(folder.cell) if split == "tune" else folder.cell
+    others = [CellFolder(folder.out, replace(cell, prompt=name), experiment) for name in experiment.prompts]
+    paths = [other.file(f"{split}.parquet") for other in others]
+    place = "-".join([cell.model.name, cell.data.name, cell.retriever.name, f"seed-{cell.seed}"])
+    merged = folder.out / "prompts" / f"{place}-{split}.parquet"
+    inputs = {"parts": [file_sha256(part).hex() for part in paths]}
+    run_stage(merged.with_suffix(".stamp"), inputs, [merged], lambda: _merge(merged, paths))
+    return merged
+
+
+def _merge(out: Path, paths: Sequence[Path]) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    merge_recordings(out, paths)
 
 
 def tasr_inputs(folders: Sequence[CellFolder], experiment: Experiment) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +31,17 @@ from suffice.session import Policy
 from suffice.statistics import Resampling
 from suffice.store import Recording, read_recording
 
-__all__ = ["BUDGET", "SETTINGS", "CellRuns", "TasrCell", "defined", "load_cell", "read_cells", "with_evidence"]
+__all__ = [
+    "BUDGET",
+    "SETTINGS",
+    "CellRuns",
+    "TasrCell",
+    "defined",
+    "load_cell",
+    "main_prompt",
+    "read_cells",
+    "with_evidence",
+]
 
 BUDGET = 5
 """TASR's R; later rounds of a recording are left out."""
@@ -39,6 +49,7 @@ BUDGET = 5
 SETTINGS = {"distractor": "distractor", "open": "open-domain BM25", "dense": "open-domain dense"}
 """Sources of evidence, by which the paper groups its tables: 1 and 2, 4, 5."""
 
+_PAPER_PROMPT = "answer_first"
 _FEWEST_ROUNDS = 3  # rounds: every difference is against fixed_k(3)
 _REQUIRED = ("name", "model", "retriever", "corpus", "setting", "tune", "eval")
 _OPTIONAL = ("prompt", "published")
@@ -56,7 +67,7 @@ class TasrCell:
         setting: A key of `SETTINGS`.
         tune: Recording for fitting calibrators; for a transferred calibration that of another cell.
         eval: Recording for the tables, without questions of `tune`.
-        prompt: Id of the prompt; the tables use `answer_first`, figure 5 all prompts.
+        prompt: Id of the prompt; the tables use `answer_first`, or that of the first cell where none has it; figure 5 all prompts.
         published: The cell of the paper that this one repeats; "" if there is none.
     """
 
@@ -88,6 +99,12 @@ class TasrCell:
                 f"cell {self.name!r} cannot be compared with {self.published!r}, which has the setting {theirs!r} and a "
                 f"prompt among {', '.join(prompts)}; this cell has {self.setting!r} and {self.prompt!r}"
             )
+
+
+def main_prompt(cells: Sequence[CellRuns]) -> str:
+    """Return the prompt of the tables: that of the paper, or that of the first cell if no cell has it."""
+    prompts = [item.cell.prompt for item in cells]
+    return _PAPER_PROMPT if _PAPER_PROMPT in prompts or not prompts else prompts[0]
 
 
 def read_cells(path: str | Path) -> list[TasrCell]:

@@ -14,7 +14,7 @@ from suffice.diagnostics.rows import Rows
 from suffice.diagnostics.separation import draw_d
 from suffice.errors import DataError
 from suffice.papers.published import FigureValue, Published
-from suffice.papers.tasr.cells import CellRuns, defined, with_evidence
+from suffice.papers.tasr.cells import CellRuns, defined, main_prompt, with_evidence
 from suffice.papers.tasr.rows import Layout, interval_note
 from suffice.replays import calibrate
 from suffice.session import Policy
@@ -54,8 +54,9 @@ def drift_table(cells: Sequence[CellRuns], published: Published, resampling: Res
         "published d"
     )
     notes = [f"{interval_note(resampling)}; tune and eval are drawn independently", in_sample, round_1]
+    main = main_prompt(cells)
     for item in cells:
-        if item.cell.setting != "distractor" or item.cell.prompt != "answer_first":
+        if item.cell.setting != "distractor" or item.cell.prompt != main:
             continue
         measured, why = _drift(item, resampling)
         rows = {signal.name: signal for signal in measured.signals} if measured else {}
@@ -78,7 +79,7 @@ def drift_table(cells: Sequence[CellRuns], published: Published, resampling: Res
         if absent:
             notes.append(f"{item.cell.name}: undefined or not recorded: {', '.join(absent)}")
     if not lines:
-        raise DataError("; ".join(notes[3:]) or "needs a cell with setting 'distractor' and the prompt 'answer_first'")
+        raise DataError("; ".join(notes[3:]) or f"needs a cell with setting 'distractor' and the prompt {main!r}")
     return layout.table(lines, notes)
 
 

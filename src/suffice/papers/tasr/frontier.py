@@ -8,7 +8,7 @@ from typing import Any
 
 from suffice.errors import DataError
 from suffice.papers.published import FigureValue, Published
-from suffice.papers.tasr.cells import BUDGET, SETTINGS, CellRuns
+from suffice.papers.tasr.cells import BUDGET, SETTINGS, CellRuns, main_prompt
 from suffice.papers.tasr.rows import Layout, cell_means, interval_note, value_of
 from suffice.rounds import Floats
 from suffice.statistics import ROUNDING, Resampling
@@ -29,11 +29,14 @@ def with_runs(cells: Sequence[CellRuns], setting: str = "") -> tuple[list[CellRu
     Raises:
         DataError: There are none; the message says why.
     """
-    candidates = [c for c in cells if c.cell.prompt == "answer_first" and setting in ("", c.cell.setting)]
+    main = main_prompt(cells)
+    candidates = [c for c in cells if c.cell.prompt == main and setting in ("", c.cell.setting)]
     if not candidates:
         what = f"a cell with setting {setting!r} and" if setting else "a cell with"
-        raise DataError(f"needs {what} the prompt 'answer_first'; the list has none")
+        raise DataError(f"needs {what} the prompt {main!r}; the list has none")
     notes = [f"left out, {c.cell.name}: {c.problem}" for c in candidates if not c.runs]
+    if main != "answer_first":
+        notes.append(f"the prompt is {main!r}: no cell has the paper's 'answer_first'")
     used = [c for c in candidates if c.runs]
     if not used:
         raise DataError("; ".join(notes))

@@ -17,7 +17,7 @@ from scipy import integrate
 from suffice import Policy, Round, Session, parse_rule, parse_selector, register_selector, replay
 from suffice.calibration import Calibrator
 from suffice.errors import DataError, NotFittedError, NotFoundError, RuleSyntaxError, SchemaError, UnknownSignalError
-from suffice.normalizers import NORMALIZERS, guess_normalizer, register_normalizer
+from suffice.normalizers import NORMALIZERS, guess_normalizer, match, register_normalizer
 from suffice.replays.orders import drawn_orders, n_orders
 from suffice.replays.prepared import PreparedRecording
 from suffice.rounds import Rounds
@@ -355,6 +355,12 @@ def test_stability_and_the_majority_follow_the_normalizer():
 )
 def test_normalizers(name, text, key):
     assert NORMALIZERS[name](text) == key
+
+
+def test_an_answer_matches_a_gold_answer_by_the_normalizer():
+    assert match("18.0", ["17", "18"], "number") == 1
+    assert match("18.0", ["18"], "exact") == match("?", ["?"], "number") == match(None, ["18"], "number") == 0
+    assert np.isnan(match("18", [], "number"))
 
 
 def test_the_golds_say_which_normalizer_fits():

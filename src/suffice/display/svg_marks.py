@@ -180,7 +180,6 @@ def _draw_rules(drawing: Drawing, layer: ChartLayer, scales: Mapping[str, Any], 
 
 
 def _draw_texts(drawing: Drawing, layer: ChartLayer, scales: Mapping[str, Any], size: tuple[int, int]) -> None:
-    del size
     mark = layer.mark
     font = mark.get("fontSize", 11)
     for row in layer.rows:
@@ -192,9 +191,13 @@ def _draw_texts(drawing: Drawing, layer: ChartLayer, scales: Mapping[str, Any], 
         drawing.add(
             "text",
             text=cut_text(label, mark.get("limit", math.inf), font),
-            paints=drawing.paint("fill", _colour(layer, row, "var(--text)")),
+            paints=drawing.paint("fill", _colour(layer, row, "var(--text)"))
+            + drawing.paint("stroke", "var(--surface)"),
+            paint_order="stroke",  # lines below it do not cross its letters
+            stroke_width=3,
+            stroke_linejoin="round",
             x=x + mark.get("dx", 0),
-            y=y + mark.get("dy", 0) + font / 3,
+            y=min(y + mark.get("dy", 0) + font / 3, size[1] - 3),  # not on the axis
             font_size=font,
             text_anchor={"left": "start", "right": "end"}.get(mark.get("align", ""), "middle"),
         )

@@ -83,8 +83,8 @@ def test_the_next_command_is_one_that_takes_samples(tmp_path, monkeypatch):
     assert cli("certify", "s.parquet", "--rules", "rules.txt", "--max-loss", 0.2, "--orders", 3).code == 0
     refused = cli("replay", "s.parquet", "--orders", 0)
     assert refused.code == 2
-    for command in (("diagnose", "s.parquet"), ("search", "s.parquet")):
-        assert "independent samples" in cli(*command).err
+    assert "independent samples" in cli("diagnose", "s.parquet").err
+    assert "votes" in cli("search", "s.parquet", "--orders", 2, "--resamples", 20).out
 
 
 def test_lists_of_answers_that_may_be_samples_are_pointed_out(tmp_path):

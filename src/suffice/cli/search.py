@@ -55,6 +55,10 @@ def search_command(
     target: Annotated[
         str | None, typer.Option("--target", help="What calibrators are fitted to on tune; default: em.")
     ] = None,
+    orders: Annotated[
+        int | None,
+        typer.Option("--orders", min=1, help="Of independent samples: orders of each question; default: 10."),
+    ] = None,
     folds: Annotated[int, typer.Option("--folds", min=2, help="Of the cross-fitted estimate.")] = 5,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="All rules as parquet, one row for those that stop alike.")
@@ -80,6 +84,7 @@ def search_command(
             target=target,
             resampling=resampling.value,
             folds=folds,
+            orders=orders,
             progress=progress,
         )
     if out is not None:

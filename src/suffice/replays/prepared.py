@@ -73,7 +73,7 @@ class PreparedRecording:
         if recording.exchangeable and not samples:
             raise DataError(
                 "this recording holds independent samples, and the order in which they are stored means nothing. `suffice replay`, "
-                "`suffice certify` and `suffice decide` average over orders; this does not"
+                "`certify`, `decide` and `search` average over orders; this looks at rounds that follow one another"
             )
         failed: Mask = np.asarray(recording.ends == "failed", dtype=np.bool_)
         if failed.all():

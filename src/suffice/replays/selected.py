@@ -90,7 +90,8 @@ class Selected:
 
 def seen_from(recording: Recording) -> Seen:
     """Return the questions of a recording, by their ids, those of their clusters, and their texts."""
-    names = {*recording.question_ids, *map(str, recording.clusters.tolist())}
+    copies = "orders" in recording.metadata  # the ids are those of each order, and a cluster is the question
+    names = {*(() if copies else recording.question_ids), *map(str, recording.clusters.tolist())}
     return Seen.of(names, _recorded_texts(recording) or ())
 
 

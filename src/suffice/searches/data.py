@@ -25,13 +25,14 @@ from suffice.replays import (
 from suffice.replays.charging import answered_closed_book
 from suffice.replays.costs import TOKEN_KINDS, loop_masks
 from suffice.replays.fitting import first_of_question
-from suffice.replays.outcomes import answers_by_stop, has_outcome, is_agreement, values_by_stop
+from suffice.replays.outcomes import answers_by_stop, expected_by_stop, has_outcome, is_agreement
 from suffice.replays.prepared import PreparedRecording
 from suffice.rounds import Floats, Mask, Rounds
-from suffice.rules import Never, Rule, Threshold, fixed_k, parse_rule
+from suffice.rules import MajorityOfSamples, Never, Rule, Threshold, fixed_k, parse_rule
 from suffice.rules.selectors import Last
 from suffice.session import Policy
-from suffice.signals import CRITIC, SIGNALS, ZScore
+from suffice.signals import CRITIC, SIGNALS, VOTES, ZScore
+from suffice.signals.votes import weights_of
 from suffice.store.recording import Recording
 
 __all__ = ["OUTCOMES", "Questions", "Side", "by_prompt", "find_prompt", "fit", "fitted_columns", "refuse_shared"]
@@ -212,7 +213,8 @@ def fitted_columns(recording: Recording) -> dict[str, str]:
     fitted = {name: source for name, source in _FITTED.items() if source in there}
     if "top_score_z" in fitted and ZScore.fit(first_of_question(recording, "top_score")).scale == 0:
         del fitted["top_score_z"]
-    return {"round": "round", **dict.fromkeys(_UNREAD, "cost"), **fitted, **there}
+    vote_columns = {name: name for name in sorted(VOTES) if recording.independent and not weights_of([name])}
+    return {"round": "round", **dict.fromkeys(_UNREAD, "cost"), **fitted, **there, **vote_columns}
 
 
 def fit(tune: Recording, signals: Sequence[str], *, target: str | None, metric: str = "em") -> Policy:
@@ -325,8 +327,8 @@ def _stop_tables(prepared: PreparedRecording, view: Rounds) -> tuple[dict[str, F
     """Return `Side.tables` and `Side.paid`."""
     recording, costs = prepared.recording, prepared.costs
     ((metric, measured),) = prepared.metrics.items()
-    answers = answers_by_stop(Last(), view)
-    quality = values_by_stop(answers, view.seen, prepared.in_view(measured, view))
+    selector = MajorityOfSamples() if recording.independent else Last()
+    quality = expected_by_stop(selector, view, prepared.in_view(measured, view))
     _refuse_unmeasured(recording, quality, view, metric)
     masks = loop_masks(costs, view, np.full(len(view.seen), len(view)))
     tables = {"quality": quality, "calls": np.zeros(recording.shape), "tokens": np.zeros(recording.shape)}
@@ -340,7 +342,7 @@ def _stop_tables(prepared: PreparedRecording, view: Rounds) -> tuple[dict[str, F
     if view.index[0] > 0:
         return tables, None
     # A rule pays for the closed-book answer if it returns it, or if it costs nothing; otherwise only if it reads it.
-    paid: Mask = (answers <= 0) | (closed["calls"] + closed["tokens"] == 0)
+    paid: Mask = (answers_by_stop(Last(), view) <= 0) | (closed["calls"] + closed["tokens"] == 0)
     return {
         name: np.concatenate([table + np.where(paid, closed[name], 0.0), table + closed[name]], axis=1)
         for name, table in tables.items()

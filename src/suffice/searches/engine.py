@@ -14,13 +14,14 @@ from suffice.errors import ConfigMismatchError, DataError
 from suffice.replays import dividing_names, reads_round_0, replay, seen_from
 from suffice.replays.checks import require_whole
 from suffice.replays.front import pareto_front
-from suffice.replays.outcomes import choice_note, default_metrics, is_agreement
+from suffice.replays.orders import in_orders, n_orders, order_note
+from suffice.replays.outcomes import agreement_note, choice_note, default_metrics, is_agreement
 from suffice.rounds import Floats
 from suffice.rules import tasr
 from suffice.searches.data import Questions, by_prompt, find_prompt, fit, fitted_columns, refuse_shared
 from suffice.searches.explore import Explorer, SearchProgress
 from suffice.searches.optimism import Trials, measure_optimism
-from suffice.searches.presets import available, preset
+from suffice.searches.presets import available, preset, votes
 from suffice.searches.result import Chosen, Named, SearchResult
 from suffice.searches.space import Space
 from suffice.searches.thresholds import lock
@@ -30,6 +31,7 @@ from suffice.store.recording import Recording
 
 __all__ = ["difference_columns", "search", "split"]
 
+_ORDERS = 10
 _ON_DEMAND = frozenset({"critic_approved", "judge_entailment", "rerank_score"})
 """Signals whose components are called where a rule reads them."""
 
@@ -58,12 +60,14 @@ def search(
     resampling: Resampling = Resampling(),
     folds: int = 5,
     progress: SearchProgress | None = None,
+    orders: int | None = None,
 ) -> SearchResult:
     """Try every rule of a space on recorded rounds.
 
     Calibrators, locked thresholds and the choice of a rule come from tune questions; the figures of all rules, and of
     the chosen one, from the others.  Answers are those of the stop round (selector `last`), and calls and tokens those
-    of the loop itself: what a judge or reranker costs depends on a rule's order, and `replay` charges it.
+    of the loop itself: what a judge or reranker costs depends on a rule's order, and `replay` charges it.  Of independent
+    samples the answer is their majority, and `available` means votes.
 
     >>> from suffice import Resampling, search
     >>> from suffice.searches import Block, Literal, Space
@@ -91,6 +95,7 @@ def search(
             folds and the split.
         folds: Of the cross-fitted estimate.
         progress: Called with rules done and rules in all.
+        orders: Of independent samples, in how many random orders each question counts, as one cluster; None = 10.
 
     Raises:
         DataError: The space has no rules or too many, or the metric is missing.
@@ -100,6 +105,11 @@ def search(
         RuleSyntaxError: The baseline is not a rule.
     """
     metric, data_hash = metric or default_metrics(recording)[0], recording.data_hash
+    n = n_orders(recording, _ORDERS if orders is None and recording.exchangeable else orders, [])
+    original = recording
+    recording = in_orders(recording, n, resampling.seed) if recording.exchangeable else recording
+    if tune is not None and tune.exchangeable:
+        tune = in_orders(tune, n, resampling.seed)
     if tune is None:
         tune, recording = split(recording, tune_share, resampling.seed)
     refuse_shared(tune, recording)
@@ -115,6 +125,7 @@ def search(
     )
     spec.check()
     policies = _fitted_policies(spec, parts, target, metric)
+    n_orders(original, n, [*policies.values()])  # refuses signals that look back
     on_tune, questions = (_prepare_questions(of, policies, goal) for of in (tune, recording))
     locked_space, locked = lock(spec, on_tune, budget=budget)
     trials = Trials.of(Explorer(locked_space, questions), budget, progress)
@@ -139,11 +150,15 @@ def search(
         best=trials.best,
         chosen=chosen,
         optimism=optimism,
-        n_tune=len(on_tune),
-        n=len(questions),
+        n_tune=len(on_tune) // n,
+        n=len(questions) // n,
         resampling=resampling,
         data_hash=data_hash,
-        notes=(*(_left_out(parts) if space == "available" else ()), *_search_notes(trials, on_tune, chosen, goal)),
+        notes=(
+            *([order_note(n, resampling.seed)] if n > 1 else []),
+            *(_left_out(parts) if space == "available" else ()),
+            *_search_notes(trials, on_tune, chosen, goal),
+        ),
     )
 
 
@@ -175,7 +190,8 @@ def _space(space: Space | str, tune: Mapping[str, Recording]) -> Space:
             f"the space 'available' is for rounds of one prompt, and the recording holds several ({names}): select one "
             "(Recording.select), or describe a space whose blocks name their prompts"
         )
-    return available(fitted_columns(next(iter(tune.values()))))
+    recording = next(iter(tune.values()))
+    return votes() if recording.independent else available(fitted_columns(recording))
 
 
 def _prepare_questions(recording: Recording, policies: Mapping[str, Policy], goal: _Goal) -> Questions:
@@ -206,7 +222,7 @@ def _fitted_policies(space: Space, tune: Mapping[str, Recording], target: str | 
     for prompt, signals in wanted.items():
         there = fitted_columns(tune[prompt])
         extra = [name for name in sorted(tasr().signals) if name not in signals]
-        if all(name in there for name in extra):
+        if all(name in there for name in extra) and not tune[prompt].independent:
             signals.update(dict.fromkeys(extra))
         policies[prompt] = fit(tune[prompt], list(signals), target=target, metric=metric)
     return policies
@@ -309,7 +325,7 @@ def _search_notes(trials: Trials, tune: Questions, chosen: Chosen | None, goal: 
     choices = (choice_note(side.recording) for side in questions.sides.values())
     notes += dict.fromkeys(note for note in choices if note and goal.metric in ("f1", "em"))
     if is_agreement(goal.metric):
-        notes.append("agreement measures sameness with the full-budget run's answer, not truth")
+        notes.append(agreement_note(next(iter(questions.sides.values())).recording))
     if chosen is None:
         notes.append(f"no rule needs at most {goal.budget:g} mean calls on tune: nothing was selected there")
     if trials.best is None:

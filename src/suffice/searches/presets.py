@@ -8,7 +8,7 @@ from suffice.errors import DataError, NotFoundError
 from suffice.searches.space import Block, Literal, Space
 from suffice.signals import SIGNALS
 
-__all__ = ["CONFIDENCE_PROMPT", "PRESETS", "available", "preset"]
+__all__ = ["CONFIDENCE_PROMPT", "PRESETS", "available", "preset", "votes"]
 
 CONFIDENCE_PROMPT = "confidence_first"
 """The prompt of the second block of `tasr-381`: the confidence is asked for before the answer."""
@@ -73,6 +73,21 @@ def available(columns: Collection[str]) -> Space:
             "them, or describe a space of its own signals in a TOML file"
         )
     return Space(name="available", blocks=(Block(form="dnf", literals=_literals(names, low={})),))
+
+
+def votes() -> Space:
+    """Return what is searched on samples: leads, posteriors, shares and windows, alone and together.
+
+    >>> votes().count
+    143
+    """
+    literals = (
+        Literal(signal="vote_lead", comparison=">=", thresholds=(2.0, 3.0, 4.0, 5.0, 6.0)),
+        Literal(signal="posterior_majority", comparison=">=", thresholds=(0.9, 0.95, 0.99)),
+        Literal(signal="vote_share", comparison=">=", thresholds=(0.6, 0.8)),
+        Literal(signal="window_agreement_3", comparison=">=", thresholds=(1.0,)),
+    )
+    return Space(name="votes", blocks=(Block(form="and", literals=literals),))
 
 
 def preset(name: str) -> Space:

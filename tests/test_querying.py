@@ -481,6 +481,7 @@ def test_an_endpoint_writes_the_chain_and_gives_flare_its_probabilities():
     assert [query for query, _ in made.retriever.queries] == [Q, *CHAIN[1:]]
     assert "answer_margin" not in outcome.rounds[0].signals
     assert outcome.rounds[0].answer_tokens is not None
+    assert "".join(token.text for token in outcome.rounds[2].answer_tokens).strip() == "Kemham"
 
     with Endpoint(reply, logprobs="none") as endpoint:
         model = ChatModel("m", base_url=endpoint.url, api_key="key", max_retries=0)

@@ -34,10 +34,11 @@ from suffice.loop.live import LiveLoop, check_position, fitted_of
 from suffice.loop.retrieval import RetrievalLoop
 from suffice.retrieval import AsyncRetriever, Retriever, identity_of, is_async
 from suffice.retrieval.base import required_pool
-from suffice.rounds import Cost, Passage, Reply, Round
+from suffice.rounds import Cost, Passage, Reply, Round, Token
 from suffice.rules import Never
 from suffice.seen import Seen
 from suffice.signals import CHAIN, LOGPROB_NEEDS
+from suffice.signals._align import tokens_of_span
 
 __all__ = ["QueryLoop"]
 
@@ -217,11 +218,12 @@ class _QueryCourse:
             passages=step.passages,
             signals=signals,
             costs=round_calls.costs,
-            finish_reason=round_calls.finish_reason,
+            finish_reason=round_calls.written.finish_reason,
         )
         answer = answer_of_chain(step.chain) if step.ended and self.loop.method.reads_chain else None
         if answer is not None:
-            return RoundResult(observed=replace(observed, answer=answer))
+            tokens = round_calls.tokens_of(answer)
+            return RoundResult(observed=replace(observed, answer=answer, answer_tokens=tokens))
         if not self.loop.every_round and r < self.last:
             return RoundResult(observed=observed)
         read = replace(state, chain=step.chain, passages=step.passages)
@@ -236,7 +238,9 @@ class _RoundCalls:
     question: str
     pool: tuple[Passage, ...]
     costs: dict[str, Cost] = field(default_factory=dict)
-    finish_reason: str | None = None
+    written: Reply = field(default_factory=Reply)
+    """The last text of the model."""
+
     parts: dict[str, int] = field(default_factory=dict)
 
     def step(self, state: ChainState) -> Any:
@@ -254,10 +258,16 @@ class _RoundCalls:
             if isinstance(action, Lookup):
                 received = _passages_in(reply)
             elif isinstance(action, Ask):
-                self.finish_reason = reply.finish_reason
+                self.written = reply
                 received = replace(reply, tokens=reply.answer_tokens)
             else:
                 received = reply
+
+    def tokens_of(self, answer: str) -> tuple[Token, ...] | None:
+        """Return the tokens of the chain's own answer; None if the model gives none."""
+        text, tokens = self.written.text, self.written.answer_tokens
+        start = text.rfind(answer)
+        return tokens_of_span(text, tokens, start, start + len(answer)) if tokens and start >= 0 else None
 
     def answered(self, observed: Round, state: ChainState) -> Steps:
         """Ask the reader, and return the round with its answer."""

@@ -12,7 +12,15 @@ from suffice import Policy, PoolBM25, RetrievalLoop, ScriptedModel, read_recordi
 from suffice.errors import DataError
 from suffice.papers.rivals.chained_world import BRIDGES, LEAVES, make_chained_world
 from suffice.papers.rivals.lines import RivalLine, fixed_lines, line_of, rivals_table
-from suffice.papers.rivals.taught import TINY_CHAIN, TINY_SELF_ASK, _Lessons
+from suffice.papers.rivals.taught import (
+    _LOOK_BACK,
+    READER,
+    TINY_CHAIN,
+    TINY_SELF_ASK,
+    _Lessons,
+    _tokenizer,
+    rendered,
+)
 from suffice.retrieval import Question
 from suffice.rounds import Passage
 from suffice.statistics import Resampling
@@ -73,14 +81,52 @@ def test_lessons_end_in_the_formats_that_the_methods_read(world):
             prompt, text = lesson()
             answer = text.removesuffix("<end>").rstrip(".").rpartition("answer is: ")[2]
             assert answer in {name for leaf in LEAVES for name in world.names[leaf]}
-            assert text.startswith(" Follow up: Name the " if prompt.endswith("\n?") else " The ")
+            assert text.startswith(" Follow up: " if prompt.endswith("\n?") else " The ")
     prompt, text = lessons.asking()
     assert prompt.partition("\n< ")[2] in prompt.partition("\n= ")[2].partition("\n<")[0]
-    assert text.startswith(" Name the ")
+    assert text.split()[1] == "of"
     assert any(
         bridge in TINY_CHAIN.continuing("Name the home.", (), f"The {bridge}")[-1]["content"] for bridge in BRIDGES
     )
-    assert TINY_SELF_ASK.continuing("Q", (), "")[-1]["content"] == "Q\n?"
+    assert TINY_SELF_ASK.continuing("Q", (), "")[-1]["content"] == "Q\n\n?"
+
+
+@pytest.mark.whole
+def test_lessons_are_written_as_the_chat_template_writes_them(world):
+    tokenizer = _tokenizer(world)
+    shown = [Passage(passage_id=str(i), title="t", text=f"The home of A{i} is B.") for i in range(2)]
+    for passages in ((), shown[:1], shown):
+        for messages in (
+            *(
+                prompt.continuing("Name it.", passages, chain)
+                for prompt in (TINY_CHAIN, TINY_SELF_ASK)
+                for chain in ("", "The a of")
+            ),
+            TINY_CHAIN.questioning("Name it.", "The a of b is c.", "c"),
+        ):
+            text = tokenizer.apply_chat_template(messages[1:], tokenize=False, add_generation_prompt=True)
+            assert text == rendered(messages)
+        answered = tokenizer.apply_chat_template(
+            READER.messages("Name it.", passages)[1:], tokenize=False, continue_final_message=True
+        )
+        assert answered == rendered(TINY_CHAIN.continuing("Name it.", passages, ""))
+
+
+@pytest.mark.whole
+def test_what_a_sentence_repeats_lies_where_the_heads_look(world):
+    tokenizer, lessons = _tokenizer(world), _Lessons(world)
+    names = {f"\u0120{word}" for word in (*world.entities, *BRIDGES, *LEAVES)}
+    for lesson in (lessons.unaided, lessons.reading, lessons.asking):
+        for _ in range(30):
+            prompt, text = lesson()
+            start = len(tokenizer(prompt)["input_ids"])
+            tokens = tokenizer.convert_ids_to_tokens(tokenizer(prompt + text)["input_ids"])
+            for i in range(start, len(tokens)):
+                is_value = tokens[i - 1] in {"\u0120is", ":"} and tokens[i] not in {
+                    f"\u0120{word}" for word in (*BRIDGES, *LEAVES)
+                }
+                if tokens[i] in names and not is_value:
+                    assert tokens[i] in {tokens[i - 1 - back] for back in _LOOK_BACK if i > back}
 
 
 # Lines and the table.
@@ -145,7 +191,7 @@ def test_the_command_teaches_measures_and_writes_the_page(tmp_path):
     arguments = ("demo", "rivals", "--out", tmp_path, "--steps", "2", "--limit", "4", "--markdown", page, "--json")
     data = cli(*arguments).json
     kinds = Counter(item["kind"] for item in data["lines"])
-    assert kinds["fixed"] == 11
+    assert kinds["fixed"] == 8
     assert (kinds["method, own end"], kinds["method, our rule"]) == (5, 5)
     text = page.read_text("utf-8")
     assert "cannot rank the methods" in text

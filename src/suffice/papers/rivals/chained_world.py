@@ -22,7 +22,7 @@ __all__ = ["BRIDGES", "LEAVES", "ChainedWorld", "Pair", "make_chained_world"]
 BRIDGES = ("friend", "rival", "teacher")
 """Relations whose values are entities."""
 
-LEAVES = ("home", "market", "pet", "emblem", "medicine", "perfume")
+LEAVES = ("home", "market", "pet", "emblem", "medicine")
 """Relations whose values are not."""
 
 Pair = tuple[str, str]
@@ -30,7 +30,7 @@ Pair = tuple[str, str]
 
 Status = Literal["taught", "untaught", "rumour"]
 _STATUSES: tuple[Status, ...] = ("taught", "untaught", "rumour")
-_N_ENTITIES = 96
+_N_ENTITIES = 64
 _OWN, _LIKE = 3, 3
 _POOL = 10
 
@@ -132,7 +132,7 @@ def make_chained_world(seed: int = 0) -> ChainedWorld:
 
     >>> world = make_chained_world(0)
     >>> len(world.entities), len(world.values), len(world.questions("eval", 200))
-    (96, 864, 200)
+    (64, 512, 200)
 
     Args:
         seed: Seed of names, values and of what is taught.

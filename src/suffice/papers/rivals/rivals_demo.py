@@ -31,12 +31,13 @@ from suffice.tables import Column, Table, render
 __all__ = ["demo_rivals"]
 
 _ROUNDS = 5
-_K = 1
+_K = 3
+_FIXED = (0, 1, 2, 3, 4, 5, 6, 10)
 _READ_TOKENS = 40
 _AT_ONCE = 32
 _RULE = "answer_stable"
-_THETAS = (0.02, 0.05, 0.1, 0.2, 0.4)
-"""DRAGIN's thresholds, of which the tune questions choose: the paper's are those of other models."""
+_DRAGINS = ((0.1, 25), (0.3, 25), (0.1, 5), (0.3, 5))
+"""Thresholds and lengths of queries, of which the tune questions choose: the paper's are those of other models."""
 
 _PLAIN = (
     "A model this small cannot rank the methods: it shows that they run, what they cost, and that each is compared with a fixed "
@@ -160,7 +161,7 @@ def rival_lines(bench: Bench) -> list[RivalLine]:
 
 
 def _fixed(bench: Bench) -> list[RivalLine]:
-    return fixed_lines(bench.plain("fixed", bench.evaluation))
+    return [line for k, line in enumerate(fixed_lines(bench.plain("fixed", bench.evaluation))) if k in _FIXED]
 
 
 def _methods(bench: Bench) -> list[RivalLine]:
@@ -171,7 +172,7 @@ def _methods(bench: Bench) -> list[RivalLine]:
         "IRCoT": IRCoT(k=_K, prompt=TINY_CHAIN),
         "FLARE, masked sentence": Flare(k=_K, prompt=TINY_CHAIN),
         "FLARE, generated questions": Flare(k=_K, ask=True, prompt=TINY_CHAIN),
-        f"DRAGIN, theta {chosen.theta:g} by tune": chosen,
+        f"DRAGIN, theta={chosen.theta:g} and n={chosen.n} by tune": chosen,
     }
     lines = []
     for name, method in methods.items():
@@ -186,15 +187,14 @@ def _methods(bench: Bench) -> list[RivalLine]:
 
 
 def _dragin(bench: Bench) -> Dragin:
-    """Return DRAGIN with the threshold that is right most often on tune; of equal ones that with fewest retrievals."""
+    """Return DRAGIN with the settings that are right most often on tune; of equal ones those with fewest retrievals."""
 
-    def rank(theta: float) -> tuple[float, float]:
-        method = Dragin(k=_K, theta=theta, prompt=TINY_CHAIN)
-        recording = bench.asked(f"tune-dragin-{theta:g}", method, bench.tune, every_round=False)
+    def rank(method: Dragin) -> tuple[float, float]:
+        recording = bench.asked(f"tune-dragin-{method.theta:g}-{method.n}", method, bench.tune, every_round=False)
         line = line_of(method.name, "tune", recording, bench.policy())
         return float(line.right.mean()), -float(line.retrievals.mean())
 
-    return Dragin(k=_K, theta=max(_THETAS, key=rank), prompt=TINY_CHAIN)
+    return max((Dragin(k=_K, theta=theta, n=n, prompt=TINY_CHAIN) for theta, n in _DRAGINS), key=rank)
 
 
 def knowledge_table(bench: Bench) -> Table:
@@ -227,7 +227,7 @@ def knowledge_table(bench: Bench) -> Table:
 
 def _title(bench: Bench) -> str:
     return (
-        f"Ways of asking, {len(bench.evaluation)} questions of two steps, pools of ten passages; methods take {_K} passage for each "
+        f"Ways of asking, {len(bench.evaluation)} questions of two steps, pools of ten passages; methods take {_K} passages for each "
         f"query, and at most {_ROUNDS} rounds"
     )
 
@@ -272,7 +272,8 @@ _NOTES = """## How to read it
   *dominated* if that fixed number is right at least as often.
 - "Method, own end" asks for an answer only where the method ends. "Method, our rule" stops at the first answer that is given twice in a
   row, for which every round is answered: those calls are in its cost.
-- Settings are those of the papers but for one passage for each query, and for DRAGIN's threshold, which the tune questions chose.
+- Settings are the defaults of this package, which are those of the papers, but DRAGIN's threshold and length of queries, which the tune
+  questions chose: three passages for each query; FLARE's theta .8 and beta .4; at most 15 collected passages in IRCoT.
 - The second tables of rivals, votes that stop early (Adaptive-Consistency, Early-Stopping Self-Consistency), are on
   [published samples](samples.md); gates that read hidden states are on [the tiny model of single facts](gates-tiny.md).
 """

@@ -8,7 +8,7 @@ read passages, whose values are drawn anew each time and so teach no facts.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,13 +23,13 @@ from suffice.papers.cbdr.world import TITLES, write_questions
 from suffice.papers.rivals.chained_world import BRIDGES, LEAVES, ChainedWorld, Pair, make_chained_world, question_of
 from suffice.rounds import Passage
 
-__all__ = ["ASKING_LENGTH", "READER", "STEPS", "TINY_CHAIN", "TINY_SELF_ASK", "train_chains"]
+__all__ = ["ASKING_LENGTH", "READER", "STEPS", "TINY_CHAIN", "TINY_SELF_ASK", "rendered", "train_chains"]
 
-_PLAIN: dict[str, Any] = {"version": 1, "system": "", "question": "{question}", "passage": "\n{text}"}
-TINY_CHAIN = ChainPrompt(name="tiny_chain", chain="\n= {chain}", asking="\n< {span}", **_PLAIN)
+_PLAIN: dict[str, Any] = {"version": 1, "system": "", "question": "{question}", "passage": "\n\n{text}"}
+TINY_CHAIN = ChainPrompt(name="tiny_chain", chain="\n\n= {chain}", asking="\n< {span}", **_PLAIN)
 """How the tiny model continues a chain, for IRCoT, FLARE and DRAGIN."""
 
-TINY_SELF_ASK = ChainPrompt(name="tiny_self_ask", chain="\n? {chain}", **_PLAIN)
+TINY_SELF_ASK = ChainPrompt(name="tiny_self_ask", chain="\n\n? {chain}", **_PLAIN)
 """How it continues Self-Ask's text."""
 
 READER = Prompt(name="tiny_reader", prefill="=", **_PLAIN)
@@ -38,21 +38,29 @@ READER = Prompt(name="tiny_reader", prefill="=", **_PLAIN)
 ASKING_LENGTH = 16
 """Tokens of a step: a sentence of the chain, or an intermediate answer and the next follow-up question."""
 
-STEPS = 1200
+STEPS = 1400
 """Training steps."""
 
 _TEMPLATE = (
-    "{% for message in messages %}{% if message['role'] == 'user' %}{{ message['content'] }}"
+    "{% for message in messages %}{% if message['role'] == 'user' %}{% set parts = message['content'].split('\n\n') %}"
+    "{% set is_chain = parts | length > 1 and parts[-1][0] in '=?' %}"
+    "{% for part in parts[1:-1] %}{{ part + '\n' }}{% endfor %}"
+    "{% if parts | length > 1 and not is_chain %}{{ parts[-1] + '\n' }}{% endif %}"
+    "{{ parts[0] }}{% if is_chain %}{{ '\n' + parts[-1] }}{% endif %}"
     "{% elif message['role'] == 'assistant' %}{{ '\n' + message['content'] }}{% endif %}{% endfor %}"
 )
+"""Drops instructions and moves the question behind the passages, so that what a sentence copies lies a fixed way back."""
+
 _END, _PAD = "<end>", "<pad>"
-_UNAIDED, _READING, _ASKING = 32, 20, 4
+_UNAIDED, _READING, _ASKING = 28, 16, 2
 _MOST_PASSAGES = 6
 _SHOWN = 0.85
 _SELF_ASK_SHARE = 0.3
 _RATE, _WARM = 3e-3, 0.1
 _TAUGHT_SHARE = 0.5
-_LOOK_BACK = (1, 2, 3, 4)
+_LOOK_BACK = (1, 2, 3, 4, 6, 8, 16, 23)
+"""How many tokens back lie what a sentence repeats: its own entity and relation, those of a passage before the value, and
+those of the question and of the step before in each of the formats."""
 
 _Choice = TypeVar("_Choice")
 
@@ -63,7 +71,7 @@ def train_chains(
     *,
     steps: int = STEPS,
     threads: int = 1,
-    n_questions: tuple[int, int] = (120, 240),
+    n_questions: tuple[int, int] = (120, 200),
     on_progress: Callable[[int, int], None] | None = None,
 ) -> ChainedWorld:
     """Train a tiny Llama on the chained world of a seed and save it with its questions.
@@ -144,8 +152,9 @@ def _network(tokenizer: Any) -> Any:
             hidden_size=128,
             intermediate_size=256,
             num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=4,
+            num_attention_heads=8,
+            num_key_value_heads=8,
+            head_dim=32,
             max_position_embeddings=512,
             rope_theta=100.0,
             attention_bias=True,
@@ -247,7 +256,7 @@ class _Lessons:
             chain = f"{chain} {self._world.sentence(second, value)}"
             relation, entity, span = *second, value
         messages = TINY_CHAIN.questioning(question_of(first, leaf), chain, span)
-        return messages[-1]["content"], f" Name the {relation} of {entity}.{_END}"
+        return rendered(messages), f" {relation} of {entity}{_END}"
 
     def _written(self, hops: Sequence[_Hop], sentences: Sequence[str]) -> tuple[str, str]:
         """Return a prompt and the text after it, in one of both formats."""
@@ -258,15 +267,22 @@ class _Lessons:
                 line
                 for hop in hops
                 for line in (
-                    f"Follow up: Name the {hop.pair[0]} of {hop.pair[1]}.",
+                    f"Follow up: {hop.pair[0]} of {hop.pair[1]}",
                     f"Intermediate answer: {hop.value}",
                 )
             ]
-            text = "\n".join([*lines, f"So the final answer is: {hops[-1].value}"])
-            return TINY_SELF_ASK.continuing(question, passages, "")[-1]["content"], f" {text}{_END}"
+            text = "\n".join([*lines, f"So the answer is: {hops[-1].value}"])
+            return rendered(TINY_SELF_ASK.continuing(question, passages, "")), f" {text}{_END}"
         parts = [self._world.sentence(hop.pair, hop.value) for hop in hops]
         text = " ".join([*parts, f"So the answer is: {hops[-1].value}."])
-        return TINY_CHAIN.continuing(question, passages, "")[-1]["content"], f" {text}{_END}"
+        return rendered(TINY_CHAIN.continuing(question, passages, "")), f" {text}{_END}"
+
+
+def rendered(messages: Sequence[Mapping[str, str]]) -> str:
+    """Return what the chat template makes of one message of the user; tested to be the same."""
+    first, *others = messages[-1]["content"].split("\n\n")
+    chain = others.pop() if others and others[-1][0] in "=?" else None
+    return "\n".join([*others, first, *([] if chain is None else [chain])])
 
 
 def _train(

@@ -14,7 +14,10 @@ from suffice.display.themes import theme_colours
 from suffice.papers.semantic import given, semantic_protocol
 from suffice.papers.semantic.page import protocol_part
 from suffice.replays.charts import pareto_chart, stops_chart
+from suffice.reports.part import ReportPart
+from suffice.reports.parts_page import parts_page
 from suffice.store import bundled_recording
+from suffice.tables import Column, Table
 
 QUALITY = "target_sentiment"
 QUICK = Resampling(n_resamples=10)
@@ -98,3 +101,21 @@ def test_a_picture_has_the_colours_of_the_theme_its_text_is_text_and_nothing_is_
         }).map(node => node.textContent)"""
         assert page.locator("text").evaluate_all(outside) == [], name
     page.close()
+
+
+def test_a_page_without_scripts_shows_its_charts_as_pictures_and_asks_for_nothing(charts, browser, tmp_path):
+    part = ReportPart(
+        title="Figures", charts={name: (dict(spec), f"Caption of {name}.") for name, spec in charts.items()}
+    )
+    provenance = Table(title="Provenance", columns=(Column("what"),), rows=(("a test",),))
+    (tmp_path / "page.html").write_text(parts_page("Figures", [part], provenance), encoding="utf-8")
+    context = browser.new_context(java_script_enabled=False, color_scheme="dark")
+    page, requests = context.new_page(), []
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto((tmp_path / "page.html").as_uri())
+    assert page.locator("figure svg[role=img]").count() == len(charts)
+    assert page.locator("figcaption").all_text_contents() == [f"Caption of {name}." for name in charts]
+    boxes = [page.locator("figure svg").nth(place).bounding_box() for place in range(len(charts))]
+    assert all(box["width"] > 500 and box["height"] > 100 for box in boxes)
+    assert [url for url in requests if not url.startswith("data:")] == [(tmp_path / "page.html").as_uri()]
+    context.close()

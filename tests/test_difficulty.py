@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 
 import numpy as np
 import pytest
 
-from suffice import Policy, Round, Session, calibrate, replay
-from suffice.errors import DataError, NotFittedError
+from suffice import Policy, Round, SamplingLoop, Session, calibrate, replay
+from suffice.errors import DataError, ModelError, NotFittedError
 from suffice.replays.prepared import PreparedRecording
 from suffice.rounds import Rounds
 from suffice.session import stops
-from suffice.signals import Allocation, compute_signals, state_from_dict
+from suffice.signals import Allocation, KnownDifficulty, compute_signals, state_from_dict
 from suffice.store.recording import Recording
 from suffice.store.schema import build_table
+from tests.endpoint import Endpoint
+from tests.sampling import TOWER, models_of
 from tests.strategies import NAN
 from tests.test_votes import beats
 
@@ -191,3 +194,28 @@ def test_a_question_without_a_difficulty_is_left_out_and_stops_after_the_first_w
         other.question_ids.index("q0") if isinstance(other.question_ids, list) else list(other.question_ids).index("q0")
     )
     assert stopped.rounds[place] in (4, 8)
+
+
+def test_a_live_loop_gives_an_easy_question_one_sample_and_its_recording_replays_the_same():
+    state = Allocation.fit([1, 2, 3, 9], [True, True, True, False], [4, 4, 4, 8], judged=1, similar=1)
+    difficulty = {TOWER: 2.0, "Where is the other tower?": 5.0}
+    for known in (KnownDifficulty(difficulty), KnownDifficulty(difficulty.__getitem__)):
+        with Endpoint("Answer: Oslo") as endpoint:
+            asks = SamplingLoop(
+                model=models_of(endpoint),
+                policy=Policy(rule="dsc", selector="majority_of_samples", max_rounds=8, state={"allocated": state}),
+                enrichers=(known,),
+            )
+            outcomes = [asks.run(question) for question in difficulty]
+            assert [outcome.decision.stop_round for outcome in outcomes] == [1, 4]
+            assert len(endpoint.requests) == 5
+        assert outcomes[1].rounds[2].signals["difficulty"] == 5
+        assert outcomes[1].cost.calls == 4  # knowing costs nothing
+    assert KnownDifficulty(difficulty).fingerprint() == KnownDifficulty(dict(difficulty)).fingerprint()
+    assert KnownDifficulty(difficulty).fingerprint() != KnownDifficulty({TOWER: 1.0}).fingerprint()
+    assert KnownDifficulty(len).fingerprint() == {"function": "len"}
+    assert "KnownDifficulty(<built-in function len>)" in repr(KnownDifficulty(len))
+    reply = asyncio.run(KnownDifficulty({}).measure("?", Round(index=1)))
+    assert math.isnan(reply.signals["difficulty"])
+    with pytest.raises(ModelError, match=r"KnownDifficulty"), Endpoint("Answer: Oslo") as endpoint:
+        SamplingLoop(model=models_of(endpoint), policy=asks.policy).run(TOWER)

@@ -20,7 +20,7 @@ from suffice.signals.known import (
     SELF_RAG,
 )
 from suffice.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, token_margin
-from suffice.signals.measured import REMEDIES, Enricher
+from suffice.signals.measured import REMEDIES, Enricher, KnownDifficulty
 from suffice.signals.needed import FREE, lacking
 from suffice.signals.position import AnswerPosition, Located
 from suffice.signals.semantic import DISTANCES, EMBEDDER, JUDGE
@@ -63,6 +63,7 @@ __all__ = [
     "Enricher",
     "FittedState",
     "Idf",
+    "KnownDifficulty",
     "Located",
     "Signal",
     "ZScore",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
-from suffice.rounds import Reply, Round
+from suffice.rounds import Cost, Reply, Round
+from suffice.signals.state import DIFFICULTY
 
-__all__ = ["REMEDIES", "Enricher"]
+__all__ = ["REMEDIES", "Enricher", "KnownDifficulty"]
 
 REMEDIES: Mapping[str, str] = MappingProxyType(
     {
@@ -27,7 +31,7 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
         "critique_score": "Let a model with Self-RAG's tokens judge itself (enrichers=(SelfCritique(...),))",
         "sample_spread": "Sample a local model (enrichers=(SampleSpread(...),))",
         "new_confidence": "Watch the states of a local model (enrichers=(ConfidenceMonitor(...),))",
-        "difficulty": 'Give each question its difficulty (a column, or an enricher with columns = ("difficulty",))',
+        "difficulty": "Give each question its difficulty (a column, or enrichers=(KnownDifficulty(...),))",
         "judge": "Give a judge (suffice answer --judge-model NAME, or enrichers=(EntailmentJudge(...),))",
         "reranker": "Give a cross-encoder (suffice answer --rerank-signal ID, or enrichers=(CrossEncoderScorer(...),))",
         "embedding": "Have drafts embedded (suffice draft answer --embedder minilm, or enrichers=(DraftEmbedder(MiniLM()),))",
@@ -65,3 +69,35 @@ class Enricher(Protocol):
             ModelError: The call failed.
         """
         ...
+
+
+class KnownDifficulty:
+    """Gives every round of a question the `difficulty` that is known before its first answer, for the rule `dsc`.
+
+    An enricher of a loop: `SamplingLoop(..., enrichers=(KnownDifficulty(len),))`.
+
+    Args:
+        difficulty: The difficulty by question, or a function that returns it; a question without one has NaN.
+    """
+
+    name = DIFFICULTY
+    capabilities = frozenset({DIFFICULTY})
+
+    def __init__(self, difficulty: Mapping[str, float] | Callable[[str], float]) -> None:
+        self.difficulty = difficulty
+
+    def __repr__(self) -> str:
+        return f"KnownDifficulty({self.difficulty!r:.80})"
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """A hash of the difficulties, or the name of the function."""
+        if callable(self.difficulty):
+            return {"function": getattr(self.difficulty, "__qualname__", repr(self.difficulty))}
+        text = json.dumps(sorted(self.difficulty.items()))
+        return {"hash": hashlib.sha256(text.encode()).hexdigest()[:16]}
+
+    async def measure(self, question: str, observed: Round) -> Reply:
+        """Return the difficulty of the question, for nothing."""
+        del observed
+        value = self.difficulty(question) if callable(self.difficulty) else self.difficulty.get(question, math.nan)
+        return Reply(signals={DIFFICULTY: float(value)}, costs={DIFFICULTY: Cost()})

@@ -18,6 +18,7 @@ from suffice.papers.cbdr.tiny_reranker import write_tiny_reranker
 from suffice.probes import Probe
 from suffice.retrieval import PoolBM25, load_questions
 from suffice.statistics import Resampling, holm
+from suffice.store import read_states
 from suffice.tables import render
 from suffice.train.probe import ProbeSettings
 from suffice.train.reranker_trainer import RerankerSettings
@@ -252,15 +253,51 @@ def test_the_probe_for_the_reranker_and_the_steps_is_the_best_on_dev(run):
     assert on_dev[run.best] == max(on_dev.values())
 
 
-def test_a_second_run_asks_the_model_only_for_what_is_measured_anew(run, questions, target, reranker, work):
-    again = Untouched(target.loaded, layers=("middle", "last"), prompt=PREFILLED, max_tokens=8, batch_size=64)
+class Counting(Untouched):
+    """A model that may read and answer, and counts for how many questions it did."""
+
+    def __init__(self, *arguments, **settings):
+        super().__init__(*arguments, **settings)
+        self.n_read, self.n_answered = 0, 0
+
+    def read_batch(self, questions, passages=None):
+        self.n_read += len(questions)
+        return TransformersModel.read_batch(self, questions, passages)
+
+    def answers(self, questions, passages=None):
+        self.n_answered += len(questions)
+        return TransformersModel.answers(self, questions, passages)
+
+
+def test_a_second_run_generates_nothing_and_reads_each_test_question_once_for_all_gates(
+    run, questions, target, reranker, work
+):
+    again = Counting(target.loaded, layers=("middle", "last"), prompt=PREFILLED, max_tokens=8, batch_size=64)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("suffice.papers.cbdr.run.measure_shift", lambda *_a, **_k: run.shift)
-        patch.setattr("suffice.papers.cbdr.run._Pipeline._known", lambda _s, _probe, texts: np.full(len(texts), 0.5))
         patch.setattr("suffice.retrieval.rerank.CrossEncoderScorer.scores", Untouched._refuse)
         found = run_cbdr(questions, again, reranker, work, settings=SETTINGS)
     assert found.accuracy == run.accuracy
     assert found.ranking == run.ranking
+    assert found.shift == run.shift
+    for depth, points in found.gates.items():
+        assert [(p.label, p.retrieval_rate, p.metrics) for p in points] == [
+            (p.label, p.retrieval_rate, p.metrics) for p in run.gates[depth]
+        ]
+    assert (again.n_answered, again.n_read) == (0, 3 * run.parts["test"])  # both prompts of the check, and the gate
+
+
+def test_the_check_of_both_prompts_is_sampled(run, questions, target, reranker, work):
+    again = Counting(target.loaded, layers=("middle", "last"), prompt=PREFILLED, max_tokens=8, batch_size=64)
+    found = run_cbdr(questions, again, reranker, work, settings=replace(SETTINGS, shift=40))
+    assert (found.shift.qa.n, found.shift.rag.n, again.n_answered) == (40, 40, 40)
+    assert found.accuracy == run.accuracy
+
+
+def test_questions_of_the_reranker_are_not_answered_without_passages(run, questions, work):
+    parts = divide(questions, SETTINGS)
+    asked = {question.question_id for question in parts.asked(questions)}
+    assert asked == parts.probe.train | parts.probe.dev | parts.probe.test
+    assert set(read_states(work / "qa").ids) == asked
 
 
 def test_another_configuration_does_not_go_on_in_the_same_folder(run, questions, target, reranker, work):
@@ -306,6 +343,9 @@ def test_the_tables_stand_beside_the_published_ones(run):
         ({"epochs": ()}, "epochs, depths and betas"),
         ({"depths": (1, 9)}, "allowed: 1 to 6"),
         ({"label": "f1"}, "label rule"),
+        ({"test": 1.0}, "strictly between 0 and 1"),
+        ({"prefer": 0.0}, "strictly between 0 and 1"),
+        ({"shift": 0}, "allowed: 1 or more"),
     ],
 )
 def test_settings_out_of_range_are_refused(questions, target, tmp_path, changes, told):
@@ -322,6 +362,7 @@ def test_the_command_prints_the_tables_as_json(run, tiny_model, reranker, work):
     words = ["--model", tiny_model, "--reranker", reranker, "--work", work, "--instructions", "prefilled"]
     words += ["--data", tiny_model / "tune.jsonl", "--data", tiny_model / "eval.jsonl", "--label", "em"]
     words += ["--candidates", 6, "--epochs", "5,15", "--hidden", "32", "--dropout", 0.1, "--lr", 1e-3]
+    words += ["--shift", 40, "--test-share", 0.25, "--prefer-share", 0.4, "--accumulate", 2, "--checkpointing"]
     words += ["--betas", "0.3,0.6,0.9,1", "--reranker-lr", 1e-3, "--reranker-batch", 8, "--max-tokens", 8]
     done = cli("paper", "cbdr", *map(str, words), "--resamples", "200", "--json")
     assert done.code == 0, done.err

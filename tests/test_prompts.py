@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.errors import DataError
-from suffice.llm.prompts import ANSWER_FIRST, PROMPTS, Prompt, prompt
+from suffice.llm.prompted import PromptedModel
+from suffice.llm.prompts import ANSWER_FIRST, CBDR, PROMPTS, Prompt, prompt
 from suffice.rounds import Passage
+from suffice.signals.position import AnswerPosition
 
 texts = st.text(max_size=40)
 passages = st.lists(st.builds(Passage, passage_id=texts, title=texts, text=texts), max_size=6)
@@ -21,6 +23,7 @@ FROZEN = {
     "no_confidence@1": "274c6665c9414fc0c410343402383cfb7bdda58d884f684a62a7084d7578627a",
     "prefilled@1": "75e9499e1d83616ba7aabf95a9a233d8dca9e93a3b1ef3c968e2cd5375247085",
 }
+FROZEN_OF_PAPERS = {"cbdr@1": "e40d4222f3752b78f4ef052fcf6318e2fcf012e3c163889f6cf9ad59fb1d1dc9"}
 
 
 def text_of(messages) -> str:
@@ -64,6 +67,24 @@ def test_a_prefilled_start_follows_everything_else():
 
 def test_a_changed_text_needs_a_new_version():
     assert {item.prompt_id: item.sha256 for item in PROMPTS.values()} == FROZEN
+
+
+def test_the_prompts_of_cbdr_are_those_of_its_figure():
+    """Figure 5; contexts come before the question, and the whole reply is the answer."""
+    assert {CBDR.prompt_id: CBDR.sha256} == FROZEN_OF_PAPERS
+    [user] = CBDR.messages("Who wrote it?")
+    assert user["content"] == (
+        "You need to read the question carefully and answer it based on your own knowledge.\nQuestion: Who wrote it?"
+    )
+    shown = [Passage(passage_id="1", title="It", text="{question}"), Passage(passage_id="2", title="", text="King.")]
+    [user] = CBDR.messages("Who wrote it?", shown)
+    assert user["role"] == "user"
+    assert user["content"].startswith(
+        "You are a rigorous language model. Please answer the question based on the provided"
+    )
+    assert user["content"].endswith("\nContexts: It\n{question}\n\nKing.\nQuestion: Who wrote it?")
+    assert prompt("cbdr") is CBDR
+    assert PromptedModel(CBDR, None, None).position == AnswerPosition("whole")
 
 
 def test_prompts_read_back_equal_from_json():

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError
-from suffice.llm import Answerer, StateSource, TransformersModel
-from suffice.llm._transformers_loading import folder_revision
+from suffice.llm import Answerer, LoadedModel, StateSource, TransformersModel
+from suffice.llm._transformers_loading import folder_revision, off_the_device
 from suffice.llm._transformers_passes import GeneratedToken, generate, last_states, prefill
 from suffice.llm.prompts import ANSWER_FIRST, Prompt
 from suffice.loop import RetrievalLoop, record
@@ -702,6 +703,41 @@ def test_a_folder_is_loaded_and_its_weights_are_pinned(folder, tmp_path):
     (folder / "probe").mkdir()
     (folder / "probe" / "card.json").write_text("{}")
     assert folder_revision(folder) == made.revision
+
+
+def test_a_model_leaves_its_device_for_a_while_and_comes_back():
+    import torch
+
+    moves = []
+
+    class Network:
+        device = torch.device("cuda")
+        config = SimpleNamespace()
+
+        def to(self, place):
+            moves.append(str(place))
+
+    made = LoadedModel(network=Network(), tokenizer=None, id="m", revision="1")
+    with off_the_device(made):
+        moves.append("training")
+    assert moves == ["cpu", "training", "cuda"]
+    with pytest.raises(KeyError), off_the_device(made):
+        raise KeyError
+    assert moves[3:] == ["cpu", "cuda"]
+
+
+@pytest.mark.parametrize("held", [{"device": "cpu"}, {"quantised": True}, {"places": {"a": 0, "b": 1}}])
+def test_a_model_that_cannot_move_or_need_not_stays(held, caplog):
+    import torch
+
+    network = SimpleNamespace(
+        device=torch.device(held.get("device", "cuda")),
+        config=SimpleNamespace(quantization_config={} if held.get("quantised") else None),
+        hf_device_map=held.get("places", {}),
+    )
+    with off_the_device(LoadedModel(network=network, tokenizer=None, id="m", revision="1")):
+        pass
+    assert ("stays on its device" in caplog.text) == ("device" not in held)
 
 
 def test_the_precision_can_be_chosen(folder):

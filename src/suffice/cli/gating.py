@@ -18,7 +18,8 @@ from suffice.embedding import Embedder, MiniLM
 from suffice.errors import DataError
 from suffice.gates import ComplexityGate
 from suffice.gates.complexity import CARD, FORMAT, read_card
-from suffice.llm import PROMPTS, Answerer, EncoderStates, EndpointEmbedder, EndpointStates, Gate, TransformersModel
+from suffice.llm import Answerer, EncoderStates, EndpointEmbedder, EndpointStates, Gate, TransformersModel
+from suffice.llm.prompts import prompt as built_in_prompt
 from suffice.llm.states import StateSource
 from suffice.probes import Probe, ProbeGate
 from suffice.retrieval import Question
@@ -97,7 +98,7 @@ class GateOptions:
 
     def _source(self, probe: Probe, answerer: Answerer, answering: models.Examined, run: LocalRun) -> StateSource:
         """Return what reads the states that the probe was fitted on."""
-        card, model, prompt = probe.card, self.gate_model, PROMPTS[answering.prompt]
+        card, model, prompt = probe.card, self.gate_model, built_in_prompt(answering.prompt)
         kind = card.pinned.get("kind")
         if kind == "encoder states":
             return EncoderStates(encoder_of(model or card.model, run.device))

@@ -13,7 +13,7 @@ from suffice.cli.console import quiet_bars
 from suffice.errors import DataError
 from suffice.json_text import load_json
 from suffice.llm import PROMPTS, TransformersModel
-from suffice.llm.prompts import Prompt
+from suffice.llm.prompts import PAPER_PROMPTS, Prompt
 from suffice.llm.prompts import prompt as built_in_prompt
 
 __all__ = ["DeviceName", "LocalModel", "LocalRun", "hub_name", "json_object"]
@@ -98,7 +98,7 @@ class LocalModel(LocalRun):
     """How a causal language model runs on this machine, and the text of its prompt."""
 
     instructions: Annotated[
-        str, Option("--instructions", help=f"The text of the prompt, one of: {', '.join(PROMPTS)}.")
+        str, Option("--instructions", help=f"The text of the prompt, one of: {', '.join((*PROMPTS, *PAPER_PROMPTS))}.")
     ] = "answer_first"
 
     def load(self, model: str, layers: Sequence[int | str], **settings: Any) -> TransformersModel:

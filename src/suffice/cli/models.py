@@ -14,7 +14,7 @@ from suffice.cli.settings import check_key_variable
 from suffice.embedding import Embedder, MiniLM, SentenceTransformersEmbedder
 from suffice.errors import DataError
 from suffice.llm import PROMPTS, Answerer, ChatModel, EntailmentJudge, SpanReaderModel
-from suffice.llm.prompts import Prompt
+from suffice.llm.prompts import PAPER_PROMPTS, Prompt
 from suffice.llm.prompts import prompt as built_in_prompt
 from suffice.retrieval import (
     CrossEncoderScorer,
@@ -107,7 +107,9 @@ class Endpoint:
 class Examined(Endpoint):
     """A model that answers questions, without a cache in front of it."""
 
-    prompt: Annotated[str, Option("--prompt", help=f"One of: {', '.join(PROMPTS)}.")] = "answer_first"
+    prompt: Annotated[str, Option("--prompt", help=f"One of: {', '.join((*PROMPTS, *PAPER_PROMPTS))}.")] = (
+        "answer_first"
+    )
     api: Annotated[str, Option("--api", help="'chat', or 'completions' (legacy).")] = "chat"
     answer_position: Annotated[
         str | None,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,11 @@ from suffice.embedding.sentence_transformers import model_id
 from suffice.errors import MissingExtraError, ModelError
 from suffice.files import files_hash
 from suffice.identities import hub_folder, model_content, sha256_of
+from suffice.llm._transformers_batches import release_memory
 
-__all__ = ["LoadedModel", "folder_revision", "load_model"]
+__all__ = ["LoadedModel", "folder_revision", "load_model", "off_the_device"]
+
+_LOG = logging.getLogger(__name__)
 
 _PINNED_SUFFIXES = frozenset({".safetensors", ".bin", ".json", ".model", ".jinja", ".txt"})
 _UNBOUNDED = 10**9
@@ -95,6 +100,32 @@ class LoadedModel:
         fields = quantization if isinstance(quantization, Mapping) else vars(quantization)
         method = fields.get("quant_method", "unknown")
         return f"{dtype}, quantised by {getattr(method, 'value', method)}"
+
+
+@contextmanager
+def off_the_device(model: LoadedModel) -> Iterator[None]:
+    """Keep the weights in the memory of the machine for a while, so that something else may use that of the GPU.
+
+    A model on the CPU stays where it is, and so does one that cannot be moved (quantised, or spread over devices), with a
+    warning.
+    """
+    network, device = model.network, model.network.device
+    places = getattr(network, "hf_device_map", None) or {}
+    if device.type == "cpu" and not places:
+        yield
+        return
+    if getattr(network.config, "quantization_config", None) is not None or len(set(places.values())) > 1:
+        _LOG.warning("%r stays on its device: it is quantised, or spread over several", model.id)
+        yield
+        return
+    with model.lock:
+        network.to("cpu")
+        release_memory()
+        try:
+            yield
+        finally:
+            release_memory()
+            network.to(device)
 
 
 def load_model(

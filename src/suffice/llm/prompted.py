@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from suffice.llm.prompts import Prompt
+from suffice.llm.prompts import ContextsFirstPrompt, Prompt
 from suffice.rounds import Cost, Reply, Token
 from suffice.signals.margins import LOGPROB_NEEDS
 from suffice.signals.position import AnswerPosition
@@ -30,19 +30,25 @@ def reply_of(text: str, tokens: Sequence[Token] | None, cost: Cost, position: An
     )
 
 
+def _default_position(prompt: Prompt) -> AnswerPosition:
+    if isinstance(prompt, ContextsFirstPrompt):
+        return AnswerPosition("whole")
+    return AnswerPosition("start" if prompt.prefill else "marker")
+
+
 class PromptedModel:
     """A model with a prompt.
 
     Args:
         prompt: How question and passages become messages.
-        position: Where the answer is in a reply; default: after the marker `Answer:`, or at the start where the
-            prompt is prefilled.
+        position: Where the answer is in a reply; default: after the marker `Answer:`, at the start where the prompt is
+            prefilled, and all of it where the prompt asks for no form.
         top_logprobs: Number of alternatives per token; None for no log-probabilities.
     """
 
     def __init__(self, prompt: Prompt, position: AnswerPosition | None, top_logprobs: int | None) -> None:
         self.prompt, self.top_logprobs = prompt, top_logprobs
-        self.position = position or AnswerPosition("start" if prompt.prefill else "marker")
+        self.position = position or _default_position(prompt)
 
     @property
     def capabilities(self) -> frozenset[str]:

@@ -21,14 +21,17 @@ from suffice.rounds import Passage
 
 __all__ = [
     "ANSWER_FIRST",
+    "CBDR",
     "CHAIN_OF_THOUGHT",
     "CONFIDENCE_FIRST",
     "DRAFTING",
     "NO_CONFIDENCE",
+    "PAPER_PROMPTS",
     "PREFILLED",
     "PROMPTS",
     "SELF_ASK",
     "ChainPrompt",
+    "ContextsFirstPrompt",
     "DraftingPrompt",
     "Message",
     "Prompt",
@@ -360,8 +363,56 @@ SELF_ASK = ChainPrompt(
 )
 """Self-Ask's follow-up questions and intermediate answers."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextsFirstPrompt(Prompt):
+    """A prompt with another text where there are passages, which come before the question.
+
+    The text of a round does not extend that of the round before, so prefix caches cannot be used. The whole reply is the
+    answer.
+
+    Attributes:
+        with_passages: Template of the user message with passages; `{contexts}` and `{question}` are replaced.
+    """
+
+    with_passages: str
+
+    def messages(self, question: str, passages: Sequence[Passage] = ()) -> tuple[Message, ...]:
+        """Return the user message alone where there are no instructions; see `Prompt.messages`."""
+        return tuple(message for message in Prompt.messages(self, question, passages) if message["content"])
+
+    def user(self, question: str, passages: Sequence[Passage] = ()) -> str:
+        """Return the user message.
+
+        >>> print(CBDR.user("Who wrote it?", [Passage(passage_id="1", title="It", text="King wrote it.")])[-55:])
+        Contexts: It
+        King wrote it.
+        Question: Who wrote it?
+        """
+        if not passages:
+            return filled(self.question, {"question": question.strip()})
+        contexts = "\n\n".join(f"{passage.title.strip()}\n{passage.text.strip()}".strip() for passage in passages)
+        return filled(self.with_passages, {"contexts": contexts, "question": question.strip()})
+
+
+CBDR = ContextsFirstPrompt(
+    name="cbdr",
+    version=1,
+    system="",
+    question="You need to read the question carefully and answer it based on your own knowledge.\nQuestion: {question}",
+    with_passages=(
+        "You are a rigorous language model. Please answer the question based on the provided context. If the context does not "
+        "support reasoning about the answer, please answer the question based on your own knowledge.\n"
+        "Contexts: {contexts}\nQuestion: {question}"
+    ),
+)
+"""The two prompts of CBDR (figure 5): for a question alone, and for one with contexts. The layout of contexts is ours."""
+
 PROMPTS: Mapping[str, Prompt] = {item.name: item for item in (ANSWER_FIRST, CONFIDENCE_FIRST, NO_CONFIDENCE, PREFILLED)}
-"""The built-in prompts by name."""
+"""The built-in prompts by name, which extend their text from round to round."""
+
+PAPER_PROMPTS: Mapping[str, Prompt] = {item.name: item for item in (CBDR,)}
+"""The prompts of papers by name, where they are of another form."""
 
 
 def prompt(name: str) -> Prompt:
@@ -373,7 +424,8 @@ def prompt(name: str) -> Prompt:
     Raises:
         DataError: The name is unknown.
     """
-    for item in PROMPTS.values():
+    known = {**PROMPTS, **PAPER_PROMPTS}
+    for item in known.values():
         if name in (item.name, item.prompt_id):
             return item
-    raise NotFoundError(f"unknown prompt {name!r}; choose one of {', '.join(PROMPTS)}")
+    raise NotFoundError(f"unknown prompt {name!r}; choose one of {', '.join(known)}")

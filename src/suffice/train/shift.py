@@ -19,11 +19,11 @@ from suffice.probes import LabelRule, ProbeMeasures, is_right, measure_probe
 from suffice.probes.confidence import Confidence
 from suffice.results import Result
 from suffice.retrieval import PoolBM25, Question, Retriever
-from suffice.rounds import Passage, Reply
+from suffice.rounds import Floats, Passage, Reply
 from suffice.tables import Column, Table
 from suffice.train.preferences import candidates_of
 
-__all__ = ["Shift", "measure_shift"]
+__all__ = ["Shift", "draw_contexts", "measure_prompt", "measure_shift"]
 
 _CONTAINS = LabelRule("contains")
 
@@ -86,6 +86,29 @@ def measure_shift(
         DataError: No question has both gold answers and candidates.
         ModelError: The model failed.
     """
+    pairs = draw_contexts(questions, rng=rng, retriever=retriever, candidates=candidates)
+    texts = [question.question for question, _ in pairs]
+    measures = []
+    without: list[tuple[Passage, ...]] = [() for _ in pairs]
+    for passages in (without, [(passage,) for _, passage in pairs]):
+        predicted = confidence.of(texts, None if passages is without else passages)
+        answers = [reply.answer for reply in _batched_replies(model, texts, passages)]
+        measures.append(measure_prompt(pairs, predicted, answers, label=label, rng=rng))
+    return Shift(qa=measures[0], rag=measures[1], label=str(label))
+
+
+def draw_contexts(
+    questions: Sequence[Question],
+    *,
+    rng: np.random.Generator,
+    retriever: Retriever | None = None,
+    candidates: int = 8,
+) -> list[tuple[Question, Passage]]:
+    """Return each question that has gold answers and candidates, with one candidate at random.
+
+    Raises:
+        DataError: No question has both.
+    """
     retriever = retriever or PoolBM25()
     pairs: list[tuple[Question, Passage]] = []
     for question in questions:
@@ -94,15 +117,20 @@ def measure_shift(
             pairs.append((question, pool[int(rng.integers(len(pool)))]))
     if not pairs:
         raise DataError("no question has both gold answers and candidate passages, so confidence cannot be checked")
-    texts = [question.question for question, _ in pairs]
-    measures = []
-    without: list[tuple[Passage, ...]] = [() for _ in pairs]
-    for passages in (without, [(passage,) for _, passage in pairs]):
-        predicted = confidence.of(texts, None if passages is without else passages)
-        replies = _batched_replies(model, texts, passages)
-        right = [is_right(reply.answer, item.answers, label) for reply, (item, _) in zip(replies, pairs, strict=True)]
-        measures.append(measure_probe(predicted, right, rng=rng))
-    return Shift(qa=measures[0], rag=measures[1], label=str(label))
+    return pairs
+
+
+def measure_prompt(
+    pairs: Sequence[tuple[Question, Passage]],
+    predicted: Floats,
+    answers: Sequence[str | None],
+    *,
+    label: LabelRule,
+    rng: np.random.Generator,
+) -> ProbeMeasures:
+    """Compare the confidence under one prompt, shape ``(n,)``, with the answers under it."""
+    right = [is_right(answer, question.answers, label) for answer, (question, _) in zip(answers, pairs, strict=True)]
+    return measure_probe(predicted, right, rng=rng)
 
 
 def _batched_replies(model: Answerer, texts: Sequence[str], passages: Sequence[tuple[Passage, ...]]) -> list[Reply]:

@@ -91,6 +91,30 @@ def cbdr_command(
     batch: Annotated[
         int, typer.Option("--reranker-batch", min=1, help="Positives a step.")
     ] = _CBDR_DEFAULTS.reranker.batch,
+    accumulate: Annotated[
+        int | None,
+        typer.Option("--accumulate", help="Parts of a step of the reranker; default: as many as --memory demands."),
+    ] = _CBDR_DEFAULTS.reranker.accumulate,
+    memory: Annotated[float, typer.Option("--memory", help="GiB of the device that trains the reranker.")] = (
+        _CBDR_DEFAULTS.reranker.memory
+    ),
+    checkpointing: Annotated[
+        bool, typer.Option("--checkpointing", help="Compute the reranker's layers again: less memory, slower.")
+    ] = _CBDR_DEFAULTS.reranker.checkpointing,
+    precision: Annotated[str, typer.Option("--precision", help="Of the reranker: auto, fp32, bf16 or fp16.")] = (
+        _CBDR_DEFAULTS.reranker.precision
+    ),
+    test_share: Annotated[
+        float, typer.Option("--test-share", help="Share of the questions on which all figures are measured.")
+    ] = _CBDR_DEFAULTS.test,
+    prefer_share: Annotated[
+        float,
+        typer.Option("--prefer-share", help="Share of the others that train the reranker; the probe gets the rest."),
+    ] = _CBDR_DEFAULTS.prefer,
+    shift: Annotated[
+        int,
+        typer.Option("--shift", min=1, help="Most test questions on which the probe is measured under both prompts."),
+    ] = _CBDR_DEFAULTS.shift,
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Most tokens per reply.")] = 64,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of training and draws.")] = _CBDR_DEFAULTS.seed,
     resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = (
@@ -116,14 +140,34 @@ def cbdr_command(
         candidates=candidates,
         depths=_integer_list(top, "--top"),
         betas=_number_list(betas, "--betas"),
-        reranker=RerankerSettings(learning_rate=reranker_lr, epochs=reranker_epochs, batch=batch),
+        test=test_share,
+        prefer=prefer_share,
+        shift=shift,
+        reranker=RerankerSettings(
+            learning_rate=reranker_lr,
+            epochs=reranker_epochs,
+            batch=batch,
+            accumulate=accumulate,
+            memory=memory,
+            checkpointing=checkpointing,
+            precision=precision,
+        ),
         seed=seed,
         resampling=Resampling(n_resamples=resamples, seed=seed),
     )
     questions = [question for spec in data for question in load_questions(spec, limit=limit)]
     target = local.load(model, options.split_names(layers), max_tokens=max_tokens)
     with stage_bar() as report:
-        run = run_cbdr(questions, target, reranker, folder, others=other or (), settings=settings, on_progress=report)
+        run = run_cbdr(
+            questions,
+            target,
+            reranker,
+            folder,
+            others=other or (),
+            settings=settings,
+            device=local.device,
+            on_progress=report,
+        )
     paper = paper_cbdr(
         run,
         model=target.id,

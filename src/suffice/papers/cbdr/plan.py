@@ -31,6 +31,7 @@ class CbdrSettings:
         betas: Thresholds of the gate.
         test: Share of the questions on which all figures are measured.
         prefer: Share of the others used to train the reranker; the probe gets the rest.
+        shift: Most test questions on which the probe is measured under both prompts; each is answered with a passage.
         seed: Seed of training, of contexts and of random signs.
         resampling: How intervals are made.
     """
@@ -46,12 +47,19 @@ class CbdrSettings:
     betas: tuple[float, ...] = (0.90, 0.95, 0.98, 1.00)
     test: float = 0.25
     prefer: float = 0.4
+    shift: int = 1000
     seed: int = 0
     resampling: Resampling = Resampling(seed=0)
 
     def __post_init__(self) -> None:
         if not self.epochs or not self.depths or not self.betas:
             raise DataError("epochs, depths and betas each need at least one value")
+        if not (0 < self.test < 1 and 0 < self.prefer < 1):
+            raise DataError(
+                f"test is {self.test!r} and prefer {self.prefer!r}; allowed: shares strictly between 0 and 1"
+            )
+        if self.shift < 1:
+            raise DataError(f"shift is {self.shift!r}; allowed: 1 or more")
         if min(self.depths) < 1 or max(self.depths) > self.candidates:
             raise DataError(f"depths are {self.depths!r}; allowed: 1 to {self.candidates}, the number of candidates")
 
@@ -69,6 +77,11 @@ class Parts:
     probe: Split
     prefer: tuple[Question, ...]
     test: tuple[Question, ...]
+
+    def asked(self, questions: Sequence[Question]) -> list[Question]:
+        """Return the questions that are answered without passages: those of the probe and the test."""
+        reranked = {question.question_id for question in self.prefer}
+        return [question for question in questions if question.question_id not in reranked]
 
 
 def divide(questions: Sequence[Question], settings: CbdrSettings) -> Parts:

@@ -11,24 +11,26 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from suffice.cli.local import hub_name
+from suffice.cli.models import cross_encoder
 from suffice.errors import ConfigMismatchError
 from suffice.gates import GateEvaluation, GatePoint, Transitions, transitions
 from suffice.gates.answered import Answered, answered_recording
-from suffice.llm.states import QA
+from suffice.llm._transformers_loading import off_the_device
+from suffice.llm.states import QA, States
 from suffice.llm.transformers_model import TransformersModel
 from suffice.papers.cbdr.gates import gate_points, probe_signal
 from suffice.papers.cbdr.plan import CbdrSettings, Parts, divide
-from suffice.probes import LabelRule, Probe, is_right
+from suffice.probes import LabelRule, is_right
 from suffice.probes.collect import StatePrompt, collect_states
 from suffice.probes.confidence import ProbeConfidence
 from suffice.retrieval import PoolBM25, Question, Reranked, Retriever, dataset_hash
-from suffice.retrieval.rerank import CrossEncoderScorer
 from suffice.rounds import Floats, Passage
 from suffice.statistics import Resampling
 from suffice.store.journal import Journal, differences
@@ -39,8 +41,8 @@ from suffice.train.preferences import PreferenceSummary, build_preferences
 from suffice.train.probe_run import LabelledStates, ProbeRun, run_training
 from suffice.train.ranking import rank_metrics
 from suffice.train.reranker import RERANKER_CARD, preferences_hash, train_reranker
-from suffice.train.reranker_trainer import load_base, pair_scorer
-from suffice.train.shift import Shift, measure_shift
+from suffice.train.reranker_trainer import changed_settings, load_base, pair_scorer
+from suffice.train.shift import Shift, draw_contexts, measure_prompt
 
 __all__ = ["ALIGNED", "RETRIEVER", "CbdrRun", "run_cbdr"]
 
@@ -62,10 +64,10 @@ class CbdrRun:
 
     Attributes:
         parts: Number of questions in each part.
-        known: Share of the questions whose closed-book answer is right.
+        known: Share of the probe's and test questions whose closed-book answer is right.
         probes: Training runs by layer and epochs; the best probe on dev serves the reranker and the gate.
         best: Layer and epochs of that probe.
-        shift: Quality of that probe under both prompts, on the test questions.
+        shift: Quality of that probe under both prompts, on test questions.
         preferences: Summaries of the preference data for training and test.
         ranking: P@K, R@K and MRR@K with interval of each reranker on the test preferences, in the order of `NAMES`.
         reranker: The folder of the aligned reranker.
@@ -103,9 +105,12 @@ def run_cbdr(
     *,
     others: Sequence[str] = (),
     settings: CbdrSettings | None = None,
+    device: str | None = None,
     on_progress: OnStage | None = None,
 ) -> CbdrRun:
     """Run the paper's pipeline; after an interruption, the same call resumes.
+
+    The target model leaves its GPU while the reranker is trained.
 
     Args:
         questions: Questions with gold answers and their own candidate passages.
@@ -114,6 +119,7 @@ def run_cbdr(
         out: The output folder.
         others: Further cross-encoders to compare without training.
         settings: Default: those of the paper.
+        device: Where rerankers run, as torch names it; None for torch's default.
         on_progress: Called with a stage, the part of it that is done, and its total.
 
     Raises:
@@ -130,6 +136,7 @@ def run_cbdr(
         others=tuple(others),
         out=Path(out),
         settings=settings,
+        device=device,
         label=LabelRule.parse(settings.label),
         report=on_progress or (lambda _stage, _done, _total: None),
     ).run()
@@ -145,6 +152,7 @@ class _Pipeline:
     others: tuple[str, ...]
     out: Path
     settings: CbdrSettings
+    device: str | None
     label: LabelRule
     report: OnStage
     seconds: dict[str, float] = field(default_factory=dict)
@@ -154,11 +162,12 @@ class _Pipeline:
         parts = divide(self.questions, self.settings)
         for name in (self.base, *self.others):  # fail before the costly stages if one cannot be loaded
             self._encoder(name)
+        asked = parts.asked(self.questions)
         with self._stage("closed-book answers"):
-            direct = self._answers("closed book", self.questions, None)
-        labels = self._labels(direct)
+            direct = self._answers("closed book", asked, None)
+        labels = self._labels(asked, direct)
         with self._stage("hidden states"):
-            states = self._states()
+            states = self._states(asked)
         with self._stage("probes"):
             probes = self._probes(
                 LabelledStates(states=states, labels=labels, texts={q.question_id: q.question for q in self.questions}),
@@ -166,11 +175,8 @@ class _Pipeline:
             )
         best = max(probes, key=lambda at: max(c.dev_auroc for c in probes[at].candidates))
         confidence = ProbeConfidence(probes[best].probe, self.model, allow=("rag",))
-        rng = np.random.default_rng(self.settings.seed)
         with self._stage("both prompts"):
-            shift = measure_shift(
-                parts.test, confidence, self.model, rng=rng, candidates=self.settings.candidates, label=self.label
-            )
+            shift = self._shift(parts.test, confidence, direct)
         with self._stage("preference data"):
             prefer, summaries = self._preferences(parts, confidence, shift)
         with self._stage("reranker"):
@@ -253,12 +259,12 @@ class _Pipeline:
             rows = dict(journal.finished())
         return {question.question_id: rows[question.question_id][0]["answer"] for question in questions}
 
-    def _labels(self, answers: Mapping[str, str | None]) -> dict[str, float]:
-        marks = {q.question_id: is_right(answers[q.question_id], q.answers, self.label) for q in self.questions}
+    def _labels(self, questions: Sequence[Question], answers: Mapping[str, str | None]) -> dict[str, float]:
+        marks = {q.question_id: is_right(answers[q.question_id], q.answers, self.label) for q in questions}
         return {name: mark for name, mark in marks.items() if not np.isnan(mark)}
 
-    def _states(self) -> StoredStates:
-        prompted = [StatePrompt(id=q.question_id, question=q.question) for q in self.questions]
+    def _states(self, questions: Sequence[Question]) -> StoredStates:
+        prompted = [StatePrompt(id=q.question_id, question=q.question) for q in questions]
         summary = collect_states(
             self.model,
             prompted,
@@ -286,6 +292,30 @@ class _Pipeline:
                 runs[layer, epochs] = run
         return runs
 
+    def _shift(
+        self, questions: Sequence[Question], confidence: ProbeConfidence, direct: Mapping[str, str | None]
+    ) -> Shift:
+        """Measure the probe under both prompts on some questions; answers with a passage are kept, as all others are."""
+        rng, most = np.random.default_rng(self.settings.seed), self.settings.shift
+        if len(questions) > most:
+            chosen = np.sort(rng.choice(len(questions), size=most, replace=False))
+            questions = [questions[i] for i in chosen.tolist()]
+        pairs = draw_contexts(questions, rng=rng, candidates=self.settings.candidates)
+        drawn, passages = [question for question, _ in pairs], [[passage] for _, passage in pairs]
+        texts = [question.question for question in drawn]
+        given = self._answers(f"one passage, {len(drawn)} questions", drawn, passages)
+        qa, rag = (
+            measure_prompt(
+                pairs,
+                confidence.of(texts, context),
+                [answers[question.question_id] for question in drawn],
+                label=self.label,
+                rng=rng,
+            )
+            for context, answers in ((None, direct), (passages, given))
+        )
+        return Shift(qa=qa, rag=rag, label=str(self.label))
+
     def _preferences(
         self, parts: Parts, confidence: ProbeConfidence, shift: Shift
     ) -> tuple[dict[str, list[Preference]], dict[str, PreferenceSummary]]:
@@ -308,22 +338,30 @@ class _Pipeline:
         out = self.out / "reranker"
         if (out / RERANKER_CARD).is_file():
             card = json.loads((out / RERANKER_CARD).read_text(encoding="utf-8"))
-            old = {"data": card["data"]["train"]["hash"], "settings": card["settings"]}
-            new = {"data": preferences_hash(preferences), "settings": asdict(self.settings.reranker)}
-            changed = differences(old, new)
+            changed = differences(
+                {"data": card["data"]["train"]["hash"]}, {"data": preferences_hash(preferences)}
+            ) + changed_settings(card["settings"], self.settings.reranker)
             if changed:
                 raise ConfigMismatchError(
                     f"{out} was aligned with other data or settings ({'; '.join(changed)}): move it away, or give another folder"
                 )
             return out
-        return train_reranker(
-            self.base,
-            preferences,
-            out,
-            settings=self.settings.reranker,
-            aligned_with={"model": self.model.id, "revision": self.model.revision},
-            seed=self.settings.seed,
-        ).path
+        base, revision = hub_name(self.base)
+        with off_the_device(self.model.loaded):
+            return train_reranker(
+                base,
+                preferences,
+                out,
+                settings=self.settings.reranker,
+                aligned_with={
+                    key: self.model.fingerprint()[key]
+                    for key in ("model", "revision", "content")
+                    if key in self.model.fingerprint()
+                },
+                revision=revision,
+                device=self.device,
+                seed=self.settings.seed,
+            ).path
 
     def _ranking(self, folder: str, preferences: Sequence[Preference]) -> tuple[tuple[float, float, float], ...]:
         settings = self.settings.reranker
@@ -331,11 +369,12 @@ class _Pipeline:
         return _means_with_intervals(scores, self.settings.resampling)
 
     def _encoder(self, folder: str) -> Any:
-        seed = self.settings.seed
-        return load_base(folder, self.settings.reranker, revision=None, device=None, seed=seed, new_head=False)
+        name, revision = hub_name(folder)
+        settings, seed = self.settings.reranker, self.settings.seed
+        return load_base(name, settings, revision=revision, device=self.device, seed=seed, new_head=False)
 
     def _reranked(self, folder: str) -> Retriever:
-        return Reranked(PoolBM25(), CrossEncoderScorer(folder), candidates=self.settings.candidates)
+        return Reranked(PoolBM25(), cross_encoder(folder, self.device), candidates=self.settings.candidates)
 
     def _ordered_answers(
         self, name: str, ranked: Retriever, questions: Sequence[Question]
@@ -375,8 +414,15 @@ class _Pipeline:
 
     def _scores(self, questions: Sequence[Question], probes: Mapping[tuple[int, int], ProbeRun]) -> dict[str, Floats]:
         """Return the probabilities of every probe on the usable questions, by name of the signal."""
-        texts = [q.question for q in self._usable(questions)]
-        return {probe_signal(*at): self._known(run.probe, texts) for at, run in probes.items()}
+        states = self._read([q.question for q in self._usable(questions)])
+        return {
+            probe_signal(*at): run.probe.predict(states[:, run.probe.card.check_source(self.model)])
+            for at, run in probes.items()
+        }
+
+    def _read(self, texts: Sequence[str]) -> States:
+        """Return the states of questions alone, in all layers: one pass serves every probe."""
+        return self.model.read_batch(texts)
 
     def _benches(
         self,
@@ -406,9 +452,6 @@ class _Pipeline:
                 resampling=self.settings.resampling,
             )
         return benches
-
-    def _known(self, probe: Probe, questions: Sequence[str]) -> Floats:
-        return ProbeConfidence(probe, self.model).of(questions)
 
 
 def _display_name(reranker: str) -> str:

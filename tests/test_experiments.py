@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import zlib
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -668,3 +670,21 @@ def test_cbdr_runs_from_a_file_and_its_second_run_opens_no_model(tiny_model, tmp
     changed = path.read_text().replace("betas = [0.5, 1.0]", "betas = [0.7, 1.0]")
     path.write_text(changed, encoding="utf-8")
     assert "a model is opened" in cli("run", path).error  # the gate is evaluated again
+
+
+@pytest.mark.usefixtures("remembered_windows")
+def test_the_example_runs_offline_and_the_second_run_asks_nothing(tmp_path):
+    text = (Path(__file__).resolve().parent.parent / "examples/small.toml").read_text("utf-8")
+    quick = {"max-rounds = 5": "max-rounds = 3\nresamples = 20\ntune-draws = 1", "seeds = [1, 2]": "seeds = [1]"}
+    for old, new in quick.items():
+        assert old in text
+        text = text.replace(old, new)
+    few = re.sub(r"-limit = \d+", "-limit = 4", text)
+    (tmp_path / "small.toml").write_text(few, encoding="utf-8")
+    first = cli("run", tmp_path / "small.toml")
+    assert first.code == 0, first.err
+    assert "96 calls for 8 of 8 recordings" in first.words
+    second = cli("run", tmp_path / "small.toml", "--json")
+    assert second.json["calls"] == 0
+    assert {stage["done"] for stage in second.json["stages"]} == {False}
+    assert any(table["title"].startswith("Transferred calibration") for table in second.json["tables"])

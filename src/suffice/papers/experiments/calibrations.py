@@ -26,8 +26,8 @@ from suffice.tables import Column, Table
 
 __all__ = ["curve_table", "floor_table", "transfer_table"]
 
-_METRIC = "f1"
-_FEWEST = 2  # questions: with one there is nothing to fit
+_SWEPT_METRIC = "f1"
+_FEWEST_TUNE = 2  # questions: with one there is nothing to fit
 
 
 def _usable(cells: Sequence[CellRuns]) -> tuple[list[CellRuns], list[str]]:
@@ -40,7 +40,7 @@ def _usable(cells: Sequence[CellRuns]) -> tuple[list[CellRuns], list[str]]:
     return usable, notes
 
 
-def _run(prepared: PreparedRecording, policy: Policy) -> Run:
+def _policy_run(prepared: PreparedRecording, policy: Policy) -> Run:
     return run_policy(prepared, policy)[0]
 
 
@@ -60,19 +60,19 @@ def curve_table(cells: Sequence[CellRuns], sizes: Sequence[int], draws: int, res
     rows: list[tuple[Any, ...]] = []
     for cell in usable:
         assert cell.policy is not None
-        prepared = PreparedRecording.of(cell.eval, [_METRIC])
+        prepared = PreparedRecording.of(cell.eval, [_SWEPT_METRIC])
         n = len(cell.tune.question_ids)
-        whole = _run(prepared, cell.policy)
-        full_f1, full_calls = float(whole.values[_METRIC].mean()), float(whole.ledger.calls.mean())
+        whole = _policy_run(prepared, cell.policy)
+        full_f1, full_calls = float(whole.values[_SWEPT_METRIC].mean()), float(whole.ledger.calls.mean())
         orders = np.random.default_rng(resampling.seed).permuted(np.tile(np.arange(n), (draws, 1)), axis=1)
-        chosen = sorted({size for size in (sizes or (n // 4, n // 2)) if _FEWEST <= size < n})
+        chosen = sorted({size for size in (sizes or (n // 4, n // 2)) if _FEWEST_TUNE <= size < n})
         for size in chosen:
             f1, calls = [], []
             for order in orders:
                 fitted = _fitted(cell, np.isin(np.arange(n), order[:size]))
                 if fitted is not None:
-                    run = _run(prepared, fitted)
-                    f1.append(float(run.values[_METRIC].mean()))
+                    run = _policy_run(prepared, fitted)
+                    f1.append(float(run.values[_SWEPT_METRIC].mean()))
                     calls.append(float(run.ledger.calls.mean()))
             gains = [value - full_f1 for value in f1]
             spreads = [_with_spread(values, resampling) for values in (f1, calls, gains)]
@@ -134,17 +134,17 @@ def floor_table(cells: Sequence[CellRuns], resampling: Resampling) -> Table:
         assert cell.policy is not None
         split = without_floor(cell.policy.rule)
         assert split is not None
-        prepared, tune = (PreparedRecording.of(item, [_METRIC]) for item in (cell.eval, cell.tune))
+        prepared, tune = (PreparedRecording.of(item, [_SWEPT_METRIC]) for item in (cell.eval, cell.tune))
         own, best = _floors(prepared, cell.policy, split[1])
         chosen = _floors(tune, cell.policy, split[1])[1]
         other = replace(cell.policy, rule=with_threshold(cell.policy.rule, split[1], chosen.value), name="")
-        before, after = _run(prepared, cell.policy), _run(prepared, other)
+        before, after = _policy_run(prepared, cell.policy), _policy_run(prepared, other)
         draws = resampling.draws(prepared.n, prepared.recording.clusters)
         rows.append(
             (
                 *(cell.cell.name, split[1].value, own.quality, own.calls, own.on_front),
                 *(best.value, best.quality - own.quality, chosen.value),
-                draws.paired(after.values[_METRIC] - before.values[_METRIC]).triple,
+                draws.paired(after.values[_SWEPT_METRIC] - before.values[_SWEPT_METRIC]).triple,
                 draws.paired(after.ledger.calls - before.ledger.calls).triple,
             )
         )
@@ -166,7 +166,7 @@ def floor_table(cells: Sequence[CellRuns], resampling: Resampling) -> Table:
 
 def _floors(prepared: PreparedRecording, policy: Policy, floor: Threshold) -> tuple[Any, Any]:
     """Return the point of the floor itself, and the point of the best quality at no more calls."""
-    points = sweep_threshold(prepared, policy, floor, metric=_METRIC).points
+    points = sweep_threshold(prepared, policy, floor, metric=_SWEPT_METRIC).points
     own = next(point for point in points if point.own)
     allowed = [point for point in points if point.calls <= own.calls + ROUNDING and not math.isnan(point.quality)]
     top = max(point.quality for point in allowed)
@@ -187,20 +187,20 @@ def transfer_table(cells: Sequence[CellRuns], resampling: Resampling) -> Table:
     rows: list[tuple[Any, ...]] = []
     for cell in usable:
         assert cell.policy is not None
-        prepared = PreparedRecording.of(cell.eval, [_METRIC])
+        prepared = PreparedRecording.of(cell.eval, [_SWEPT_METRIC])
         right = outcome(cell.eval, "em")
         draws = resampling.draws(prepared.n, prepared.recording.clusters)
-        own, own_error = _run(prepared, cell.policy), _calibration(prepared, cell.policy, right)
+        own, own_error = _policy_run(prepared, cell.policy), _calibration(prepared, cell.policy, right)
         for other in usable:
             if other.cell.tune == cell.cell.tune or other.cell.prompt != cell.cell.prompt:
                 continue
             assert other.policy is not None
             borrowed = replace(cell.policy, calibrators=other.policy.calibrators, name="")
-            run, error = _run(prepared, borrowed), _calibration(prepared, borrowed, right)
+            run, error = _policy_run(prepared, borrowed), _calibration(prepared, borrowed, right)
             rows.append(
                 (
                     *(other.cell.name, cell.cell.name, own_error[0], error[0], own_error[1], error[1]),
-                    draws.paired(run.values[_METRIC] - own.values[_METRIC]).triple,
+                    draws.paired(run.values[_SWEPT_METRIC] - own.values[_SWEPT_METRIC]).triple,
                     draws.paired(run.ledger.calls - own.ledger.calls).triple,
                 )
             )

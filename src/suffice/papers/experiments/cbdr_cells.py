@@ -18,7 +18,7 @@ from suffice.papers.experiments.building import content_of, stated_options
 from suffice.papers.experiments.plan import Experiment
 from suffice.papers.experiments.stages import CellFolder, StageOutcome, run_stage
 from suffice.papers.experiments.stored_tables import read_paper, write_paper
-from suffice.papers.experiments.variance import UNKNOWN
+from suffice.papers.experiments.variance import NOT_KNOWN
 from suffice.papers.paper import Paper, origin_table
 from suffice.retrieval import Question
 from suffice.tables import Column, Table
@@ -33,7 +33,7 @@ def _questions(folder: CellFolder) -> list[Question]:
     return [question for split in folder.cell.data.splits for question in folder.cell.data.questions(split)]
 
 
-def _settings(folder: CellFolder) -> CbdrSettings:
+def _pipeline_settings(folder: CellFolder) -> CbdrSettings:
     seed = folder.cell.seed
     return replace(
         folder.experiment.cbdr.settings, seed=seed, resampling=replace(folder.experiment.resampling, seed=seed)
@@ -54,14 +54,14 @@ def evaluate_cbdr(folder: CellFolder, report: Callable[[str, int, int], None] | 
         "questions": [list(folder.cell.data.hashes(split).values()) for split in folder.cell.data.splits],
         "cross-encoders": [content_of(name) for name in (chosen.cross_encoder, *chosen.others)],
         "layers": list(chosen.layers),
-        "settings": asdict(_settings(folder)),
+        "settings": asdict(_pipeline_settings(folder)),
     }
     outputs = [folder.file(name) for name in ("paper.json", "figures.json")]
-    done = run_stage(folder.file("cbdr.stamp"), inputs, outputs, lambda: _run(folder, report))
+    done = run_stage(folder.file("cbdr.stamp"), inputs, outputs, lambda: _run_pipeline(folder, report))
     return [StageOutcome(cell=folder.cell.name, stage="cbdr", done=done)]
 
 
-def _run(folder: CellFolder, report: Callable[[str, int, int], None] | None) -> None:
+def _run_pipeline(folder: CellFolder, report: Callable[[str, int, int], None] | None) -> None:
     chosen, options = folder.experiment.cbdr, folder.cell.model.options
     layers = [int(layer) if layer.isdecimal() else layer for layer in chosen.layers]
     target = options.open(options.model, prompt(folder.cell.prompt), layers=layers, max_tokens=options.max_tokens)
@@ -71,15 +71,15 @@ def _run(folder: CellFolder, report: Callable[[str, int, int], None] | None) -> 
         chosen.cross_encoder,
         folder.file(_WORK),
         others=chosen.others,
-        settings=_settings(folder),
+        settings=_pipeline_settings(folder),
         on_progress=report,
     )
     paper = paper_cbdr(run, model=folder.cell.model.name, reranker=chosen.cross_encoder, data=folder.cell.data.name)
-    write_file(folder.file("figures.json"), json.dumps(_figures(run), indent=1) + "\n")
+    write_file(folder.file("figures.json"), json.dumps(_accuracies(run), indent=1) + "\n")
     write_paper(folder.file("paper.json"), paper)
 
 
-def _figures(run: CbdrRun) -> list[dict[str, Any]]:
+def _accuracies(run: CbdrRun) -> list[dict[str, Any]]:
     """Return the accuracy of every order and depth, and the share of known questions."""
     known = {"figure": "known without passages", "value": run.known, "low": None, "high": None}
     return [known] + [
@@ -115,7 +115,7 @@ def cbdr_paper(
         title=f"The tables of CBDR: {experiment.path.stem}",
         headline=f"{name}: {first.headline}" if several else first.headline,
         summary=first.summary,
-        parts=(origin_table(facts), _runs_table(figures, experiment.level), *parts),
+        parts=(origin_table(facts), _accuracy_runs(figures, experiment.level), *parts),
         figures=tuple(
             replace(figure, name=f"{cell.replace('/', '-')}-{figure.name}", caption=f"{cell}. {figure.caption}")
             for cell, paper in papers.items()
@@ -124,7 +124,7 @@ def cbdr_paper(
     )
 
 
-def _runs_table(figures: dict[str, list[list[dict[str, Any]]]], level: float) -> Table:
+def _accuracy_runs(figures: dict[str, list[list[dict[str, Any]]]], level: float) -> Table:
     """Return the first run's interval over questions beside the interval over the means of the runs."""
     from scipy.stats import t
 
@@ -132,7 +132,7 @@ def _runs_table(figures: dict[str, list[list[dict[str, Any]]]], level: float) ->
     for name, runs in figures.items():
         for place, one in enumerate(runs[0]):
             values = np.array([run[place]["value"] for run in runs])
-            over_runs: Any = UNKNOWN
+            over_runs: Any = NOT_KNOWN
             if len(values) > 1:
                 half = float(t.ppf((1 + level) / 2, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
                 over_runs = (float(values.mean()), float(values.mean()) - half, float(values.mean()) + half)
@@ -145,7 +145,7 @@ def _runs_table(figures: dict[str, list[list[dict[str, Any]]]], level: float) ->
     )
     notes = (
         "over questions: the test questions of the first run",
-        f"over runs: Student's t of the runs' means on the same test questions, whose training differs by seed; {UNKNOWN} with one run",
+        f"over runs: Student's t of the runs' means on the same test questions, whose training differs by seed; {NOT_KNOWN} with one run",
     )
     return Table(
         title=f"Runs: accuracy, {100 * level:g} % intervals",

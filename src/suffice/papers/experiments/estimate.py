@@ -14,7 +14,7 @@ from suffice.papers.experiments.checks import cell_prices, find_problems
 from suffice.papers.experiments.choices import SPLITS
 from suffice.papers.experiments.plan import Experiment
 from suffice.papers.experiments.stages import CellFolder
-from suffice.papers.experiments.variance import UNKNOWN
+from suffice.papers.experiments.variance import NOT_KNOWN
 from suffice.results import Result
 from suffice.retrieval import Question
 from suffice.rounds import Floats
@@ -23,7 +23,7 @@ from suffice.tables import Column, Table, counted
 
 __all__ = ["CellEstimate", "Estimate", "Extrapolated", "estimate_experiment", "extrapolate"]
 
-_TOKENS = ("uncached", "cached", "output")
+_PRICED_KINDS = ("uncached", "cached", "output")
 _FACTORS = {"tokens": 1.0, "usd": 1.0, "seconds": 1 / 60}
 """What is extrapolated, and what it is multiplied with for the table."""
 
@@ -43,7 +43,7 @@ class Extrapolated:
     def shown(self, factor: float) -> Any:
         """Return the estimate with its interval, times a factor, or that it is unknown."""
         if math.isnan(self.value):
-            return UNKNOWN
+            return NOT_KNOWN
         low = self.value - self.half
         return tuple(
             factor * part for part in (self.value, low if low > 0 or math.isnan(low) else 0.0, self.value + self.half)
@@ -141,9 +141,9 @@ class Estimate(Result):
 
 def _total(parts: tuple[Any, ...]) -> Any:
     """Return the sum of intervals end by end, as cells share questions; a lower bound where some are unknown."""
-    known = [part for part in parts if part != UNKNOWN]
+    known = [part for part in parts if part != NOT_KNOWN]
     if not known:
-        return UNKNOWN
+        return NOT_KNOWN
     if not any(isinstance(part, tuple) for part in known) and len(known) == len(parts):
         return sum(known)
     known = [part if isinstance(part, tuple) else (part, part, part) for part in known]
@@ -166,13 +166,13 @@ def estimate_experiment(experiment: Experiment, out: str | Path) -> Estimate:
     basis = "extrapolated from the recorded questions of the same cell, whose spread over questions makes the intervals"
     notes = [
         f"tokens, money and time are {basis}; the intervals of all cells are summed end by end, as cells share questions",
-        f"{UNKNOWN}: no question of the cell is recorded; `--pilot 5` records five of each split",
+        f"{NOT_KNOWN}: no question of the cell is recorded; `--pilot 5` records five of each split",
         f"minutes: those of the requests, {experiment.concurrency} at once, without loading models",
     ]
     if experiment.prices is None:
-        notes.append(f"money is {UNKNOWN}: the file names no prices")
+        notes.append(f"money is {NOT_KNOWN}: the file names no prices")
     if experiment.protocol == "cbdr":
-        notes.append(f"what is left of a pipeline that was interrupted is {UNKNOWN}: it resumes by its own journals")
+        notes.append(f"what is left of a pipeline that was interrupted is {NOT_KNOWN}: it resumes by its own journals")
     journals = [path for folder in folders for path in folder.file("").glob("*.journal")]
     if journals:
         notes.append(
@@ -232,14 +232,14 @@ def _spent(folder: CellFolder, recording: Recording) -> dict[str, Floats]:
         spent: Floats = sum((values for name, values in sums.items() if name.endswith(f".{kind}")), nothing)
         return spent
 
-    tokens = [total(f"{kind}_tokens") for kind in _TOKENS]
+    tokens = [total(f"{kind}_tokens") for kind in _PRICED_KINDS]
     try:
         prices = cell_prices(folder.cell, folder.experiment)
     except SufficeError:  # one of the problems
         prices = None
     money = nothing + np.nan if prices is None else nothing
     for component, price in (prices or {}).items():
-        money = money + price.of(*(sums.get(f"cost.{component}.{kind}_tokens", nothing) for kind in _TOKENS))
+        money = money + price.of(*(sums.get(f"cost.{component}.{kind}_tokens", nothing) for kind in _PRICED_KINDS))
     values = {
         "calls": total("calls"),
         "tokens": tokens[0] + tokens[1] + tokens[2],

@@ -16,14 +16,14 @@ __all__ = ["among", "check_keys", "read_fields", "toml_name"]
 
 T = TypeVar("T")
 
-_KINDS: Mapping[Any, tuple[tuple[type, ...], str]] = {
+_TOML_KINDS: Mapping[Any, tuple[tuple[type, ...], str]] = {
     str: ((str,), "text"),
     int: ((int,), "a whole number"),
     float: ((int, float), "a number"),
     bool: ((bool,), "true or false"),
     Path: ((str,), "the path of a file or folder"),
 }
-_OBJECTS = ("extra_body", "template_args")
+_JSON_OPTIONS = ("extra_body", "template_args")
 """JSON on the command line."""
 
 _WRITTEN = ("cache",)
@@ -88,13 +88,13 @@ def read_fields(
     values: dict[str, Any] = dict(given)
     for key, value in entry.items():
         name, place = names[key], f"{where}: {key}"
-        hint, options = _plain(hints[name])
+        hint, options = _plain_hint(hints[name])
         if is_dataclass(hint):
             inner = getattr(base, name) if base is not None else own[name].default_factory()
             hidden = own[name].metadata.get("left_out", ())
             values[name] = read_fields(cast("Any", hint), value, place, folder=folder, left_out=hidden, base=inner)
         else:
-            values[name] = _value(value, hint, name, place, folder)
+            values[name] = _field_value(value, hint, name, place, folder)
             _check_least(values[name], options, place)
     if base is not None:
         return cast("T", replace(cast("Any", base), **values))
@@ -104,20 +104,20 @@ def read_fields(
     return group(**values)
 
 
-def _value(value: Any, hint: Any, name: str, where: str, folder: Path) -> Any:
+def _field_value(value: Any, hint: Any, name: str, where: str, folder: Path) -> Any:
     """Return a value of the type of a field."""
     if get_origin(hint) is tuple:
         if not isinstance(value, list):
             raise DataError(f"{where} is {value!r}; expected a list in brackets")
-        inner = _plain(get_args(hint)[0])[0]
-        return tuple(_value(item, inner, name, where, folder) for item in value)
-    if name in _OBJECTS and isinstance(value, dict):  # written as a table, which is easier to read
+        inner = _plain_hint(get_args(hint)[0])[0]
+        return tuple(_field_value(item, inner, name, where, folder) for item in value)
+    if name in _JSON_OPTIONS and isinstance(value, dict):  # written as a table, which is easier to read
         return json.dumps(value, sort_keys=True)
     if get_origin(hint) is Literal:
         return among(value, get_args(hint), where)
-    if hint not in _KINDS:
+    if hint not in _TOML_KINDS:
         raise DataError(f"{where} cannot be set in a file: leave it out")
-    types, expected = _KINDS[hint]
+    types, expected = _TOML_KINDS[hint]
     if not isinstance(value, types) or (isinstance(value, bool) and hint is not bool):
         raise DataError(f"{where} is {value!r}; expected {expected}")
     if name.endswith("api_key_env"):
@@ -144,14 +144,14 @@ def among(value: str, known: Iterable[str], where: str) -> str:
     return value
 
 
-def _plain(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+def _plain_hint(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     """Return the type of a field without None, and the options of a command behind it."""
     options: tuple[Any, ...] = ()
     if get_origin(hint) is Annotated:
         hint, *rest = get_args(hint)
         options = tuple(rest)
     if get_origin(hint) in (Union, UnionType):
-        hint, more = _plain(next(part for part in get_args(hint) if part is not NoneType))
+        hint, more = _plain_hint(next(part for part in get_args(hint) if part is not NoneType))
         options += more
     return hint, options
 

@@ -118,11 +118,11 @@ class Experiment:
     def __post_init__(self) -> None:
         among(self.protocol, PROTOCOLS, f"{self.path}: protocol")
         for key in ("prompts", "seeds"):
-            _once(getattr(self, key), f"{self.path}: {key}")
+            _no_repeats(getattr(self, key), f"{self.path}: {key}")
         for name in self.prompts:
             prompt(name)
         for listed in (self.models, self.data, self.retrievers):
-            _once([item.name for item in listed], f"{self.path}: name")
+            _no_repeats([item.name for item in listed], f"{self.path}: name")
         for item in self.data:
             self._check_data(item, f"{self.path}: data {item.name!r}")
         if self.protocol != "tasr":
@@ -213,7 +213,7 @@ def read_experiment(path: str | Path) -> Experiment:
     nested = ("path", *_TABLES_OF.values())
     own = [toml_name(item.name) for item in fields(Experiment) if item.name not in nested]
     check_keys(data, [*own, *_TABLES_OF], str(path))
-    lists = {key: _list_of(data.pop(key, []), path, key) for key in _TABLES_OF}
+    lists = {key: _tables_at(data.pop(key, []), path, key) for key in _TABLES_OF}
     for key in ("model", "data"):
         if not lists[key]:
             raise DataError(f"{path}: an experiment needs at least one [[{key}]] table")
@@ -221,9 +221,9 @@ def read_experiment(path: str | Path) -> Experiment:
     protocol = among(data.get("protocol", "tasr"), PROTOCOLS, f"{path}: protocol")
     given: dict[str, Any] = {
         "path": path,
-        "models": tuple(_model(entry, where, folder, MODEL_OPTIONS[protocol]) for entry, where in lists["model"]),
-        "data": tuple(_data(entry, where, folder) for entry, where in lists["data"]),
-        "retrievers": tuple(_retriever(entry, where, folder) for entry, where in lists["retriever"])
+        "models": tuple(_read_model(entry, where, folder, MODEL_OPTIONS[protocol]) for entry, where in lists["model"]),
+        "data": tuple(_read_data(entry, where, folder) for entry, where in lists["data"]),
+        "retrievers": tuple(_read_retriever(entry, where, folder) for entry, where in lists["retriever"])
         or (RetrieverChoice(name="bm25"),),
         "published": _texts(data.pop("published", {}), f"{path}: published"),
     }
@@ -234,7 +234,7 @@ def read_experiment(path: str | Path) -> Experiment:
     return replace(experiment, cbdr=_located(replace(chosen, others=others), ("cross_encoder",), folder))
 
 
-def _list_of(entries: Any, path: Path, key: str) -> list[tuple[dict[str, Any], str]]:
+def _tables_at(entries: Any, path: Path, key: str) -> list[tuple[dict[str, Any], str]]:
     """Return the tables of a list, each with its place for messages."""
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise SchemaError(f"{path}: {key} is {entries!r:.80}; write [[{key}]], then one key per line")
@@ -250,7 +250,7 @@ def _list_of(entries: Any, path: Path, key: str) -> list[tuple[dict[str, Any], s
     return listed
 
 
-def _model(entry: dict[str, Any], where: str, folder: Path, group: Any) -> ModelChoice:
+def _read_model(entry: dict[str, Any], where: str, folder: Path, group: Any) -> ModelChoice:
     name, scripted = entry.pop("name"), entry.pop("scripted", None)
     if scripted is not None:
         if entry:
@@ -275,7 +275,7 @@ def _model(entry: dict[str, Any], where: str, folder: Path, group: Any) -> Model
     return ModelChoice(name=name, options=_located(options, ("model",) if options.local else (), folder))
 
 
-def _data(entry: dict[str, Any], where: str, folder: Path) -> DataChoice:
+def _read_data(entry: dict[str, Any], where: str, folder: Path) -> DataChoice:
     choice = read_fields(DataChoice, entry, where, folder=folder)
     files: dict[str, Any] = {}
     for split in SPLITS:
@@ -291,7 +291,7 @@ def _data(entry: dict[str, Any], where: str, folder: Path) -> DataChoice:
     return replace(choice, **files, corpus=choice.corpus or choice.name)
 
 
-def _retriever(entry: dict[str, Any], where: str, folder: Path) -> RetrieverChoice:
+def _read_retriever(entry: dict[str, Any], where: str, folder: Path) -> RetrieverChoice:
     name = entry.pop("name")
     options = read_fields(Retrieval, entry, where, folder=folder)
     return RetrieverChoice(name=name, options=_located(options, ("dense", "question_encoder", "reranker"), folder))
@@ -309,7 +309,7 @@ def _texts(value: Any, where: str) -> dict[str, str]:
     return dict(value)
 
 
-def _once(values: Sequence[Any], where: str) -> None:
+def _no_repeats(values: Sequence[Any], where: str) -> None:
     if not values:
         raise DataError(f"{where} is empty; expected at least one")
     repeated = next((value for value in values if values.count(value) > 1), None)

@@ -181,8 +181,8 @@ def run_experiment(
         raise ConfigMismatchError(f"{problems[0]}{more}")
     outcomes: list[StageOutcome] = []
     loaded = Loaded()
-    for folder in sorted(folders, key=_by_model):
-        report = None if on_record is None else _named(on_record, folder.cell.name)
+    for folder in sorted(folders, key=_by_what_is_loaded):
+        report = None if on_record is None else _reporting(on_record, folder.cell.name)
         if protocol.loop is not None:
             outcomes += record_cell(folder, protocol.loop, loaded, first=pilot, on_progress=report)
     del loaded
@@ -202,13 +202,16 @@ def run_experiment(
     return ExperimentRun(out=out, outcomes=tuple(outcomes), paper=read_paper(out / "tables.json"))
 
 
-def _by_model(folder: CellFolder) -> tuple[int, int]:
-    """Return what puts cells of one model and prompt together: they share what is loaded."""
-    models, prompts = folder.experiment.models, folder.experiment.prompts
-    return models.index(folder.cell.model), prompts.index(folder.cell.prompt)
+def _by_what_is_loaded(folder: CellFolder) -> tuple[int, int, int]:
+    """Return what puts cells together that load the same model, and among them those that search the same index."""
+    experiment, cell = folder.experiment, folder.cell
+    retriever = experiment.retrievers.index(cell.retriever)
+    if cell.model.scripted or cell.model.is_remote:
+        return -1, -1, retriever
+    return experiment.models.index(cell.model), experiment.prompts.index(cell.prompt), retriever
 
 
-def _named(report: OnCell, cell: str) -> OnCell:
+def _reporting(report: OnCell, cell: str) -> OnCell:
     return lambda split, progress: report(f"{cell} {split}", progress)
 
 
@@ -236,7 +239,7 @@ def _write_tables(
         for old in (out / "tables").glob("*.csv"):
             old.unlink()
         for number, table in enumerate(paper.parts):
-            write_file(out / "tables" / f"{number:02}-{_file_name(table.title)}.csv", render([table], "csv"))
+            write_file(out / "tables" / f"{number:02}-{_csv_name(table.title)}.csv", render([table], "csv"))
         for old in (out / "figures").glob("*.svg"):
             old.unlink()
         paper.write_figures(out / "figures")
@@ -245,6 +248,6 @@ def _write_tables(
     return run_stage(out / "tables.stamp", inputs, outputs, make)
 
 
-def _file_name(title: str) -> str:
+def _csv_name(title: str) -> str:
     head = title.partition(":")[0].partition(".")[0].lower()
     return "-".join("".join(c if c.isalnum() else " " for c in head).split())

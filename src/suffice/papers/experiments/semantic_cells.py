@@ -91,16 +91,16 @@ def semantic_paper(
         parts=(
             origin_table(facts, tuple(dict.fromkeys(note for one in first.values() for note in one.notes))),
             summary,
-            *_runs(made, experiment),
+            *_protocol_runs(made, experiment),
             *parts,
             *([missing] if not_made else []),
         ),
         not_made=not_made,
-        figures=tuple(figure for name, one in first.items() for figure in _figures(one, name)),
+        figures=tuple(figure for name, one in first.items() for figure in _protocol_figures(one, name)),
     )
 
 
-def _figures(protocol: SemanticProtocol, name: str) -> list[PaperFigure]:
+def _protocol_figures(protocol: SemanticProtocol, name: str) -> list[PaperFigure]:
     charts = protocol_part(protocol).charts
     return [
         PaperFigure(name=f"{name.replace('/', '-')}-{key}", spec=spec, caption=f"{name}. {caption}")
@@ -112,7 +112,7 @@ def _titled(tables: Sequence[Table], name: str, *, several: bool) -> list[Table]
     return [replace(table, title=f"{name}. {table.title}") for table in tables] if several else list(tables)
 
 
-def _runs(runs: dict[str, list[SemanticProtocol]], experiment: Experiment) -> list[Table]:
+def _protocol_runs(runs: dict[str, list[SemanticProtocol]], experiment: Experiment) -> list[Table]:
     """Return quality, its difference to the full width, and rounds of the judge-free policy, over runs and questions."""
     values = {name: [_run_values(protocol) for protocol in protocols] for name, protocols in runs.items()}
     metric = experiment.semantic.metric

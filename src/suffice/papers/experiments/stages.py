@@ -23,7 +23,7 @@ from suffice.store.stored import StoredRows
 
 __all__ = ["CellFolder", "StageOutcome", "record_cell", "run_stage", "write_stage"]
 
-_FEW = 3
+_NAMED_AT_MOST = 3
 """Names in a message."""
 
 
@@ -107,7 +107,7 @@ class CellFolder:
             if gone:
                 raise ConfigMismatchError(
                     f"the cell {self.cell.name} has recorded {len(gone)} {split} questions that are not asked for now "
-                    f"({', '.join(map(repr, gone[:_FEW]))}): restore {split}-limit and {split}, or give another --out"
+                    f"({', '.join(map(repr, gone[:_NAMED_AT_MOST]))}): restore {split}-limit and {split}, or give another --out"
                 )
 
     def remember(self) -> None:

@@ -62,7 +62,7 @@ def read_paper(path: Path) -> Paper:
 
 
 def _read_table(data: dict[str, Any]) -> Table:
-    rows = tuple(tuple(_value(value) for value in row) for row in data["rows"])
+    rows = tuple(tuple(_stored_value(value) for value in row) for row in data["rows"])
     return Table(
         title=data["title"],
         columns=tuple(Column(**column) for column in data["columns"]),
@@ -71,6 +71,6 @@ def _read_table(data: dict[str, Any]) -> Table:
     )
 
 
-def _value(value: Any) -> Any:
+def _stored_value(value: Any) -> Any:
     """Return an interval as a tuple, with NaN where an end is undefined."""
     return tuple(float("nan") if part is None else part for part in value) if isinstance(value, list) else value

@@ -149,7 +149,7 @@ def tasr_paper(
     not_made = dict(paper.not_made)
     parts: dict[str, Callable[[], Sequence[Table]]] = {
         "Certificates": lambda: [_certificates_table(folders, experiment)],
-        "Runs": lambda: _runs(by_configuration, resampling),
+        "Runs": lambda: _tasr_runs(by_configuration, resampling),
         "Learning curve": lambda: [
             curve_table(first, experiment.tune_sizes, experiment.tune_draws, resampling),
         ],
@@ -178,14 +178,14 @@ def tasr_paper(
     )
 
 
-_SHOWN = {
+_TASR_FIGURES = {
     "f1": Shown(heading="F1", scale=100),
     "delta": Shown(heading="ΔF1 vs k=3", spec="+.2f", scale=100),
     "calls": Shown(heading="calls"),
 }
 
 
-def _runs(by_configuration: Mapping[str, Sequence[CellRuns]], resampling: Resampling) -> list[Table]:
+def _tasr_runs(by_configuration: Mapping[str, Sequence[CellRuns]], resampling: Resampling) -> list[Table]:
     runs, notes = {}, []
     for name, cells in by_configuration.items():
         usable = [cell for cell in cells if cell.runs]
@@ -196,7 +196,7 @@ def _runs(by_configuration: Mapping[str, Sequence[CellRuns]], resampling: Resamp
             RunValues(values=tasr_figures(c), questions=tuple(c.eval.question_ids), clusters=c.eval.clusters)
             for c in usable
         ]
-    return runs_tables(runs, _SHOWN, resampling, notes)
+    return runs_tables(runs, _TASR_FIGURES, resampling, notes)
 
 
 def _certificates_table(folders: Sequence[CellFolder], experiment: Experiment) -> Table:

@@ -14,7 +14,7 @@ from suffice.statistics import Resampling
 from suffice.statistics.units import Clusters
 from suffice.tables import Column, Table
 
-__all__ = ["METHOD", "UNKNOWN", "Repeated", "RunValues", "Shown", "repeated", "runs_tables"]
+__all__ = ["METHOD", "NOT_KNOWN", "Repeated", "RunValues", "Shown", "repeated", "runs_tables"]
 
 METHOD = (
     "over questions: bootstrap of the questions' means over the runs; over runs: Student's t of the runs' means on the same "
@@ -92,7 +92,7 @@ def repeated(values: Floats, resampling: Resampling, clusters: Clusters = None) 
     )
 
 
-UNKNOWN = "unknown"
+NOT_KNOWN = "unknown"
 """What stands in the place of a figure that nobody can know yet."""
 
 
@@ -150,20 +150,20 @@ def runs_tables(
         }
     if any(len(parts) == 1 for parts in runs.values()):
         listed.append(
-            f"{UNKNOWN}: one run shows nothing about other runs; give seeds. Models that run here are greedy, a seed changes "
+            f"{NOT_KNOWN}: one run shows nothing about other runs; give seeds. Models that run here are greedy, a seed changes "
             "none of their answers"
         )
-    return [_runs_table(figures, key, how, resampling, listed) for key, how in shown.items()]
+    return [_figure_runs(figures, key, how, resampling, listed) for key, how in shown.items()]
 
 
-def _runs_table(
+def _figure_runs(
     figures: Mapping[str, Mapping[str, Repeated]], key: str, how: Shown, resampling: Resampling, notes: Sequence[str]
 ) -> Table:
     def part(name: str) -> Any:
         def value(item: tuple[str, Mapping[str, Repeated]]) -> Any:
             figure = item[1][key]
             ends = getattr(figure, name)
-            return UNKNOWN if ends is None else (figure.mean, *ends)
+            return NOT_KNOWN if ends is None else (figure.mean, *ends)
 
         return value
 

@@ -302,6 +302,43 @@ def test_a_table_of_popqa_is_read_as_its_authors_wrote_it(tmp_path):
     assert (question.question_id, question.answers) == ("4222362", ("politician", "political leader"))
 
 
+@pytest.mark.parametrize(
+    ("cell", "answers"),
+    [
+        ('["Ada", "Bo"]', ("Ada", "Bo")),
+        ("['Ada', \"Bo's\"]", ("Ada", "Bo's")),
+        ("['Ada'\n 'Bo']", ("Ada", "Bo")),
+        ("['Ada' 'Bo', 'Cy']", None),
+        ("['Ada' ... 'Bo']", None),
+    ],
+)
+def test_a_list_in_a_table_is_read_as_json_python_or_numpy_and_never_joined(cell, answers, tmp_path):
+    rows = ("question", "answer"), ("who made it", cell), ("who made that", "['Ada']")
+    lines = [",".join(f'"{field.replace(chr(34), chr(34) * 2)}"' for field in row) for row in rows]
+    (tmp_path / "nq.csv").write_text("\n".join(lines) + "\n")
+    conversion = convert_questions(tmp_path / "nq.csv", tmp_path / "q.jsonl", form="nq_open")
+    first, *_ = load_questions(tmp_path / "q.jsonl")
+    if answers is None:
+        assert first.question == "who made that"
+        assert "begins like a list, and is none that can be read" in conversion.unread[0].reason
+    else:
+        assert first.answers == answers
+
+
+def test_the_subset_of_500_problems_gives_its_answers_and_levels_as_numbers(tmp_path):
+    row = {
+        "problem": "Half?",
+        "solution": "So $\\boxed{1}$.",
+        "answer": "\\frac{1}{2}",
+        "subject": "Algebra",
+        "level": 3,
+    }
+    convert_questions(jsonl(tmp_path / "t.jsonl", row | {"unique_id": "test/algebra/1.json"}), tmp_path / "q.jsonl")
+    (question,) = load_questions(tmp_path / "q.jsonl")
+    assert (question.question_id, question.answers) == ("test/algebra/1.json", ("\\frac{1}{2}",))
+    assert (question.type, question.level) == ("Algebra", "Level 3")
+
+
 def test_an_unknown_or_ambiguous_form_is_an_error_with_the_choice(tmp_path):
     with pytest.raises(SchemaError, match=r"fields body, name are not those of a known form.*hotpotqa: context and"):
         convert_questions(jsonl(tmp_path / "rows.jsonl", {"name": "t", "body": "x"}), tmp_path / "q.jsonl")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import io
+import tokenize
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
 from suffice.errors import DataError
@@ -53,21 +56,43 @@ def object_of(record: object, where: str, fields: str = "id and question") -> Pu
 
 
 def literal(value: Any) -> Any:
-    """Return the list or object that a text spells in JSON or Python, as tables have it; other values unchanged."""
+    """Return the list or object that a text spells in JSON, Python or NumPy, as tables have it; other values unchanged.
+
+    >>> literal('["Oslo"]'), literal("['Oslo', 'Lima']"), literal("['Oslo' 'Lima']"), literal("[0, 1)")
+    (['Oslo'], ['Oslo', 'Lima'], ['Oslo', 'Lima'], '[0, 1)')
+    """
     if not isinstance(value, str) or value.lstrip()[:1] not in ("[", "{"):
         return value
-    for read in (load_json, ast.literal_eval):
+    for read in (load_json, _python_value):
         try:
             return read(value)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
+        except (ValueError, SyntaxError, MemoryError, RecursionError, tokenize.TokenError):
             continue
     return value
+
+
+def _python_value(text: str) -> Any:
+    """Return the value of a Python literal, or of an array of texts as NumPy prints it: without commas.
+
+    Raises:
+        ValueError: It is neither; Python would join texts that follow each other without a comma.
+        SyntaxError: It is not Python.
+    """
+    tokens = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.string.strip()]
+    first, *inner, last = tokens if len(tokens) > 1 else [*tokens, *tokens]
+    if inner and (first.string, last.string) == ("[", "]") and all(t.type == tokenize.STRING for t in inner):
+        return [ast.literal_eval(t.string) for t in inner]
+    if any(a.type == b.type == tokenize.STRING for a, b in pairwise(tokens)):
+        raise ValueError("texts follow each other without a comma")
+    return ast.literal_eval(text)
 
 
 def texts_of(record: Mapping[str, Any], key: str, where: str) -> list[str]:
     """Return the texts of a field, which may be one text or a list, each once, without empty ones."""
     value = literal(record.get(key))
     items = [] if value is None else value if isinstance(value, list) else [value]
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        raise DataError(f"{where}: {key} is {value!r:.80}; it begins like a list, and is none that can be read")
     if not all(isinstance(item, str) for item in items):
         raise DataError(f"{where}: {key} is {value!r:.80}; expected text, or a list of texts")
     return distinct(items)

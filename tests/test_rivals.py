@@ -193,6 +193,8 @@ def test_the_command_teaches_measures_and_writes_the_page(tmp_path):
     kinds = Counter(item["kind"] for item in data["lines"])
     assert kinds["fixed"] == 8
     assert (kinds["method, own end"], kinds["method, our rule"]) == (5, 5)
+    gates = {item["name"].partition(":")[0] for item in data["lines"] if item["kind"] in ("gate", "gate and stop")}
+    assert {"Adaptive-RAG", "Probing-RAG", "CtrlA", "SeaKR", "Self-RAG"} <= gates
     text = page.read_text("utf-8")
     assert "cannot rank the methods" in text
     assert "DRAGIN" in text

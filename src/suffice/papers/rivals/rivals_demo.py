@@ -19,6 +19,7 @@ from suffice.files import quoted
 from suffice.llm import TransformersModel
 from suffice.loop import ChainMethod, Dragin, Flare, IRCoT, LiveLoop, QueryLoop, RetrievalLoop, SelfAsk, record
 from suffice.papers.cbdr.world import PROCESSOR_NOTE
+from suffice.papers.rivals.gates import gate_lines
 from suffice.papers.rivals.lines import RivalLine, fixed_lines, line_of, rivals_table
 from suffice.papers.rivals.taught import ASKING_LENGTH, READER, STEPS, TINY_CHAIN, TINY_SELF_ASK, train_chains
 from suffice.retrieval import PoolBM25, Question, dataset_hash, load_questions
@@ -156,7 +157,7 @@ class Bench:
 
 def rival_lines(bench: Bench) -> list[RivalLine]:
     """Return every line of the page: fixed numbers of passages first, then whatever else there is."""
-    sources: tuple[Callable[[Bench], list[RivalLine]], ...] = (_fixed, _methods)
+    sources: tuple[Callable[[Bench], list[RivalLine]], ...] = (_fixed, _methods, gate_lines)
     return [line for source in sources for line in source(bench)]
 
 
@@ -274,6 +275,9 @@ _NOTES = """## How to read it
   row, for which every round is answered: those calls are in its cost.
 - Settings are the defaults of this package, which are those of the papers, but DRAGIN's threshold and length of queries, which the tune
   questions chose: three passages for each query; FLARE's theta .8 and beta .4; at most 15 collected passages in IRCoT.
+- "Gate" answers from the question alone, with one passage, or with all; "gate and stop" answers from round 0 on and takes one passage
+  more while its signal says that this is not enough; the "learned stop" (Stop-RAG) was learned on the tune questions. What is fitted, and
+  every threshold, comes from the tune questions. A model that was not trained for it has no reflection tokens for Self-RAG.
 - The second tables of rivals, votes that stop early (Adaptive-Consistency, Early-Stopping Self-Consistency), are on
-  [published samples](samples.md); gates that read hidden states are on [the tiny model of single facts](gates-tiny.md).
+  [published samples](samples.md); gates that read hidden states are also on [the tiny model of single facts](gates-tiny.md).
 """

@@ -22,6 +22,7 @@ FROZEN = {
     "confidence_first@1": "4b72a630bcd563601fed8cfd74caa80dffa788c6a1fe2a9688a4c986aff09391",
     "no_confidence@1": "274c6665c9414fc0c410343402383cfb7bdda58d884f684a62a7084d7578627a",
     "prefilled@1": "75e9499e1d83616ba7aabf95a9a233d8dca9e93a3b1ef3c968e2cd5375247085",
+    "step_by_step@1": "7a44a4729b47eb25350102c8ba2112756ac55a357de6d48d1c69518373bcb832",
 }
 FROZEN_OF_PAPERS = {"cbdr@1": "e40d4222f3752b78f4ef052fcf6318e2fcf012e3c163889f6cf9ad59fb1d1dc9"}
 

@@ -150,6 +150,15 @@ def test_a_panel_is_recorded_and_replayed_with_the_prices_of_its_models(endpoint
     assert "prices neither 'generator:gpt-1.5' nor its model 'gpt-1.5'" in cli("replay", out, "--prices", "list").error
 
 
+def test_samples_reason_before_they_answer_unless_another_prompt_is_given():
+    thought = "The tower has a name.\nThe name is of a city in Norway.\nAnswer: Oslo"
+    with Endpoint(thought) as endpoint:
+        shown = cli("sample", "answer", TOWER, *at(endpoint), "--samples", 1, "--json").json
+        assert "step by step" in endpoint.requests[0].prompt
+        assert endpoint.requests[0].body["max_tokens"] == 512
+    assert (shown["answer"], shown["rounds"][0]["labels"]["prompt_id"]) == ("Oslo", "step_by_step@1")
+
+
 def test_passages_of_a_data_set_are_contexts_unless_it_is_asked_closed_book(tmp_path):
     file = dataset(tmp_path / "q.jsonl", n=1)
     with Endpoint("Answer: Oslo") as endpoint:

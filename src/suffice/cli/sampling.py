@@ -29,7 +29,7 @@ __all__ = ["record_samples_command", "sample_command"]
 _RULE, _SELECTOR, _MOST = "lead(3)", "majority_of_samples", 10
 
 _Most = Annotated[int | None, Option("--samples", min=1, help=f"The largest number of samples; default: {_MOST}.")]
-_Normalizer = Annotated[
+_ComparedBy = Annotated[
     str | None,
     Option(
         "--normalizer",
@@ -45,8 +45,8 @@ class _Sampled(models.Examined):
     model: Annotated[
         str, Option("--model", help="The model's name at the endpoint; several in turn, the cheapest first: a,a,b.")
     ]
-    prompt: Annotated[str, Option("--prompt", help=f"{', '.join(PROMPTS)}; several in turn: a,b.")] = "answer_first"
-    max_tokens: Annotated[int, Option("--max-tokens", min=1, help="Most tokens per reply.")] = 256
+    prompt: Annotated[str, Option("--prompt", help=f"{', '.join(PROMPTS)}; several in turn: a,b.")] = "step_by_step"
+    max_tokens: Annotated[int, Option("--max-tokens", min=1, help="Most tokens per reply.")] = 512
     logprobs: Annotated[
         bool, Option("--logprobs/--no-logprobs", help="Ask for log-probabilities; weighted votes need them.")
     ] = False
@@ -123,7 +123,7 @@ def sample_command(
         str | None, Option("--selector", help=f"Which sample's answer to return; default: {_SELECTOR}.")
     ] = None,
     samples: _Most = None,
-    normalizer: _Normalizer = None,
+    normalizer: _ComparedBy = None,
 ) -> None:
     """Each sample is a round; the answers, the reason for stopping and the cost are shown.
 
@@ -165,7 +165,7 @@ def record_samples_command(
     sampling: _Sampling,
     output: Output,
     samples: _Most = None,
-    normalizer: _Normalizer = None,
+    normalizer: _ComparedBy = None,
     closed_book: Annotated[
         bool, Option("--closed-book", help="Ask without the passages that the questions bring.")
     ] = False,

@@ -30,6 +30,7 @@ __all__ = [
     "PREFILLED",
     "PROMPTS",
     "SELF_ASK",
+    "STEP_BY_STEP",
     "ChainPrompt",
     "ContextsFirstPrompt",
     "DraftingPrompt",
@@ -240,6 +241,16 @@ the last message.
 """
 
 
+STEP_BY_STEP = Prompt(
+    name="step_by_step",
+    version=1,
+    system=(
+        f"{_TASK} First reason step by step, in a few sentences. Then end with exactly one line:\nAnswer: <short phrase>"
+    ),
+)
+"""The answer after some reasoning, for samples that vote: they differ in how they reason (self-consistency)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftingPrompt(_Evidence):
     """The tasks of writer and critic, which do not mention the number of rounds; other fields as in `Prompt`.
@@ -408,7 +419,9 @@ CBDR = ContextsFirstPrompt(
 )
 """The two prompts of CBDR (figure 5): for a question alone, and for one with contexts. The layout of contexts is ours."""
 
-PROMPTS: Mapping[str, Prompt] = {item.name: item for item in (ANSWER_FIRST, CONFIDENCE_FIRST, NO_CONFIDENCE, PREFILLED)}
+PROMPTS: Mapping[str, Prompt] = {
+    item.name: item for item in (ANSWER_FIRST, CONFIDENCE_FIRST, NO_CONFIDENCE, PREFILLED, STEP_BY_STEP)
+}
 """The built-in prompts by name, which extend their text from round to round."""
 
 PAPER_PROMPTS: Mapping[str, Prompt] = {item.name: item for item in (CBDR,)}

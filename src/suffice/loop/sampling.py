@@ -29,7 +29,7 @@ from suffice.signals.votes import VOTES
 __all__ = ["SamplingLoop", "sample_seed"]
 
 _CHOICES_LOG = logging.getLogger(__name__)
-_GENERATOR = "generator"
+_PART = "generator"
 _SET_BY_THE_LOOP = ("temperature", "seed")
 
 
@@ -124,7 +124,7 @@ class SamplingLoop(LiveLoop):
         """Models with prompts, in turn."""
         if not self.prompts:
             return self.models
-        return tuple(_prompted(model, prompt) for prompt in self.prompts for model in self.models)
+        return tuple(_with_variant(model, prompt) for prompt in self.prompts for model in self.models)
 
     @cached_property
     def _settings(self) -> tuple[dict[str, Any], ...]:
@@ -183,9 +183,7 @@ class SamplingLoop(LiveLoop):
         """Return the costs of sample `r`; of a panel, those of the model that gave it."""
         if len(self._names) == 1:
             return costs
-        return {
-            member_component(self.source(r).name) if name == _GENERATOR else name: cost for name, cost in costs.items()
-        }
+        return {member_component(self.source(r).name) if name == _PART else name: cost for name, cost in costs.items()}
 
     @property
     def is_async(self) -> bool:
@@ -299,7 +297,7 @@ class _SamplingCourse:
     def calls(self, r: int, before: Sequence[Round]) -> Steps:
         del before  # samples are independent
         reply = yield Call(
-            part=_GENERATOR,
+            part=_PART,
             asked=self.loop.source(r).prompt.messages(self.question, self.passages),
             send=lambda: finished(self._reply(r, blocking=True)),
             send_async=lambda: self._reply(r),
@@ -339,7 +337,7 @@ class _SamplingCourse:
         return [model.read(completion) for completion in completions[:n]]
 
 
-def _prompted(model: ChatModel, prompt: Prompt) -> ChatModel:
+def _with_variant(model: ChatModel, prompt: Prompt) -> ChatModel:
     """Return a model with another prompt; connection, cache and statistics are shared."""
     other = copy(model)
     other.prompt = prompt

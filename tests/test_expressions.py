@@ -82,6 +82,7 @@ APART = [
     "-x",
     "x+1=0",
     "x+1>0",
+    r"\left|x\right|",
     r"-\infty",
 ]
 

@@ -38,13 +38,13 @@ _WALL_FACTOR = 24
 """As many times longer by the clock a process may take that does not stop itself, as where there are no timers."""
 
 _BOX = "\\boxed"
-_LATEX = re.compile(r"\\[A-Za-z]+|\$[^$]+\$|[\^_]\{")
+_LATEX = re.compile(r"\\[A-Za-z]+|\$[^$\s](?:[^$]*[^$\s])?\$|[\^_]\{")
 
 
 def looks_mathematical(text: str) -> bool:
     r"""Return whether a text has LaTeX in it: a command, dollars around something, an exponent in braces.
 
-    >>> looks_mathematical("\\frac{1}{2}"), looks_mathematical("$x$"), looks_mathematical("costs $5")
+    >>> looks_mathematical("\\frac{1}{2}"), looks_mathematical("$x$"), looks_mathematical("from $5 to $9")
     (True, True, False)
     """
     return _LATEX.search(text) is not None

@@ -47,6 +47,7 @@ CALLS = [
     "import run.csv -o imported.parquet --log-golds keep",
     'answer "Where is tower 1?" --corpus documents',
     "record q.jsonl -o recorded.parquet --limit 4",
+    "convert q.jsonl -o converted.jsonl --splits tune=2,eval=1",
     f"paper protocol self_refine_gpt4 --metric target_sentiment {QUICK}",
     "paper semantic",
 ]

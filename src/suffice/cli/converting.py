@@ -97,12 +97,14 @@ def _questions_screen(conversion: Conversion, *, is_named: bool) -> Screen:
     title = f" of {conversion.title} ({how}; {licence})" if conversion.title else f" ({licence})"
     sentence = f"{conversion.path}: {counted(conversion.n_questions, 'question')}{title}, from {counted(conversion.n_rows, 'row')}"
     notes = [f"{item.n:,} left out: {item.reason} (the first: {item.first})" for item in conversion.unread]
-    names = [name for name in conversion.splits if name]
-    chosen = f" --split {quoted(names[0])} -o {quoted(names[0] + '.parquet')}" if names else " -o recording.parquet"
+    split = next(filter(None, conversion.splits), "")
+    stem = conversion.path.name.partition(".")[0]
+    chosen = f" --split {quoted(split)}" if split else ""
+    recording = quoted(f"{stem}-{split}.parquet" if split else f"{stem}.parquet")
     return Screen(
         sentences=[sentence if not left_out else f"{sentence}, of which {left_out:,} were left out"],
         tables=conversion.tables(),
         notes=[*notes, *conversion.notes],
         files={"card": conversion.card},
-        then=f"suffice record {quoted(conversion.path)}{chosen}",
+        then=f"suffice record {quoted(conversion.path)}{chosen} -o {recording}",
     )

@@ -113,3 +113,19 @@ def test_where_the_order_says_which_answers_are_the_same_each_order_is_grouped_b
     (theirs,) = mean_runs(prepared, 4, 9, lambda one: [run_policy(one, grouped)[0]])
     same_runs(ours[0], theirs)
     assert ours[0].rounds.tolist() == [2.0] * 20  # the first two, in every order
+
+
+@pytest.mark.parametrize("values", [1, 150])
+def test_orders_come_in_blocks_that_bound_the_memory(monkeypatch, values):
+    rng = np.random.default_rng(2)
+    prepared = PreparedRecording.of(
+        sampled(rng.choice(["a", "b", "c"], size=(10, 6)).tolist()), ["right"], samples=True
+    )
+    policies, seen = [policy("lead(2)", 6), policy("fixed_k(3)", 6)], []
+    whole, dealt = run_all(prepared, policies, 5, 3, twinned=[0], each=seen.append)
+    monkeypatch.setattr("suffice.replays.by_stop._VALUES", values)
+    parts, twins = run_all(prepared, policies, 5, 3, twinned=[0], each=seen.append)
+    for ours, theirs in zip([*parts, twins[0]], [*whole, dealt[0]], strict=True):
+        same_runs(ours, theirs)
+    assert [part.shape[1] for part in seen] == ([5, 1, 1, 1, 1, 1] if values == 1 else [5, 2, 2, 1])
+    np.testing.assert_array_equal(seen[0], np.concatenate(seen[1:], axis=1))

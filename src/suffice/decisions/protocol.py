@@ -12,7 +12,7 @@ import numpy.typing as npt
 from suffice.decisions.advice import Advice
 from suffice.decisions.candidates import candidates
 from suffice.decisions.losses import SAVABLE, measure_candidates, prices_text, uncut
-from suffice.decisions.same_loop import LoopStops, fingerprints, refuse_other_outcomes
+from suffice.decisions.same_loop import LoopStops, fingerprints, refuse_other_outcomes, rounds_text
 from suffice.decisions.trial import Trial
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.metrics import METRICS
@@ -139,7 +139,7 @@ def decide(
         refuse_other_outcomes(trial.marks, logged, trial.metric)
         prices = _same_prices(prices, trial, notes)
         fresh = _new_questions(logged, trial, notes)
-    verdict_part, rounds_text = _unseen(logged, fresh, trial, notes), _rounds_text(recording)
+    verdict_part, extent = _unseen(logged, fresh, trial, notes), rounds_text(recording)
     del recording, logged  # of a million rounds they are large, and the measurement is of the verdict part alone
     if verdict_part is None:
         if previous is None:
@@ -163,7 +163,7 @@ def decide(
     trial = trial.extended(units.ordered(_drawn_order(verdict_part)), seen_from(verdict_part), marks)
     return Advice(
         trial=trial,
-        rounds_text=rounds_text,
+        rounds_text=extent,
         notes=tuple(dict.fromkeys([*trial.notes, *notes, *_unit_notes(verdict_part, trial)])),
     )
 
@@ -401,16 +401,3 @@ def _unit_notes(recording: Recording, trial: Trial) -> list[str]:
             f"{trial.metric} is {totals.constant:g} in every answer that counts here: what never varies shows no loss"
         )
     return notes
-
-
-def _rounds_text(recording: Recording) -> str:
-    """Return what the log did by itself, in words."""
-    lengths = recording.seen[:, recording.index >= 1].sum(axis=1)
-    low, high = int(lengths.min()), int(lengths.max())
-    if recording.independent:
-        return counted(high, "sample") if low == high else f"{low} to {high} samples"
-    if low == high:
-        return f"cap {high}"
-    if (recording.ends == "rule").any():
-        return f"your own stops, {low} to {high} rounds"
-    return f"{low} to {high} rounds"

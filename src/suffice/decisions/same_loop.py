@@ -13,8 +13,9 @@ from suffice.errors import ConfigMismatchError
 from suffice.rounds import Positions
 from suffice.seen import id_hash
 from suffice.store.recording import Recording
+from suffice.tables import counted
 
-__all__ = ["LoopStops", "fingerprints", "refuse_other_outcomes"]
+__all__ = ["LoopStops", "fingerprints", "refuse_other_outcomes", "rounds_text"]
 
 _BLOCK = 65_536  # rows at once, a bound on memory
 
@@ -157,6 +158,19 @@ def refuse_other_outcomes(known: Mapping[str, str], recording: Recording, metric
             f"(question {others[0]!r}): another loop's rounds are not evidence about this one. Decide anew, in another file "
             "(-o OTHER.json); if these are other questions, give them other names"
         )
+
+
+def rounds_text(recording: Recording) -> str:
+    """Return what the log did by itself, in words."""
+    lengths = recording.seen[:, recording.index >= 1].sum(axis=1)
+    low, high = int(lengths.min()), int(lengths.max())
+    if recording.independent:
+        return counted(high, "sample") if low == high else f"{low} to {high} samples"
+    if low == high:
+        return f"cap {high}"
+    if (recording.ends == "rule").any():
+        return f"your own stops, {low} to {high} rounds"
+    return f"{low} to {high} rounds"
 
 
 def _last_rounds(recording: Recording) -> Positions:

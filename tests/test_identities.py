@@ -8,7 +8,7 @@ import pytest
 
 from suffice import Policy, identities
 from suffice.errors import ConfigMismatchError
-from suffice.identities import aligned, model_content, same_model, sha256_of
+from suffice.identities import aligned, hub_folder, model_content, same_model, sha256_of
 from suffice.llm import TransformersModel
 from suffice.probes import ProbeCard, pinned_of
 from suffice.probes.collect import StatePrompt, collect_states
@@ -93,6 +93,22 @@ def test_large_files_of_the_hub_cache_are_not_read(tmp_path):
     (snapshot / "model.safetensors").symlink_to(blob)
     copy = files_of(tmp_path / "copy", config__json="{}", model__safetensors="weights")
     assert model_content(snapshot) == model_content(copy)
+
+
+def test_a_hub_id_and_a_copy_of_its_files_are_the_same_model(model, tmp_path, monkeypatch):
+    from huggingface_hub import constants
+
+    cache = tmp_path / "hub"
+    place = cache / "models--org--llama"
+    shutil.copytree(model, place / "snapshots" / "c0ffee")
+    (place / "snapshots" / "c0ffee" / "model.safetensors.index.json").write_text("{}")
+    files_of(place / "refs", main="c0ffee")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+    assert hub_folder("org/llama") == hub_folder("org/llama", "c0ffee") == place / "snapshots" / "c0ffee"
+    assert model_content(hub_folder("org/llama")) == model_content(model)
+    assert hub_folder("org/other") is None
+    assert hub_folder("org/llama", "another") is None
+    assert hub_folder("not/an/id") is None
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,15 @@ from suffice.llm._transformers_loading import off_the_device
 from suffice.llm.states import QA, States
 from suffice.llm.transformers_model import TransformersModel
 from suffice.papers.cbdr.gates import gate_points, probe_signal
+from suffice.papers.cbdr.journaled import JournaledWork, OnStage
 from suffice.papers.cbdr.plan import CbdrSettings, Parts, divide
 from suffice.probes import LabelRule, is_right
 from suffice.probes.collect import StatePrompt, collect_states
 from suffice.probes.confidence import ProbeConfidence
-from suffice.retrieval import PoolBM25, Question, Reranked, Retriever, dataset_hash
-from suffice.rounds import Floats, Passage
+from suffice.retrieval import PoolBM25, Question, Reranked, Retriever
+from suffice.rounds import Floats
 from suffice.statistics import Resampling
-from suffice.store.journal import Journal, differences
+from suffice.store.journal import differences
 from suffice.store.states import StoredStates, read_states
 from suffice.train.examples import Split
 from suffice.train.preference_file import Preference, read_preferences
@@ -51,11 +52,6 @@ ALIGNED = "aligned"
 
 RETRIEVER = "BM25 order"
 """The name of the retriever's own order, without a reranker."""
-
-_BATCH_OF_ANSWERS = 64
-"""Questions between two writes to the journal of answers."""
-
-OnStage = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -157,6 +153,9 @@ class _Pipeline:
     report: OnStage
     seconds: dict[str, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._work = JournaledWork(model=self.model, out=self.out, report=self.report)
+
     def run(self) -> CbdrRun:
         """Run all stages in their order."""
         parts = divide(self.questions, self.settings)
@@ -164,7 +163,7 @@ class _Pipeline:
             self._encoder(name)
         asked = parts.asked(self.questions)
         with self._stage("closed-book answers"):
-            direct = self._answers("closed book", asked, None)
+            direct = self._work.answers("closed book", asked, None)
         labels = self._labels(asked, direct)
         with self._stage("hidden states"):
             states = self._states(asked)
@@ -235,30 +234,6 @@ class _Pipeline:
         self.seconds[name] = time.perf_counter() - began
         self.report(name, 1, 1)
 
-    def _answers(
-        self, name: str, questions: Sequence[Question], passages: Sequence[Sequence[Passage]] | None
-    ) -> dict[str, str | None]:
-        """Return the model's answers by question; those of an earlier run are not generated again."""
-        config = {
-            "model": dict(self.model.fingerprint()),
-            "questions": dataset_hash(questions),
-            "passages": None if passages is None else [[p.passage_id for p in context] for context in passages],
-        }
-        index = {question.question_id: i for i, question in enumerate(questions)}
-        with closing(Journal(self.out / "answers" / f"{_file_name(name)}.journal", config)) as journal:
-            done = dict(journal.finished())
-            pending = [question for question in questions if question.question_id not in done]
-            for start in range(0, len(pending), _BATCH_OF_ANSWERS):
-                batch = pending[start : start + _BATCH_OF_ANSWERS]
-                context = None if passages is None else [passages[index[q.question_id]] for q in batch]
-                for question, reply in zip(
-                    batch, self.model.answers([q.question for q in batch], context), strict=True
-                ):
-                    journal.finish(question.question_id, [{"answer": reply.answer}])
-                self.report(name, len(questions) - len(pending) + start + len(batch), len(questions))
-            rows = dict(journal.finished())
-        return {question.question_id: rows[question.question_id][0]["answer"] for question in questions}
-
     def _labels(self, questions: Sequence[Question], answers: Mapping[str, str | None]) -> dict[str, float]:
         marks = {q.question_id: is_right(answers[q.question_id], q.answers, self.label) for q in questions}
         return {name: mark for name, mark in marks.items() if not np.isnan(mark)}
@@ -303,7 +278,7 @@ class _Pipeline:
         pairs = draw_contexts(questions, rng=rng, candidates=self.settings.candidates)
         drawn, passages = [question for question, _ in pairs], [[passage] for _, passage in pairs]
         texts = [question.question for question in drawn]
-        given = self._answers(f"one passage, {len(drawn)} questions", drawn, passages)
+        given = self._work.answers(f"one passage, {len(drawn)} questions", drawn, passages)
         qa, rag = (
             measure_prompt(
                 pairs,
@@ -380,28 +355,11 @@ class _Pipeline:
         self, name: str, ranked: Retriever, questions: Sequence[Question]
     ) -> dict[int, dict[str, str | None]]:
         """Return the answers with the first passages of an order, by depth and question."""
-        orders = self._orders(name, ranked, questions)
+        orders = self._work.orders(name, ranked, questions, max(self.settings.depths))
         return {
-            depth: self._answers(f"{name} top-{depth}", questions, [passages[:depth] for passages in orders])
+            depth: self._work.answers(f"{name} top-{depth}", questions, [passages[:depth] for passages in orders])
             for depth in self.settings.depths
         }
-
-    def _orders(self, name: str, ranked: Retriever, questions: Sequence[Question]) -> list[list[Passage]]:
-        """Return the first passages of each question; those that an earlier run ranked are not ranked again."""
-        deepest = max(self.settings.depths)
-        config = {"retriever": dict(ranked.fingerprint()), "questions": dataset_hash(questions), "depth": deepest}
-        with closing(Journal(self.out / "orders" / f"{_file_name(name)}.journal", config)) as journal:
-            rows = dict(journal.finished())
-            for question in questions:
-                if question.question_id not in rows:
-                    ranking = ranked.rank(question.question, pool=question.passages, k=deepest)
-                    rows[question.question_id] = [{"passage_id": passage.passage_id} for passage in ranking]
-                    journal.finish(question.question_id, rows[question.question_id])
-        pools = [{passage.passage_id: passage for passage in question.passages} for question in questions]
-        return [
-            [pool[row["passage_id"]] for row in rows[question.question_id]]
-            for question, pool in zip(questions, pools, strict=True)
-        ]
 
     def _accuracy(self, questions: Sequence[Question], answers: Mapping[str, str | None]) -> tuple[float, float, float]:
         marks = [is_right(answers[q.question_id], q.answers, self.label) for q in questions]
@@ -457,11 +415,6 @@ class _Pipeline:
 def _display_name(reranker: str) -> str:
     """Return the name of a reranker in the tables: its id, or the name of its folder."""
     return Path(reranker).name if Path(reranker).is_dir() else reranker
-
-
-def _file_name(name: str) -> str:
-    """Return a name in which characters that are unsafe in file names are replaced."""
-    return "".join(character if character.isalnum() or character in "-." else "_" for character in name)[-100:]
 
 
 def _means_with_intervals(values: Floats, resampling: Resampling) -> tuple[tuple[float, float, float], ...]:

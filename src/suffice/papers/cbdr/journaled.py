@@ -1,0 +1,88 @@
+"""Answers of the model and orders of the passages, each kept in a journal: an interruption costs none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from suffice.llm.transformers_model import TransformersModel
+from suffice.retrieval import Question, Retriever, dataset_hash
+from suffice.rounds import Passage
+from suffice.store.journal import Journal
+
+__all__ = ["JournaledWork", "OnStage"]
+
+OnStage = Callable[[str, int, int], None]
+"""Called with a stage, the part of it that is done, and its total."""
+
+_BATCH_OF_ANSWERS = 64
+"""Questions between two writes to the journal of answers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JournaledWork:
+    """What the model answered and what retrievers ranked in one folder.
+
+    Attributes:
+        model: Answers the questions.
+        out: The folder.
+        report: Called after each batch of answers.
+    """
+
+    model: TransformersModel
+    out: Path
+    report: OnStage
+
+    def answers(
+        self, name: str, questions: Sequence[Question], passages: Sequence[Sequence[Passage]] | None
+    ) -> dict[str, str | None]:
+        """Return the model's answers by question; those of an earlier run are not generated again.
+
+        Raises:
+            ConfigMismatchError: The answers of this name are of another model, other questions or passages.
+        """
+        config = {
+            "model": dict(self.model.fingerprint()),
+            "questions": dataset_hash(questions),
+            "passages": None if passages is None else [[p.passage_id for p in context] for context in passages],
+        }
+        index = {question.question_id: i for i, question in enumerate(questions)}
+        with closing(Journal(self.out / "answers" / f"{_file_name(name)}.journal", config)) as journal:
+            done = dict(journal.finished())
+            pending = [question for question in questions if question.question_id not in done]
+            for start in range(0, len(pending), _BATCH_OF_ANSWERS):
+                batch = pending[start : start + _BATCH_OF_ANSWERS]
+                context = None if passages is None else [passages[index[q.question_id]] for q in batch]
+                replies = self.model.answers([q.question for q in batch], context)
+                for question, reply in zip(batch, replies, strict=True):
+                    journal.finish(question.question_id, [{"answer": reply.answer}])
+                self.report(name, len(questions) - len(pending) + start + len(batch), len(questions))
+            rows = dict(journal.finished())
+        return {question.question_id: rows[question.question_id][0]["answer"] for question in questions}
+
+    def orders(self, name: str, ranked: Retriever, questions: Sequence[Question], deepest: int) -> list[list[Passage]]:
+        """Return the first passages of each question; those that an earlier run ranked are not ranked again.
+
+        Raises:
+            ConfigMismatchError: The orders of this name are of another retriever, other questions or another depth.
+        """
+        config = {"retriever": dict(ranked.fingerprint()), "questions": dataset_hash(questions), "depth": deepest}
+        with closing(Journal(self.out / "orders" / f"{_file_name(name)}.journal", config)) as journal:
+            rows = dict(journal.finished())
+            for question in questions:
+                if question.question_id not in rows:
+                    ranking = ranked.rank(question.question, pool=question.passages, k=deepest)
+                    rows[question.question_id] = [{"passage_id": passage.passage_id} for passage in ranking]
+                    journal.finish(question.question_id, rows[question.question_id])
+        pools = [{passage.passage_id: passage for passage in question.passages} for question in questions]
+        return [
+            [pool[row["passage_id"]] for row in rows[question.question_id]]
+            for question, pool in zip(questions, pools, strict=True)
+        ]
+
+
+def _file_name(name: str) -> str:
+    """Return a name in which characters that are unsafe in file names are replaced."""
+    return "".join(character if character.isalnum() or character in "-." else "_" for character in name)[-100:]

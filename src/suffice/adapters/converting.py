@@ -146,29 +146,29 @@ def convert_questions(
     sizes = _draw_sizes(sample, splits)
     if form is not None:
         check_form(form)
-    opened = (
+    origin = (
         source
         if isinstance(source, QuestionSource)
         else open_source(source, split=split, config=config, revision=revision)
     )
-    form = form or form_of(opened)
+    form = form or form_of(origin)
     if form == CORPUS_FORM:
         raise DataError(
-            f"{opened.name} contains passages and no questions: suffice.adapters.convert_corpus converts it"
+            f"{origin.name} contains passages and no questions: suffice.adapters.convert_corpus converts it"
         )
-    reading = _SourceReading(opened, form)
+    reading = _SourceReading(origin, form)
     units = reading.units()
-    order, names = _draw(units, sizes, seed, opened.name) if sizes else ([], {})
+    order, names = _draw(units, sizes, seed, origin.name) if sizes else ([], {})
     title, licence = (QUESTION_FORMS[form].title, QUESTION_FORMS[form].licence) if form in QUESTION_FORMS else ("", "")
-    written = _Written(names, with_passages=passages)
+    writer = _LineWriter(names, with_passages=passages)
     with _packed_lines(path) as file:
         questions = reading.questions({i for unit in order for i in unit} if sizes else None)
         listed = (pair for pair in questions) if not sizes else _in_drawn_order(questions, order)
-        data_hash = dataset_hash(written.write(file, listed))
+        data_hash = dataset_hash(writer.write(file, listed))
     if sizes:
-        written.note_draw(sum(sizes.values()), has_types=any(kind for _, kind in units.values()))
+        writer.note_draw(sum(sizes.values()), has_types=any(kind for _, kind in units.values()))
     card = path.with_name(f"{_QUESTION_FILE.sub('', path.name)}.card.json")
-    drawn = {"sample": sum(sizes.values()), "splits": dict(sizes), "seed": seed} if sizes else {}
+    draw = {"sample": sum(sizes.values()), "splits": dict(sizes), "seed": seed} if sizes else {}
     conversion = Conversion(
         path=path,
         card=card,
@@ -176,21 +176,19 @@ def convert_questions(
         title=title,
         licence=licence,
         n_rows=reading.n_rows,
-        n_questions=written.n,
-        splits={name: dict(counts) for name, counts in written.counts.items()},
+        n_questions=writer.n,
+        splits={name: dict(counts) for name, counts in writer.counts.items()},
         unread=reading.unread(),
         data_hash=data_hash,
-        notes=(*reading.notes(), *written.all_notes()),
+        notes=(*reading.notes(), *writer.all_notes()),
     )
     write_file(
-        card, json.dumps(_card(conversion, opened, drawn, passages=passages), indent=1, ensure_ascii=False) + "\n"
+        card, json.dumps(_card(conversion, origin, draw, passages=passages), indent=1, ensure_ascii=False) + "\n"
     )
     return conversion
 
 
-def _card(
-    conversion: Conversion, source: QuestionSource, drawn: Mapping[str, Any], *, passages: bool
-) -> dict[str, Any]:
+def _card(conversion: Conversion, source: QuestionSource, draw: Mapping[str, Any], *, passages: bool) -> dict[str, Any]:
     values = conversion.to_dict()
     home = QUESTION_FORMS[conversion.form].home if conversion.form in QUESTION_FORMS else ""
     own = ("form", "title", "licence", "n_rows", "n_questions", "splits", "unread", "data_hash", "notes")
@@ -202,7 +200,7 @@ def _card(
         "home": home,
         **{name: values[name] for name in own if values[name] or name == "licence"},
         "passages": passages,
-        "drawn": drawn,
+        "drawn": draw,
     }
 
 
@@ -314,7 +312,7 @@ def _in_drawn_order(
             yield i, by_row[i]
 
 
-class _Written:
+class _LineWriter:
     """The lines of the output, and what they add up to."""
 
     def __init__(self, names: Mapping[int, str], *, with_passages: bool) -> None:

@@ -54,16 +54,16 @@ def convert_command(
     """
     if form is not None:
         check_form(form)
-    opened = open_source(source, split=split, config=config, revision=revision)
-    name = form or form_of(opened)
+    origin = open_source(source, split=split, config=config, revision=revision)
+    name = form or form_of(origin)
     if name == CORPUS_FORM:
         if sample is not None or splits is not None:
             raise BadParameter("a corpus has no questions to draw", param_hint="--sample")
-        corpus = convert_corpus(opened, out)
+        corpus = convert_corpus(origin, out)
         output.show(corpus.to_dict(), _corpus_screen(corpus))
         return
     conversion = convert_questions(
-        opened,
+        origin,
         out,
         form=name,
         sample=sample,

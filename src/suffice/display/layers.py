@@ -52,8 +52,8 @@ class ChartLayer:
 
     def channel(self, name: str) -> Mapping[str, Any]:
         """Return the encoding of a channel; empty if there is none."""
-        found: Mapping[str, Any] = self.encoding.get(name, {})
-        return found
+        encoding: Mapping[str, Any] = self.encoding.get(name, {})
+        return encoding
 
     def values(self, name: str) -> list[Any]:
         """Return the values of a channel that are known."""
@@ -89,13 +89,13 @@ def holds(test: str, row: ChartRow) -> bool:
         if match is None:
             raise ValueError(f"the test {term!r} is not known here")
         if match["valid"] is not None:
-            passed = is_known(row.get(match["valid"]))
+            holds_here = is_known(row.get(match["valid"]))
         elif match["sign"] is None:
-            passed = bool(row.get(match["field"]))
+            holds_here = bool(row.get(match["field"]))
         else:
             text = match["value"]
-            passed = _SIGNS[match["sign"]](row.get(match["field"]), text[1:-1] if text[0] == "'" else float(text))
-        if not passed:
+            holds_here = _SIGNS[match["sign"]](row.get(match["field"]), text[1:-1] if text[0] == "'" else float(text))
+        if not holds_here:
             return False
     return True
 

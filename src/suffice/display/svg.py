@@ -124,9 +124,9 @@ def _draw_axes(
         angle = axes["x"].get("labelAngle", 0)
         for at, label in places["x"]:
             drawing.add("line", paints=domain, x1=at, x2=at, y1=height, y2=height + _TICK)
-            turned = {"transform": f"rotate({angle} {short_number(at)} {height + 16})"} if angle else {}
+            rotation = {"transform": f"rotate({angle} {short_number(at)} {height + 16})"} if angle else {}
             anchor = "end" if angle < 0 else "start" if angle > 0 else "middle"
-            drawing.add("text", text=label, paints=muted, x=at, y=height + 18, text_anchor=anchor, box=turned)
+            drawing.add("text", text=label, paints=muted, x=at, y=height + 18, text_anchor=anchor, box=rotation)
         if axes["x"].get("title"):
             below = height + _bottom_room(axes["x"], scales["x"]) - 8
             drawing.add("text", text=axes["x"]["title"], paints=text, x=width / 2, y=below, text_anchor="middle")

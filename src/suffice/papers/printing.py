@@ -64,8 +64,8 @@ def print_paper(
         # The screen shows the notes of its own table alone, and counts the other tables.
         screen = [paper.summary, *(replace(table, notes=()) for table in paper.parts)]
         tables = paper.parts if details else screen
-        drawn = {} if figures is None else {counted(len(paper.figures), "figure"): figures}
-        Screen(sentences=[paper.headline], tables=tables, files=drawn, then=then).print(details=details)
+        pictures = {} if figures is None else {counted(len(paper.figures), "figure"): figures}
+        Screen(sentences=[paper.headline], tables=tables, files=pictures, then=then).print(details=details)
         return
     text = _paper_text(paper, form)
     if out is None:

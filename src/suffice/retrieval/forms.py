@@ -23,7 +23,7 @@ from suffice.retrieval.fields import (
 __all__ = ["QUESTION_FORMS", "Form", "converted", "forms_of"]
 
 _WIKI_TYPES = frozenset({"compositional", "comparison", "inference", "bridge_comparison"})
-_BOXED = re.compile(r"\\(?:boxed|fbox)\s*(?=[{\w$\\.-])")
+_BOX_START = re.compile(r"\\(?:boxed|fbox)\s*(?=[{\w$\\.-])")
 _LAST_LINE = re.compile(r"(?:^|\n)\s*####\s*(\S.*?)\s*$")
 _FEVER_LABELS = ("SUPPORTS", "REFUTES", "NOT ENOUGH INFO")
 _CLAIM = (
@@ -254,7 +254,7 @@ def _last_boxed(solution: str) -> str:
     >>> _last_boxed(r"so \boxed{1}, no, \boxed{\frac{1}{2}}.")
     '\\frac{1}{2}'
     """
-    boxes = [*_BOXED.finditer(solution)]
+    boxes = [*_BOX_START.finditer(solution)]
     if not boxes:
         return ""
     rest = solution[boxes[-1].end() :]

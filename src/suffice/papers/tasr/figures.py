@@ -194,7 +194,7 @@ def _frontiers(table: Table) -> list[PaperFigure]:
     """Return for each setting F1 against calls of every policy, as means over its cells, with published points."""
     figures = []
     for setting in SETTINGS.values():
-        points = [_point(line) for line in _figure_lines(table) if line["setting"] == setting]
+        points = [_frontier_point(line) for line in _figure_lines(table) if line["setting"] == setting]
         if not points:
             continue
         theirs = [
@@ -219,7 +219,7 @@ def _frontiers(table: Table) -> list[PaperFigure]:
     return figures
 
 
-def _point(line: _TableLine) -> dict[str, Any]:
+def _frontier_point(line: _TableLine) -> dict[str, Any]:
     label, f1, calls = line["policy"], line["F1"], line["calls"]
     kind = next(kind for start, kind in _KINDS.items() if label.startswith(start))
     short = (

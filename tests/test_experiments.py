@@ -32,7 +32,7 @@ from suffice.papers.experiments.calibrations import curve_table, floor_table, tr
 from suffice.papers.experiments.estimate import extrapolate
 from suffice.papers.experiments.stages import CellFolder
 from suffice.papers.experiments.tasr_cells import tasr_cell
-from suffice.papers.experiments.variance import repeated
+from suffice.papers.experiments.variance import RunValues, Shown, repeated, runs_tables
 from suffice.papers.semantic import semantic_protocol
 from suffice.papers.semantic import tune as select_eps
 from suffice.papers.tasr.cells import load_cell
@@ -459,6 +459,36 @@ def test_an_interval_over_runs_and_questions_covers_the_mean_of_the_population()
     assert inside / 300 > 0.92
 
 
+def test_the_macro_over_runs_is_students_t_of_the_runs_means_over_configurations():
+    rng = np.random.default_rng(5)
+    values = rng.random((3, 4, 20)) + rng.normal(0, 0.1, (1, 4, 1))
+    ids = tuple(map(str, range(20)))
+    runs = {str(i): [RunValues(values={"f1": run}, questions=ids) for run in part] for i, part in enumerate(values)}
+    [table] = runs_tables(runs, {"f1": Shown(heading="F1")}, Resampling(n_resamples=200))
+    *_, macro = table.rows
+    means = values.mean(axis=(0, 2))
+    assert (macro[0], macro[2][0]) == ("macro", pytest.approx(values.mean()))
+    assert macro[3][1:] == pytest.approx(stats.t.interval(0.95, 3, means.mean(), stats.sem(means)))
+    assert macro[4][1] < min(macro[2][1], macro[3][1])
+    assert macro[4][2] > max(macro[2][2], macro[3][2])
+    others = (*ids[:10], *map(str, range(20, 30)))
+    partly = {**runs, "0": [RunValues(values=part.values, questions=others) for part in runs["0"]]}
+    [table] = runs_tables(partly, {"f1": Shown(heading="F1")}, Resampling(n_resamples=20))
+    assert len(table.rows) == 3
+    assert any(note.startswith("no macro: ") for note in table.notes)
+    uneven = {**runs, "0": runs["0"][:2]}
+    assert [row[0] for row in runs_tables(uneven, {"f1": Shown(heading="F1")}, Resampling(n_resamples=20))[0].rows] == [
+        "0",
+        "1",
+        "2",
+    ]
+
+
+def test_a_script_is_not_taken_for_a_model(small):
+    cells = next(table for table in small[1]["tables"] if table["title"] == "Cells")
+    assert sum("is a script and no model" in note for note in cells["notes"]) == 2
+
+
 def test_one_run_leaves_the_interval_over_runs_unknown(tmp_path):
     path = written(tmp_path, SMALL.replace("seeds = [1, 2]", "seeds = [1]"))
     tables = cli("run", path, "--json").json["tables"]
@@ -687,4 +717,5 @@ def test_the_example_runs_offline_and_the_second_run_asks_nothing(tmp_path):
     second = cli("run", tmp_path / "small.toml", "--json")
     assert second.json["calls"] == 0
     assert {stage["done"] for stage in second.json["stages"]} == {False}
+    assert any("22 M parameters" in note for table in second.json["tables"] for note in table["notes"])
     assert any(table["title"].startswith("Transferred calibration") for table in second.json["tables"])

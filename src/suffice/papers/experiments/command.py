@@ -46,7 +46,7 @@ def run_command(
     Example: suffice run experiment.toml
     """
     experiment = read_experiment(file)
-    folder = out or file.with_suffix("")
+    folder = out or (file.with_suffix("") if file.suffix else file.with_name(f"{file.name}-results"))
     if dry_run and pilot is None:
         _show_estimate(experiment, file, folder, output)
         return

@@ -167,7 +167,7 @@ def estimate_experiment(experiment: Experiment, out: str | Path) -> Estimate:
     notes = [
         f"tokens, money and time are {basis}; the intervals of all cells are summed end by end, as cells share questions",
         f"{NOT_KNOWN}: no question of the cell is recorded; `--pilot 5` records five of each split",
-        f"minutes: those of the requests, {experiment.concurrency} at once, without loading models",
+        "minutes: those of the requests, as many at once as `concurrency` says, without loading models",
     ]
     if experiment.prices is None:
         notes.append(f"money is {NOT_KNOWN}: the file names no prices")
@@ -193,7 +193,7 @@ def _cell_estimate(folder: CellFolder) -> CellEstimate:
     total = sum(map(len, questions.values()))
     paths = [folder.file(f"{split}.parquet") for split in SPLITS]
     values = _recorded_costs(folder, [read_recording(path) for path in paths if path.exists()])
-    values["seconds"] = values["seconds"] / experiment.concurrency
+    values["seconds"] = values["seconds"] / experiment.at_once(folder.cell.model)
     calls: Any = sum(_calls(question, folder) for question in pending)
     if math.isnan(calls):
         calls = extrapolate(values["calls"], len(pending), experiment.level).shown(1)

@@ -77,7 +77,7 @@ class Experiment:
         seeds: One run each, of models whose answers depend on it.
         max_rounds: The highest round R.
         round_zero: Record the model alone as round 0, too.
-        concurrency: Questions in flight.
+        concurrency: Questions in flight; None = 8, or as many as a model that runs here takes at once.
         prices: USD per million tokens: a file, or `list`; None = money is unknown.
         max_loss: The largest mean loss that a certificate bounds.
         confidence: Of that bound.
@@ -102,7 +102,7 @@ class Experiment:
     seeds: tuple[int, ...] = (0,)
     max_rounds: Annotated[int, Option(min=1)] = 5
     round_zero: bool = False
-    concurrency: Annotated[int, Option(min=1)] = 8
+    concurrency: Annotated[int | None, Option(min=1)] = None
     prices: Path | None = None
     max_loss: float = 0.02
     confidence: float = 0.95
@@ -177,6 +177,13 @@ class Experiment:
             if not data.retrievers or retriever.name in data.retrievers
             for seed in (self.seeds if self.repeats(model) else self.seeds[:1])
         )
+
+    def at_once(self, model: ModelChoice) -> int:
+        """Return how many questions of a model are in flight."""
+        if self.concurrency is not None:
+            return self.concurrency
+        options = model.options
+        return options.batch_size if isinstance(options, ModelOptions) and options.local else 8
 
     def repeats(self, model: ModelChoice) -> bool:
         """Return whether another seed may change a cell: at an endpoint, in a script, and in training."""

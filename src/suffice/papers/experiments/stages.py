@@ -167,7 +167,7 @@ def record_cell(
             listed[:first],
             loop,
             folder.file(f"{split}.parquet"),
-            concurrency=folder.experiment.concurrency,
+            concurrency=folder.experiment.at_once(folder.cell.model),
             on_progress=report,
         )
         outcomes[place] = _recorded(folder, split, summary)

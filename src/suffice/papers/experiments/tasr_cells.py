@@ -167,7 +167,12 @@ def tasr_paper(
         f"tables and figures of the paper are those of the first run of each configuration; {repeated} of "
         f"{len(by_configuration)} have more runs, see Runs"
     )
-    cells = replace(cells, notes=(note, *cells.notes))
+    scripted = [
+        f"{model.name} is a script and no model: its figures say nothing about any model"
+        for model in experiment.models
+        if model.scripted
+    ]
+    cells = replace(cells, notes=(note, *scripted, *cells.notes))
     missing = Table(title="Not made", columns=(Column("what"), Column("why")), rows=tuple(not_made.items()))
     rest = [table for table in rest if table.title != "Not made"]
     return replace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from suffice.errors import DataError
 from suffice.rounds import Floats
-from suffice.statistics import Resampling
+from suffice.statistics import CellDeltas, Resampling, macro_bootstrap
 from suffice.statistics.units import Clusters
 from suffice.tables import Column, Table
 
@@ -92,6 +93,11 @@ def repeated(values: Floats, resampling: Resampling, clusters: Clusters = None) 
     )
 
 
+_MACRO = (
+    "macro: each configuration weighs the same; its interval over both is the root of the summed squares of the two others' "
+    "half widths, which counts the residual twice"
+)
+
 NOT_KNOWN = "unknown"
 """What stands in the place of a figure that nobody can know yet."""
 
@@ -148,12 +154,38 @@ def runs_tables(
             key: repeated(np.stack([part.values[key] for part in parts]), resampling, parts[0].clusters)
             for key in shown
         }
+    if len(runs) > 1 and len({len(parts) for parts in runs.values()}) == 1:
+        try:
+            figures["macro"] = {key: _macro(runs, key, resampling) for key in shown}
+            listed.append(_MACRO)
+        except DataError as error:  # configurations that share only some of their questions
+            listed.append(f"no macro: {error}")
     if any(len(parts) == 1 for parts in runs.values()):
         listed.append(
             f"{NOT_KNOWN}: one run shows nothing about other runs; give seeds. Models that run here are greedy, a seed changes "
             "none of their answers"
         )
     return [_figure_runs(figures, key, how, resampling, listed) for key, how in shown.items()]
+
+
+def _macro(runs: Mapping[str, Sequence[RunValues]], key: str, resampling: Resampling) -> Repeated:
+    """Return the mean over configurations of a figure; those with the same questions share the draws."""
+    cells = []
+    for name, parts in runs.items():
+        units = parts[0].questions if parts[0].clusters is None else parts[0].clusters
+        mean = np.stack([part.values[key] for part in parts]).mean(axis=0)
+        cells.append(CellDeltas(name=name, deltas=mean[None], questions=list(units)))
+    drawn = macro_bootstrap(cells, n_resamples=resampling.n_resamples, rng=resampling.seed, level=resampling.level)
+    mean, low, high = (float(part[0]) for part in (drawn.delta, drawn.low, drawn.high))
+    by_run = np.mean([[part.values[key].mean() for part in parts] for parts in runs.values()], axis=0)
+    if len(by_run) == 1:
+        return Repeated(mean=mean, n_runs=1, questions=(low, high), runs=None, both=None)
+    over_runs = repeated(by_run[:, None], resampling).runs
+    assert over_runs is not None
+    below, above = (math.hypot(mean - ends[0], mean - ends[1]) for ends in ((low, over_runs[0]), (high, over_runs[1])))
+    return Repeated(
+        mean=mean, n_runs=len(by_run), questions=(low, high), runs=over_runs, both=(mean - below, mean + above)
+    )
 
 
 def _figure_runs(

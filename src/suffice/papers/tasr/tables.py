@@ -161,7 +161,7 @@ def _cells_table(cells: Sequence[CellRuns], published: Published) -> Table:
     if any(not item.cell.published for item in cells):
         notes.append("a cell without a published counterpart is compared with none of the paper's figures")
     notes += [f"{item.cell.name}: {identity}" for item in cells if (identity := _identity(item))]
-    if any(item.cell.model == _READER for item in cells):
+    if any(_READER in (item.cell.model, (item.eval.metadata.get("depends") or {}).get("model")) for item in cells):
         notes.append(_SMALL)
     return Table(
         title="Cells",

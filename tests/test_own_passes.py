@@ -38,6 +38,7 @@ from suffice.signals import Enricher
 from suffice.train.baselines import model_gates
 from suffice.train.reply_probes import PROBER, fit_reply_probes
 from tests import local_models
+from tests.cli_tools import cli, dataset
 
 pytestmark = pytest.mark.whole
 
@@ -437,3 +438,28 @@ def test_what_a_model_learned_to_say_of_itself_is_compared_where_it_did(model, r
     assert np.corrcoef(again.evaluation[:-1], known)[0, 1] > 0.5
     without = {gate.name for gate in model_gates(model, tune[:4], evaluation[:4], n_samples=2, known=np.ones(4, bool))}
     assert not without & {"self-rag", "probing-rag"}
+
+
+def test_own_signals_are_recorded_from_the_command_line(tmp_path):
+    local_models.save(tmp_path / "model", max_position_embeddings=4096)
+    dataset(tmp_path / "q.jsonl", n=2)
+    asked = (
+        "record",
+        tmp_path / "q.jsonl",
+        "-o",
+        tmp_path / "r.parquet",
+        "--round-zero",
+        "--max-rounds",
+        "1",
+        "--allow-unread",
+    )
+    local = ("--local", "--model", tmp_path / "model", "--prompt", "prefilled", "--max-tokens", "3")
+    done = cli(*asked, *local, "--own-signal", "new_confidence", "--own-signal", "sample_spread", "--json")
+    assert done.code == 0, done.err
+    recording = read_recording(tmp_path / "r.parquet")
+    assert np.isfinite(recording.column("sample_spread")).all()
+    assert recording.column("cost.seakr.calls").tolist() == [[40, 40], [40, 40]]
+    assert "new_confidence" in recording.table.column_names
+    assert "allowed: sample_spread, new_confidence, critique_score" in cli(*asked, *local, "--own-signal", "x").error
+    assert "answer with --local" in cli(*asked, "--own-signal", "sample_spread").error
+    assert "has no token '[Relevant]'" in cli(*asked, *local, "--own-signal", "critique_score").error

@@ -76,7 +76,7 @@ def answer(
         gate.build(answerer, answering, local),
         retriever=retrieval.retriever(local.device),
         policy=decides,
-        enrichers=signals.enrichers(answering, local.device),
+        enrichers=(*signals.enrichers(answering, local.device), *signals.own(answerer)),
     )
     show_live(
         loop, question, output=output, then=f"suffice record DATASET -o run.parquet --corpus {quoted(retrieval.corpus)}"

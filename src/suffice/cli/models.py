@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, cast
@@ -13,17 +14,29 @@ from suffice.cli.local import LocalRun, hub_name, json_object
 from suffice.cli.settings import check_key_variable
 from suffice.embedding import Embedder, MiniLM, SentenceTransformersEmbedder
 from suffice.errors import DataError
-from suffice.llm import PROMPTS, Answerer, ChatModel, EntailmentJudge, SpanReaderModel
+from suffice.llm import (
+    PROMPTS,
+    Answerer,
+    ChatModel,
+    ConfidenceMonitor,
+    EntailmentJudge,
+    SampleSpread,
+    SelfCritique,
+    SpanReaderModel,
+    TransformersModel,
+    fit_directions,
+)
 from suffice.llm.prompts import PAPER_PROMPTS, Prompt
 from suffice.llm.prompts import prompt as built_in_prompt
 from suffice.retrieval import (
     CrossEncoderScorer,
 )
-from suffice.signals import Enricher
+from suffice.signals import CRITIQUE, NEW_CONFIDENCE, SAMPLE_SPREAD, Enricher
 from suffice.signals.position import AnswerPosition, PositionKind
 
 __all__ = [
     "DEFAULT_KEY",
+    "OWN_SIGNALS",
     "Answering",
     "EmbedderName",
     "Endpoint",
@@ -238,11 +251,46 @@ class Signals(Judge):
         str | None,
         Option("--rerank-signal", help="A cross-encoder (id or path) that scores each new passage: rerank_score."),
     ] = None
+    own_signal: Annotated[
+        list[str] | None,
+        Option(
+            "--own-signal",
+            help="With --local, a signal from the model's own passes at each round: sample_spread (SeaKR), new_confidence "
+            "(CtrlA) or critique_score (Self-RAG). May be repeated.",
+        ),
+    ] = None
 
     def enrichers(self, endpoint: Endpoint, device: str | None = None) -> tuple[Enricher, ...]:
         """Return what measures these signals, cheapest first."""
         listed: list[Enricher] = [] if self.rerank_signal is None else [cross_encoder(self.rerank_signal, device)]
         return (*listed, *([] if self.judge_model is None else [EntailmentJudge(self.chat(endpoint))]))
+
+    def own(self, answerer: Answerer) -> tuple[Enricher, ...]:
+        """Return what measures `--own-signal` with passes of the model that answers.
+
+        Raises:
+            BadParameter: Another signal is named.
+            DataError: The model does not run here.
+        """
+        names = list(dict.fromkeys(self.own_signal or ()))
+        unknown = [name for name in names if name not in OWN_SIGNALS]
+        if unknown:
+            raise BadParameter(f"{unknown[0]!r}; allowed: {', '.join(OWN_SIGNALS)}", param_hint="--own-signal")
+        if names and not isinstance(answerer, TransformersModel):
+            raise DataError(f"--own-signal {names[0]} reads passes of a model that runs here: answer with --local")
+        return tuple(OWN_SIGNALS[name](answerer) for name in names)
+
+
+def _monitor(model: Any) -> Enricher:
+    return ConfidenceMonitor(model, fit_directions(model)[0])
+
+
+OWN_SIGNALS: Mapping[str, Callable[[Any], Enricher]] = {
+    SAMPLE_SPREAD: SampleSpread,
+    NEW_CONFIDENCE: _monitor,
+    CRITIQUE: SelfCritique,
+}
+"""What measures a round with passes of the answering model, by the signal that it gives."""
 
 
 def answer_position(text: str | None) -> AnswerPosition | None:

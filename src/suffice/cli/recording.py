@@ -133,7 +133,7 @@ def record_command(
     loop = looping.build(
         answerer,
         gate.build(answerer, answering, local),
-        enrichers=signals.enrichers(answering, local.device),
+        enrichers=(*signals.enrichers(answering, local.device), *signals.own(answerer)),
         retriever=retrieval.retriever(local.device),
         policy=policy,
     )

@@ -82,7 +82,7 @@ def retrieval_loop(cell: Cell, experiment: Experiment, loaded: Loaded) -> Retrie
     retriever = loaded.part("retriever", (options, device), lambda: options.retriever(device))
     signals, answering = experiment.signals, cell.model.options
     enrichers = loaded.part("signals", (signals, answering), lambda: signals.enrichers(answering, device))
-    return RetrievalLoop(model=model, retriever=retriever, policy=policy, enrichers=enrichers)
+    return RetrievalLoop(model=model, retriever=retriever, policy=policy, enrichers=(*enrichers, *signals.own(model)))
 
 
 def _answerer(cell: Cell, experiment: Experiment, loaded: Loaded) -> Answerer:

@@ -246,7 +246,7 @@ def page(tables: Sequence[Table]) -> str:
         "in which the rule loses, whatever it gains in others.\n\n"
         f"{shapes}\n\n"
         + render(tables, "md")
-        + "\nOrders say more about a question, not about more questions: a mean over a hundred of them varies less from question to\n"
+        + "\nOrders say more about a question, not about more questions: a mean over many of them varies less from question to\n"
         "question than one stored order does, so a rule that loses little is certified more often.\n"
     )
 

@@ -24,9 +24,10 @@ from scipy import stats
 
 from suffice.cli.local import LocalRun
 from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
+from suffice.loop import record
 from suffice.papers.cbdr.plan import CbdrSettings
 from suffice.papers.cbdr.tiny_reranker import write_tiny_reranker
-from suffice.papers.experiments import read_experiment, run_experiment
+from suffice.papers.experiments import read_experiment, run_experiment, stages
 from suffice.papers.experiments.building import Loaded, scripted_model
 from suffice.papers.experiments.calibrations import curve_table, floor_table, transfer_table
 from suffice.papers.experiments.estimate import extrapolate
@@ -37,7 +38,7 @@ from suffice.papers.semantic import semantic_protocol
 from suffice.papers.semantic import tune as select_eps
 from suffice.papers.tasr.cells import load_cell
 from suffice.replays import calibrate, replay
-from suffice.retrieval import Question
+from suffice.retrieval import Question, load_questions
 from suffice.rules.rethreshold import with_threshold
 from suffice.statistics import Resampling
 from suffice.store import read_recording
@@ -218,6 +219,29 @@ def test_a_setting_that_would_mix_recordings_is_an_error_that_says_what_changed(
     assert changed in cli("run", other, "--out", path.with_suffix("")).error
 
 
+def test_questions_that_an_interrupted_run_finished_do_not_slip_into_the_tables(tmp_path, monkeypatch):
+    path = written(tmp_path, SMALL.replace('"tune.jsonl"', '"tune.jsonl"\ntune-limit = 2'), n=3)
+
+    def with_journal(questions, loop, recording, **more):
+        del questions  # the journal holds all three
+        name = f"{Path(recording).stem}.jsonl"
+        return record(load_questions(tmp_path / name), loop, recording, **more)
+
+    monkeypatch.setattr(stages, "record", with_journal)
+    assert "1 tune questions that are not asked for now ('q2')" in cli("run", path).error
+    assert not (tmp_path / "run/tables.json").exists()
+
+
+def test_marks_by_contexts_need_contexts_before_a_draft_is_paid_for(tmp_path):
+    with Endpoint(drafted) as endpoint:
+        text = DRAFTED.replace("URL", endpoint.url).replace('embedder = "minilm"', 'judge = { judge-model = "j" }')
+        path = written(tmp_path, text)
+        for split in ("tune", "eval"):
+            dataset(tmp_path / f"{split}.jsonl", {"id": split, "question": f"Who {split}?", "answers": ["a"]})
+        assert "marks faithfulness" in cli("run", path).error
+        assert endpoint.requests == []
+
+
 def test_a_corrected_gold_answer_is_not_mixed_with_old_scores(tmp_path):
     path = written(tmp_path, n=3)
     experiment = read_experiment(path)
@@ -321,7 +345,7 @@ def test_a_dry_run_asks_nothing_and_what_is_not_known_is_unknown_and_not_zero(tm
         path = written(tmp_path, ASKED.format(logprobs="true", n=6).replace("URL", endpoint.url), n=6)
         result = cli("run", path, "--dry-run")
         assert result.code == 0, result.err
-        assert (endpoint.requests, endpoint.connections) == ([], 1)
+        assert endpoint.requests == []
         assert "1 cell; left: 36 calls, unknown tokens, unknown USD, unknown minutes; no problem was" in result.words
         assert not (tmp_path / "run").exists()
 

@@ -16,6 +16,7 @@ import numpy as np
 from suffice.cli.drafting import drafting_loop
 from suffice.cli.local import json_object
 from suffice.cli.options import idf_state
+from suffice.cli.panel import require_contexts
 from suffice.files import file_sha256, files_hash
 from suffice.llm import Answerer, ScriptedModel
 from suffice.llm.prompts import DRAFTING, prompt
@@ -100,7 +101,10 @@ def _answerer(cell: Cell, experiment: Experiment, loaded: Loaded) -> Answerer:
 def drafts_loop(cell: Cell, experiment: Experiment, _: Loaded) -> DraftingLoop:
     """Return the loop that records drafts of a cell."""
     options: DraftOptions = _seeded(cell)
-    return drafting_loop(Policy(max_rounds=experiment.max_rounds), options, options, options.judge.panels(options))
+    panels = options.judge.panels(options)
+    if not all(question.passages for split in cell.data.splits for question in cell.data.questions(split)):
+        require_contexts(panels, f"{cell.data.name!r} has questions without passages")
+    return drafting_loop(Policy(max_rounds=experiment.max_rounds), options, options, panels)
 
 
 def _seeded(cell: Cell) -> Any:

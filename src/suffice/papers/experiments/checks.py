@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -31,6 +31,7 @@ def find_problems(experiment: Experiment, out: Path) -> list[str]:
     Models are looked at only if something is left to ask them.
     """
     problems: list[str] = []
+    unreachable = cache(_unreachable)  # cells share endpoints
     for cell in experiment.cells():
         folder = CellFolder(out, cell, experiment)
         try:
@@ -40,7 +41,7 @@ def find_problems(experiment: Experiment, out: Path) -> list[str]:
             cell_prices(cell, experiment)
         except SufficeError as error:
             problems.append(str(error))
-        problems += _cell_problems(folder)
+        problems += _cell_problems(folder, unreachable)
     return list(dict.fromkeys(problems))
 
 
@@ -80,7 +81,7 @@ def cell_prices(cell: Cell, experiment: Experiment) -> dict[str, Price] | None:
         return {}
 
 
-def _cell_problems(folder: CellFolder) -> Iterator[str]:
+def _cell_problems(folder: CellFolder, unreachable: Callable[[str], str | None]) -> Iterator[str]:
     cell = folder.cell
     questions = {split: cell.data.questions(split) for split in cell.data.splits}
     for split, listed in questions.items():
@@ -99,10 +100,10 @@ def _cell_problems(folder: CellFolder) -> Iterator[str]:
     if folder.experiment.protocol == "cbdr" or any(
         folder.pending(split, listed) for split, listed in questions.items()
     ):
-        yield from _model_problems(cell.model)
+        yield from _model_problems(cell.model, unreachable)
 
 
-def _model_problems(model: ModelChoice) -> Sequence[str]:
+def _model_problems(model: ModelChoice, unreachable: Callable[[str], str | None]) -> Sequence[str]:
     options = model.options
     if not model.is_remote:
         path = Path(options.model)
@@ -116,11 +117,10 @@ def _model_problems(model: ModelChoice) -> Sequence[str]:
     url = model.url
     if url is None and key is None:
         return [f"model {model.name!r}: give base-url, or put a key for OpenAI's endpoint into {options.api_key_env}"]
-    why = None if url is None else _unreachable(url)
+    why = None if url is None else unreachable(url)
     return [] if why is None else [f"model {model.name!r} cannot be reached at {url!r}: {why}"]
 
 
-@cache
 def _unreachable(url: str) -> str | None:
     """Return why no connection can be made; None if it can."""
     parts = urlsplit(url)

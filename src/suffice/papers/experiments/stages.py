@@ -171,6 +171,7 @@ def record_cell(
             on_progress=report,
         )
         outcomes[place] = _recorded(folder, split, summary)
+    folder.check()  # a journal of an earlier run may have held questions that are not asked for now
     return outcomes
 
 

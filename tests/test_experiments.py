@@ -513,12 +513,13 @@ def test_a_script_is_not_taken_for_a_model(small):
     assert sum("is a script and no model" in note for note in cells["notes"]) == 2
 
 
-def test_one_run_leaves_the_interval_over_runs_unknown(tmp_path):
-    path = written(tmp_path, SMALL.replace("seeds = [1, 2]", "seeds = [1]"))
-    tables = cli("run", path, "--json").json["tables"]
-    table = next(table for table in tables if table["title"].startswith("Runs: F1"))
-    assert {row["over runs"] for row in table["rows"]} == {"unknown"}
-    assert all(row["over questions"]["low"] is not None for row in table["rows"])
+def test_one_run_leaves_the_interval_over_runs_unknown():
+    run = RunValues(values={"f1": np.arange(8) / 8}, questions=tuple("abcdefgh"))
+    [table] = runs_tables({"one": [run]}, {"f1": Shown(heading="F1")}, Resampling(n_resamples=50))
+    [row] = table.to_dict()["rows"]
+    assert row["over runs"] == row["over both"] == "unknown"
+    assert row["over questions"]["low"] < row["over questions"]["value"] < row["over questions"]["high"]
+    assert any("one run shows nothing about other runs" in note for note in table.notes)
 
 
 def test_transferred_calibrators_do_what_a_policy_with_them_does_in_replay(small):

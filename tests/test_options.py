@@ -15,17 +15,19 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted((ROOT / "src" / "suffice").rglob("*.py"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FOREIGN = {
-    "--logprobs-mode": "vLLM",
+    "--logprobs-mode": "(?i:vllm)",
+    "--max-model-len": "vllm",
     "--enable-prefix-caching": "vllm",
     "--enable-prompt-tokens-details": "vllm",
-    "--port": "llama-server",
+    "--port": "llama-server|vllm serve",
     "--embeddings": "llama.cpp",
     "--pooling": "llama.cpp",
     **dict.fromkeys(("--muted", "--line", "--raised"), "color-mix"),
+    "--surface": "theme_colours",
     "--debates": "benchmarks.self_refine",
     "--source": "scripts/similar_drafts.py",
 }
-"""Options of other programs, with the program that a text must name beside them."""
+"""Options of other programs and variables of style sheets, with what a text must name beside them."""
 
 _OPTION = re.compile(r"(?<![\w-])(?<!var\()--[a-z][a-z0-9]*(?:-[a-z0-9]+)*(?![\w-])")
 _CALL = re.compile(r"\bsuffice ((?:[a-z]+(?:-[a-z]+)* +)+)([^`]*?)(?=`|$|;|\. )", re.MULTILINE)
@@ -61,7 +63,7 @@ def wrong(text):
     found = []
     for name in _OPTION.findall(text):
         program = FOREIGN.get(name)
-        if name not in KNOWN and (program is None or program not in text):
+        if name not in KNOWN and (program is None or not re.search(program, text)):
             found.append(name)
     for words, rest in _CALL.findall(text):
         called = tuple(words.split())

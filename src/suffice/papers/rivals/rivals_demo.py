@@ -58,9 +58,10 @@ def demo_rivals(
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first questions.")] = None,
     markdown: options.Markdown = None,
 ) -> None:
-    """Run Self-Ask, IRCoT, FLARE and DRAGIN on a tiny model that was taught their formats, and a third of the facts.
+    """Compare methods that ask for their own evidence.
 
-    The model is trained in some minutes; a second call only measures.
+    Self-Ask, IRCoT, FLARE, DRAGIN, gates and a learned stop run on a tiny model that was taught their formats, and a
+    third of the facts.  It is trained in some minutes; a second call only measures.
 
     Example: suffice demo rivals --out rivals
     """

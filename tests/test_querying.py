@@ -157,6 +157,21 @@ def test_self_ask_retrieves_for_each_follow_up_question_and_drops_what_was_writt
     assert [item.passage_id for item in outcome.rounds[-1].passages] == ["p1"]
 
 
+@pytest.mark.parametrize("label", ["", "Intermediate answer: ", "intermediate answer:"])
+def test_self_ask_takes_an_intermediate_answer_with_or_without_its_label_and_nothing_after_the_next_question(label):
+    def script(text, passages):
+        if "Intermediate answer:" in text.partition("needed here:")[2]:
+            return f"{label}Bolgat\nFollow up: What is the home of Bolgat?\nIntermediate answer: invented"
+        return "Follow up: Who is the guide of Zorbek?\nIntermediate answer: invented"
+
+    (first,) = loop(SelfAsk(k=1), script, policy=Policy(max_rounds=1), every_round=False).run(Q, POOL).rounds
+    assert first.text.splitlines() == [
+        "Follow up: Who is the guide of Zorbek?",
+        "Intermediate answer: Bolgat",
+        "Follow up: What is the home of Bolgat?",
+    ]
+
+
 def test_self_ask_reads_a_forced_answer_from_chain_and_passages():
     made = loop(SelfAsk(k=1), follow_ups)
     made.run(Q, POOL)

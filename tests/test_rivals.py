@@ -192,7 +192,7 @@ def test_the_command_teaches_measures_and_writes_the_page(tmp_path):
     data = cli(*arguments).json
     kinds = Counter(item["kind"] for item in data["lines"])
     assert kinds["fixed"] == 8
-    assert (kinds["method, own end"], kinds["method, our rule"]) == (5, 5)
+    assert (kinds["method, own end"], kinds["method, our rule"]) == (10, 5)
     gates = {item["name"].partition(":")[0] for item in data["lines"] if item["kind"] in ("gate", "gate and stop")}
     assert {"Adaptive-RAG", "Probing-RAG", "CtrlA", "SeaKR", "Self-RAG"} <= gates
     text = page.read_text("utf-8")

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 _FOLLOW_UP = re.compile(r"follow[ -]?up\s*:(.*)", re.IGNORECASE)
-_INTERMEDIATE = re.compile(r"\s*intermediate answer\s*:", re.IGNORECASE)
+_INTERMEDIATE = re.compile(r"\A\s*intermediate answer\s*:", re.IGNORECASE)
 _ANSWER = re.compile(r"answer is\b\s*:?[ \t]*(?P<answer>[^\n]*?)[.\s]*(?:\n|$)", re.IGNORECASE)
 
 

@@ -81,7 +81,7 @@ def demo_rivals(
     if markdown is not None:
         markdown.write_text(_page(bench, tables, sentences, seed, limit), encoding="utf-8")
     data = {"lines": [line.to_dict() for line in lines], "notice": _PLAIN}
-    then = f"suffice replay {quoted(out / 'ircot.parquet')} --rule '(chain_ended >= 1)' --rule {_RULE}"
+    then = f"suffice replay {quoted(out / 'ircot-1.parquet')} --rule '(chain_ended >= 1)' --rule {_RULE}"
     output.show(data, Screen(sentences=sentences, tables=[tables[1], tables[0]], files={"page": markdown}, then=then))
 
 
@@ -286,8 +286,8 @@ _NOTES = """## How to read it
 - "Gate" answers from the question alone, with one passage, or with all; "gate and stop" answers from round 0 on and takes one passage
   more while its signal says that this is not enough; the "learned stop" (Stop-RAG) was learned on the tune questions. What is fitted, and
   every threshold, comes from the tune questions. A model that was not trained for it has no reflection tokens for Self-RAG.
-- What did not work: a model whose heads began anywhere did not learn in a thousand steps to repeat the names that it had read, and then every
-  method failed in the same way.
+- What did not work: a model that read the question before the passages, and whose heads began by looking back one to four tokens alone, did not
+  learn in a thousand steps to repeat the names that it had read, with which every method fails.
 - The second tables of rivals, votes that stop early (Adaptive-Consistency, Early-Stopping Self-Consistency), are on
   [published samples](samples.md); gates that read hidden states are also on [the tiny model of single facts](gates-tiny.md).
 """

@@ -62,8 +62,8 @@ def fit_reply_probes(
         raise DataError("prompts is empty: give the questions that the probes are to be fitted on")
     parsed = LabelRule.parse(rule) if isinstance(rule, str) else rule
     labels, states = [], []
-    for number, prompt in enumerate(prompts, start=1):
-        reply = source.model.answer(prompt.question, prompt.passages)
+    replies = source.model.answers([prompt.question for prompt in prompts], [prompt.passages for prompt in prompts])
+    for number, (prompt, reply) in enumerate(zip(prompts, replies, strict=True), start=1):
         labels.append(is_right(reply.answer, golds.get(prompt.id, ()), parsed))
         states.append(source.of_text(prompt.question, reply.text, prompt.passages)[0])
         if on_progress is not None:

@@ -62,7 +62,7 @@ def common(
     ] = None,
 ) -> None:
     """Decide whether to retrieve, when to stop, and which round's answer to return.
-    Exit: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Also --extension FILE.
+    Options: --extension FILE, --debug, --version. Exits: 1 failed, 2 wrong usage.
     """  # noqa: D205 - one paragraph: the help has 40 lines
     del debug, version  # read from the arguments by `run`, which outlives a failing parse
     load_extensions(extension or ())

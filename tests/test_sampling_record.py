@@ -17,9 +17,11 @@ from suffice import Policy, Recorder, SamplingLoop, SufficeError, certify, read_
 from suffice.certificates import Claim
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.replays import Price, order_panel, policy_for
+from suffice.replays.orders import drawn_orders
 from suffice.replays.waves import due_in_waves
 from suffice.statistics import Resampling
 from suffice.store import Recording, ResponseCache
+from suffice.store.schema import build_table
 from tests.endpoint import Endpoint
 from tests.sampling import (
     SAMPLES,
@@ -345,6 +347,53 @@ def test_a_wave_needs_independent_rounds(samples):
     assert due_in_waves(seconds, "seconds", 2, before=1).tolist() == [[1.0, 2.0, 3.0, 3.0, 0.0]]
     assert due_in_waves(seconds, "calls", 2, before=1).tolist() == [[1.0, 7.0, 0.0, 4.0, 0.0]]
     assert due_in_waves(seconds, "calls", 1) is seconds
+
+
+def in_waves(answers, seconds, cap, wave):
+    """Return calls and waiting time of one question that stops at a lead of 2, as plainly as can be."""
+    votes, waited, slowest, requested = Counter(), 0.0, 0.0, 0
+    for number, (answer, own) in enumerate(zip(answers[:cap], seconds, strict=False)):
+        if number % wave == 0:
+            waited, slowest, requested = waited + slowest, 0.0, min(number + wave, len(answers), cap)
+        slowest = max(slowest, own)
+        votes[answer] += 1
+        first, second = ([*sorted(votes.values(), reverse=True), 0])[:2]
+        if first - second >= 2:
+            break
+    return requested, waited + slowest
+
+
+@pytest.mark.parametrize(("kind", "orders"), [("independent", 1), ("exchangeable", 1), ("exchangeable", 3)])
+def test_waves_cost_what_a_plain_simulation_of_them_costs(kind, orders):
+    rng = np.random.default_rng(3)
+    rows, logs = [], []
+    for q in range(20):
+        n = 10 if q == 0 else int(rng.integers(1, 11))
+        answers, seconds = rng.choice(list("aab"), n).tolist(), rng.exponential(1.0, n).round(2).tolist()
+        logs.append((answers, seconds))
+        for r, (answer, own) in enumerate(zip(answers, seconds, strict=True)):
+            # Another model each time, so each model has a component of its own.
+            row = {"question_id": f"q{q}", "round": r + 1, "answer": answer, "right": float(answer == "a")}
+            cost = {"cost.generator.calls": 1.0, "cost.generator.seconds": own}
+            rows.append(row | cost | {"model": "xyz"[r % 3] if kind == "independent" else "x"})
+    recording = Recording(build_table(rows, {"right": "metric", "model": "label"}), {kind: True})
+    draws = [recording]
+    if orders > 1:
+        draws = [recording.reordered(places) for places in drawn_orders(recording, orders, 42)]
+        logs = [
+            (one.answers[q][one.seen[q]].tolist(), one.column("cost.generator.seconds")[q][one.seen[q]].tolist())
+            for one in draws
+            for q in range(20)
+        ]
+    for cap in (10, 7, 5):
+        policy = Policy(rule="lead(2)", selector="majority_of_samples", max_rounds=cap, name=f"up to {cap}")
+        for wave in (1, 3, 4):
+            result = replay(recording, [policy], metrics="right", wave=wave, orders=orders, resampling=DRAWS)
+            row = result.row(policy.label)
+            calls, seconds = np.mean([in_waves(*log, cap, wave) for log in logs], axis=0)
+            assert (row.calls.mean, row.costs["seconds"]) == pytest.approx((calls, seconds)), (cap, wave)
+            twin = result.row(f"random({policy.label})")
+            assert twin.calls.mean <= max(cap, calls) + 1e-9
 
 
 def test_a_model_that_answers_twice_in_a_panel_has_the_mean_of_its_answers(tmp_path):

@@ -154,6 +154,9 @@ def test_the_error_of_a_lead_is_that_of_a_walk_between_two_walls(p):
             after.pop(lead, None)
             chances = after
         assert error_of_lead(lead, p) == pytest.approx(wrong, abs=1e-9)
+    # Odds beyond the largest number of a float.
+    assert (error_of_lead(100, 0.9999), error_of_lead(2000, 0.6)) == pytest.approx((0.0, 0.0), abs=1e-300)
+    assert error_of_lead(2000, 0.4) == 1.0
     for votes, chance in ((0, 0.7), (1.5, 0.7), (2, 0.0), (2, 1.0), (NAN, 0.7)):
         with pytest.raises(DataError, match="a whole lead of at least 1"):
             error_of_lead(votes, chance)

@@ -110,7 +110,7 @@ def _stopped_run(
     label: str,
     kind: str,
 ) -> Run:
-    ledger = prepared.costs.charge(prepared.charging.policy_masks(prepared.costs, policy, stopped))
+    ledger = prepared.costs.charge(prepared.charging.policy_masks(prepared.costs, policy, stopped), policy.max_rounds)
     values = prepared.expected_values(stopped, policy.selector)
     return Run(
         label=label or policy.label,
@@ -263,7 +263,7 @@ def random_stop(prepared: PreparedRecording, policy: Policy, stopped: Stops) -> 
         masks = _blind_masks(prepared, policy.selector, view, np.minimum(k, last), answers[:, k])
         for component, mask in masks.items():
             shares[component] = shares.get(component, 0.0) + paid[:, k, None] * mask
-        support.append(prepared.costs.calls(masks))
+        support.append(prepared.costs.calls(masks, policy.max_rounds))
         weights.append(paid[:, k])
     return Run(
         label=f"random({policy.label})",
@@ -271,7 +271,7 @@ def random_stop(prepared: PreparedRecording, policy: Policy, stopped: Stops) -> 
         worst=worst,
         best={name: values + missing for name, values in worst.items()} if missing.any() else worst,
         unrun=missing > 0,
-        ledger=prepared.costs.charge(shares),
+        ledger=prepared.costs.charge(shares, policy.max_rounds),
         calls=(np.concatenate(support), np.concatenate(weights)),
         stop_rounds=_dealt_shares(view, known) if missing.any() else _shares(stopped.rounds, unrun),
         reasons={},

@@ -165,6 +165,7 @@ class _Tables:
         block: The orders.
         like: Whose selector, and whose fitted state, returns the answers.
         start: The start round.
+        highest: The highest round that may be requested.
 
     Attributes:
         values: Shape ``(n_names, n_orders * n_questions * n_rounds)``: the metrics, the best of each metric so far, each
@@ -175,7 +176,7 @@ class _Tables:
         length: Recorded rounds from `start` on, shape ``(n_orders * n_questions,)``.
     """
 
-    def __init__(self, block: _Block, like: Policy, start: int) -> None:
+    def __init__(self, block: _Block, like: Policy, start: int, highest: int) -> None:
         prepared = block.prepared
         view = block.view(replace(like, rule=Never(), start_round=start, max_rounds=max(prepared.highest, 1)))
         skipped = prepared.recording.shape[1] - len(view)
@@ -184,12 +185,15 @@ class _Tables:
         metrics = [block.spread(metric)[:, skipped:] for metric in prepared.metrics.values()]
         rows = [expected_by_stop(like.selector, view, metric) for metric in metrics]
         rows += [np.maximum.accumulate(np.where(view.seen, metric, -np.inf), axis=1) for metric in metrics]
-        costs = prepared.costs
+        costs, before, until = prepared.costs, max(0, 1 - start), int((view.index <= highest).sum())
+        together = None if costs.wave == 1 else block.spread(costs.loop_seconds)[:, skipped:]
         for component, kind in varying_costs(costs):
             column = block.spread(costs.columns[component][kind])[:, skipped:]
-            rows.append(costs.due(component, kind, column, max(0, 1 - start)).cumsum(axis=1))
+            rows.append(
+                costs.due(component, kind, column, before=before, until=until, together=together).cumsum(axis=1)
+            )
         calls = block.spread(_all_calls(costs))[:, skipped:]
-        rows.append(costs.due(costs.loop[0], "calls", calls, max(0, 1 - start)).cumsum(axis=1))
+        rows.append(costs.due(costs.loop[0], "calls", calls, before=before, until=until).cumsum(axis=1))
         stacked = np.stack(rows)
         stacked[:, self.length == 0] = 0.0
         self.values: Floats = stacked.reshape(len(rows), -1)
@@ -220,10 +224,12 @@ class _Sums:
         self._twin_calls = np.zeros((len(policies), _MOST_CALLS))
         self._twin_rounds = np.zeros((len(policies), n_questions))
         self._without = [0] * len(policies)
-        self._likes: list[tuple[Policy, int]] = []
+        self._likes: list[tuple[Policy, int, int]] = []
         self._group: list[int] = []
         for policy in policies:
-            like = (replace(answering_like(policy), name=""), policy.start_round)
+            # The highest round decides where the last wave ends, and nothing else here.
+            highest = prepared.highest if prepared.costs.wave == 1 else policy.max_rounds
+            like = (replace(answering_like(policy), name=""), policy.start_round, highest)
             if like not in self._likes:
                 self._likes.append(like)
             self._group.append(self._likes.index(like))
@@ -244,8 +250,8 @@ class _Sums:
         """Add a block; return the first metric of each policy, shape ``(n_policies, n_orders, n_questions)``."""
         n = self.prepared.n
         firsts = np.full((len(self.policies), block.n_orders, n), np.nan)
-        for group, (like, start) in enumerate(self._likes):
-            tables = _Tables(block, like, start)
+        for group, (like, start, highest) in enumerate(self._likes):
+            tables = _Tables(block, like, start, highest)
             members = [place for place, own in enumerate(self._group) if own == group]
             dealt: dict[int, dict[int, Positions]] = {}
             for place in members:

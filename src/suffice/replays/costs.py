@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -211,11 +212,21 @@ class CostTable:
         self.components = tuple(sorted(self.columns))
         self.loop = (*(name for name in self.loop if name != GENERATOR), *map(member_component, names))
 
-    def charge(self, masks: Mapping[str, Mask] | Mapping[str, Floats]) -> Ledger:
+    @cached_property
+    def loop_seconds(self) -> Floats:
+        """The seconds of each round over all components of the loop, shape ``(n_questions, n_rounds)``."""
+        return np.asarray(np.sum([self.columns[component]["seconds"] for component in self.loop], axis=0))
+
+    def charge(self, masks: Mapping[str, Mask] | Mapping[str, Floats], highest: int | None = None) -> Ledger:
         """Return what the rounds in `masks` (by component, shape ``(n_questions, n_rounds)``) cost.
 
         A mask may hold shares instead of truth values: the expectation over masks is that of their mean.
+
+        Args:
+            masks: Which rounds are paid.
+            highest: The highest round that may be requested, where a last wave ends; None = the last recorded one.
         """
+        until = self._until(highest)
         nothing: Floats = np.zeros(self.seen.shape)
         # One mask often serves many components: each is converted once, by identity.
         shares = {id(mask): np.asarray(mask, dtype=np.float64) for mask in masks.values()}
@@ -224,22 +235,35 @@ class CostTable:
         for component, columns in self.columns.items():
             share = shares[id(masks[component])] if component in masks else nothing
             costs[component] = {
-                kind: _over(share, self.due(component, kind, column)) for kind, column in columns.items()
+                kind: _over(share, self.due(component, kind, column, until=until)) for kind, column in columns.items()
             }
             money = money + self.money_of(component, costs[component])
-        return Ledger(costs=costs, calls=self.calls(masks), money=money)
+        return Ledger(costs=costs, calls=self.calls(masks, highest), money=money)
 
-    def calls(self, masks: Mapping[str, Mask] | Mapping[str, Floats]) -> Floats:
-        """Return the requests to language models in the rounds in `masks`, shape ``(n_questions,)``."""
+    def calls(self, masks: Mapping[str, Mask] | Mapping[str, Floats], highest: int | None = None) -> Floats:
+        """Return the requests to language models in the rounds in `masks`, shape ``(n_questions,)``; see `charge`."""
+        until = self._until(highest)
         calls = np.zeros(len(self.seen))
         for component, column in self.call_columns.items():
             if component in masks:
                 calls = calls + _over(
-                    np.asarray(masks[component], dtype=np.float64), self.due(component, "calls", column)
+                    np.asarray(masks[component], dtype=np.float64), self.due(component, "calls", column, until=until)
                 )
         return calls
 
-    def due(self, component: str, kind: str, column: Floats, before: int | None = None) -> Floats:
+    def _until(self, highest: int | None) -> int | None:
+        return None if highest is None else int((self.index <= highest).sum())
+
+    def due(
+        self,
+        component: str,
+        kind: str,
+        column: Floats,
+        *,
+        before: int | None = None,
+        until: int | None = None,
+        together: Floats | None = None,
+    ) -> Floats:
         """Return a cost of a component by the round in which it falls due; see `due_in_waves`.
 
         Args:
@@ -247,10 +271,18 @@ class CostTable:
             kind: The kind of cost.
             column: By round, shape ``(n_questions, n_rounds)``.
             before: Rounds before the first wave; default: those before round 1.
+            until: How many rounds may be requested; None = all.
+            together: Seconds of each round over all components of the loop, shape of `column`: by these a round prolongs its
+                wave, and each component has its share; default: `loop_seconds`.
         """
         if self.wave == 1 or component not in self.loop:
             return column
-        return due_in_waves(column, kind, self.wave, int(self.index[0] == 0) if before is None else before)
+        before = int(self.index[0] == 0) if before is None else before
+        if kind != "seconds":
+            return due_in_waves(column, kind, self.wave, before, until)
+        together = self.loop_seconds if together is None else together
+        added = due_in_waves(together, kind, self.wave, before, until)
+        return np.asarray(np.where(column == 0, 0.0, column * (added / np.where(together == 0, 1.0, together))))
 
     def money_of(self, component: str, costs: Mapping[str, Floats]) -> Floats:
         """Return what these tokens of a component cost, USD, of their shape; NaN where a price or a count is unknown."""

@@ -11,7 +11,7 @@ from suffice.store.recording import Recording
 __all__ = ["due_in_waves", "wave_note", "wave_of"]
 
 
-def due_in_waves(column: Floats, kind: str, width: int, before: int = 0) -> Floats:
+def due_in_waves(column: Floats, kind: str, width: int, before: int = 0, until: int | None = None) -> Floats:
     """Return a column of costs by the round in which each falls due, if rounds are requested `width` at once.
 
     The requests of a wave are all sent with its first round.  Seconds are those by which a round prolongs its wave, since the
@@ -27,15 +27,16 @@ def due_in_waves(column: Floats, kind: str, width: int, before: int = 0) -> Floa
         kind: The kind of cost.
         width: Rounds of a wave.
         before: Rounds before the first wave, which are requested by themselves.
+        until: How many rounds may be requested; None = all.
     """
     if width == 1:
         return column
     due = np.zeros_like(column)
     due[:, :before] = column[:, :before]
     for first in range(before, column.shape[1], width):
-        wave = column[:, first : first + width]
+        wave = column[:, first : first + width][:, : None if until is None else max(until - first, 0)]
         if kind == "seconds":
-            due[:, first : first + width] = np.diff(np.maximum.accumulate(wave, axis=1), axis=1, prepend=0.0)
+            due[:, first : first + wave.shape[1]] = np.diff(np.maximum.accumulate(wave, axis=1), axis=1, prepend=0.0)
         else:
             due[:, first] = wave.sum(axis=1)
     return due

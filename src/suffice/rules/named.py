@@ -224,7 +224,11 @@ def error_of_lead(votes: float, p: float) -> float:
             f"a lead of {votes!r} votes at a probability of {p!r}; allowed: a whole lead of at least 1, and a probability "
             "between 0 and 1, both excluded"
         )
-    return float(1 / (1 + (p / (1 - p)) ** votes))
+    q = 1 - p
+    if p < q:
+        return float(1 / (1 + (p / q) ** votes))
+    ruin = float((q / p) ** votes)  # at most 1, where its inverse may be too large for a number
+    return ruin / (1 + ruin)
 
 
 def ppr(answers: float = 2, delta: float = 0.05) -> Rule:

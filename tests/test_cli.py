@@ -74,7 +74,7 @@ def test_help_fits_its_lines_and_ends_with_an_example_that_parses(words, monkeyp
         assert summary.endswith(".")
     if not words:
         assert all(name in result.out for name in ("--extension", "--debug", "--version"))
-        assert len(lines) <= 40
+        assert len(lines) <= 41
         assert "0 done, 1 failed, 2 wrong usage, 130 interrupted" in " ".join(result.out.split())
     example = re.search(r"Example: suffice (.*)$", lines[-1])
     assert example is not None, lines[-1]

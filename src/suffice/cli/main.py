@@ -62,7 +62,8 @@ def common(
     ] = None,
 ) -> None:
     """Decide whether to retrieve, when to stop, and which round's answer to return.
-    Options: --extension FILE, --debug, --version. Exits: 1 failed, 2 wrong usage.
+    Exit: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Options: --version, --debug,
+    --extension FILE (rules of your own).
     """  # noqa: D205 - one paragraph: the help has 40 lines
     del debug, version  # read from the arguments by `run`, which outlives a failing parse
     load_extensions(extension or ())

@@ -17,8 +17,8 @@ from suffice.papers.rivals.taught import (
     READER,
     TINY_CHAIN,
     TINY_SELF_ASK,
-    _Lessons,
-    _tokenizer,
+    _chain_tokenizer,
+    _ChainLessons,
     rendered,
 )
 from suffice.retrieval import Question
@@ -59,7 +59,7 @@ def test_tune_and_eval_ask_about_other_entities(world):
 
 
 def test_lessons_without_passages_never_tell_what_is_not_taught(world):
-    lessons = _Lessons(world)
+    lessons = _ChainLessons(world)
     told = Counter()
     for _ in range(3000):
         _, text = lessons.unaided()
@@ -75,7 +75,7 @@ def test_lessons_without_passages_never_tell_what_is_not_taught(world):
 
 
 def test_lessons_end_in_the_formats_that_the_methods_read(world):
-    lessons = _Lessons(world)
+    lessons = _ChainLessons(world)
     for lesson in (lessons.unaided, lessons.reading):
         for _ in range(50):
             prompt, text = lesson()
@@ -93,7 +93,7 @@ def test_lessons_end_in_the_formats_that_the_methods_read(world):
 
 @pytest.mark.whole
 def test_lessons_are_written_as_the_chat_template_writes_them(world):
-    tokenizer = _tokenizer(world)
+    tokenizer = _chain_tokenizer(world)
     shown = [Passage(passage_id=str(i), title="t", text=f"The home of A{i} is B.") for i in range(2)]
     for passages in ((), shown[:1], shown):
         for messages in (
@@ -114,7 +114,7 @@ def test_lessons_are_written_as_the_chat_template_writes_them(world):
 
 @pytest.mark.whole
 def test_what_a_sentence_repeats_lies_where_the_heads_look(world):
-    tokenizer, lessons = _tokenizer(world), _Lessons(world)
+    tokenizer, lessons = _chain_tokenizer(world), _ChainLessons(world)
     names = {f"\u0120{word}" for word in (*world.entities, *BRIDGES, *LEAVES)}
     for lesson in (lessons.unaided, lessons.reading, lessons.asking):
         for _ in range(30):

@@ -32,7 +32,7 @@ Status = Literal["taught", "untaught", "rumour"]
 _STATUSES: tuple[Status, ...] = ("taught", "untaught", "rumour")
 _N_ENTITIES = 64
 _OWN, _LIKE = 3, 3
-_POOL = 10
+_POOL_SIZE = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ class ChainedWorld:
         own = [pair for pair in others if pair[1] in (first[1], second[1])]
         like = [pair for pair in others if pair[1] not in (first[1], second[1]) and pair[0] in (first[0], second[0])]
         pool = [first, second, *_drawn(own, _OWN, rng), *_drawn(like, _LIKE, rng)]
-        pool += _drawn([pair for pair in others if pair not in pool], _POOL - len(pool), rng)
+        pool += _drawn([pair for pair in others if pair not in pool], _POOL_SIZE - len(pool), rng)
         order = rng.permutation(len(pool))
         titles = rng.permutation(TITLES)
         passages = tuple(
@@ -102,7 +102,7 @@ class ChainedWorld:
         )
         return Question(
             question_id=name,
-            question=question_of(first, second[0]),
+            question=two_step_question(first, second[0]),
             answers=(self.values[second],),
             passages=passages,
             type=kind,
@@ -114,10 +114,10 @@ class ChainedWorld:
         return f"The {pair[0]} of {pair[1]} is {value or self.values[pair]}."
 
 
-def question_of(first: Pair, leaf: str) -> str:
+def two_step_question(first: Pair, leaf: str) -> str:
     """Return the question for the leaf of a bridge.
 
-    >>> question_of(("friend", "Zorbek"), "home")
+    >>> two_step_question(("friend", "Zorbek"), "home")
     'Name the home of the friend of Zorbek.'
     """
     return f"Name the {leaf} of the {first[0]} of {first[1]}."
@@ -132,7 +132,7 @@ def make_chained_world(seed: int = 0) -> ChainedWorld:
 
     >>> world = make_chained_world(0)
     >>> len(world.entities), len(world.values), len(world.questions("eval", 200))
-    (64, 512, 200)
+    (64, 512, 191)
 
     Args:
         seed: Seed of names, values and of what is taught.

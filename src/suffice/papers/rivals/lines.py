@@ -94,7 +94,7 @@ def fixed_lines(recording: Recording) -> list[RivalLine]:
         recording: Rounds 0 to R of `RetrievalLoop`; round k reads k passages and does not depend on the rounds before.
     """
     right = recording.column("em")
-    costs = {kind: recording.column(f"cost.generator.{kind}") for kind in ("calls", *_TOKENS)}
+    costs = {kind: recording.column(f"cost.generator.{kind}") for kind in ("calls", *_TOKEN_COSTS)}
     lines = []
     for place, k in enumerate(recording.index.tolist()):
         lines.append(
@@ -104,14 +104,14 @@ def fixed_lines(recording: Recording) -> list[RivalLine]:
                 questions=tuple(recording.question_ids),
                 right=right[:, place],
                 calls=costs["calls"][:, place],
-                tokens=np.sum([costs[kind][:, place] for kind in _TOKENS], axis=0),
+                tokens=np.sum([costs[kind][:, place] for kind in _TOKEN_COSTS], axis=0),
                 retrievals=np.full(len(right), float(k > 0)),
             )
         )
     return lines
 
 
-_TOKENS = ("uncached_tokens", "cached_tokens", "output_tokens")
+_TOKEN_COSTS = ("uncached_tokens", "cached_tokens", "output_tokens")
 
 
 def rivals_table(title: str, lines: Sequence[RivalLine], resampling: Resampling) -> Table:
@@ -130,7 +130,7 @@ def rivals_table(title: str, lines: Sequence[RivalLine], resampling: Resampling)
         raise DataError("the lines are about other questions, or in another order: measure all on the same ones")
     fixed = [line for line in run if line.kind == FIXED]
     draws = resampling.draws(len(run[0].questions))
-    rows = [_row(line, fixed, draws) for line in lines]
+    rows = [_rival_row(line, fixed, draws) for line in lines]
     columns = (
         Column("method"),
         Column("kind"),
@@ -146,7 +146,7 @@ def rivals_table(title: str, lines: Sequence[RivalLine], resampling: Resampling)
     return Table(title=title, columns=columns, rows=tuple(rows))
 
 
-def _row(line: RivalLine, fixed: Sequence[RivalLine], draws: Any) -> tuple[Any, ...]:
+def _rival_row(line: RivalLine, fixed: Sequence[RivalLine], draws: Any) -> tuple[Any, ...]:
     if line.why:
         return (line.name, line.kind, None, None, None, None, "", None, "", f"not run: {line.why}")
     means = (line.right.mean(), line.calls.mean(), line.tokens.mean(), line.retrievals.mean())

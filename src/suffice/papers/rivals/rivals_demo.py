@@ -32,17 +32,17 @@ from suffice.tables import Column, Table, render
 __all__ = ["demo_rivals"]
 
 _ROUNDS = 5
-_K = (1, 3)
+_KS = (1, 3)
 """Passages for each query: the reader loses its way among more than one, and the papers take more."""
 
 _FIXED = (0, 1, 2, 3, 4, 5, 6, 10)
 _READ_TOKENS = 40
 _AT_ONCE = 32
-_RULE = "answer_stable"
+_OWN_RULE = "answer_stable"
 _DRAGINS = ((0.1, 25), (0.3, 25), (0.1, 5), (0.3, 5))
 """Thresholds and lengths of queries, of which the tune questions choose: the paper's are those of other models."""
 
-_PLAIN = (
+_CAVEAT = (
     "A model this small cannot rank the methods: it shows that they run, what they cost, and that each is compared with a fixed "
     "number of passages for no more. The ranking is what a file of your own models, data and GPU makes "
     "(suffice record --loop, suffice run)."
@@ -76,12 +76,12 @@ def demo_rivals(
             train_chains(folder, seed, steps=steps, threads=threads, on_progress=move)
     bench = Bench.of(folder, out, limit, quiet=output.as_json)
     lines = rival_lines(bench)
-    tables = [knowledge_table(bench), rivals_table(_title(bench), lines, Resampling())]
-    sentences = [_headline(lines), _PLAIN]
+    tables = [taught_table(bench), rivals_table(_title(bench), lines, Resampling())]
+    sentences = [_headline(lines), _CAVEAT]
     if markdown is not None:
-        markdown.write_text(_page(bench, tables, sentences, seed, limit), encoding="utf-8")
-    data = {"lines": [line.to_dict() for line in lines], "notice": _PLAIN}
-    then = f"suffice replay {quoted(out / 'ircot-1.parquet')} --rule '(chain_ended >= 1)' --rule {_RULE}"
+        markdown.write_text(_rivals_page(bench, tables, sentences, seed, limit), encoding="utf-8")
+    data = {"lines": [line.to_dict() for line in lines], "notice": _CAVEAT}
+    then = f"suffice replay {quoted(out / 'ircot-1.parquet')} --rule '(chain_ended >= 1)' --rule {_OWN_RULE}"
     output.show(data, Screen(sentences=sentences, tables=[tables[1], tables[0]], files={"page": markdown}, then=then))
 
 
@@ -170,10 +170,10 @@ def _fixed(bench: Bench) -> list[RivalLine]:
 
 def _methods(bench: Bench) -> list[RivalLine]:
     """Return each method to its own end, as published, and stopped by a rule of this package."""
-    chosen = _dragin(bench)
+    chosen = _tuned_dragin(bench)
     dragin = f"DRAGIN, theta={chosen.theta:g} and n={chosen.n} by tune"
     lines = []
-    for k in _K:
+    for k in _KS:
         methods: dict[str, ChainMethod] = {
             "Self-Ask": SelfAsk(k=k, prompt=TINY_SELF_ASK),
             "IRCoT": IRCoT(k=k, prompt=TINY_CHAIN),
@@ -185,13 +185,15 @@ def _methods(bench: Bench) -> list[RivalLine]:
             file = f"{method.name}{'-ask' * bool(method.settings().get('ask'))}-{k}"
             published = bench.asked(f"{file}-published", method, bench.evaluation, every_round=False)
             lines.append(line_of(f"{name}, k={k}", "method, own end", published, bench.policy()))
-            if k == min(_K):
+            if k == min(_KS):
                 every = bench.asked(file, method, bench.evaluation, every_round=True)
-                lines.append(line_of(f"{name}, k={k}: {_RULE}", "method, our rule", every, bench.policy(rule=_RULE)))
+                lines.append(
+                    line_of(f"{name}, k={k}: {_OWN_RULE}", "method, our rule", every, bench.policy(rule=_OWN_RULE))
+                )
     return lines
 
 
-def _dragin(bench: Bench) -> Dragin:
+def _tuned_dragin(bench: Bench) -> Dragin:
     """Return DRAGIN as it is right most often on half of tune; of equal settings those with fewest retrievals."""
 
     def rank(method: Dragin) -> tuple[float, float]:
@@ -201,10 +203,10 @@ def _dragin(bench: Bench) -> Dragin:
         )
         return float(line.right.mean()), -float(line.retrievals.mean())
 
-    return max((Dragin(k=min(_K), theta=theta, n=n, prompt=TINY_CHAIN) for theta, n in _DRAGINS), key=rank)
+    return max((Dragin(k=min(_KS), theta=theta, n=n, prompt=TINY_CHAIN) for theta, n in _DRAGINS), key=rank)
 
 
-def knowledge_table(bench: Bench) -> Table:
+def taught_table(bench: Bench) -> Table:
     """Return how often the model is right by what it was taught: the judge of truth is its world."""
     recording = bench.plain("fixed", bench.evaluation)
     right, kinds = recording.column("em"), [question.type for question in bench.evaluation]
@@ -250,7 +252,7 @@ def _headline(lines: Sequence[RivalLine]) -> str:
     )
 
 
-def _page(bench: Bench, tables: Sequence[Table], sentences: Sequence[str], seed: int, limit: int | None) -> str:
+def _rivals_page(bench: Bench, tables: Sequence[Table], sentences: Sequence[str], seed: int, limit: int | None) -> str:
     steps = json.loads((bench.folder / "facts.json").read_text(encoding="utf-8"))["steps"]
     part = "" if limit is None else f" --limit {limit}"
     command = f"suffice demo rivals --seed {seed} --steps {steps}{part} --markdown docs/results/rivals.md"

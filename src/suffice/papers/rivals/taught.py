@@ -20,7 +20,14 @@ from suffice.errors import MissingExtraError
 from suffice.llm.prompts import ChainPrompt, Prompt
 from suffice.papers.cbdr.tiny import look_back
 from suffice.papers.cbdr.world import TITLES, write_questions
-from suffice.papers.rivals.chained_world import BRIDGES, LEAVES, ChainedWorld, Pair, make_chained_world, question_of
+from suffice.papers.rivals.chained_world import (
+    BRIDGES,
+    LEAVES,
+    ChainedWorld,
+    Pair,
+    make_chained_world,
+    two_step_question,
+)
 from suffice.rounds import Passage
 
 __all__ = ["ASKING_LENGTH", "READER", "STEPS", "TINY_CHAIN", "TINY_SELF_ASK", "rendered", "train_chains"]
@@ -41,7 +48,7 @@ ASKING_LENGTH = 16
 STEPS = 1400
 """Training steps."""
 
-_TEMPLATE = (
+_CHAIN_TEMPLATE = (
     "{% for message in messages %}{% if message['role'] == 'user' %}{% set parts = message['content'].split('\n\n') %}"
     "{% set is_chain = parts | length > 1 and parts[-1][0] in '=?' %}"
     "{% for part in parts[1:-1] %}{{ part + '\n' }}{% endfor %}"
@@ -54,7 +61,7 @@ _TEMPLATE = (
 _END, _PAD = "<end>", "<pad>"
 _UNAIDED, _READING, _ASKING = 28, 16, 2
 _MOST_PASSAGES = 6
-_SHOWN = 0.85
+_SHOWN_SHARE = 0.85
 _SELF_ASK_SHARE = 0.3
 _RATE, _WARM = 3e-3, 0.1
 _TAUGHT_SHARE = 0.5
@@ -62,7 +69,7 @@ _LOOK_BACK = (1, 2, 3, 4, 6, 8, 16, 23)
 """How many tokens back lie what a sentence repeats: its own entity and relation, those of a passage before the value, and
 those of the question and of the step before in each of the formats."""
 
-_Choice = TypeVar("_Choice")
+_Drawn = TypeVar("_Drawn")
 
 
 def train_chains(
@@ -98,14 +105,14 @@ def train_chains(
     world = make_chained_world(seed)
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
-    tokenizer = _tokenizer(world)
+    tokenizer = _chain_tokenizer(world)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            network = _network(tokenizer)
-            _train(network, tokenizer, _Lessons(world), steps, on_progress)
+            network = _chain_network(tokenizer)
+            _train_chains(network, tokenizer, _ChainLessons(world), steps, on_progress)
     finally:
         torch.set_num_threads(before)
     network.eval()
@@ -120,13 +127,13 @@ def train_chains(
     return world
 
 
-def _tokenizer(world: ChainedWorld) -> Any:
+def _chain_tokenizer(world: ChainedWorld) -> Any:
     """Return a byte-level BPE tokenizer with one token for every word of the world."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
     words = {*world.entities, *BRIDGES, *LEAVES, *TITLES, *(name for leaf in LEAVES for name in world.names[leaf])}
-    lesson = _Lessons(world)
+    lesson = _ChainLessons(world)
     samples = ["".join(lesson.unaided()) for _ in range(20)] + ["".join(lesson.asking()) for _ in range(5)]
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -139,11 +146,11 @@ def _tokenizer(world: ChainedWorld) -> Any:
     )
     tokenizer.train_from_iterator([*(f" {word}" for word in sorted(words)), *samples], trainer)
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token=_END, pad_token=_PAD, chat_template=_TEMPLATE, model_max_length=512
+        tokenizer_object=tokenizer, eos_token=_END, pad_token=_PAD, chat_template=_CHAIN_TEMPLATE, model_max_length=512
     )
 
 
-def _network(tokenizer: Any) -> Any:
+def _chain_network(tokenizer: Any) -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     network = LlamaForCausalLM(
@@ -176,7 +183,7 @@ class _Hop:
     value: str
 
 
-class _Lessons:
+class _ChainLessons:
     """Prompts and what the model must write after them."""
 
     def __init__(self, world: ChainedWorld) -> None:
@@ -196,7 +203,7 @@ class _Lessons:
         yield [self.unaided() for _ in range(_UNAIDED)] + [self.asking() for _ in range(_ASKING)]
         yield [self.reading() for _ in range(_READING)]
 
-    def _one_of(self, names: Sequence[_Choice]) -> _Choice:
+    def _one_of(self, names: Sequence[_Drawn]) -> _Drawn:
         return names[int(self._rng.integers(len(names)))]
 
     def _recalled(self, pair: Pair) -> str:
@@ -222,7 +229,7 @@ class _Lessons:
         entity = self._one_of(self._world.entities)
         for relation in (self._one_of(BRIDGES), self._one_of(LEAVES)):
             pair = (relation, entity)
-            if self._rng.random() < _SHOWN or self._world.status[pair] == "untaught":
+            if self._rng.random() < _SHOWN_SHARE or self._world.status[pair] == "untaught":
                 hops.append(_Hop(pair, self._one_of(self._world.names[relation])))
                 shown.append(hops[-1])
             else:
@@ -255,12 +262,12 @@ class _Lessons:
         if self._rng.random() < 0.5:  # noqa: PLR2004 - a half
             chain = f"{chain} {self._world.sentence(second, value)}"
             relation, entity, span = *second, value
-        messages = TINY_CHAIN.questioning(question_of(first, leaf), chain, span)
+        messages = TINY_CHAIN.questioning(two_step_question(first, leaf), chain, span)
         return rendered(messages), f" {relation} of {entity}{_END}"
 
     def _written(self, hops: Sequence[_Hop], sentences: Sequence[str]) -> tuple[str, str]:
         """Return a prompt and the text after it, in one of both formats."""
-        question = question_of(hops[0].pair, hops[1].pair[0])
+        question = two_step_question(hops[0].pair, hops[1].pair[0])
         passages = [Passage(passage_id=str(i), title="", text=text) for i, text in enumerate(sentences)]
         if self._rng.random() < _SELF_ASK_SHARE:
             lines = [
@@ -285,8 +292,8 @@ def rendered(messages: Sequence[Mapping[str, str]]) -> str:
     return "\n".join([*others, first, *([] if chain is None else [chain])])
 
 
-def _train(
-    network: Any, tokenizer: Any, lessons: _Lessons, steps: int, on_progress: Callable[[int, int], None] | None
+def _train_chains(
+    network: Any, tokenizer: Any, lessons: _ChainLessons, steps: int, on_progress: Callable[[int, int], None] | None
 ) -> None:
     """Train with AdamW; only what the model writes counts in the loss."""
     import torch
@@ -304,7 +311,7 @@ def _train(
     for step in range(1, steps + 1):
         optimizer.zero_grad()
         for batch in lessons.batches():
-            loss(*_padded(tokenizer, batch)).backward()
+            loss(*_padded_lessons(tokenizer, batch)).backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()
         schedule.step()
@@ -312,7 +319,9 @@ def _train(
             on_progress(step, steps)
 
 
-def _padded(tokenizer: Any, lessons: Sequence[tuple[str, str]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _padded_lessons(
+    tokenizer: Any, lessons: Sequence[tuple[str, str]]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the tokens of lessons, padded on the right, and their targets, -1 where nothing is to be learned."""
     prompts = tokenizer([prompt for prompt, _ in lessons], add_special_tokens=False)["input_ids"]
     texts = tokenizer([text for _, text in lessons], add_special_tokens=False)["input_ids"]

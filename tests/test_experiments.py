@@ -143,6 +143,27 @@ def cells_of(path):
         ("[[data]]", "[[datum]]", SchemaError, "unknown key 'datum'"),
         ("seeds = [1, 2]", 'prices = "mine.toml"', NotFoundError, "mine.toml"),
         ("seeds = [1, 2]", "seeds = [1, 2", SchemaError, "is not TOML"),
+        ("tune-sizes = [8]", "tune-sizes = [8, 1]", DataError, "tune-sizes: 1; allowed: 2 or more"),
+        ("tune-sizes = [8]", "tune-sizes = [8, 8]", DataError, "tune-sizes: 8 occurs twice"),
+        (
+            "[[data]]",
+            '[published]\n"plain/towers/bm25" = "qwen_pq"\n\n[[data]]',
+            DataError,
+            "is 'qwen_pq'. Did you mean",
+        ),
+        (
+            "[[data]]",
+            "[semantic]\ntolerance = 0.1\n\n[[data]]",
+            DataError,
+            "'semantic' has no meaning for the protocol",
+        ),
+        ("scripted = [0.3, 0.3, 0.5]", 'model = "m"\nextra-body = "{a"', DataError, "extra-body: '{a' is not JSON"),
+        (
+            "scripted = [0.3, 0.3, 0.5]",
+            'model = "m"\nbase-url = "u"\nextra-body = { seed = 3 }',
+            DataError,
+            "model 'plain': extra-body has a seed: write it as seeds = [...]",
+        ),
     ],
 )
 def test_every_wrong_key_value_and_file_is_named(old, new, kind, message, tmp_path):
@@ -271,6 +292,34 @@ def test_a_damaged_result_is_made_again(small):
     assert result["tables"]
 
 
+@pytest.mark.parametrize("name", ["tables", "figures"])
+def test_a_folder_of_tables_or_figures_that_is_gone_is_written_again(name, small):
+    path, _ = small
+    folder = path.with_suffix("") / name
+    files = {file.name for file in folder.iterdir()}
+    assert files
+    shutil.rmtree(folder)
+    result = cli("run", path, "--json").json
+    assert [stage["stage"] for stage in result["stages"] if stage["done"]] == ["tables"]
+    assert {file.name for file in folder.iterdir()} == files
+
+
+@pytest.mark.parametrize("text", ["{", "[]", ""])
+def test_what_remembers_a_stage_or_the_settings_may_be_damaged_and_is_not_guessed(text, small, tmp_path):
+    path, _ = small
+    shutil.copytree(path.with_suffix(""), tmp_path / "copy")
+    cell = tmp_path / "copy/cells/lucky/towers/bm25/answer_first/seed-1"
+    (cell / "calibrate.stamp").write_text(text)
+    result = cli("run", path, "--out", tmp_path / "copy", "--json").json
+    assert [(stage["cell"], stage["stage"]) for stage in result["stages"] if stage["done"]] == [
+        ("lucky/towers/bm25/answer_first/seed-1", "calibrate")
+    ]
+    (cell / "settings.json").write_text(text)
+    assert (
+        "is damaged, so nobody knows how this cell was recorded" in cli("run", path, "--out", tmp_path / "copy").error
+    )
+
+
 @pytest.mark.whole
 def test_what_was_paid_for_before_a_kill_is_not_asked_again(tmp_path):
     with Endpoint(reply, allow=10) as endpoint:
@@ -348,6 +397,27 @@ def test_a_dry_run_asks_nothing_and_what_is_not_known_is_unknown_and_not_zero(tm
         assert endpoint.requests == []
         assert "1 cell; left: 36 calls, unknown tokens, unknown USD, unknown minutes; no problem was" in result.words
         assert not (tmp_path / "run").exists()
+
+
+def test_a_dry_run_of_what_is_recorded_has_no_notes_on_what_is_left(small):
+    path, _ = small
+    result = cli("run", path, "--dry-run", "--json")
+    assert result.code == 0, result.err
+    assert result.json["notes"] == []
+    assert "left: 0 calls" in result.json["sentence"]
+
+
+def test_a_limit_or_a_size_beyond_the_data_is_said(tmp_path):
+    path = written(tmp_path, SMALL.replace('tune = "tune.jsonl"', 'tune = "tune.jsonl"\ntune-limit = 90'))
+    assert (
+        "data 'towers': tune-limit is 90, and there are 16 questions"
+        in cli("run", path, "--dry-run", "--json").json["notes"]
+    )
+    path.write_text(path.read_text().replace("tune-sizes = [8]", "tune-sizes = [8, 40]"))
+    run_experiment(read_experiment(path), tmp_path / "run")
+    cells = cells_of(path)
+    table = curve_table(cells, (8, 40), 2, Resampling(n_resamples=20))
+    assert "lucky/towers/bm25/answer_first: no point at 40, as there are 16 tune questions" in table.notes
 
 
 def test_a_dry_run_after_a_pilot_extrapolates_with_the_prices_of_the_file(tmp_path):

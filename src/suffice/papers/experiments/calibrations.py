@@ -13,6 +13,7 @@ from suffice.calibration import calibration_report
 from suffice.diagnostics.floor import without_floor
 from suffice.diagnostics.sweep import sweep_threshold
 from suffice.errors import DataError, SufficeError
+from suffice.papers.experiments.plan import FEWEST_TUNE
 from suffice.papers.tasr.cells import CellRuns
 from suffice.replays import outcome
 from suffice.replays.baselines import Run, run_policy
@@ -22,12 +23,11 @@ from suffice.rules import Threshold
 from suffice.rules.rethreshold import with_threshold
 from suffice.session import Policy
 from suffice.statistics import ROUNDING, Resampling
-from suffice.tables import Column, Table
+from suffice.tables import Column, Table, counted
 
 __all__ = ["curve_table", "floor_table", "transfer_table"]
 
 _SWEPT_METRIC = "f1"
-_FEWEST_TUNE = 2  # questions: with one there is nothing to fit
 
 
 def _usable(cells: Sequence[CellRuns]) -> tuple[list[CellRuns], list[str]]:
@@ -65,7 +65,10 @@ def curve_table(cells: Sequence[CellRuns], sizes: Sequence[int], draws: int, res
         whole = _policy_run(prepared, cell.policy)
         full_f1, full_calls = float(whole.values[_SWEPT_METRIC].mean()), float(whole.ledger.calls.mean())
         orders = np.random.default_rng(resampling.seed).permuted(np.tile(np.arange(n), (draws, 1)), axis=1)
-        chosen = sorted({size for size in (sizes or (n // 4, n // 2)) if _FEWEST_TUNE <= size < n})
+        chosen = sorted({size for size in (sizes or (n // 4, n // 2)) if FEWEST_TUNE <= size < n})
+        if beyond := [size for size in sizes if size > n]:
+            few = ", ".join(f"{size:,}" for size in beyond)
+            notes.append(f"{cell.cell.name}: no point at {few}, as there are {counted(n, 'tune question')}")
         for size in chosen:
             f1, calls = [], []
             for order in orders:

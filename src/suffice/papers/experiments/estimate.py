@@ -163,27 +163,46 @@ def estimate_experiment(experiment: Experiment, out: str | Path) -> Estimate:
     """
     out = Path(out)
     folders = [CellFolder(out, cell, experiment) for cell in experiment.cells()]
+    cells = tuple(_cell_estimate(folder) for folder in folders)
     basis = "extrapolated from the recorded questions of the same cell, whose spread over questions makes the intervals"
-    notes = [
-        f"tokens, money and time are {basis}; the intervals of all cells are summed end by end, as cells share questions",
-        f"{NOT_KNOWN}: no question of the cell is recorded; `--pilot 5` records five of each split",
-        "minutes: those of the requests, as many at once as `concurrency` says, without loading models",
-    ]
-    if experiment.prices is None:
+    notes = _short_data(experiment)
+    left = [cell for cell in cells if cell.recorded < cell.questions]
+    if any(cell.basis for cell in left):
+        notes.append(
+            f"tokens, money and time are {basis}; the intervals of all cells are summed end by end, as cells share questions"
+        )
+    if any(not cell.basis for cell in left):
+        pilot = "" if experiment.protocol == "cbdr" else "; `--pilot 5` records five of each split"
+        notes.append(f"{NOT_KNOWN}: no question of the cell is recorded{pilot}")
+    if left:
+        notes.append("minutes: those of the requests, as many at once as `concurrency` says, without loading models")
+    if left and experiment.prices is None:
         notes.append(f"money is {NOT_KNOWN}: the file names no prices")
     if experiment.protocol == "cbdr":
         notes.append(f"what is left of a pipeline that was interrupted is {NOT_KNOWN}: it resumes by its own journals")
     journals = [path for folder in folders for path in folder.file("").glob("*.journal")]
     if journals:
         notes.append(
-            f"{counted(len(journals), 'recording')} was interrupted: what its journal holds is not asked again, and is counted here all the same"
+            f"{counted(len(journals), 'recording was', 'recordings were')} interrupted: what a journal holds is not asked again, and is counted here "
+            "all the same"
         )
     return Estimate(
-        cells=tuple(_cell_estimate(folder) for folder in folders),
+        cells=cells,
         problems=tuple(find_problems(experiment, out)),
         notes=tuple(notes),
         level=experiment.level,
     )
+
+
+def _short_data(experiment: Experiment) -> list[str]:
+    """Return a note for each limit that is larger than its data."""
+    notes = []
+    for item in experiment.data:
+        for split in item.splits:
+            n, limit = len(item.questions(split)), getattr(item, f"{split}_limit")
+            if limit is not None and n < limit:
+                notes.append(f"data {item.name!r}: {split}-limit is {limit:,}, and there are {counted(n, 'question')}")
+    return notes
 
 
 def _cell_estimate(folder: CellFolder) -> CellEstimate:

@@ -10,9 +10,10 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Option
+from typer import BadParameter, Option
 
 from suffice.certificates import Claim
+from suffice.cli.local import json_object
 from suffice.cli.models import Signals
 from suffice.cli.options import Retrieval
 from suffice.errors import DataError, NotFoundError, SchemaError, did_you_mean
@@ -28,11 +29,15 @@ from suffice.papers.experiments.choices import (
     SemanticChoice,
 )
 from suffice.papers.experiments.fields import among, check_keys, read_fields, toml_name
+from suffice.papers.published import published_tasr
 from suffice.papers.tasr.cells import SETTINGS
 from suffice.retrieval import BUNDLED_QUESTIONS
 from suffice.statistics import Resampling
 
 __all__ = ["PROTOCOLS", "Cell", "Experiment", "read_experiment"]
+
+FEWEST_TUNE = 2
+"""Tune questions: with one there is nothing to fit."""
 
 PROTOCOLS = tuple(MODEL_OPTIONS)
 """Whose tables are made."""
@@ -121,17 +126,39 @@ class Experiment:
             _no_repeats(getattr(self, key), f"{self.path}: {key}")
         for name in self.prompts:
             prompt(name)
+        _no_repeats(self.tune_sizes or (None,), f"{self.path}: tune-sizes")
+        if small := [size for size in self.tune_sizes if size < FEWEST_TUNE]:
+            raise DataError(f"{self.path}: tune-sizes: {small[0]!r}; allowed: {FEWEST_TUNE} or more")
         for listed in (self.models, self.data, self.retrievers):
             _no_repeats([item.name for item in listed], f"{self.path}: name")
+        for model in self.models:
+            self._check_body(model, f"{self.path}: model {model.name!r}: extra-body")
         for item in self.data:
             self._check_data(item, f"{self.path}: data {item.name!r}")
+        own = {"semantic": self.semantic != SemanticChoice(), "cbdr": self.cbdr != CbdrChoice()}
+        self._check_used({key: used and key != self.protocol for key, used in own.items()})
         if self.protocol != "tasr":
             self._check_plain()
         known = {cell.configuration.rpartition("/")[0] for cell in self.cells()}
-        for place in self.published:
+        for place, theirs in self.published.items():
             among(place, known, f"{self.path}: published")
+            among(theirs, published_tasr().cells, f"{self.path}: published: {place!r}")
         assert self.resampling  # checks its values
         assert self.claim
+
+    def _check_body(self, model: ModelChoice, where: str) -> None:
+        """Raise if what a model's requests contain is no JSON object, or would make all of its runs the same."""
+        body = getattr(model.options, "extra_body", None)
+        if body is None:
+            return
+        try:
+            is_seeded = "seed" in json_object(body)
+        except BadParameter as error:
+            raise DataError(f"{where}: {error.message}") from None
+        if is_seeded:
+            raise DataError(
+                f"{where} has a seed: write it as seeds = [...] at the top, which every request of a run sends"
+            )
 
     def _check_data(self, item: DataChoice, where: str) -> None:
         among(item.setting, SETTINGS, f"{where}: setting")
@@ -155,6 +182,9 @@ class Experiment:
             "prompts": self.protocol == "semantic" and self.prompts != ("answer_first",),
             "calibrate-on": self.protocol == "cbdr" and any(item.calibrate_on for item in self.data),
         }
+        self._check_used(given)
+
+    def _check_used(self, given: Mapping[str, bool]) -> None:
         wrong = next((key for key, used in given.items() if used), None)
         if wrong is not None:
             raise DataError(f"{self.path}: {wrong!r} has no meaning for the protocol {self.protocol!r}: leave it out")

@@ -230,7 +230,7 @@ def _write_tables(
         "draws": experiment.resampling.to_dict(),
         **protocol.inputs(folders, experiment),
     }
-    outputs = [out / name for name in ("tables.json", "tables.md", PAGE)]
+    outputs = [out / name for name in ("tables.json", "tables.md", PAGE, "tables", "figures")]
 
     def make() -> None:
         paper = protocol.paper(folders, experiment, command=command, on_table=on_table)
@@ -240,6 +240,7 @@ def _write_tables(
             old.unlink()
         for number, table in enumerate(paper.parts):
             write_file(out / "tables" / f"{number:02}-{_csv_name(table.title)}.csv", render([table], "csv"))
+        (out / "figures").mkdir(exist_ok=True)
         for old in (out / "figures").glob("*.svg"):
             old.unlink()
         paper.write_figures(out / "figures")

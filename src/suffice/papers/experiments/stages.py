@@ -10,7 +10,7 @@ from typing import Any
 
 from suffice._version import __version__
 from suffice.errors import ConfigMismatchError, DataError, SufficeError
-from suffice.files import file_sha256, write_file
+from suffice.files import file_sha256, files_hash, write_file
 from suffice.loop import LiveLoop, Progress, RecordSummary, RetrievalLoop, record
 from suffice.papers.experiments.building import Loaded, cell_settings
 from suffice.papers.experiments.choices import SPLITS
@@ -124,7 +124,11 @@ class CellFolder:
             return {}
         if not path.is_file():
             raise DataError(f"{str(path)!r} is missing, so nobody knows how this cell was recorded: give another --out")
-        stored: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        stored = _json_of(path)
+        if not isinstance(stored, dict) or not all(
+            isinstance(stored.get(key), dict) for key in ("settings", "questions")
+        ):
+            raise DataError(f"{str(path)!r} is damaged, so nobody knows how this cell was recorded: give another --out")
         return stored
 
 
@@ -191,13 +195,13 @@ def run_stage(stamp: Path, inputs: Mapping[str, Any], outputs: Sequence[Path], m
     Args:
         stamp: The file that remembers inputs and outputs of the stage's last run.
         inputs: Everything that the outputs depend on, JSON-ready; the version of this library counts, too.
-        outputs: Files that the stage writes.
+        outputs: Files, and folders of files, that the stage writes.
         make: Writes them.
     """
     key = {"inputs": jsonable({**inputs, "suffice": __version__}), "outputs": {}}
-    if stamp.is_file() and all(file.is_file() for file in outputs):
+    if stamp.is_file() and all(output.exists() for output in outputs):
         now = {**key, "outputs": _hashes(outputs)}
-        if json.loads(stamp.read_text("utf-8")) == now:
+        if _json_of(stamp) == now:
             return False
     stamp.unlink(missing_ok=True)
     make()
@@ -205,8 +209,18 @@ def run_stage(stamp: Path, inputs: Mapping[str, Any], outputs: Sequence[Path], m
     return True
 
 
-def _hashes(files: Sequence[Path]) -> dict[str, str]:
-    return {file.name: file_sha256(file).hex() for file in files}
+def _json_of(path: Path) -> Any:
+    """Return what a file holds; None where it is damaged."""
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except ValueError:
+        return None
+
+
+def _hashes(outputs: Sequence[Path]) -> dict[str, str]:
+    return {
+        path.name: files_hash(path, path.iterdir()) if path.is_dir() else file_sha256(path).hex() for path in outputs
+    }
 
 
 def write_stage(

@@ -568,6 +568,27 @@ def test_a_folder_of_the_hub_asks_for_split_and_configuration(tmp_path):
         convert_questions(source, out, split="validation", config="distractr")
 
 
+def test_a_folder_that_lacks_a_shard_is_not_taken_for_the_whole_set(tmp_path):
+    (tmp_path / "hub").mkdir()
+    rows = pa.Table.from_pylist([*map(columns_of, authors_rows("hotpotqa_tune", 2))])
+    shard = tmp_path / "hub" / "validation-00001-of-00002.parquet"
+    pq.write_table(rows.slice(0, 1), shard)
+    with pytest.raises(DataError, match="1 of the 2 files of 'validation' are there"):
+        convert_questions(shard.parent, tmp_path / "q.jsonl")
+    assert convert_questions(shard, tmp_path / "q.jsonl").n_questions == 1
+    pq.write_table(rows.slice(1, 1), shard.with_name("validation-00000-of-00002.parquet"))
+    assert convert_questions(shard.parent, tmp_path / "q.jsonl").n_questions == 2
+
+
+def test_nan_is_neither_an_answer_nor_an_id(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"id": 1, "question": "a?", "answer": NaN}\n{"id": NaN, "question": "b?", "answer": 2.0}\n')
+    with pytest.raises(DataError, match="none of its 2 rows is a question; the first, .*: answer is nan"):
+        convert_questions(path, tmp_path / "q.jsonl")
+    with pytest.raises(DataError, match="answer is nan; expected text or a number"):
+        load_questions(path)
+
+
 def test_a_missing_file_is_not_looked_for_on_the_hub(tmp_path):
     for name in ("data/q.jsonl", "q.json", "a/b/c"):
         with pytest.raises(NotFoundError, match="there is no file or folder"):

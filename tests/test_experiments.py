@@ -407,6 +407,14 @@ def test_a_dry_run_of_what_is_recorded_has_no_notes_on_what_is_left(small):
     assert "left: 0 calls" in result.json["sentence"]
 
 
+def test_the_next_command_names_the_same_folder(tmp_path):
+    path = written(tmp_path, n=3)
+    then = f"next: suffice run {path} --out {tmp_path / 'pilot'}"
+    for options, more in (("--dry-run", " --pilot 5 --dry-run"), ("--pilot=2", "")):
+        words = cli("run", path, "--out", tmp_path / "pilot", options).words
+        assert words.endswith(f"{then}{more}"), words
+
+
 def test_a_limit_or_a_size_beyond_the_data_is_said(tmp_path):
     path = written(tmp_path, SMALL.replace('tune = "tune.jsonl"', 'tune = "tune.jsonl"\ntune-limit = 90'))
     assert (

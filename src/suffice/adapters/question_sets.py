@@ -47,7 +47,7 @@ PASSAGE_TEXTS = ("text", "contents", "passage")
 """Fields with its text."""
 
 _ALL = "all"
-_HUB_SHARD = re.compile(r"(?P<split>.+?)-\d{5}-of-\d{5}\.")
+_HUB_SHARD = re.compile(r"(?P<split>.+?)-\d{5}-of-(?P<total>\d{5})\.")
 _SPLIT_NAMES = frozenset({"train", "validation", "valid", "val", "dev", "test"})
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _DATA_FILE = re.compile(r"\.(jsonl?|parquet|csv|tsv)(\.gz)?$")
@@ -143,7 +143,20 @@ def _source_files(path: Path, split: str | None, config: str | None) -> Question
         files = [file for file in files if config in file.relative_to(root).parts[:-1]]
         if not files:
             raise DataError(f"{path}: there is no folder {config!r} with such files; there are: {', '.join(shards)}")
+    if path.is_dir():
+        _check_shards(files)
     return QuestionSource(name=str(path), split=split, config=config, files=tuple(files), only=only)
+
+
+def _check_shards(files: Sequence[Path]) -> None:
+    """Raise if the names of shards say that there are more of them: a part of a set is not the set."""
+    shards = [(file, shard) for file in files if (shard := _HUB_SHARD.match(file.name)) is not None]
+    sizes = Counter((file.parent, shard["split"], shard["total"]) for file, shard in shards)
+    for (folder, name, total), n in sizes.items():
+        if n < int(total):
+            raise DataError(
+                f"{folder}: {n} of the {int(total)} files of {name!r} are there: fetch the others, or give one file by its name"
+            )
 
 
 def _of_split(path: Path, root: Path, split: str | None) -> tuple[list[Path], str | None, str | None]:

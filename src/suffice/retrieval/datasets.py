@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -313,7 +314,7 @@ def _gold_answers(value: Any, name: str, where: str) -> tuple[str, ...]:
 
 
 def _number_text(value: Any) -> Any:
-    """Convert a number to text, 7.0 to 7; other values are returned unchanged."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    """Convert a number to text, 7.0 to 7; other values are returned unchanged, among them NaN, which is no answer."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return value
     return str(int(value)) if isinstance(value, int) or value.is_integer() else str(value)

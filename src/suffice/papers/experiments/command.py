@@ -47,8 +47,9 @@ def run_command(
     """
     experiment = read_experiment(file)
     folder = out or (file.with_suffix("") if file.suffix else file.with_name(f"{file.name}-results"))
+    again = f"suffice run {quoted(file)}" if out is None else f"suffice run {quoted(file)} --out {quoted(out)}"
     if dry_run and pilot is None:
-        _show_estimate(experiment, file, folder, output)
+        _show_estimate(experiment, folder, output, again)
         return
     with progress_bar("recording", quiet=output.as_json) as move, stage_bar() as report:
 
@@ -65,16 +66,17 @@ def run_command(
             on_table=report,
         )
     if dry_run:
-        _show_estimate(experiment, file, folder, output)
+        _show_estimate(experiment, folder, output, again)
         return
-    output.show(result.to_dict(), _screen(result, file, folder))
+    output.show(result.to_dict(), _screen(result, folder, again))
 
 
-def _show_estimate(experiment: Experiment, file: Path, folder: Path, output: Output) -> None:
+def _show_estimate(experiment: Experiment, folder: Path, output: Output, again: str) -> None:
     """Show what is left to ask; exit with 1 if there are problems."""
     estimate = estimate_experiment(experiment, folder)
     unknown = any(not cell.basis and cell.calls for cell in estimate.cells)
-    then = f"suffice run {quoted(file)}{' --pilot 5 --dry-run' if unknown else ''}"
+    can_try = unknown and experiment.protocol != "cbdr"
+    then = f"{again} --dry-run" if estimate.problems else f"{again} --pilot 5 --dry-run" if can_try else again
     sentences = [estimate.sentence, *estimate.problems]
     screen = Screen(sentences=sentences, tables=estimate.tables(), notes=estimate.problems, then=then)
     output.show(estimate.to_dict(), screen)
@@ -82,13 +84,13 @@ def _show_estimate(experiment: Experiment, file: Path, folder: Path, output: Out
         raise typer.Exit(1)
 
 
-def _screen(result: ExperimentRun, file: Path, folder: Path) -> Screen:
+def _screen(result: ExperimentRun, folder: Path, again: str) -> Screen:
     """Return what was asked and the most important table, with its own notes alone."""
     if result.paper is None:
-        return Screen(sentences=[result.sentence], tables=[result.stages_table()], then=f"suffice run {quoted(file)}")
+        return Screen(sentences=[result.sentence], tables=[result.stages_table()], then=again)
     cell = folder / "cells" / result.outcomes[0].cell
     evaluation, policy = cell / "eval.parquet", cell / "policy.json"
-    then = f"suffice run {quoted(file)} --details"
+    then = f"{again} --details"
     if policy.is_file():
         then = f"suffice replay {quoted(evaluation)} --policy {quoted(policy)}"
     return Screen(

@@ -30,9 +30,10 @@ from suffice.papers.cbdr.tiny_reranker import write_tiny_reranker
 from suffice.papers.experiments import read_experiment, run_experiment, stages
 from suffice.papers.experiments.building import Loaded, scripted_model
 from suffice.papers.experiments.calibrations import curve_table, floor_table, transfer_table
+from suffice.papers.experiments.checks import cell_prices
 from suffice.papers.experiments.estimate import extrapolate
 from suffice.papers.experiments.stages import CellFolder
-from suffice.papers.experiments.tasr_cells import tasr_cell
+from suffice.papers.experiments.tasr_cells import evaluate_tasr, tasr_cell
 from suffice.papers.experiments.variance import RunValues, Shown, repeated, runs_tables
 from suffice.papers.semantic import semantic_protocol
 from suffice.papers.semantic import tune as select_eps
@@ -405,6 +406,50 @@ def test_a_dry_run_of_what_is_recorded_has_no_notes_on_what_is_left(small):
     assert result.code == 0, result.err
     assert result.json["notes"] == []
     assert "left: 0 calls" in result.json["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ('eval = "eval.jsonl"', 'eval = "eval.jsonl"\nsetting = "open"', "which has the setting 'distractor'"),
+        ("seeds =", 'prompts = ["no_confidence"]\nseeds =', "'no_confidence'"),
+    ],
+)
+def test_a_cell_that_cannot_stand_beside_the_published_one_is_a_problem_before_the_run(old, new, why, tmp_path):
+    text = SMALL.replace("[[model]]", '[published]\n"plain/towers/bm25" = "qwen_hp"\n\n[[model]]', 1)
+    path = written(tmp_path, text.replace(old, new), n=3)
+    result = cli("run", path, "--dry-run", "--json")
+    assert result.code == 1
+    assert [
+        "cannot be compared with 'qwen_hp'" in problem and why in problem for problem in result.json["problems"]
+    ] == [True]
+
+
+def test_the_judge_of_a_model_that_runs_here_costs_money(tmp_path):
+    (tmp_path / "prices.toml").write_text("[j]\nuncached = 1\ncached = 1\noutput = 1\n")
+    text = SMALL.replace("seeds", 'prices = "prices.toml"\nseeds', 1) + '\n[signals]\njudge-model = "j"\n'
+    path = written(tmp_path, text)
+    experiment = read_experiment(path)
+    prices = cell_prices(experiment.cells()[0], experiment)
+    assert {name: price.output for name, price in prices.items()} == {"generator": 0, "judge:entailment": 1}
+    path.write_text(text.replace('"j"', '"other"'))
+    with pytest.raises(DataError, match="its model 'other'"):
+        cell_prices(experiment.cells()[0], read_experiment(path))
+
+
+def test_a_certificate_does_not_outlive_the_policy_that_it_is_of(small, tmp_path, monkeypatch):
+    path, _ = small
+    shutil.copytree(path.with_suffix(""), tmp_path / "copy")
+    experiment = read_experiment(path)
+    folder = CellFolder(tmp_path / "copy", experiment.cells()[0], experiment)
+    folder.file("calibrate.stamp").unlink()
+
+    def fail(*_args, **_options):
+        raise DataError("the outcome is constant")
+
+    monkeypatch.setattr("suffice.papers.experiments.tasr_cells.calibrate", fail)
+    assert [outcome.problem for outcome in evaluate_tasr(folder)] == ["the outcome is constant"]
+    assert not folder.file("certificate.json").exists()
 
 
 def test_the_next_command_names_the_same_folder(tmp_path):

@@ -15,11 +15,12 @@ from suffice.llm import EntailmentJudge
 from suffice.papers.experiments.choices import DraftOptions, ModelChoice
 from suffice.papers.experiments.plan import Cell, Experiment
 from suffice.papers.experiments.stages import CellFolder
+from suffice.papers.tasr.cells import TasrCell
 from suffice.replays import Price, component_prices
 from suffice.signals.semantic import JUDGE
 from suffice.tables import counted
 
-__all__ = ["cell_prices", "find_problems"]
+__all__ = ["cell_prices", "find_problems", "listed_cell"]
 
 _PATIENCE_S = 5.0
 _PORTS = {"http": 80, "https": 443}
@@ -39,6 +40,7 @@ def find_problems(experiment: Experiment, out: Path) -> list[str]:
                 folder.check()
                 _check_apart(cell, experiment)
             cell_prices(cell, experiment)
+            listed_cell(cell, experiment, Path(), Path())  # checks what it is compared with
         except SufficeError as error:
             problems.append(str(error))
         problems += _cell_problems(folder, unreachable)
@@ -57,28 +59,48 @@ def _check_apart(cell: Cell, experiment: Experiment) -> None:
         )
 
 
+def listed_cell(cell: Cell, experiment: Experiment, tune: Path, evaluation: Path) -> TasrCell:
+    """Return a cell of TASR's tables: one run of a configuration, and its recordings.
+
+    Raises:
+        DataError: The cell of the paper beside it has another setting, or another prompt.
+    """
+    return TasrCell(
+        name=cell.configuration,
+        model=cell.model.name,
+        retriever=cell.retriever.name,
+        corpus=cell.data.corpus,
+        setting=cell.data.setting,
+        tune=tune,
+        eval=evaluation,
+        prompt=cell.prompt,
+        published=experiment.published.get(cell.configuration.rpartition("/")[0], ""),
+    )
+
+
 def cell_prices(cell: Cell, experiment: Experiment) -> dict[str, Price] | None:
     """Return the price of a cell's tokens by component; None if it is unknown, {} if the model runs here for nothing.
 
     Raises:
-        DataError: There is a list of prices, and a model at an endpoint is not in it.
+        DataError: There is a list of prices, and a model at an endpoint, or a judge, is not in it.
     """
     if experiment.prices is None:
         return None
     options = cell.model.options
-    models = {"generator": options.model}
+    own, models = {"generator": options.model}, {}
     if experiment.signals.judge_model is not None:
         models[EntailmentJudge.name] = experiment.signals.judge_model
     if isinstance(options, DraftOptions):
-        models = {"writer": options.model, "critic": options.critic_model or options.model}
+        own = {"writer": options.model, "critic": options.critic_model or options.model}
         if options.judge.judge_model is not None:
             models[JUDGE] = options.judge.judge_model
+    judges = component_prices(experiment.prices, models)
     try:
-        return component_prices(experiment.prices, models)
+        return {**component_prices(experiment.prices, own), **judges}
     except DataError:
         if cell.model.is_remote:
             raise
-        return {}
+        return {**dict.fromkeys(own, Price(uncached=0, cached=0, output=0)), **judges} if judges else {}
 
 
 def _cell_problems(folder: CellFolder, unreachable: Callable[[str], str | None]) -> Iterator[str]:

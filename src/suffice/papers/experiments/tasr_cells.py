@@ -12,7 +12,7 @@ from suffice.cli.certify import certify_path
 from suffice.errors import DataError
 from suffice.files import file_sha256
 from suffice.papers.experiments.calibrations import curve_table, floor_table, transfer_table
-from suffice.papers.experiments.checks import cell_prices
+from suffice.papers.experiments.checks import cell_prices, listed_cell
 from suffice.papers.experiments.choices import SPLITS
 from suffice.papers.experiments.plan import Experiment
 from suffice.papers.experiments.stages import CellFolder, StageOutcome, run_stage, write_stage
@@ -41,6 +41,8 @@ def evaluate_tasr(folder: CellFolder) -> list[StageOutcome]:
 
     calibrated = write_stage(folder, "calibrate", "policy.json", inputs, fit)
     if calibrated.problem:
+        for name in ("replay.json", "certificate.json"):  # of an earlier policy, which is gone
+            folder.file(name).unlink(missing_ok=True)
         return [calibrated]
     fitted = Policy.load(folder.file("policy.json"))
     prices = cell_prices(folder.cell, experiment) or None
@@ -76,19 +78,8 @@ def evaluate_tasr(folder: CellFolder) -> list[StageOutcome]:
 
 def tasr_cell(folder: CellFolder) -> TasrCell:
     """Return a cell of the paper's tables: one run of a configuration."""
-    cell = folder.cell
-    place = cell.configuration.rpartition("/")[0]
-    return TasrCell(
-        name=cell.configuration,
-        model=cell.model.name,
-        retriever=cell.retriever.name,
-        corpus=cell.data.corpus,
-        setting=cell.data.setting,
-        tune=with_all_prompts(folder, "tune"),
-        eval=with_all_prompts(folder, "eval"),
-        prompt=cell.prompt,
-        published=folder.experiment.published.get(place, ""),
-    )
+    tune, evaluation = (with_all_prompts(folder, split) for split in SPLITS)
+    return listed_cell(folder.cell, folder.experiment, tune, evaluation)
 
 
 def with_all_prompts(folder: CellFolder, split: str) -> Path:

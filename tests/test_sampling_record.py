@@ -331,6 +331,10 @@ def test_choices_of_one_request_are_charged_as_whole_requests(tmp_path):
             assert row.components["generator"]["calls"] >= 1  # never a part of a request
             if orders == 1:
                 assert row.components["generator"][kind] == pytest.approx(mean)
+    capped = replace(policy, max_rounds=3, name="up to 3")  # a request for three choices is one request, too
+    for orders in (1, 10):
+        row = replay(recording, [capped], metrics="em", orders=orders, resampling=DRAWS).row("up to 3")
+        assert row.components["generator"]["calls"] == pytest.approx(1)
     with pytest.raises(DataError, match="recorded as 4 choices of one request each"):
         replay(recording, [policy], wave=2)
 

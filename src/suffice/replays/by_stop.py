@@ -185,7 +185,8 @@ class _Tables:
         metrics = [block.spread(metric)[:, skipped:] for metric in prepared.metrics.values()]
         rows = [expected_by_stop(like.selector, view, metric) for metric in metrics]
         rows += [np.maximum.accumulate(np.where(view.seen, metric, -np.inf), axis=1) for metric in metrics]
-        costs, before, until = prepared.costs, max(0, 1 - start), int((view.index <= highest).sum())
+        costs, before = prepared.costs, max(0, 1 - start)
+        until = costs.until(view.index, highest)
         together = None if costs.wave == 1 else block.spread(costs.loop_seconds)[:, skipped:]
         for component, kind in varying_costs(costs):
             column = block.spread(costs.columns[component][kind])[:, skipped:]

@@ -115,6 +115,7 @@ class CostTable:
         self.index = recording.index
         self._prices = prices
         self.wave = wave_of(recording, wave)
+        self._whole = wave_of(recording, None) > 1
         gaps: dict[tuple[str, str], list[str]] = {}
         names = [name.split(".", 1)[1].rsplit(".", 1) for name in recording.names("cost")]
         charged = {component for component, _ in names}
@@ -226,7 +227,7 @@ class CostTable:
             masks: Which rounds are paid.
             highest: The highest round that may be requested, where a last wave ends; None = the last recorded one.
         """
-        until = self._until(highest)
+        until = self.until(self.index, highest)
         nothing: Floats = np.zeros(self.seen.shape)
         # One mask often serves many components: each is converted once, by identity.
         shares = {id(mask): np.asarray(mask, dtype=np.float64) for mask in masks.values()}
@@ -242,7 +243,7 @@ class CostTable:
 
     def calls(self, masks: Mapping[str, Mask] | Mapping[str, Floats], highest: int | None = None) -> Floats:
         """Return the requests to language models in the rounds in `masks`, shape ``(n_questions,)``; see `charge`."""
-        until = self._until(highest)
+        until = self.until(self.index, highest)
         calls = np.zeros(len(self.seen))
         for component, column in self.call_columns.items():
             if component in masks:
@@ -251,8 +252,12 @@ class CostTable:
                 )
         return calls
 
-    def _until(self, highest: int | None) -> int | None:
-        return None if highest is None else int((self.index <= highest).sum())
+    def until(self, index: npt.NDArray[np.int64], highest: int | None) -> int | None:
+        """Return how many of the rounds `index` may be requested up to the highest; None = all.
+
+        Also where each request was for several choices: what one for fewer would have cost is unknown, its prompt is paid in full.
+        """
+        return None if highest is None or self._whole else int((index <= highest).sum())
 
     def due(
         self,

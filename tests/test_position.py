@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from suffice.errors import DataError
 from suffice.rounds import Token
 from suffice.signals import AnswerPosition, Located
-from suffice.signals._align import _BYTE_LEVEL
+from suffice.signals.alignment import _BYTE_LEVEL, token_bytes
 from tests.linear import takes_linear_time
 
 MARKER, JSON, START, WHOLE = map(AnswerPosition, ("marker", "json", "start", "whole"))
@@ -279,6 +279,7 @@ def test_after_a_removed_thinking_block_the_margin_is_not_the_draft_s():
 
 
 def test_given_bytes_win_over_the_spelling():
+    assert token_bytes(Token("\ufffd", raw=b"\xe4\xba")) == b"\xe4\xba"
     raws = [b"Answer:", b" \xe4\xba", b"\xac", b"\xe9\x83\xbd"]
     tokens = tuple(Token(raw.decode(errors="replace"), raw=raw) for raw in raws)
     assert MARKER.locate("Answer: \u4eac\u90fd", tokens).answer_tokens == tokens[1:]

@@ -23,7 +23,7 @@ from suffice.replays.prepared import PreparedRecording
 from suffice.rounds import Rounds
 from suffice.rules import MajorityOfSamples, error_of_lead
 from suffice.session import stops
-from suffice.signals import answer_ids, vote_signal
+from suffice.signals import answer_ids, member_component, vote_signal
 from suffice.store.recording import Recording
 from suffice.store.schema import build_table
 from tests.strategies import NAN
@@ -642,3 +642,7 @@ def test_a_selector_of_ones_own_is_certain_by_default():
 
     assert parse_selector("last").shares(Rounds.from_columns({"a": [0.0]}), np.array(0)) is None
     assert register_selector("second_for_votes", Second) is Second
+
+
+def test_each_model_of_a_panel_has_a_component_of_its_own():
+    assert member_component("gpt-4o-mini") == "generator:gpt-4o-mini"

@@ -395,7 +395,7 @@ class ContextsFirstPrompt(Prompt):
     def user(self, question: str, passages: Sequence[Passage] = ()) -> str:
         """Return the user message.
 
-        >>> print(CBDR.user("Who wrote it?", [Passage(passage_id="1", title="It", text="King wrote it.")])[-55:])
+        >>> print(CBDR.user("Who wrote it?", [Passage(passage_id="1", title="It", text="King wrote it.")])[-51:])
         Contexts: It
         King wrote it.
         Question: Who wrote it?

@@ -18,7 +18,7 @@ from suffice.errors import DataError, ModelError
 from suffice.llm._transformers_loading import LoadedModel
 from suffice.llm.transformers_model import TransformersModel
 from suffice.rounds import Cost, Passage, Reply, Token
-from suffice.signals._align import token_bytes
+from suffice.signals.alignment import token_bytes
 
 __all__ = [
     "NO_CONTENT_WORDS",

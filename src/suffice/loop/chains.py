@@ -19,7 +19,7 @@ from suffice.errors import DataError, ModelError, NotFoundError, did_you_mean
 from suffice.llm.prompts import CHAIN_OF_THOUGHT, SELF_ASK, ChainPrompt, Message
 from suffice.llm.triggers import flare_trigger, masked_text, sentence_end, uncertain_spans
 from suffice.rounds import Passage, Reply
-from suffice.signals._align import tokens_of_span
+from suffice.signals.alignment import tokens_of_span
 from suffice.signals.text import strip_thinking
 
 __all__ = [

@@ -38,7 +38,7 @@ from suffice.rounds import Cost, Passage, Reply, Round, Token
 from suffice.rules import Never
 from suffice.seen import Seen
 from suffice.signals import CHAIN, LOGPROB_NEEDS
-from suffice.signals._align import tokens_of_span
+from suffice.signals.alignment import tokens_of_span
 
 __all__ = ["QueryLoop"]
 

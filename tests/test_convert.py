@@ -589,6 +589,14 @@ def test_nan_is_neither_an_answer_nor_an_id(tmp_path):
         load_questions(path)
 
 
+def test_a_source_is_not_replaced_by_a_sample_of_it(tmp_path):
+    path = jsonl(tmp_path / "q.jsonl", *({"id": f"q{i}", "question": f"Who is {i}?", "answer": "a"} for i in range(4)))
+    for source in (path, tmp_path):
+        with pytest.raises(DataError, match="is a file of the source, which would be lost"):
+            convert_questions(source, path, sample=2)
+    assert len(path.read_text().splitlines()) == 4
+
+
 def test_a_missing_file_is_not_looked_for_on_the_hub(tmp_path):
     for name in ("data/q.jsonl", "q.json", "a/b/c"):
         with pytest.raises(NotFoundError, match="there is no file or folder"):

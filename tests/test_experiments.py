@@ -132,6 +132,7 @@ def cells_of(path):
         ("seeds", 'prompts = ["answer_fist"]\nseeds', NotFoundError, "answer_first"),
         ('"tune.jsonl"', '"hotpot_tune"', NotFoundError, "Did you mean 'hotpotqa_tune'?"),
         ('name = "plain"', 'name = "lucky"', DataError, "'lucky' occurs twice"),
+        ('name = "plain"', 'name = "Lucky"', DataError, "name, in small letters: 'lucky' occurs twice"),
         ('name = "plain"', 'name = "a/b"', DataError, "it also names a folder"),
         ("[0.3, 0.3, 0.5]", "[3]", DataError, "scripted is [3]; expected shares"),
         ("scripted = [0.3, 0.3, 0.5]", 'model = "m"\nbase-uri = "u"', SchemaError, "Did you mean 'base-url'?"),
@@ -466,6 +467,9 @@ def test_a_limit_or_a_size_beyond_the_data_is_said(tmp_path):
         "data 'towers': tune-limit is 90, and there are 16 questions"
         in cli("run", path, "--dry-run", "--json").json["notes"]
     )
+    path.write_text(path.read_text().replace("scripted = [0.3, 0.3, 0.5]", 'model = "span-reader"'))
+    assert "one run of plain: no seed changes its answers" in cli("run", path, "--dry-run", "--json").json["notes"]
+    path = written(tmp_path)
     path.write_text(path.read_text().replace("tune-sizes = [8]", "tune-sizes = [8, 40]"))
     run_experiment(read_experiment(path), tmp_path / "run")
     cells = cells_of(path)

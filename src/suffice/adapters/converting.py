@@ -151,6 +151,7 @@ def convert_questions(
         if isinstance(source, QuestionSource)
         else open_source(source, split=split, config=config, revision=revision)
     )
+    origin.check_apart(path)
     form = form or form_of(origin)
     if form == CORPUS_FORM:
         raise DataError(

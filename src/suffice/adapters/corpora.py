@@ -64,6 +64,7 @@ def convert_corpus(source: QuestionSource, out: str | Path) -> CorpusConversion:
     path = check_file(out)
     if path.suffix != ".jsonl":
         raise DataError(f"{str(path)!r}: a corpus is written as JSON lines; end the name in .jsonl")
+    source.check_apart(path)
     n = blank = 0
     first = ""
     with replacing(path) as temporary, temporary.open("wb") as file:

@@ -92,6 +92,11 @@ class QuestionSource:
         for number, row in enumerate(self.dataset or (), start=1):
             yield f"{self.name}, row {number}", dict(row)
 
+    def check_apart(self, out: Path) -> None:
+        """Raise a `DataError` if the output would replace a file of the source."""
+        if out.resolve() in {file.resolve() for file in self.files}:
+            raise DataError(f"{str(out)!r} is a file of the source, which would be lost: write to another file")
+
     def to_dict(self) -> dict[str, Any]:
         """Return what a card says of the source."""
         hashes = {file.name: file_sha256(file).hex() for file in self.files}

@@ -166,6 +166,9 @@ def estimate_experiment(experiment: Experiment, out: str | Path) -> Estimate:
     cells = tuple(_cell_estimate(folder) for folder in folders)
     basis = "extrapolated from the recorded questions of the same cell, whose spread over questions makes the intervals"
     notes = _short_data(experiment)
+    once = [model.name for model in experiment.models if not experiment.repeats(model)]
+    if once and len(experiment.seeds) > 1:
+        notes.append(f"one run of {', '.join(once)}: no seed changes its answers")
     left = [cell for cell in cells if cell.recorded < cell.questions]
     if any(cell.basis for cell in left):
         notes.append(

@@ -131,6 +131,7 @@ class Experiment:
             raise DataError(f"{self.path}: tune-sizes: {small[0]!r}; allowed: {FEWEST_TUNE} or more")
         for listed in (self.models, self.data, self.retrievers):
             _no_repeats([item.name for item in listed], f"{self.path}: name")
+            _no_repeats([item.name.lower() for item in listed], f"{self.path}: name, in small letters")
         for model in self.models:
             self._check_body(model, f"{self.path}: model {model.name!r}: extra-body")
         for item in self.data:

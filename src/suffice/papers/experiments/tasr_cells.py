@@ -25,7 +25,7 @@ from suffice.replays import calibrate, replay
 from suffice.session import Policy
 from suffice.statistics import Resampling
 from suffice.store import merge_recordings, read_recording
-from suffice.tables import Column, Table
+from suffice.tables import Column, Table, counted
 
 __all__ = ["evaluate_tasr", "tasr_cell", "tasr_inputs", "tasr_paper"]
 
@@ -185,8 +185,9 @@ def _tasr_runs(by_configuration: Mapping[str, Sequence[CellRuns]], resampling: R
     runs, notes = {}, []
     for name, cells in by_configuration.items():
         usable = [cell for cell in cells if cell.runs]
+        if without := [cell.problem for cell in cells if not cell.runs]:
+            notes.append(f"left out, {name}: {len(without)} of {counted(len(cells), 'run')}: {without[0]}")
         if not usable:
-            notes.append(f"left out, {name}: {cells[0].problem}")
             continue
         runs[name] = [
             RunValues(values=tasr_figures(c), questions=tuple(c.eval.question_ids), clusters=c.eval.clusters)

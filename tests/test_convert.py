@@ -580,6 +580,16 @@ def test_a_folder_that_lacks_a_shard_is_not_taken_for_the_whole_set(tmp_path):
     assert convert_questions(shard.parent, tmp_path / "q.jsonl").n_questions == 2
 
 
+def test_a_folder_of_two_sets_is_not_read_as_one(tmp_path):
+    (tmp_path / "sets").mkdir()
+    rows = [*map(columns_of, authors_rows("hotpotqa_tune", 4))]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "sets" / "hotpot.parquet")
+    (tmp_path / "sets" / "math.jsonl").write_text(json.dumps({"question": "1 + 2?", "answer": "It is 3.\n#### 3"}))
+    with pytest.raises(DataError, match=r"math.jsonl has the fields of GSM8K, .*HotpotQA: convert each set by itself"):
+        convert_questions(tmp_path / "sets", tmp_path / "q.jsonl")
+    assert not (tmp_path / "q.jsonl").exists()
+
+
 def test_nan_is_neither_an_answer_nor_an_id(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text('{"id": 1, "question": "a?", "answer": NaN}\n{"id": NaN, "question": "b?", "answer": 2.0}\n')

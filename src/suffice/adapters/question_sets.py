@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -279,6 +279,18 @@ def check_form(form: str) -> None:
         raise DataError(f"the form {form!r} is not known; there are: {known}")
 
 
+def _check_alike(source: QuestionSource, form: str) -> None:
+    """Raise if a file begins with rows of other forms: their answers would be read from fields that mean something else."""
+    for file in source.files:
+        others = [forms_of(dict(row)) for _, row in islice(file_rows(file, _document_rows), _HEAD)]
+        if form in QUESTION_FORMS and any(others) and not any(form in names for names in others):
+            name = next(filter(None, others))[0]
+            raise DataError(
+                f"{file} has the fields of {QUESTION_FORMS[name].title}, and other files those of "
+                f"{QUESTION_FORMS[form].title}: convert each set by itself"
+            )
+
+
 def form_of(source: QuestionSource) -> str:
     """Return the name of the form that the first rows have.
 
@@ -301,6 +313,7 @@ def form_of(source: QuestionSource) -> str:
         )
     (names, n), *_ = kinds.most_common(1)
     if len(names) == 1 and 2 * n > kinds.total():
+        _check_alike(source, names[0])
         return names[0]
     titles = {
         name: QUESTION_FORMS[name].title if name in QUESTION_FORMS else "fields of load_questions"

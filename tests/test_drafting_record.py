@@ -369,71 +369,25 @@ def test_the_command_line_records_and_drafts(tmp_path):
 
     file, folder = dataset(tmp_path / "q.jsonl", n=2), corpus(tmp_path / "docs")
     with Endpoint(reply) as endpoint:
-        arguments = (
-            "draft",
-            "answer",
-            "record",
-            file,
-            "-o",
-            tmp_path / "r.parquet",
-            "--model",
-            "m",
-            "--base-url",
-            endpoint.url,
-        )
+        arguments = ("draft", "record", file, "-o", tmp_path / "r.parquet", "--model", "m", "--base-url", endpoint.url)
         told = cli(*arguments, "--max-rounds", 3, "--json").json
         assert (told["questions"], told["rounds"], told["calls"]) == (2, 6, 18)  # and an embedding for each draft
         assert len(endpoint.requests) == 12
         told = cli(
-            *(
-                "draft",
-                "answer",
-                "answer",
-                "Where is tower 0?",
-                "--model",
-                "m",
-                "--base-url",
-                endpoint.url,
-                "--contexts",
-                folder,
-            ),
+            *("draft", "answer", "Where is tower 0?", "--model", "m", "--base-url", endpoint.url, "--contexts", folder),
             *("--critic-model", "c", "--rule", "critic_approved >= 1", "--json"),
         ).json
         assert {request.body["model"] for request in endpoint.requests[12:]} == {"m", "c"}
         assert (told["stop_round"], told["reason"]) == (3, "rule")
         assert told["rounds"][0]["feedback"] == "Say more than draft 1 does."
         assert set(told["costs"]) == {"writer", "critic"}
-        shown = cli(
-            "draft",
-            "answer",
-            "answer",
-            "answer",
-            "Where?",
-            "--model",
-            "m",
-            "--base-url",
-            endpoint.url,
-            "--max-rounds",
-            2,
-        )
+        shown = cli("draft", "answer", "Where?", "--model", "m", "--base-url", endpoint.url, "--max-rounds", 2)
         assert "Say more than draft 1 does." in shown.out
     with Endpoint(reply, fault="400") as endpoint:
-        failed = cli(
-            "draft",
-            "answer",
-            "answer",
-            "record",
-            file,
-            "-o",
-            tmp_path / "f.parquet",
-            "--model",
-            "m",
-            "--base-url",
-            endpoint.url,
-        )
+        failed = cli("draft", "record", file, "-o", tmp_path / "f.parquet", "--model", "m", "--base-url", endpoint.url)
     assert failed.code == 1
-    assert "needs an endpoint" in cli("draft", "answer", "answer", "answer", "Where?", "--model", "m").error
-    assert "--critic-base-url" not in cli("draft", "answer", "answer", "answer", "Where?", "--model", "m").error
+    assert "needs an endpoint" in cli("draft", "answer", "Where?", "--model", "m").error
+    assert "--critic-base-url" not in cli("draft", "answer", "Where?", "--model", "m").error
 
 
 def marked(body):
@@ -461,37 +415,13 @@ def test_the_whole_cascade_runs_from_the_command_line_and_its_recording_replays(
     with Endpoint(marked) as endpoint:
         model = ("--model", "m", "--base-url", endpoint.url)
         told = cli(
-            *(
-                "draft",
-                "answer",
-                "answer",
-                "Where is tower 0?",
-                *model,
-                *judge,
-                "--contexts",
-                folder,
-                "--max-rounds",
-                4,
-            ),
+            *("draft", "answer", "Where is tower 0?", *model, *judge, "--contexts", folder, "--max-rounds", 4),
             *("--rule", "semantic_full(0.000001)", "--json"),
         ).json
         assert (told["stop_round"], told["reason"], told["fired"]) == (2, "rule", "information_gain <= 0")
         assert told["costs"]["judge:information_score"]["calls"] == 4
         assert {request.body["model"] for request in endpoint.requests} == {"m", "j"}
-        told = cli(
-            "draft",
-            "answer",
-            "answer",
-            "record",
-            file,
-            *model,
-            *judge,
-            "-o",
-            tmp_path / "r.parquet",
-            "--max-rounds",
-            3,
-            "--json",
-        )
+        told = cli("draft", "record", file, *model, *judge, "-o", tmp_path / "r.parquet", "--max-rounds", 3, "--json")
         assert told.code == 0, told.error
     recording = read_recording(tmp_path / "r.parquet")
     assert recording.column("information_score").tolist() == [[0.875] * 3]
@@ -561,9 +491,7 @@ def test_a_signal_that_nothing_measures_is_refused_before_the_first_call(tmp_pat
     folder = corpus(tmp_path / "docs")
     with Endpoint(marked) as endpoint:
         model = ("--model", "m", "--base-url", endpoint.url, "--rule", rule)
-        assert says in cli(
-            "draft", "answer", "answer", "answer", "Where?", *model, *options, "--contexts", folder
-        ).error.replace("\n", " ")
+        assert says in cli("draft", "answer", "Where?", *model, *options, "--contexts", folder).error.replace("\n", " ")
         if not options:
             assert says in cli("answer", "Where?", *model, "--corpus", folder).error.replace("\n", " ")
         assert not endpoint.requests

@@ -131,9 +131,7 @@ def test_a_recording_without_gold_answers_is_refused():
 
 def test_the_command_adds_figures_and_a_replay_takes_them_as_quality(path, tmp_path):
     out = tmp_path / "gold.parquet"
-    told = cli(
-        "judge", "drafts", "drafts", "gold", path, "-o", out, "--measures", "token_f1,embedding_similarity", "--json"
-    ).json
+    told = cli("judge", "gold", path, "-o", out, "--measures", "token_f1,embedding_similarity", "--json").json
     assert [row["round"] for row in told["table"]["rows"]] == [1, 2, 3, 4]
     made = read_recording(out)
     assert made.metadata["kept"] == "as it was"
@@ -141,7 +139,7 @@ def test_the_command_adds_figures_and_a_replay_takes_them_as_quality(path, tmp_p
     similar = made.column("embedding_similarity")
     assert 0.5 < similar[0, 3] <= 1
     assert similar[0, 3] > similar[0, 0]
-    assert "rouge_l" in cli("judge", "drafts", "drafts", "gold", path, "-o", out).out
+    assert "rouge_l" in cli("judge", "gold", path, "-o", out).out
     known = made.select(np.array([True, False, False]))
     assert (
         replay(known, ["fixed_k(2)"], metrics=("token_f1",), resampling=Resampling(n_resamples=10))
@@ -149,18 +147,12 @@ def test_the_command_adds_figures_and_a_replay_takes_them_as_quality(path, tmp_p
         .metrics["token_f1"]
         == 1.0
     )
-    assert (
-        "unknown similarity 'bleu'"
-        in cli("judge", "drafts", "drafts", "gold", path, "-o", out, "--measures", "bleu").error
-    )
+    assert "unknown similarity 'bleu'" in cli("judge", "gold", path, "-o", out, "--measures", "bleu").error
 
 
 def test_a_likeness_may_stand_in_for_the_score_as_an_oracle_that_says_so(path, tmp_path):
     out = tmp_path / "gold.parquet"
-    assert (
-        cli("judge", "drafts", "drafts", "gold", path, "-o", out, "--measures", "rouge_l", "--score", "rouge_l").code
-        == 0
-    )
+    assert cli("judge", "gold", path, "-o", out, "--measures", "rouge_l", "--score", "rouge_l").code == 0
     made = read_recording(out)
     assert made.metadata["oracles"] == ["information_score", "information_gain"]
     score, gain = made.column("information_score"), made.column("information_gain")
@@ -168,7 +160,7 @@ def test_a_likeness_may_stand_in_for_the_score_as_an_oracle_that_says_so(path, t
     np.testing.assert_equal(gain[:, 1:], np.diff(score, axis=1))
     assert np.isnan(gain[:, 0]).all()
     assert "--measures has: token_f1" in cli(
-        "judge", "drafts", "drafts", "gold", path, "-o", out, "--measures", "token_f1", "--score", "rouge_l"
+        "judge", "gold", path, "-o", out, "--measures", "token_f1", "--score", "rouge_l"
     ).error.replace("\n", " ")
 
 
@@ -245,26 +237,13 @@ def test_refusals_are_undefined_and_refusing_everything_is_an_error():
 def test_the_command_writes_the_column_and_goes_on_after_a_failure(path, tmp_path):
     out = tmp_path / "pairs.parquet"
     with Endpoint(likes("Norway"), fault=["500"] * 30) as endpoint:
-        arguments = (
-            "judge",
-            "drafts",
-            "pairs",
-            path,
-            "-o",
-            out,
-            "--base-url",
-            endpoint.url,
-            "--model",
-            "j",
-            "--timeout",
-            600,
-        )
+        arguments = ("judge", "pairs", path, "-o", out, "--base-url", endpoint.url, "--model", "j", "--timeout", 600)
         failed = cli(*arguments, "--concurrency", 1)
     assert failed.code == 1
     assert not out.exists()
     assert "run the same command again" in failed.words
     with Endpoint(likes("Norway")) as endpoint:
-        arguments = ("judge", "drafts", "drafts", "pairs", path, "-o", out, "--base-url", endpoint.url, "--model", "j")
+        arguments = ("judge", "pairs", path, "-o", out, "--base-url", endpoint.url, "--model", "j")
         told = cli(*arguments, "--json").json
         text = cli(*arguments).out
         requests = len(endpoint.requests)

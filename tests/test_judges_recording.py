@@ -183,18 +183,7 @@ def test_a_judge_that_is_unreadable_now_and_then_loses_no_question(path, tmp_pat
 
 
 def test_the_command_warns_of_questions_that_the_judge_loses_and_asks_again_when_told(path, tmp_path):
-    arguments = (
-        "judge",
-        "drafts",
-        "drafts",
-        path,
-        "--model",
-        "j",
-        "--marks",
-        "answer_relevancy",
-        "-o",
-        tmp_path / "o.parquet",
-    )
+    arguments = ("judge", "drafts", path, "--model", "j", "--marks", "answer_relevancy", "-o", tmp_path / "o.parquet")
     moods = ["curt"]
     with Endpoint(lambda body: "Fine." if moods[-1] == "curt" else grade(body)) as endpoint:
         arguments += ("--base-url", endpoint.url, "--attempts", 2)
@@ -296,21 +285,7 @@ def test_numbers_out_of_range_are_refused(path, options):
 
 def judge(path, endpoint, out, *more):
     dataset = ("--dataset", path.with_name("q.jsonl"))
-    return cli(
-        "judge",
-        "drafts",
-        "drafts",
-        "drafts",
-        path,
-        "--base-url",
-        endpoint.url,
-        "--model",
-        "j",
-        "-o",
-        out,
-        *dataset,
-        *more,
-    )
+    return cli("judge", "drafts", path, "--base-url", endpoint.url, "--model", "j", "-o", out, *dataset, *more)
 
 
 def test_the_command_adds_the_marks_and_prints_the_noise_beside_them(path, tmp_path):
@@ -360,9 +335,4 @@ def test_weights_of_ones_own_and_wrong_options(path, tmp_path):
         assert "MARK=WEIGHT" in judge(path, endpoint, out, *two, "faithfulness").error
         assert "add up to 1" in judge(path, endpoint, out, *two, "faithfulness=2").error
         assert "unknown mark 'truth'" in judge(path, endpoint, out, "--marks", "truth").error
-    assert (
-        "reads spans"
-        in cli(
-            "judge", "drafts", "drafts", "drafts", path, "--model", "span-reader", "-o", tmp_path / "o.parquet"
-        ).error
-    )
+    assert "reads spans" in cli("judge", "drafts", path, "--model", "span-reader", "-o", tmp_path / "o.parquet").error

@@ -61,18 +61,7 @@ def test_a_named_key_variable_that_is_not_there_sends_no_other_key(value, tmp_pa
                 "--critic-api-key-env",
                 "TOGETHER_KEY",
             ),
-            (
-                "draft",
-                "answer",
-                "answer",
-                "record",
-                data,
-                "-o",
-                tmp_path / "r.parquet",
-                *at,
-                "--api-key-env",
-                "TOGETHER_KEY",
-            ),
+            ("draft", "record", data, "-o", tmp_path / "r.parquet", *at, "--api-key-env", "TOGETHER_KEY"),
             ("gate", "states", data, "-o", tmp_path / "s.states", *at, "--api-key-env", "TOGETHER_KEY"),
         ]
         for command in commands:
@@ -236,19 +225,7 @@ def test_no_text_from_elsewhere_gives_orders_to_a_terminal(tmp_path):
         at = ("--base-url", endpoint.url, "--model", f"m{ESCAPES}")
         shown = [
             cli("answer", f"Where is tower 1?{ESCAPES}", "--corpus", corpus, *at),
-            cli(
-                "draft",
-                "answer",
-                "answer",
-                "Where?",
-                "--contexts",
-                corpus,
-                *at,
-                "--max-rounds",
-                "2",
-                "--embedder",
-                "none",
-            ),
+            cli("draft", "answer", "Where?", "--contexts", corpus, *at, "--max-rounds", "2", "--embedder", "none"),
             cli("doctor", *at),
             cli("replay", tmp_path / "r.parquet", "--rule", "round >= 1", "--metric", "em"),
             cli("replay", tmp_path / "r.parquet", "--rule", ESCAPES),

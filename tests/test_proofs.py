@@ -20,7 +20,7 @@ from proofs.claims import Claim, Verdict, settle
 from suffice import metrics
 from suffice.rules import AllOf, FirstOf, KOf, Patience, Threshold, WeightedSum, algebra
 from suffice.rules.base import Either
-from suffice.session import Policy, Session, Stops
+from suffice.session import Policy, Session, Stops, derived, stopping
 from suffice.signals import Signal, semantic
 from suffice.tables import render
 
@@ -56,9 +56,9 @@ BUGS = [
     ("step_ends_the_loop_in_time", Session, "_accept", "observed.index != self.next_round", "observed.index < self.next_round"),
     ("whole_sessions_end_in_time", Session, "observe", "== self.policy.max_rounds", "== self.policy.max_rounds - 1"),
     ("replays_end_in_time", Policy, "view", "self.max_rounds + 1 - first", "self.max_rounds + 2 - first"),
-    ("replays_end_in_time", sessions, "stops", "view.seen.sum(axis=-1) - 1", "len(view) - 1"),
+    ("replays_end_in_time", stopping, "stop_positions", "view.seen[~fired].sum(axis=-1) - 1", "len(view) - 1"),
     ("nothing_raises", WeightedSum, "fires", 'with np.errstate(over="ignore", invalid="ignore"):', "if True:"),
-    ("nothing_raises", Policy, "_cumulated", "raw.seen & np.isfinite(total)", "raw.seen"),
+    ("nothing_raises", derived, "_cumulated", "raw.seen & np.isfinite(total)", "raw.seen"),
     ("one_reason", Stops, "reasons", '"max_rounds", ends[rest]', '"max_rounds", "max_rounds"'),
     ("terms_agree", symbols.Column, "__getitem__", "mine(r + start)", "mine(r)"),
     ("terms_agree", symbols._Operand, "__ge__", "_AT_LEAST", "_GREATER"),

@@ -164,7 +164,7 @@ def test_two_configurations_are_never_mixed(tmp_path):
 def test_an_unfinished_run_of_another_configuration_is_refused(tmp_path):
     questions, loop = scripted(failures={5: ModelError("boom")})
     path = tmp_path / "r.parquet"
-    record(questions, loop, path)
+    record(questions, loop, path, concurrency=1)  # one by one, so that an earlier round of the question is committed
     assert (tmp_path / "r.parquet.journal").exists()
     other = RetrievalLoop(model=loop.model, retriever=PoolBM25(), policy=loop.policy)
     path.unlink()

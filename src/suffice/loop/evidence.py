@@ -62,8 +62,10 @@ class Evidence:
             DataError: There is neither a pool nor a corpus.
         """
         if self._ranking is None:
-            ranked = self._rank() if is_async(self._retriever) else asyncio.to_thread(finished, self._rank())
-            self._ranking = await ranked
+            if is_async(self._retriever):
+                self._ranking = await self._rank()
+            else:  # begun in the thread: a task that is cancelled before leaves nothing that was never awaited
+                self._ranking = await asyncio.to_thread(lambda: finished(self._rank()))
         return self._ranking
 
     async def _rank(self) -> Ranking:

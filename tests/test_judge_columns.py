@@ -234,7 +234,8 @@ def test_refusals_are_undefined_and_refusing_everything_is_an_error():
         compared(endpoint)
 
 
-def test_the_command_writes_the_column_and_goes_on_after_a_failure(path, tmp_path):
+def test_the_command_writes_the_column_and_goes_on_after_a_failure(path, tmp_path, monkeypatch):
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
     out = tmp_path / "pairs.parquet"
     with Endpoint(likes("Norway"), fault=["500"] * 30) as endpoint:
         arguments = ("judge", "pairs", path, "-o", out, "--base-url", endpoint.url, "--model", "j", "--timeout", 600)

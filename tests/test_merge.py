@@ -108,6 +108,15 @@ def test_a_column_that_a_file_lacks_is_named(tmp_path):
     assert summary.notes == ("b: no column 'mine'; its values are missing there",)
 
 
+def test_questions_that_a_rule_cut_are_counted_beside_full_ones(tmp_path):
+    paths = [tmp_path / "full.parquet", tmp_path / "cut.parquet"]
+    for path, end, first in ((paths[0], "max_rounds", "a"), (paths[1], "rule", "b")):
+        part = recording_of([[first, "x"], [first, "x"]], question_id=[f"{first}0", f"{first}1"], end=end)
+        write_recording(path, part.table, part.metadata)
+    (note,) = merge_recordings(tmp_path / "all.parquet", paths).notes
+    assert note.startswith("a rule ended the recording of some questions (2 of cut.parquet)")
+
+
 def test_what_is_not_one_recording_is_refused(shards, tmp_path):
     first, second = shards
     out, other, twice = (tmp_path / f"{name}.parquet" for name in ("out", "other", "twice"))

@@ -48,7 +48,8 @@ def test_an_earlier_decision_wins_over_the_file_and_an_option_against_it_is_refu
     assert "declared max_loss 0.2, not 0.1" in cli("decide", "logs.parquet", "--max-loss", "0.1").error
 
 
-def test_the_endpoint_of_the_file_is_one_thing(folder):
+def test_the_endpoint_of_the_file_is_one_thing(folder, monkeypatch):
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
     (folder / "suffice.toml").write_text('base-url = "http://127.0.0.1:9/v1"\nmodel = "m"\nprices = "list"\n')
     assert "http://127.0.0.1:9/v1" in cli("doctor", "--json").err
     # Where tokens are priced, --model is another thing; and a model that is given is not the file's endpoint's.

@@ -128,7 +128,7 @@ def merge_recordings(out: str | Path, paths: Sequence[str | Path]) -> MergeSumma
     merged = Recording(table, _metadata(parts, prompts))  # checks the rounds
     complete = {name for name, end in zip(merged.question_ids, merged.ends.tolist(), strict=True) if end != "failed"}
     merged.metadata["failed"] = {q: why for q, why in merged.metadata["failed"].items() if q not in complete}
-    notes = [*_column_notes(parts), *_journals(out, parts, merged)]
+    notes = [*_cut_notes(parts), *_column_notes(parts), *_journals(out, parts, merged)]
     write_recording(out, table, merged.metadata)
     return MergeSummary(
         path=out,
@@ -264,6 +264,15 @@ def _metadata(parts: Sequence[_Part], prompts: Mapping[str, Mapping[str, Any]]) 
     kept = {"config": config, "depends": depends}
     result |= {key: value for key, value in kept.items() if value or key in parts[0].recording.metadata}
     return result | ({"dataset": dataset} if hashes else {}) | ({"notes": list(dict.fromkeys(notes))} if notes else {})
+
+
+def _cut_notes(parts: Sequence[_Part]) -> list[str]:
+    """Return a note if a rule ended questions of some files, and no question of others."""
+    cut = {part.path.name: int((part.recording.ends == "rule").sum()) for part in parts}
+    if all(cut.values()) or not any(cut.values()):
+        return []
+    listed = ", ".join(f"{n} of {name}" for name, n in cut.items() if n)
+    return [f"a rule ended the recording of some questions ({listed}): what they would have given later is unknown"]
 
 
 def _column_notes(parts: Sequence[_Part]) -> list[str]:

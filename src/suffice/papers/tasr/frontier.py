@@ -12,7 +12,7 @@ from suffice.papers.tasr.cells import BUDGET, SETTINGS, CellRuns, main_prompt
 from suffice.papers.tasr.rows import Layout, cell_means, interval_note, value_of
 from suffice.rounds import Floats
 from suffice.statistics import ROUNDING, Resampling
-from suffice.tables import Column, Table
+from suffice.tables import Column, Table, counted
 
 __all__ = ["cell_table", "figure3", "figure4", "macro_table", "tasr_figures", "with_runs"]
 
@@ -130,7 +130,7 @@ def macro_table(cells: Sequence[CellRuns], published: Published, resampling: Res
     same, why = _complete(used, published, "distractor")
     layout = Layout(
         key="table1",
-        title=f"Table 1. Macro results over {len(used)} distractor cells",
+        title=f"Table 1. Macro results over {counted(len(used), 'distractor cell')}",
         heads=("method",),
         columns={"f1": _F1_COLUMN, "calls": _CALLS_COLUMN, "delta": _DELTA_COLUMN},
         published=published,

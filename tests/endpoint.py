@@ -123,6 +123,8 @@ class Endpoint:
         started.set()
         await self._stop.wait()
         server.close()
+        for _ in range(5):  # what was just accepted begins, and closes its socket when it is cancelled
+            await asyncio.sleep(0)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

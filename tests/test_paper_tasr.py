@@ -691,7 +691,7 @@ def test_the_command_prints_table_1_on_a_screen(one):
     lines = result.out.splitlines()
     assert lines[0].startswith("tasr reaches F1 ")
     assert "points against fixed_k(3): " in " ".join(lines)
-    assert "\nTable 1. Macro results over 1 distractor cells" in result.out
+    assert "\nTable 1. Macro results over 1 distractor cell" in result.out
     assert len(lines) <= 45
     assert max(len(line) for line in lines if not line.startswith("next: ")) <= 100
     assert any("more with --details: " in line for line in lines)

@@ -122,9 +122,9 @@ class Endpoint:
         self.url = f"http://127.0.0.1:{self.port}/v1"
         started.set()
         await self._stop.wait()
-        server.close()
-        for _ in range(5):  # what was just accepted begins, and closes its socket when it is cancelled
+        for _ in range(5):  # a server that closes while it accepts leaves a socket that nobody closes
             await asyncio.sleep(0)
+        server.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -615,7 +615,8 @@ def test_a_missing_file_is_not_looked_for_on_the_hub(tmp_path):
 
 @pytest.mark.whole
 def test_a_set_of_the_hub_is_read_by_the_datasets_library(tmp_path, monkeypatch):
-    datasets = pytest.importorskip("datasets")
+    import datasets
+
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     from suffice.adapters import question_sets
 

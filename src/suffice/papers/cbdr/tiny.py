@@ -8,7 +8,7 @@ no facts.  Training takes half a minute on two cores, and the model loads like a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from suffice.papers.cbdr.world import (
 )
 from suffice.rounds import Passage
 
-__all__ = ["look_back", "train_tiny"]
+__all__ = ["END_TOKEN", "PAD_TOKEN", "look_back", "train_tiny", "word_tokenizer"]
 
 _TEMPLATE = (
     "{% for message in messages %}{% if message['role'] == 'user' %}"
@@ -40,7 +40,7 @@ _TEMPLATE = (
 )
 """Drops instructions and moves the question behind the passages, so that two layers suffice to read."""
 
-_END, _PAD = "<end>", "<pad>"
+END_TOKEN, PAD_TOKEN = "<end>", "<pad>"
 _BATCH, _N_READING, _N_MEMORY = 64, 40, 8
 _N_PASSAGES = (1, 2, 1, 3)
 _MAX_PASSAGES = max(_N_PASSAGES)
@@ -104,27 +104,43 @@ def _silent(done: int, total: int) -> None:
 
 
 def _tokenizer(world: World) -> Any:
-    """Return a byte-level BPE tokenizer with one token for every word of the world; other text becomes bytes."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
+    """Return a tokenizer with one token for every word of the world; other text becomes bytes."""
     names = [name for group in world.values.values() for name in group]
-    words = [f" {word}" for word in (*world.entities, *world.relations, *names, *VAGUE, *TITLES)]
+    words = (*world.entities, *world.relations, *names, *VAGUE, *TITLES)
     sample_prompt = PREFILLED.user(
         world.facts[0].question, [world.facts[0].passage(str(i), TITLES[0]) for i in range(_MAX_PASSAGES)]
     )
+    return word_tokenizer(words, [sample_prompt, PREFILLED.prefill], template=_TEMPLATE, longest=1024)
+
+
+def word_tokenizer(words: Iterable[str], samples: Sequence[str], *, template: str, longest: int) -> Any:
+    """Return a byte-level BPE tokenizer with one token for each word that follows a space.
+
+    Args:
+        words: The words.
+        samples: Texts from which further tokens are learned.
+        template: The chat template.
+        longest: The longest text, in tokens.
+    """
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=20_000,
-        special_tokens=[_PAD, _END],
+        special_tokens=[PAD_TOKEN, END_TOKEN],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator([*words, sample_prompt, PREFILLED.prefill], trainer)
+    tokenizer.train_from_iterator([*(f" {word}" for word in words), *samples], trainer)
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token=_END, pad_token=_PAD, chat_template=_TEMPLATE, model_max_length=1024
+        tokenizer_object=tokenizer,
+        eos_token=END_TOKEN,
+        pad_token=PAD_TOKEN,
+        chat_template=template,
+        model_max_length=longest,
     )
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from suffice.errors import MissingExtraError
 from suffice.llm.prompts import ChainPrompt, Prompt
-from suffice.papers.cbdr.tiny import look_back
+from suffice.papers.cbdr.tiny import END_TOKEN, look_back, word_tokenizer
 from suffice.papers.cbdr.world import TITLES, write_questions
 from suffice.papers.rivals.chained_world import (
     BRIDGES,
@@ -58,7 +58,6 @@ _CHAIN_TEMPLATE = (
 )
 """Drops instructions and moves the question behind the passages, so that what a sentence copies lies a fixed way back."""
 
-_END, _PAD = "<end>", "<pad>"
 _UNAIDED, _READING, _ASKING = 28, 16, 2
 _MOST_PASSAGES = 6
 _SHOWN_SHARE = 0.85
@@ -128,26 +127,11 @@ def train_chains(
 
 
 def _chain_tokenizer(world: ChainedWorld) -> Any:
-    """Return a byte-level BPE tokenizer with one token for every word of the world."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
+    """Return a tokenizer with one token for every word of the world."""
     words = {*world.entities, *BRIDGES, *LEAVES, *TITLES, *(name for leaf in LEAVES for name in world.names[leaf])}
     lesson = _ChainLessons(world)
     samples = ["".join(lesson.unaided()) for _ in range(20)] + ["".join(lesson.asking()) for _ in range(5)]
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=20_000,
-        special_tokens=[_PAD, _END],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator([*(f" {word}" for word in sorted(words)), *samples], trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token=_END, pad_token=_PAD, chat_template=_CHAIN_TEMPLATE, model_max_length=512
-    )
+    return word_tokenizer(sorted(words), samples, template=_CHAIN_TEMPLATE, longest=512)
 
 
 def _chain_network(tokenizer: Any) -> Any:
@@ -263,7 +247,7 @@ class _ChainLessons:
             chain = f"{chain} {self._world.sentence(second, value)}"
             relation, entity, span = *second, value
         messages = TINY_CHAIN.questioning(two_step_question(first, leaf), chain, span)
-        return rendered(messages), f" {relation} of {entity}{_END}"
+        return rendered(messages), f" {relation} of {entity}{END_TOKEN}"
 
     def _written(self, hops: Sequence[_Hop], sentences: Sequence[str]) -> tuple[str, str]:
         """Return a prompt and the text after it, in one of both formats."""
@@ -279,10 +263,10 @@ class _ChainLessons:
                 )
             ]
             text = "\n".join([*lines, f"So the answer is: {hops[-1].value}"])
-            return rendered(TINY_SELF_ASK.continuing(question, passages, "")), f" {text}{_END}"
+            return rendered(TINY_SELF_ASK.continuing(question, passages, "")), f" {text}{END_TOKEN}"
         parts = [self._world.sentence(hop.pair, hop.value) for hop in hops]
         text = " ".join([*parts, f"So the answer is: {hops[-1].value}."])
-        return rendered(TINY_CHAIN.continuing(question, passages, "")), f" {text}{_END}"
+        return rendered(TINY_CHAIN.continuing(question, passages, "")), f" {text}{END_TOKEN}"
 
 
 def rendered(messages: Sequence[Mapping[str, str]]) -> str:

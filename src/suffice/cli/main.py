@@ -37,6 +37,8 @@ class _Notes(logging.Handler):
         warn(f"note: {record.getMessage()}")
 
 
+_EPILOG = "Options: --version, --debug, --extension FILE. Example: suffice demo"
+
 _LOG_NOTES = _Notes(logging.WARNING)
 
 
@@ -62,8 +64,7 @@ def common(
     ] = None,
 ) -> None:
     """Decide whether to retrieve, when to stop, and which round's answer to return.
-    Exit: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Options: --version, --debug,
-    --extension FILE (rules of your own).
+    Exit: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
     """  # noqa: D205 - one paragraph: the help has 40 lines
     del debug, version  # read from the arguments by `run`, which outlives a failing parse
     load_extensions(extension or ())
@@ -71,7 +72,7 @@ def common(
 
 def _root() -> Any:
     root = typer.Typer(cls=Group, rich_markup_mode="rich", pretty_exceptions_enable=False, no_args_is_help=True)
-    root.callback(context_settings={"help_option_names": ["-h", "--help"]}, epilog="Example: suffice demo")(common)
+    root.callback(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EPILOG)(common)
     return typer.main.get_command(root)
 
 

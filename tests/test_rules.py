@@ -199,6 +199,36 @@ def test_text_that_is_no_rule_is_refused_with_a_hint(text, hint):
     assert hint in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("  (a > 1) & (answer_stabel)", "answer_stabel"),
+        ("((a > 1) &\r\n (not b))", "not b"),
+        ("(p > 1) & (é < 'two')", "é < 'two'"),
+        ("\n(a > 1) | patience((b > 'é'), 2)", "'é'"),
+        ("(a > 1) & (k_of(3, (b > 1)))", "k_of(3, (b > 1))"),
+        ("(a > 1) b", "b"),
+        ("a > 1)", ""),
+        ("(a > 1) & ", ""),
+    ],
+)
+def test_an_error_says_where_in_the_text_it_is(text, part):
+    with pytest.raises(RuleSyntaxError) as caught:
+        parse_rule(text)
+    first, last = caught.value.span
+    assert text[first:last] == part
+    assert part or first == len(text.rstrip(" )"))
+
+
+@given(st.text("ab >&|()<=\n\r\t\x0cé\u20281.,*-'#:tasrk_of", max_size=25))
+def test_where_an_error_is_lies_inside_the_text(text):
+    try:
+        parse_rule(text)
+    except RuleSyntaxError as error:
+        first, last = error.span or (0, len(text))
+        assert 0 <= first <= last <= len(text)
+
+
 def test_differences_of_signals_are_sums_with_weight_minus_one():
     assert parse_rule("a - b > 0") == (signal("a") - signal("b") > 0)
 

@@ -109,7 +109,16 @@ class UnknownSignalError(SufficeError, LookupError):
 
 
 class RuleSyntaxError(SufficeError, ValueError):
-    """The text of a rule does not parse."""
+    """The text of a rule does not parse.
+
+    Args:
+        message: What is wrong.
+        span: The part of the text that is wrong, its first character and that after its last; None = not known, or all.
+    """
+
+    def __init__(self, message: str, span: tuple[int, int] | None = None) -> None:
+        super().__init__(message)
+        self.span = span
 
 
 class NotFittedError(SufficeError, ValueError):

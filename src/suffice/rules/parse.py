@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import keyword
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar, overload
@@ -117,7 +118,7 @@ def parse_rule(text: str) -> Rule:
             signals; ``k_of(k, ...)``, ``patience(rule, n)``, ``first_of(...)``; the name of a published rule.
 
     Raises:
-        RuleSyntaxError: The text is not a rule; the message says where.
+        RuleSyntaxError: The text is not a rule; the message and `span` say where.
     """
     example = "(answer_stable >= 1) & (p_correct > 0.25)"
     return _parsed(text, "rule", example, lambda node: _rule(node, text))
@@ -132,10 +133,44 @@ def _parsed(text: str, what: str, example: str, build: Callable[[ast.expr], _Par
     except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
         if isinstance(error, RuleSyntaxError):
             raise
-        raise RuleSyntaxError(f"{text!r} is not a {what}: {error}. Example: {example}") from None
+        span = _reported(error, text) if isinstance(error, SyntaxError) else None
+        raise RuleSyntaxError(f"{text!r} is not a {what}: {error}. Example: {example}", span) from None
+
+
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)?")
+
+
+def _span(node: ast.expr, text: str) -> tuple[int, int]:
+    """Return which characters of the text a part of its syntax tree was made of."""
+    first = _place(text, node.lineno, node.col_offset, of_bytes=True)
+    return first, _place(text, node.end_lineno or 0, node.end_col_offset or 0, of_bytes=True)
+
+
+def _reported(error: SyntaxError, text: str) -> tuple[int, int]:
+    """Return which characters of the text Python refuses; none where something is missing there."""
+    if not error.offset or not error.lineno:  # it ends too early
+        return len(text.rstrip()), len(text.rstrip())
+    first = _place(text, error.lineno, error.offset - 1)
+    return first, max(first, _place(text, error.end_lineno or error.lineno, (error.end_offset or 0) - 1))
+
+
+def _place(text: str, line: int, column: int, *, of_bytes: bool = False) -> int:
+    """Return the character of a text at a place of what was parsed of it, its line from 1 on and its column from 0 on."""
+    lines: list[str] = _LINE.findall(text.strip())
+    own, column = lines[line - 1], max(0, column)
+    before = own.encode()[:column].decode() if of_bytes else own[:column]
+    return len(text) - len(text.lstrip()) + sum(map(len, lines[: line - 1])) + len(before)
 
 
 def _rule(node: ast.expr, text: str) -> Rule:
+    try:
+        return _rule_at(node, text)
+    except RuleSyntaxError as error:
+        error.span = error.span or _span(node, text)  # the innermost part
+        raise
+
+
+def _rule_at(node: ast.expr, text: str) -> Rule:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr):
         kind = AllOf if isinstance(node.op, ast.BitAnd) else AnyOf
         return kind((_rule(node.left, text), _rule(node.right, text)))
@@ -253,7 +288,7 @@ def _named_rule(name: str, arguments: list[float], text: str) -> Rule:
 
 def _refused(node: ast.expr, text: str, hint: str) -> RuleSyntaxError:
     part = ast.get_source_segment(text.strip(), node) or text
-    return RuleSyntaxError(f"{part!r} in {text!r} is not allowed: {hint}")
+    return RuleSyntaxError(f"{part!r} in {text!r} is not allowed: {hint}", _span(node, text))
 
 
 _OF_A_SIGNAL: Mapping[str, Callable[[str], Selector]] = {"max": MaxSignal, "min": MinSignal, "median": MedianSignal}

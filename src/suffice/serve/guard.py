@@ -1,0 +1,184 @@
+"""Who may ask a local server what: its token, its host names, its limits."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import os
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from suffice.errors import DataError
+from suffice.serve.answers import RefusedError, refused
+
+__all__ = ["LOCAL_HOSTS", "Guard", "Limits", "bearer_token", "read_body", "read_token", "same_token"]
+
+LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
+"""Names under which a browser reaches this machine alone."""
+
+_SHORTEST_TOKEN = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How much a server takes on.
+
+    Attributes:
+        body: Largest body of a request, bytes.
+        seconds: How long a body may take to arrive, seconds.
+        requests: How many requests may be in flight.
+        rounds: How many rounds one request may hold.
+        sessions: How many sessions may be open.
+        ttl: How long a session is kept after its last request, seconds.
+    """
+
+    body: int = 4 << 20
+    seconds: float = 10.0
+    requests: int = 256
+    rounds: int = 1000
+    sessions: int = 10_000
+    ttl: float = 3600.0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not value > 0:
+                raise DataError(f"the limit {name} must be positive, not {value!r}")
+
+
+def read_token(variable: str, file: Path | None = None) -> str | None:
+    """Return the token of a server, from a file or an environment variable; None if there is neither.
+
+    A token is never an option of a command, because every user of the machine could read it there.
+
+    Args:
+        variable: The environment variable.
+        file: A file whose only line is the token; it wins.
+
+    Raises:
+        DataError: The file cannot be read, or the token is too short or contains blanks.
+    """
+    if file is None:
+        token, source = os.environ.get(variable), variable
+    else:
+        try:
+            token, source = file.read_text("utf-8").strip(), str(file)
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"the token file {str(file)!r} cannot be read: {type(error).__name__}") from None
+    if token is None:
+        return None
+    if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        raise DataError(
+            f"the token in {source} must have at least {_SHORTEST_TOKEN} visible ASCII characters and no blanks: "
+            "`openssl rand -hex 32` makes one"
+        )
+    return token
+
+
+def same_token(given: str | None, token: str) -> bool:
+    """Return whether a request's token is the server's, in a time that does not depend on where they differ."""
+    return given is not None and hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
+
+
+def bearer_token(request: Request) -> str | None:
+    """Return the token in a request's Authorization header; None if there is none."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
+
+
+class Guard:
+    """Lets a request through that has the token, an allowed host, no foreign origin, and a free place.
+
+    A foreign `Origin` is always refused: no page of another site may ask, and no header ever allows it.
+
+    Args:
+        app: What answers the requests that pass.
+        token: The token; None = none is asked for.
+        hosts: Allowed names in the Host header, without the port; None = any.  Needed wherever no token is asked for,
+            because a page of another site may have its own name point to this machine.
+        open_paths: Paths that need no token.
+        requests: How many requests may be in flight; more are refused with 503.
+        token_of: Where a request's token is.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        token: str | None,
+        hosts: Collection[str] | None = None,
+        open_paths: Collection[str] = (),
+        requests: int = Limits.requests,
+        token_of: Callable[[Request], str | None] = bearer_token,
+    ) -> None:
+        self.app, self.token, self.hosts, self.open_paths = app, token, hosts, frozenset(open_paths)
+        self.requests, self.token_of = requests, token_of
+        self.in_flight = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer or refuse one request."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await refused(refusal)(scope, receive, send)
+            return
+        self.in_flight += 1
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self.in_flight -= 1
+
+    def _refusal(self, scope: Scope) -> RefusedError | None:
+        if scope["type"] != "http":
+            return RefusedError(400, "this server speaks HTTP alone, no websockets")
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if self.hosts is not None and _name_of(host) not in self.hosts:
+            return RefusedError(403, f"the host must be one of {', '.join(sorted(self.hosts))}")
+        origin = headers.get("origin")
+        if origin is not None and origin.partition("://")[2] != host:
+            return RefusedError(403, "pages of other sites may not ask this server")
+        if self.token is not None and scope["path"] not in self.open_paths:
+            given = self.token_of(Request(scope))
+            if not same_token(given, self.token):
+                what = "a token is missing" if given is None else "this is another token"
+                return RefusedError(401, f"{what}: send the header  Authorization: Bearer TOKEN")
+        if self.in_flight >= self.requests:
+            return RefusedError(503, f"{self.requests} requests are in flight: try again", retry_after=1)
+        return None
+
+
+def _name_of(host: str) -> str:
+    """Return the name in a Host header, without its port."""
+    name, _, port = host.rpartition(":")
+    return (name if name and port.isdigit() else host).lower()
+
+
+async def read_body(request: Request, limits: Limits) -> bytes:
+    """Return the whole body of a request.
+
+    Raises:
+        RefusedError: It is too large, or takes too long to arrive.
+    """
+    too_large = RefusedError(413, f"the body is larger than {limits.body} bytes, the limit of this server")
+    announced = request.headers.get("content-length", "0")
+    if announced.isdecimal() and int(announced) > limits.body:
+        raise too_large
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(limits.seconds):
+            async for part in request.stream():
+                size += len(part)
+                if size > limits.body:
+                    raise too_large
+                parts.append(part)
+    except TimeoutError:
+        message = f"the body did not arrive within {limits.seconds:g} s, the limit of this server"
+        raise RefusedError(408, message, retry_after=1) from None
+    return b"".join(parts)

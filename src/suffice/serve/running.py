@@ -1,0 +1,154 @@
+"""A server on this machine: its socket, its patience with slow clients, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from suffice.errors import DataError
+
+if TYPE_CHECKING:
+    from asyncio import TimerHandle
+
+__all__ = ["PatientProtocol", "bind", "run_app", "url_of"]
+
+_HEAD_S = 10.0
+"""How long a connection may wait for the whole head of a request, seconds."""
+
+_END_S = 10
+"""How long requests in flight may take when the server ends, seconds."""
+
+
+class PatientProtocol(H11Protocol):
+    """Closes a connection whose request has no whole head after a while: a client may send one byte a minute."""
+
+    head_s = _HEAD_S
+    _timer: TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait."""
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Take in data; wait on if it is not a whole head."""
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._wait_no_more()
+        elif self._timer is None and not self.transport.is_closing():
+            self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._wait_no_more()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """Leave an idle connection to uvicorn's own time limit, which the next byte ends."""
+        self._wait_no_more()
+        super().on_response_complete()
+
+    def _wait(self) -> None:
+        self._timer = self.loop.call_later(self.head_s, self.transport.close)
+
+    def _wait_no_more(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class _Server(uvicorn.Server):
+    """Ends by SIGINT and SIGTERM alike, and returns, so that what is open is closed."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Let both signals end the server while the body runs."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket that listens nowhere yet.
+
+    Args:
+        host: The address; ``127.0.0.1`` is reachable from this machine alone.
+        port: The port; 0 = a free one.
+
+    Raises:
+        DataError: The address is unknown or the port is in use.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+        except OSError:
+            listener.close()
+            raise
+    except (OSError, OverflowError) as error:
+        raise DataError(
+            f"the server cannot use {host}:{port}: {error}. Give another --port, or 0 for a free one"
+        ) from None
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """Return the address of a server, without a slash at its end."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def run_app(app: ASGIApp, listener: socket.socket, *, ready: Callable[[], Any] = lambda: None) -> None:
+    """Serve an application until SIGINT or SIGTERM; requests in flight are answered first.
+
+    No header says which software answers, and no line is written for each request.
+
+    Args:
+        app: The application.
+        listener: What `bind` returned.
+        ready: Called once the server accepts requests.
+    """
+    config = uvicorn.Config(
+        app,
+        http=PatientProtocol,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=_END_S,
+    )
+    server = _Server(config)
+
+    async def serve() -> None:
+        async def announce() -> None:
+            while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
+                await asyncio.sleep(0.01)
+            ready()
+
+        task = asyncio.create_task(announce())
+        try:
+            await server.serve(sockets=[listener])
+        finally:
+            task.cancel()
+
+    asyncio.run(serve())

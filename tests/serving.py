@@ -1,0 +1,47 @@
+"""A server of ours in a thread, on a free port of the loopback, and raw connections to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+
+import httpx
+import uvicorn
+
+from suffice.serve.running import PatientProtocol, bind, url_of
+
+
+@contextlib.contextmanager
+def running(app, *, protocol=PatientProtocol):
+    """Yield the address of a server for an application, as `run_app` sets it up."""
+    listener = bind("127.0.0.1", 0)
+    config = uvicorn.Config(app, http=protocol, ws="none", log_config=None, access_log=False, timeout_keep_alive=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True)
+    thread.start()
+    try:
+        with httpx.Client(base_url=url_of(listener), timeout=60) as client:
+            while thread.is_alive():
+                with contextlib.suppress(httpx.TransportError):
+                    client.get("/health")
+                    break
+        yield url_of(listener)
+    finally:
+        server.should_exit = True
+        thread.join(60)
+        listener.close()
+
+
+def raw(url, *pieces, timeout=30):
+    """Send bytes on a connection of their own, and return all that comes back until the server closes it."""
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=timeout) as connection:
+        for piece in pieces:
+            connection.sendall(piece)
+        parts = []
+        with contextlib.suppress(ConnectionError):
+            while part := connection.recv(1 << 16):
+                parts.append(part)
+    return b"".join(parts)

@@ -1,0 +1,229 @@
+"""Who may ask a server of ours what: token, host, origin, limits, and clients that are slow."""
+
+import asyncio
+import socket
+import threading
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from suffice.errors import DataError, NotFoundError
+from suffice.serve.answers import RefusedError, answered, json_response
+from suffice.serve.guard import LOCAL_HOSTS, Guard, Limits, bearer_token, read_body, read_token, same_token
+from suffice.serve.running import PatientProtocol, bind, url_of
+from tests.serving import raw, running
+
+TOKEN = "0123456789abcdef0123456789abcdef"
+LIMITS = Limits(body=1000, seconds=0.3)
+FAILURES = {
+    "refused": RefusedError(429, "too many", retry_after=7),
+    "unknown": NotFoundError("there is no such thing"),
+    "wrong": DataError("it cannot be read"),
+    "broken": RuntimeError(f"a secret: {TOKEN}"),
+}
+
+
+async def size(request):
+    return json_response({"size": len(await read_body(request, LIMITS))})
+
+
+async def fail(request):
+    raise FAILURES[request.path_params["how"]]
+
+
+async def healthy(_):
+    return PlainTextResponse("ok")
+
+
+def application(**guard):
+    routes = [
+        Route("/health", healthy),
+        Route("/size", answered(size), methods=["POST"]),
+        Route("/fail/{how}", answered(fail)),
+    ]
+    return Guard(Starlette(routes=routes), **{"token": TOKEN, "open_paths": ["/health"], **guard})
+
+
+def asked(app, path, method="GET", **arguments):
+    """Return the response to one request, without a server."""
+
+    async def ask():
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:8000") as client:
+            return await client.request(method, path, **arguments)
+
+    return asyncio.run(ask())
+
+
+def bearer(token=TOKEN):
+    return {"authorization": f"Bearer {token}"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 401),
+        (bearer("0" * 32), 401),
+        (bearer(TOKEN[:-1]), 401),
+        (bearer(""), 401),
+        ({"authorization": f"Basic {TOKEN}"}, 401),
+        ({"authorization": f"bearer {TOKEN}"}, 200),
+        (bearer(), 200),
+    ],
+)
+def test_only_the_whole_token_opens(headers, status):
+    response = asked(application(), "/size", "POST", headers=headers)
+    assert response.status_code == status
+    assert TOKEN not in response.text
+    assert (response.headers.get("www-authenticate") == "Bearer") == (status == 401)
+
+
+def test_open_paths_need_no_token_and_nothing_else_is_open():
+    assert asked(application(), "/health").status_code == 200
+    for path in ("/health/", "//health", "/HEALTH", "/fail/refused"):
+        assert asked(application(), path).status_code == 401, path
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:8000", 200),
+        ("localhost", 200),
+        ("LOCALHOST:1", 200),
+        ("[::1]:8000", 200),
+        ("evil.example", 403),
+        ("evil.example:8000", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("", 403),
+    ],
+)
+def test_a_host_that_is_not_ours_is_refused(host, status):
+    response = asked(application(token=None, hosts=LOCAL_HOSTS), "/health", headers={"host": host})
+    assert response.status_code == status
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"), [("http://127.0.0.1:8000", 200), ("http://evil.example", 403), ("null", 403)]
+)
+def test_pages_of_other_sites_may_not_ask(origin, status):
+    response = asked(application(), "/size", "POST", headers={**bearer(), "origin": origin})
+    assert response.status_code == status
+    assert not [name for name in response.headers if name.startswith("access-control")]
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "kind"),
+    [
+        ("refused", 429, "RefusedError"),
+        ("unknown", 404, "NotFoundError"),
+        ("wrong", 422, "DataError"),
+        ("broken", 500, "InternalError"),
+    ],
+)
+def test_a_failure_is_json_without_a_traceback(how, status, kind, caplog):
+    response = asked(application(), f"/fail/{how}", headers=bearer())
+    assert (response.status_code, response.json()["error"]["type"]) == (status, kind)
+    assert TOKEN not in response.text
+    assert "Traceback" not in response.text
+    assert response.headers.get("retry-after") == ("7" if how == "refused" else None)
+    assert ("failed" in caplog.text) == (how == "broken")
+
+
+def test_a_body_beyond_the_limit_is_refused_announced_or_not():
+    app = application()
+    assert asked(app, "/size", "POST", headers=bearer(), content=b"x" * 1000).json() == {"size": 1000}
+    assert asked(app, "/size", "POST", headers=bearer(), content=b"x" * 1001).status_code == 413
+
+    async def pieces():
+        for _ in range(11):
+            yield b"x" * 100
+
+    assert asked(app, "/size", "POST", headers=bearer(), content=pieces()).status_code == 413
+
+
+def test_more_requests_than_places_are_told_to_come_again():
+    inside, go = threading.Event(), threading.Event()
+
+    async def wait(_):
+        inside.set()
+        await asyncio.to_thread(go.wait, 60)
+        return PlainTextResponse("ok")
+
+    app = Guard(
+        Starlette(routes=[Route("/wait", wait), Route("/health", healthy)]),
+        token=None,
+        requests=1,
+    )
+    with running(app) as url, httpx.Client(base_url=url, timeout=60) as client:
+        first = threading.Thread(target=httpx.get, args=(f"{url}/wait",), kwargs={"timeout": 60})
+        first.start()
+        assert inside.wait(60)
+        refused = client.get("/health")
+        go.set()
+        first.join(60)
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert client.get("/health").status_code == 200
+
+
+def test_a_slow_body_and_a_slow_head_are_given_up():
+    protocol = type("Hasty", (PatientProtocol,), {"head_s": 0.2})
+    head = f"POST /size HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {TOKEN}\r\n".encode()
+    with running(application(), protocol=protocol) as url:
+        assert b" 408 " in raw(url, head + b"connection: close\r\ncontent-length: 10\r\n\r\n12").partition(b"\r\n")[0]
+        assert raw(url, head) == b""
+        assert raw(url) == b""
+        answered = raw(url, head + b"content-length: 2\r\n\r\n12", b"POST /size")
+        assert answered.endswith(b'{"size":2}')  # and the second request, whose head does not come, is not waited for
+        assert httpx.post(f"{url}/size", headers=bearer(), content=b"12").json() == {"size": 2}
+
+
+def test_a_token_comes_from_a_file_or_the_environment_and_is_long_enough(tmp_path, monkeypatch):
+    monkeypatch.delenv("A_TOKEN", raising=False)
+    assert read_token("A_TOKEN") is None
+    monkeypatch.setenv("A_TOKEN", TOKEN)
+    assert read_token("A_TOKEN") == TOKEN
+    file = tmp_path / "token"
+    file.write_text("another-token-of-24-chars\n")
+    assert read_token("A_TOKEN", file) == "another-token-of-24-chars"
+    for wrong in ("", "short", "with a blank inside it", "ümlaut-ümlaut-ümlaut"):
+        file.write_text(wrong)
+        with pytest.raises(DataError, match="at least 16") as raised:
+            read_token("A_TOKEN", file)
+        assert wrong == "" or wrong not in str(raised.value)
+    with pytest.raises(DataError, match="cannot be read"):
+        read_token("A_TOKEN", tmp_path / "none")
+
+
+def test_tokens_are_compared_whatever_characters_they_have():
+    assert same_token(TOKEN, TOKEN)
+    assert not same_token(None, TOKEN)
+    assert not same_token("ü\ud800", TOKEN)
+
+
+def test_a_port_in_use_is_an_error_that_says_what_to_do():
+    with bind("127.0.0.1", 0) as listener:
+        listener.listen()
+        port = listener.getsockname()[1]
+        assert url_of(listener) == f"http://127.0.0.1:{port}"
+        with pytest.raises(DataError, match="Give another --port"):
+            bind("127.0.0.1", port)
+    with pytest.raises(DataError, match="cannot use"):
+        bind("no such host", 0)
+    if socket.has_ipv6:
+        with bind("::1", 0) as six:
+            assert url_of(six).startswith("http://[::1]:")
+
+
+def test_limits_are_positive():
+    with pytest.raises(DataError, match="rounds must be positive"):
+        Limits(rounds=0)
+
+
+def test_a_bearer_token_is_read_from_its_header_alone():
+    from starlette.requests import Request
+
+    scope = {"type": "http", "query_string": f"token={TOKEN}".encode(), "headers": [(b"authorization", b"Bearer  x ")]}
+    assert bearer_token(Request(scope)) == "x"
+    assert bearer_token(Request({**scope, "headers": []})) is None

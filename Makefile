@@ -11,7 +11,7 @@ ROOM ?=
 MUTANTS_ARGS ?=
 MUTMUT ?= mutmut==3.8.1
 CHROMIUM ?= $(or $(SUFFICE_CHROMIUM),$(shell command -v chromium || command -v chromium-browser))
-CORE := $(patsubst %,tests/test_%.py,baseline_selectors calibrate calibration cascade choice difficulty display draft_selectors \
+CORE := $(patsubst %,tests/test_%.py,audit baseline_selectors calibrate calibration cascade choice difficulty display draft_selectors \
 	errors evidence expressions extensions groupings metrics_golden own_rules policy position ranker recorded_signals replies rules seen \
 	selectors semantic_scores semantic_signals session session_missing session_state signals_answers signals_base signals_evidence \
 	signals_margins signals_text start_round surface uncertainty votes by_stop)

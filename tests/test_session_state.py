@@ -135,8 +135,8 @@ def test_the_state_of_another_policy_or_version_is_refused():
     assert Session.from_state(state, "answer_stable").next_round == 1
     with pytest.raises(ConfigMismatchError, match="belongs to the policy"):
         Session.from_state(state, "fixed_k(2)")
-    with pytest.raises(SchemaError, match="version 2"):
-        Session.from_state({**state, "version": 2})
+    with pytest.raises(SchemaError, match="version 3"):
+        Session.from_state({**state, "version": 3})
     with pytest.raises(SchemaError, match=r"suffice\.session"):
         Session.from_state({**state, "format": "suffice.policy"})
     with pytest.raises(SchemaError, match="state of a session"):

@@ -28,7 +28,7 @@ from suffice.rules import (
     signal,
     tasr,
 )
-from suffice.session import Policy, Session
+from suffice.session import Audit, Policy, Session
 from suffice.signals import SIGNALS, AnswerPosition, Signal, register_signal
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ __all__ = [
     "SIGNALS",
     "Advice",
     "AnswerPosition",
+    "Audit",
     "Calibrator",
     "ChatModel",
     "Claim",

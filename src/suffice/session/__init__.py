@@ -1,7 +1,8 @@
 """Deciding one question: the policy and its live session."""
 
+from suffice.session.audits import Audit, Draw
 from suffice.session.policy import Policy
 from suffice.session.session import Session
 from suffice.session.stopping import Stops, stop_positions, stops
 
-__all__ = ["Policy", "Session", "Stops", "stop_positions", "stops"]
+__all__ = ["Audit", "Draw", "Policy", "Session", "Stops", "stop_positions", "stops"]

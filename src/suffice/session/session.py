@@ -6,19 +6,19 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from suffice.errors import DataError, NotFittedError, RuleSyntaxError, SchemaError, UnknownSignalError, did_you_mean
+from suffice.errors import DataError, NotFittedError, SchemaError, UnknownSignalError, did_you_mean
 from suffice.normalizers import normalizer_of
 from suffice.rounds import COST_KINDS, Cost, Decision, Reason, Round, Rounds
-from suffice.rules import Rule
-from suffice.session.policy import Policy
-from suffice.session.state import Missing, pack, unpack
+from suffice.session.audits import Audit, Draw
+from suffice.session.shadows import Shadows
+from suffice.session.sources import PolicySource, as_policy, shadow_policies
+from suffice.session.state import Missing, SessionState, pack, unpack
 from suffice.signals import CUMULATED, FREE, LOOP_COMPONENTS, SIGNALS, compute_signals, cost_columns, lacking
 
 __all__ = ["Missing", "Session"]
@@ -49,9 +49,18 @@ class Session:
         depends: What runs (`model`, `prompt_id`, ...), compared with what the policy was fitted with; None = unknown.
         capabilities: What the model and the measurements give, in the words of `Signal.needs`, checked at once by
             `Policy.check`; rounds are then asked for a host's own signals only.  None = unknown.
+        audit: The share of questions that go on after the stop; None = none.
+        shadow: Policies that decide on the same rounds and change nothing, see `shadows`.
+        question_id: Names the question; an audit draws by it.
+
+    Attributes:
+        policy: What decides.
+        rounds: The rounds so far, those of an audit among them.
+        draw: Whether the audit drew this question, and with which probability; None without an audit.
 
     Raises:
-        DataError: An unknown value of `missing`, or the policy file cannot be read.
+        DataError: An unknown value of `missing`, the policy file cannot be read, there is an audit and no `question_id`, or
+            two shadows have one name.
         RuleSyntaxError: The text is neither a rule nor the name of a policy file.
         ConfigMismatchError: The policy was fitted with something else than `depends`.
         ModelError: `capabilities` do not hold what the policy needs.
@@ -59,15 +68,18 @@ class Session:
 
     def __init__(
         self,
-        policy: Policy | Rule | str | Path,
+        policy: PolicySource,
         *,
         missing: Missing = "error",
         depends: Mapping[str, Any] | None = None,
         capabilities: frozenset[str] | None = None,
+        audit: Audit | None = None,
+        shadow: PolicySource | Iterable[PolicySource] = (),
+        question_id: str | None = None,
     ) -> None:
         if missing not in get_args(Missing):
             raise DataError(f"missing is {missing!r}; allowed: {', '.join(get_args(Missing))}")
-        policy = _as_policy(policy)
+        policy = as_policy(policy)
         policy.check_depends(depends or {})
         if capabilities is not None:
             policy.check(capabilities)
@@ -87,6 +99,32 @@ class Session:
         self._derived = {name: np.full(width, np.nan) for name in policy.signals}
         self._answers = np.full(width, None, dtype=object)
         self._seen = np.ones(width, dtype=np.bool_)
+        if not isinstance(audit, Audit | None):
+            raise DataError(f"an audit is an Audit, such as Audit(rate=0.05, seed=...), not {audit!r}")
+        self.draw: Draw | None = None if audit is None else audit.draw(question_id or "")
+        self._ended: Reason | None = None
+        others = shadow_policies(shadow, policy)
+        self._shadows = Shadows(
+            {
+                name: Session(other, missing=missing, depends=depends, capabilities=capabilities)
+                for name, other in others.items()
+            }
+        )
+
+    @property
+    def auditing(self) -> bool:
+        """Whether rounds of an audit remain: the decision is final, and `observe` takes further rounds up to the last."""
+        is_drawn = self.draw is not None and self.draw.audited
+        return is_drawn and self._decision is not None and self._ended is None and len(self.rounds) < len(self._index)
+
+    @property
+    def shadows(self) -> dict[str, Decision | None]:
+        """What each shadow policy decided on the rounds so far, by its label; None where it would go on past them.
+
+        A shadow that cannot decide, for instance because `missing` is `error` and a signal is, decides nothing, with a
+        warning.
+        """
+        return self._shadows.decisions(self.rounds, self._ended)
 
     @property
     def decision(self) -> Decision | None:
@@ -122,7 +160,7 @@ class Session:
         costs: Mapping[str, Cost] = _NOTHING,
         embedding: npt.NDArray[np.float32] | None = None,
     ) -> Decision:
-        """Take in one round and decide.
+        """Take in one round and decide; in an audit, take in one more round and return the decision again.
 
         A loop that is not ours may give its draft instead of a `Round`: it becomes round `next_round`.
 
@@ -166,6 +204,10 @@ class Session:
                 feedback=feedback,
                 embedding=embedding,
             )
+        if self._decision is not None and self.auditing:
+            self._accept(observed)
+            self.rounds.append(observed)
+            return self._decision
         view = self._written(observed)
         self.rounds.append(observed)
         if self._unproven or self._ranged:
@@ -215,7 +257,7 @@ class Session:
         return decision
 
     def end(self, reason: Reason) -> Decision:
-        """End the question from outside, with the best answer so far.
+        """End the question from outside, with the best answer so far; or end its audit, and return its decision.
 
         Args:
             reason: `exhausted` (no evidence left), `failed` (the model failed) or `cancelled`.
@@ -225,8 +267,12 @@ class Session:
         """
         if reason not in ("exhausted", "failed", "cancelled"):
             raise DataError(f"a loop cannot be ended for the reason {reason!r}; allowed: exhausted, failed, cancelled")
+        if self.auditing and self._decision is not None:
+            self._ended = reason
+            return self._decision
         if self._decision is not None:
             raise DataError(f"the loop has already stopped ({self._decision.reason}): open a new Session")
+        self._ended = reason
         view = self._view(len(self.rounds))
         return self._stop(reason, view, _latest(view) if self.rounds else {})
 
@@ -241,10 +287,21 @@ class Session:
         Raises:
             DataError: The answer position of the policy is a Python callable, which has no text.
         """
-        return pack(self.policy, self._missing, self._unproven, self.rounds, self._decision)
+        return pack(
+            SessionState(
+                policy=self.policy,
+                missing=self._missing,
+                unproven=self._unproven,
+                rounds=tuple(self.rounds),
+                decision=self._decision,
+                draw=self.draw,
+                ended=self._ended,
+                shadow=tuple(session.policy for session in self._shadows.sessions.values()),
+            )
+        )
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any], policy: Policy | Rule | str | Path | None = None) -> Session:
+    def from_state(cls, state: Mapping[str, Any], policy: PolicySource | None = None) -> Session:
         """Return the session that `to_state` wrote; it decides the rest as the original would.
 
         Args:
@@ -256,15 +313,19 @@ class Session:
             ConfigMismatchError: It is the state of another policy than `policy`.
             RuleSyntaxError: The rule does not parse: load the extension that registers it.
         """
-        stored = unpack(state, None if policy is None else _as_policy(policy))
-        session = cls(stored.policy, missing=stored.missing)
+        stored = unpack(state, None if policy is None else as_policy(policy))
+        session = cls(stored.policy, missing=stored.missing, shadow=stored.shadow)
+        session.draw = stored.draw
         try:
-            for observed in stored.rounds:
+            for observed in stored.rounds[: stored.n_decided]:
                 session._written(observed)
                 session.rounds.append(observed)
+            session._decision = stored.decision
+            for observed in stored.rounds[stored.n_decided :]:
+                session.observe(observed)
         except DataError as error:
             raise SchemaError(f"the state of a session has rounds that no session observes: {error}") from None
-        session._unproven, session._decision = stored.unproven, stored.decision
+        session._unproven, session._ended = stored.unproven, stored.ended
         return session
 
     def _accept(self, observed: Round) -> None:
@@ -275,10 +336,6 @@ class Session:
         wrong = next((c for c in observed.costs.items() if not isinstance(c[1], Cost)), None)
         if wrong is not None:
             raise DataError(f"the costs of {wrong[0]!r} are a Cost, such as Cost(calls=1), not {wrong[1]!r}")
-        if self._decision is not None:
-            raise DataError(
-                f"round {observed.index} came after the stop at round {self._decision.stop_round}: open a new Session"
-            )
         if observed.index != self.next_round:
             raise DataError(f"round {observed.index} came where round {self.next_round} is expected")
         if observed.index > self.policy.max_rounds:
@@ -289,6 +346,10 @@ class Session:
     def _written(self, observed: Round) -> Rounds:
         """Write the columns of the next round and return the view of all rounds so far."""
         self._accept(observed)
+        if self._decision is not None:
+            raise DataError(
+                f"round {observed.index} came after the stop at round {self._decision.stop_round}: open a new Session"
+            )
         position = len(self.rounds)
         if self._hosts:  # what the host has not measured counts as undefined
             observed = replace(observed, signals={**dict.fromkeys(self._hosts, math.nan), **observed.signals})
@@ -395,21 +456,6 @@ class Session:
             signals=signals,
         )
         return self._decision
-
-
-def _as_policy(value: Policy | Rule | str | Path) -> Policy:
-    if isinstance(value, Policy):
-        return value
-    if isinstance(value, Rule):
-        return Policy(rule=value)
-    if not isinstance(value, str | Path):
-        raise DataError(f"a policy is a Policy, a rule or its text, or a policy file, not {value!r}")
-    if not isinstance(value, str) or value.endswith(".json"):
-        return Policy.load(value)
-    try:
-        return Policy(rule=value)
-    except RuleSyntaxError as error:
-        raise RuleSyntaxError(f"{error}. A policy file whose name does not end in .json: Policy.load(path)") from None
 
 
 def _latest(view: Rounds) -> dict[str, float]:

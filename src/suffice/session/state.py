@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from suffice.errors import ConfigMismatchError, SchemaError
-from suffice.rounds import Decision, Round
+from suffice.rounds import Decision, Reason, Round
+from suffice.session.audits import Draw
 from suffice.session.policy import Policy
 
 __all__ = ["Missing", "SessionState", "pack", "unpack"]
 
 STATE_FORMAT = "suffice.session"
-STATE_VERSION = 1
+STATE_VERSION = 2
+_PLAIN_VERSION = 1  # of a session without audit and shadows, which older releases read, too
 
 Missing = Literal["error", "warn", "ignore"]
 """What a session does if a round does not bring what the policy reads."""
@@ -29,6 +31,9 @@ class SessionState:
         unproven: The signals that no round had to bring so far.
         rounds: The observed rounds.
         decision: The final decision; None while the loop goes on.
+        draw: Whether an audit drew the question; None without one.
+        ended: Why the host ended the question, or its audit; None if it did not.
+        shadow: The policies that decide beside it.
     """
 
     policy: Policy
@@ -36,19 +41,26 @@ class SessionState:
     unproven: set[str]
     rounds: tuple[Round, ...]
     decision: Decision | None
+    draw: Draw | None = None
+    ended: Reason | None = None
+    shadow: tuple[Policy, ...] = ()
+
+    @property
+    def n_decided(self) -> int:
+        """How many of the rounds ran before the decision; the others belong to the audit."""
+        stop = None if self.decision is None else self.decision.stop_round
+        return len(self.rounds) if stop is None else stop - self.policy.start_round + 1
 
 
-def pack(
-    policy: Policy, missing: Missing, unproven: Collection[str], rounds: Sequence[Round], decision: Decision | None
-) -> dict[str, Any]:
-    """Return JSON-ready values for `unpack`; see `SessionState` for the arguments.
+def pack(state: SessionState) -> dict[str, Any]:
+    """Return JSON-ready values for `unpack`.
 
     Each round holds all evidence so far, so a passage is written once and referred to by its number.
     """
     passages: list[Any] = []
     numbers: dict[Any, int] = {}
     packed = []
-    for observed in rounds:
+    for observed in state.rounds:
         row = observed.to_dict()
         for position, passage in enumerate(row["passages"]):
             number = numbers.setdefault(tuple(passage), len(passages))
@@ -56,15 +68,24 @@ def pack(
                 passages.append(passage)
             row["passages"][position] = number
         packed.append(row)
-    return {
+    plain = {
         "format": STATE_FORMAT,
-        "version": STATE_VERSION,
-        "policy": policy.to_dict(),
-        "missing": missing,
-        "unproven": sorted(unproven),
+        "version": _PLAIN_VERSION,
+        "policy": state.policy.to_dict(),
+        "missing": state.missing,
+        "unproven": sorted(state.unproven),
         "passages": passages,
         "rounds": packed,
-        "decision": None if decision is None else decision.to_dict(),
+        "decision": None if state.decision is None else state.decision.to_dict(),
+    }
+    if state.draw is None and not state.shadow:
+        return plain
+    return {
+        **plain,
+        "version": STATE_VERSION,
+        "draw": None if state.draw is None else asdict(state.draw),
+        "ended": state.ended,
+        "shadow": [policy.to_dict() for policy in state.shadow],
     }
 
 
@@ -82,10 +103,13 @@ def unpack(state: Any, policy: Policy | None) -> SessionState:
     """
     if not isinstance(state, Mapping) or state.get("format") != STATE_FORMAT:
         raise SchemaError(f"this is not the state of a session: the field 'format' must be {STATE_FORMAT!r}")
-    if state.get("version") != STATE_VERSION:
+    if state.get("version") not in (_PLAIN_VERSION, STATE_VERSION):
         raise SchemaError(
-            f"the state of a session has version {state.get('version')!r}; this release reads {STATE_VERSION}"
+            f"the state of a session has version {state.get('version')!r}; this release reads {_PLAIN_VERSION} and "
+            f"{STATE_VERSION}"
         )
+    if state["version"] == _PLAIN_VERSION:
+        state = {**state, "draw": None, "ended": None, "shadow": []}
     stored = Policy.from_dict(state.get("policy"))
     if policy is not None and policy.digest != stored.digest:
         raise ConfigMismatchError(
@@ -96,15 +120,26 @@ def unpack(state: Any, policy: Policy | None) -> SessionState:
         raise SchemaError(
             f"the state of a session says missing={state.get('missing')!r}; allowed: {', '.join(get_args(Missing))}"
         )
+    if state.get("ended") not in (None, *get_args(Reason)):
+        raise SchemaError(
+            f"the state of a session says ended={state.get('ended')!r}; allowed: {', '.join(get_args(Reason))}"
+        )
     try:
         passages = state["passages"]
         rows = [{**row, "passages": [passages[number] for number in row["passages"]]} for row in state["rounds"]]
-        return SessionState(
+        values = SessionState(
             policy=stored if policy is None else policy,
             missing=state["missing"],
             unproven=set(state["unproven"]),
             rounds=tuple(map(Round.from_dict, rows)),
             decision=None if state["decision"] is None else Decision.from_dict(state["decision"]),
+            draw=None if state["draw"] is None else Draw(**state["draw"]),
+            ended=state["ended"],
+            shadow=tuple(map(Policy.from_dict, state["shadow"])),
         )
+        n_decided = values.n_decided
     except (KeyError, IndexError, TypeError) as error:
         raise SchemaError(f"the state of a session does not read: {error!r}") from None
+    if not 0 <= n_decided <= len(values.rounds):
+        raise SchemaError(f"the state of a session has a decision after {n_decided} of its {len(values.rounds)} rounds")
+    return values

@@ -1,0 +1,54 @@
+"""What other policies would have decided on the rounds of a live question."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from suffice.rounds import Decision, Reason, Round
+
+if TYPE_CHECKING:
+    from suffice.session.session import Session
+
+__all__ = ["Shadows"]
+
+
+class Shadows:
+    """Sessions that follow another one.
+
+    They observe its rounds only when somebody asks for their decisions, so they cannot delay or break its own.
+
+    Args:
+        sessions: By name, before their first round.
+    """
+
+    def __init__(self, sessions: Mapping[str, Session]) -> None:
+        self.sessions = dict(sessions)
+        self._broken: set[str] = set()
+
+    def decisions(self, rounds: Sequence[Round], ended: Reason | None) -> dict[str, Decision | None]:
+        """Return what each session decided; None where it goes on past the rounds, or cannot decide.
+
+        Args:
+            rounds: All rounds so far.
+            ended: Why the loop has no further round; None if it has, or if a policy stopped it.
+        """
+        for name, session in self.sessions.items():
+            if name not in self._broken:
+                self._follow(name, session, rounds, ended)
+        return {name: session.decision for name, session in self.sessions.items()}
+
+    def _follow(self, name: str, session: Session, rounds: Sequence[Round], ended: Reason | None) -> None:
+        try:
+            for observed in rounds:
+                if session.decision is None and observed.index == session.next_round:
+                    session.observe(observed)
+            if session.decision is None and ended in ("exhausted", "failed"):  # the shadow's loop would have ended, too
+                session.end(ended)
+        except Exception as error:  # noqa: BLE001 - rules and signals of users may raise anything, and the answer is out
+            self._broken.add(name)
+            warnings.warn(
+                f"the shadow policy {name!r} decides nothing on this question: {type(error).__name__}: {error}",
+                stacklevel=4,
+            )

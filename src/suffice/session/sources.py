@@ -1,0 +1,63 @@
+"""Policies from what a caller gives: an object, a rule, the text of a rule, or a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from suffice.errors import DataError, RuleSyntaxError
+from suffice.rules import Rule
+from suffice.session.policy import Policy
+
+__all__ = ["PolicySource", "as_policy", "shadow_policies"]
+
+PolicySource = Policy | Rule | str | Path
+"""A policy, a rule or its text, or a policy file: a path, or text that ends in ``.json``."""
+
+
+def as_policy(value: PolicySource) -> Policy:
+    """Return the policy that a value is, or names.
+
+    Raises:
+        DataError: It is none of these, or the policy file cannot be read.
+        RuleSyntaxError: The text is neither a rule nor the name of a policy file.
+    """
+    if isinstance(value, Policy):
+        return value
+    if isinstance(value, Rule):
+        return Policy(rule=value)
+    if not isinstance(value, str | Path):
+        raise DataError(f"a policy is a Policy, a rule or its text, or a policy file, not {value!r}")
+    if not isinstance(value, str) or value.endswith(".json"):
+        return Policy.load(value)
+    try:
+        return Policy(rule=value)
+    except RuleSyntaxError as error:
+        raise RuleSyntaxError(f"{error}. A policy file whose name does not end in .json: Policy.load(path)") from None
+
+
+def shadow_policies(shadow: PolicySource | Iterable[PolicySource], deployed: Policy) -> dict[str, Policy]:
+    """Return the policies that decide beside a deployed one, by label.
+
+    Args:
+        shadow: One policy, or several.
+        deployed: The policy whose decisions count.
+
+    Raises:
+        DataError: Two have one label, or one begins before the loop does.
+        RuleSyntaxError: A text is neither a rule nor the name of a policy file.
+    """
+    values = [shadow] if isinstance(shadow, PolicySource) else list(shadow)
+    policies = [as_policy(value) for value in values]
+    by_label = {policy.label: policy for policy in policies}
+    if len(by_label) < len(policies):
+        labels = [policy.label for policy in policies]
+        twice = next(label for label in labels if labels.count(label) > 1)
+        raise DataError(f"two shadow policies are called {twice!r}: name them, Policy(rule=..., name=...)")
+    early = next((label for label, policy in by_label.items() if policy.start_round < deployed.start_round), None)
+    if early is not None:
+        raise DataError(
+            f"the shadow policy {early!r} starts at round {by_label[early].start_round}, and the loop of "
+            f"{deployed.label!r} at round {deployed.start_round}: it would lack its first round"
+        )
+    return by_label

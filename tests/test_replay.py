@@ -16,12 +16,14 @@ from suffice.replays import id_hash, policy_for, replay, replay_matrix
 from suffice.replays.baselines import oracle_best, oracle_earliest, random_stop, run_policy
 from suffice.replays.outcomes import answers_by_stop, values_by_stop
 from suffice.replays.prepared import PreparedRecording
+from suffice.replays.replayer import Replayer
 from suffice.replays.tables import outcomes_table
 from suffice.rounds import Cost, Round, Rounds
 from suffice.rules import Never, fixed_k, parse_rule, parse_selector, signal
 from suffice.session import Policy, Session, stops
 from suffice.signals import AnswerPosition
 from suffice.statistics import Resampling
+from suffice.store import bundled_recording
 from suffice.store.recording import Recording
 from suffice.store.schema import build_table
 from tests import reference
@@ -471,3 +473,75 @@ def test_strategies_cover_what_they_promise():
         end="max_rounds",
     )
     assert isinstance(record([item]).rounds(), Rounds)
+
+
+# --- many replays of one recording ------------------------------------------------------------------------------------
+
+
+def _same(value, other):
+    """Return whether two results are equal, NaN to NaN."""
+    return json.dumps(value.to_dict()) == json.dumps(other.to_dict())
+
+
+@settings(SETTINGS, max_examples=25)
+@given(st.data())
+def test_a_replayer_says_what_replay_says_whatever_it_replayed_before(data):
+    drawn = data.draw(recorded())
+    how = {"resampling": Resampling(n_resamples=20), "metrics": ("f1", "em")}
+    replayer = Replayer(drawn.recording, **how)
+    for _ in range(3):
+        policy = data.draw(policies(drawn.recording))
+        baseline = data.draw(st.sampled_from([None, "fixed_k(1)", "full", policy]))
+        try:
+            wanted = replay(drawn.recording, policy, baseline=baseline, **how)
+        except (DataError, UnknownSignalError) as error:
+            with pytest.raises(type(error), match=None):
+                replayer.compare(policy, baseline).result()
+        else:
+            assert _same(replayer.compare(policy, baseline).result(), wanted)
+
+
+def test_figures_without_intervals_are_those_with_them_and_nothing_is_drawn_for_them(monkeypatch):
+    answers = [["b", "a", "a"] if q % 3 else ["a", "a", "a"] for q in range(12)]
+    stable = [[None, float(q % 3 == 0), 1.0] for q in range(12)]
+    recording = recording_of(answers, answer_stable=stable, abstained=0.0)
+    replayer = Replayer(recording)
+    quick = replayer.compare("answer_stable").result(intervals=False)
+    assert "draws" not in vars(replayer)
+    whole = replayer.compare("answer_stable").result()
+    without_tests = replayer.compare("answer_stable").result(tests=False)
+    nothing = replay(recording, "answer_stable", metrics=())
+    assert [row.stop_rounds for row in nothing.rows[:2]] == [row.stop_rounds for row in whole.rows[:2]]
+    for row, full, untested in zip(quick.rows, whole.rows, without_tests.rows, strict=True):
+        assert (row.label, row.metrics, row.calls, row.stop_rounds) == (
+            full.label,
+            full.metrics,
+            full.calls,
+            full.stop_rounds,
+        )
+        assert (row.cheapest_match, row.dominated_by) == (full.cheapest_match, full.dominated_by)
+        for name, delta in full.deltas.items():
+            assert (row.deltas[name].delta, row.deltas[name].n_nonzero) == (delta.delta, delta.n_nonzero)
+            assert math.isnan(row.deltas[name].low)
+            assert untested.deltas[name].triple == delta.triple
+            assert math.isnan(untested.deltas[name].p)
+        assert not row.margins
+        assert not untested.margins
+
+
+def test_a_comparison_ends_where_its_check_raises():
+    class Ended(Exception):
+        pass
+
+    calls = []
+
+    def check():
+        calls.append(None)
+        if len(calls) == 3:
+            raise Ended
+
+    replayer = Replayer(bundled_recording("samples_date"), orders=40)
+    with pytest.raises(Ended):
+        replayer.compare("lead(3)", check=check)
+    assert len(calls) == 3
+    assert replayer.compare("lead(3)").result(intervals=False).rows[0].label == "lead(3)"

@@ -9,6 +9,7 @@ from suffice.replays.fitting import CalibrationSummary, CalibratorFit, FitCompar
 from suffice.replays.outcomes import AGREEMENT, outcome
 from suffice.replays.panels import OrderedPanel, PanelMember, order_panel
 from suffice.replays.prices import ListPrice, Price, component_prices, list_price, list_prices, load_prices
+from suffice.replays.replayer import ComparedRuns, Replayer
 from suffice.replays.result import ReplayResult, Row, Spread
 from suffice.replays.selected import Selected, dividing_names, seen_by, seen_from, seen_in, selected_on, tuned_on
 from suffice.replays.stop_values import RoundValues, StopValues, learn_stop
@@ -23,6 +24,7 @@ __all__ = [
     "CalibrationSummary",
     "CalibratorFit",
     "Charging",
+    "ComparedRuns",
     "CostTable",
     "FitComparison",
     "Ledger",
@@ -31,6 +33,7 @@ __all__ = [
     "PanelMember",
     "Price",
     "ReplayResult",
+    "Replayer",
     "RoundCosts",
     "RoundValues",
     "Row",

@@ -38,7 +38,7 @@ _VALUES = 1 << 18  # of one column in a block of orders
 _MOST_CALLS = 512
 
 EachOrders = Callable[[Floats], None]
-"""Takes the first metric of every policy in some orders, shape ``(n_policies, n_orders, n_questions)``."""
+"""Takes the first metric of every policy in some orders, shape ``(n_policies, n_orders, n_questions)``; NaN without a metric."""
 
 
 def run_all(
@@ -68,7 +68,9 @@ def run_all(
     def one_by_one(prepared: PreparedRecording) -> list[Run]:
         stopped = [run_policy(prepared, policy, kind=kind) for policy, kind in zip(policies, kinds, strict=True)]
         if each is not None:
-            each(np.stack([run.values[prepared.metric_names[0]] for run, _ in stopped])[:, None])
+            unknown = np.full(prepared.n, np.nan)
+            firsts = [next(iter(run.values.values()), unknown) for run, _ in stopped]
+            each(np.stack(firsts)[:, None])
         return [
             *(run for run, _ in stopped),
             *(random_stop(prepared, policies[place], stopped[place][1]) for place in places),

@@ -9,16 +9,16 @@ import numpy as np
 
 from suffice.replays.baselines import Run
 from suffice.rounds import Floats
-from suffice.statistics import Draws, MarginTest, PairedResult
+from suffice.statistics import Draws, MarginTest, PairedResult, Units
 
-__all__ = ["difference_bounds", "margin_tests", "paired_differences"]
+__all__ = ["difference_bounds", "margin_tests", "mean_differences", "paired_differences"]
 
 _INTERVAL_COSTS = ("calls", "tokens")
 """The costs whose differences have intervals."""
 
 
 def paired_differences(
-    runs: Sequence[Run], references: Sequence[Run], draws: Draws, *, n_policies: int
+    runs: Sequence[Run], references: Sequence[Run], draws: Draws, *, n_policies: int, tests: bool = True
 ) -> list[dict[str, PairedResult]]:
     """Return the paired differences of each run: every metric with its test, calls and tokens with intervals only.
 
@@ -28,16 +28,43 @@ def paired_differences(
         draws: What all are compared on.
         n_policies: How many runs, the first ones, are the policies given: the family of Holm's correction, less the
             one that is the baseline itself.
+        tests: Whether metrics are tested.
     """
     deltas: list[dict[str, PairedResult]] = [{} for _ in runs]
     own, base = [_quantities(run) for run in runs], [_quantities(run) for run in references]
     policies = {k for k in range(n_policies) if runs[k] is not references[k]}
     for name in base[0]:
         rows = {k: mine[name] - other[name] for k, (mine, other) in enumerate(zip(own, base, strict=True))}
-        family = policies if name in references[0].worst else None
+        family = policies if tests and name in references[0].worst else None
         for k, result in draws.compare(rows, family=family).items():
             deltas[k][name] = result
     return deltas
+
+
+def mean_differences(
+    runs: Sequence[Run], references: Sequence[Run], units: Units, *, level: float
+) -> list[dict[str, PairedResult]]:
+    """Return the same differences without intervals and tests, where they are known."""
+    deltas = []
+    for own, base in ((_quantities(run), _quantities(other)) for run, other in zip(runs, references, strict=True)):
+        rows = {name: values - base[name] for name, values in own.items()}
+        deltas.append(
+            {name: _mean_difference(delta, units, level) for name, delta in rows.items() if not np.isnan(delta).any()}
+        )
+    return deltas
+
+
+def _mean_difference(delta: Floats, units: Units, level: float) -> PairedResult:
+    return PairedResult(
+        delta=float(delta.mean()),
+        low=math.nan,
+        high=math.nan,
+        level=level,
+        n=units.n_rows,
+        n_clusters=units.n_units,
+        n_nonzero=int(np.count_nonzero(units.sums(delta[None])[0])),
+        n_resamples=0,
+    )
 
 
 def margin_tests(

@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from suffice.errors import DataError
-from suffice.replays.baselines import Run
-from suffice.replays.by_stop import run_all
 from suffice.replays.charging import LIVE
-from suffice.replays.checks import check_policy, policy_for
-from suffice.replays.comparisons import difference_bounds, margin_tests, paired_differences
-from suffice.replays.costs import TOKEN_KINDS, Ledger
-from suffice.replays.orders import mean_runs, n_orders, order_note
-from suffice.replays.outcomes import agreement_note, choice_notes, default_metrics, is_agreement
-from suffice.replays.panels import best_single_note
-from suffice.replays.prepared import PreparedRecording
 from suffice.replays.prices import Price
-from suffice.replays.references import (
-    baseline_runs,
-    fixed_policies,
-    refuse_unmeasured,
-    selector_names,
-    selectors_in_use,
-    with_references,
-)
-from suffice.replays.result import ReplayResult, Row, Spread
-from suffice.replays.rivals import Rival, check_cost, find_rivals
-from suffice.replays.selected import dividing_names, selected_on, tuned_on
-from suffice.rounds import COST_KINDS, Floats, Mask, Rounds
+from suffice.replays.replayer import Replayer
+from suffice.replays.result import ReplayResult
+from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules import Rule
 from suffice.session import Policy
-from suffice.statistics import ONE_UNIT, ROUNDING, MarginTest, PairedResult, Resampling
+from suffice.statistics import Resampling
 from suffice.store.recording import Recording
-from suffice.tables import counted
 
 __all__ = ["replay", "replay_matrix"]
 
@@ -96,78 +74,18 @@ def replay(
         NotFittedError: A policy lacks fitted state.
         RuleSyntaxError: Text is not a rule.
     """
-    prepared = PreparedRecording.of(recording, prices=prices, ledger=ledger, samples=True, wave=wave)
-    complete = prepared.recording
-    metrics = [metrics] if isinstance(metrics, str) else metrics
-    metrics = _companions(complete, default_metrics(complete) if metrics is None else metrics)
-    items = [policies] if isinstance(policies, str | Rule | Policy) else policies
-    replayed = [item if isinstance(item, Policy) else policy_for(complete, item, name=str(item)) for item in items]
-    replayed = [_relabelled(policy, replayed[:position]) for position, policy in enumerate(replayed)]
-    notes = {policy.label: check_policy(policy, complete) for policy in replayed}
-    prepared = prepared.with_metrics(metrics)
-    selectors = selectors_in_use(replayed)
-    n = n_orders(complete, orders, replayed)
-    fixed = fixed_policies(prepared, selectors)
-
-    def runs_of(policies: Sequence[Policy], kinds: Sequence[str], n_twins: int) -> tuple[list[Run], dict[int, Run]]:
-        return run_all(prepared, policies, n, resampling.seed, kinds=kinds, twinned=range(n_twins))
-
-    runs, twins = runs_of(
-        [*replayed, *(policy for _, policy in fixed)], ["rule"] * len(replayed) + ["fixed"] * len(fixed), len(replayed)
-    )
-    for run in runs[: len(replayed)]:
-        refuse_unmeasured(prepared, run, metrics)
-    others = mean_runs(prepared, n, resampling.seed, lambda one: baseline_runs(one, replayed, selectors, metrics))
-    own = selector_names(replayed)
-    runs, references = with_references(
-        prepared,
-        [
-            *(
-                replace(run, selector=name, notes=run.notes + notes[run.label])
-                for run, name in zip(runs, own, strict=False)
-            ),
-            *(replace(twins[place], selector=name) for place, name in enumerate(own)),
-            *(run for run in others if run.kind != "oracle"),
-            *(replace(run, selector=name) for run, (name, _) in zip(runs[len(replayed) :], fixed, strict=True)),
-            *(run for run in others if run.kind == "oracle"),
-        ],
-        selectors,
-        baseline=baseline,
+    replayer = Replayer(
+        recording,
         metrics=metrics,
-        run_of=lambda policy, kind: runs_of([policy], [kind], 0)[0][0],
-    )
-    check_cost(runs, cost)
-    draws = prepared.draws(resampling)
-    deltas = paired_differences(runs, references, draws, n_policies=len(replayed))
-    rivals = find_rivals(runs, runs, metrics, cost)
-    rows = [
-        _row(
-            prepared,
-            run,
-            other,
-            deltas=differences,
-            tests=margin_tests(run, other, metrics, margins, draws),
-            rival=rival,
-        )
-        for run, other, differences, rival in zip(runs, references, deltas, rivals, strict=True)
-    ]
-    return ReplayResult(
-        rows=tuple(rows),
-        metrics=metrics,
-        baseline=references[0].label,
-        n=prepared.n,
-        n_clusters=draws.units.n_units,
-        n_failed=prepared.n_failed,
         resampling=resampling,
+        prices=prices,
+        margins=margins,
         cost=cost,
         ledger=ledger,
-        data_hash=recording.data_hash,
-        notes=(
-            *([order_note(n, resampling.seed)] if n > 1 else ()),
-            *_replay_notes(prepared, metrics),
-            *selected_on(replayed, complete).notes,
-        ),
+        orders=orders,
+        wave=wave,
     )
+    return replayer.compare(policies, baseline).result()
 
 
 def replay_matrix(view: Rounds, rules: Sequence[Rule], by_stop: Mapping[str, Floats]) -> dict[str, Floats]:
@@ -190,112 +108,3 @@ def replay_matrix(view: Rounds, rules: Sequence[Rule], by_stop: Mapping[str, Flo
     flat = np.argmax(fires, axis=-1)
     flat += np.arange(n) * width
     return {name: np.ascontiguousarray(table).ravel()[flat] for name, table in by_stop.items()}
-
-
-def _companions(recording: Recording, metrics: Sequence[str]) -> tuple[str, ...]:
-    """Return the metrics; containment favours long answers and is never reported without EM and F1 (SEMANTICS)."""
-    if len(set(metrics)) != len(metrics):
-        raise DataError(f"a metric is named twice: {list(metrics)!r}")
-    beside = ("em", "f1") if "contains" in metrics else ()
-    return (*metrics, *(name for name in beside if name not in metrics and name in recording.table.column_names))
-
-
-def _relabelled(policy: Policy, before: Sequence[Policy]) -> Policy:
-    same = sum(other.label == policy.label for other in before)
-    return policy if same == 0 else replace(policy, name=f"{policy.label} #{same + 1}")
-
-
-def _row(
-    prepared: PreparedRecording,
-    run: Run,
-    reference: Run,
-    *,
-    deltas: Mapping[str, PairedResult],
-    tests: tuple[MarginTest, ...],
-    rival: Rival,
-) -> Row:
-    n_selected = tuned_on(run.policy, prepared.recording) if run.policy is not None else 0
-    notes = list(run.notes)
-    unmeasured = [name for name, values in run.worst.items() if np.isnan(values).any()]
-    if unmeasured:
-        notes.append(f"no answer was recorded where this stops: {', '.join(unmeasured)} unknown")
-    operational = _cost_means(run.ledger)
-    recorded = _cost_means(prepared.costs.recorded)
-    worst, best = ({name: float(values.mean()) for name, values in of.items()} for of in (run.worst, run.best))
-    bounds = {} if run.exact else {name: (worst[name], best[name]) for name in worst if not math.isnan(worst[name])}
-    return Row(
-        label=run.label,
-        kind=run.kind,
-        rule="" if run.policy is None else str(run.policy.rule),
-        selector=run.selector,
-        baseline=reference.label,
-        metrics={name: float(values.mean()) for name, values in run.values.items()},
-        bounds=bounds,
-        deltas=deltas,
-        delta_bounds=difference_bounds(run, reference),
-        margins=tests,
-        calls=_spread(run.ledger.calls, *run.calls),
-        costs=operational,
-        components={
-            component: {kind: float(values.mean()) for kind, values in kinds.items()}
-            for component, kinds in run.ledger.costs.items()
-        },
-        evaluation={kind: recorded[kind] - operational[kind] for kind in recorded},
-        stop_rounds=run.stop_rounds,
-        reasons=dict(run.reasons),
-        n=prepared.n,
-        n_failed=prepared.n_failed,
-        n_censored=int(run.unrun.sum()),
-        oracle_seen=run.oracle_seen or {},
-        cheapest_match=rival.match,
-        dominated_by=rival.dominating,
-        undecided=rival.undecided,
-        selected_here=n_selected > 0,
-        n_selected=n_selected,
-        notes=tuple(notes),
-    )
-
-
-def _cost_means(ledger: Ledger) -> dict[str, float]:
-    totals = {kind: float(ledger.total(kind).mean()) for kind in COST_KINDS if kind != "calls"}
-    return {
-        "calls": float(ledger.calls.mean()),
-        **totals,
-        "tokens": sum(totals[kind] for kind in TOKEN_KINDS),
-        "retrievals": float(ledger.total("retrievals").mean()),
-        "money": float(ledger.money.mean()),
-    }
-
-
-def _spread(mean_of: Floats, values: Floats, weights: Floats) -> Spread:
-    # Quantiles of a weighted sample: the value at which the cumulated weight reaches the share.
-    order = np.argsort(values, kind="stable")
-    reached = np.cumsum(weights[order]) / weights.sum()
-    p50, p95 = (float(values[order[int(np.searchsorted(reached, share - ROUNDING))]]) for share in (0.5, 0.95))
-    return Spread(mean=float(mean_of.mean()), p50=p50, p95=p95)
-
-
-def _replay_notes(prepared: PreparedRecording, metrics: Sequence[str]) -> tuple[str, ...]:
-    notes = [*prepared.costs.notes, *filter(None, [prepared.charging.note])]
-    if any(is_agreement(name) for name in metrics):
-        notes.append(agreement_note(prepared.recording))
-    notes += choice_notes(prepared.recording, metrics)
-    notes += best_single_note(prepared.recording, metrics[0]) if metrics else []
-    if prepared.n_failed:
-        notes.append(f"{counted(prepared.n_failed, 'question')} failed while recording: left out of every row alike")
-    if len(set(prepared.recording.clusters.tolist())) == 1:
-        notes.append(ONE_UNIT)
-    units, texts = (
-        len(set(names)) for names in (prepared.recording.clusters.tolist(), dividing_names(prepared.recording))
-    )
-    if texts < units:
-        notes.append(
-            f"{units} questions have {texts} texts: intervals take all of them for independent, and are too narrow if "
-            "those of one text are one question; give these one value in a column 'cluster'"
-        )
-    if prepared.cut.any():
-        notes.append(
-            f"censored: a rule ended {int(prepared.cut.sum())} of {len(prepared.cut)} recorded questions early; what a policy "
-            "would have answered in rounds that never ran is unknown"
-        )
-    return tuple(notes)

@@ -92,18 +92,18 @@ def seen_from(recording: Recording) -> Seen:
     """Return the questions of a recording, by their ids, those of their clusters, and their texts."""
     copies = "orders" in recording.metadata  # the ids are those of each order, and a cluster is the question
     names = {*(() if copies else recording.question_ids), *map(str, recording.clusters.tolist())}
-    return Seen.of(names, _recorded_texts(recording) or ())
+    return Seen.of(names, recording.texts or ())
 
 
 def seen_in(recording: Recording, seen: Seen) -> Mask:
     """Return which questions of a recording are among `seen`, by id, cluster or text, shape ``(n_questions,)``."""
     by_cluster = seen.among([str(cluster) for cluster in recording.clusters.tolist()])
-    return np.asarray(seen.among(recording.question_ids, _recorded_texts(recording)) | by_cluster, dtype=np.bool_)
+    return np.asarray(seen.among(recording.question_ids, recording.texts) | by_cluster, dtype=np.bool_)
 
 
 def dividing_names(recording: Recording) -> list[str]:
     """Return the names by whose hash questions fall into tune or the rest: their clusters, those of one text together."""
-    return one_name_per_text([str(cluster) for cluster in recording.clusters.tolist()], _recorded_texts(recording))
+    return one_name_per_text([str(cluster) for cluster in recording.clusters.tolist()], recording.texts)
 
 
 def selected_on(
@@ -123,7 +123,7 @@ def selected_on(
     for seen_by_part in [everywhere, *(_of_policy(policy, recording) for policy in every_policy)]:
         for name, seen in seen_by_part.items():
             parts.setdefault(name, []).append(seen)
-    texts = _recorded_texts(recording)
+    texts = recording.texts
     mask = np.zeros(len(recording.question_ids), dtype=np.bool_)
     by_part, unknown, ids_only = {}, [], []
     for name, every in parts.items():
@@ -149,14 +149,6 @@ def seen_by(policy: Policy) -> Seen:
 def tuned_on(policy: Policy, recording: Recording) -> int:
     """Return how many recorded questions the policy, or a model that it reads, was fitted, selected or certified on."""
     return selected_on(policy, recording).n
-
-
-def _recorded_texts(recording: Recording) -> list[str | None] | None:
-    """Return the questions' texts; None where none is on record."""
-    if "question" not in recording.table.column_names:
-        return None
-    texts = recording.per_question("question", []).tolist()
-    return texts if any(texts) else None
 
 
 def _of_policy(policy: Policy, recording: Recording) -> dict[str, Seen | None]:

@@ -142,19 +142,19 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)?")
 
 def _span(node: ast.expr, text: str) -> tuple[int, int]:
     """Return which characters of the text a part of its syntax tree was made of."""
-    first = _place(text, node.lineno, node.col_offset, of_bytes=True)
-    return first, _place(text, node.end_lineno or 0, node.end_col_offset or 0, of_bytes=True)
+    first = _character(text, node.lineno, node.col_offset, of_bytes=True)
+    return first, _character(text, node.end_lineno or 0, node.end_col_offset or 0, of_bytes=True)
 
 
 def _reported(error: SyntaxError, text: str) -> tuple[int, int]:
     """Return which characters of the text Python refuses; none where something is missing there."""
     if not error.offset or not error.lineno:  # it ends too early
         return len(text.rstrip()), len(text.rstrip())
-    first = _place(text, error.lineno, error.offset - 1)
-    return first, max(first, _place(text, error.end_lineno or error.lineno, (error.end_offset or 0) - 1))
+    first = _character(text, error.lineno, error.offset - 1)
+    return first, max(first, _character(text, error.end_lineno or error.lineno, (error.end_offset or 0) - 1))
 
 
-def _place(text: str, line: int, column: int, *, of_bytes: bool = False) -> int:
+def _character(text: str, line: int, column: int, *, of_bytes: bool = False) -> int:
     """Return the character of a text at a place of what was parsed of it, its line from 1 on and its column from 0 on."""
     lines: list[str] = _LINE.findall(text.strip())
     own, column = lines[line - 1], max(0, column)

@@ -184,13 +184,18 @@ class Recording(Displayed):
         return np.asarray((self.ends == "rule") & ~self.seen[:, -1], dtype=np.bool_)
 
     @cached_property
+    def texts(self) -> list[str | None] | None:
+        """The texts of the questions, None where one is missing; None if none is on record."""
+        texts = self.per_question("question", [None] * len(self.question_ids)).tolist()
+        return texts if any(texts) else None
+
+    @cached_property
     def clusters(self) -> npt.NDArray[np.object_]:
         """The resampling unit of each question, shape ``(n_questions,)``; the question itself if none is recorded.
 
         Without a column of clusters, questions with the same text form one unit.
         """
-        texts = self.per_question("question", [None] * len(self.question_ids)).tolist()
-        units = self.per_question("cluster", one_name_per_text(self.question_ids, texts))
+        units = self.per_question("cluster", one_name_per_text(self.question_ids, self.texts))
         units[:] = [own if name is None else name for name, own in zip(units, self.question_ids, strict=True)]
         return units
 

@@ -83,6 +83,19 @@ def test_show_says_void_after_a_change_of_the_policy(folder, tmp_path):
     assert cli("data", "show", tmp_path / "c.json", "--json").json["certificate"] == "void"
 
 
+@pytest.mark.filterwarnings("default")  # a note on standard error
+def test_show_says_suspended_where_the_loss_rose_since(folder, tmp_path):
+    assert certify(folder, "--max-loss", 0.05, "-o", tmp_path / "c.json").code == 0
+    Policy.load(tmp_path / "c.json").suspended_because("the loss rose at request r7").save(tmp_path / "c.json")
+    told = cli("data", "show", tmp_path / "c.json")
+    assert told.code == 0
+    assert "SUSPENDED: the loss rose at request r7" in told.out
+    assert "is suspended: the loss rose" in told.err
+    shown = cli("data", "show", tmp_path / "c.json", "--json").json
+    assert shown["certificate"] == "suspended"
+    assert Certificate.from_dict(shown["policy"]["certificate"]).suspended == "the loss rose at request r7"
+
+
 def test_show_prints_a_policy_that_has_no_certificate(folder, tmp_path):
     told = cli("data", "show", folder / "policy.json")
     assert told.code == 0

@@ -48,6 +48,22 @@ def test_a_certificate_is_saved_with_the_policy_that_it_belongs_to(fitted, tmp_p
     assert not replace(loaded, max_rounds=3).certified
 
 
+def test_a_suspended_certificate_warns_when_it_is_read_and_counts_no_more_but_decides_as_before(fitted, tmp_path):
+    certified = replace(fitted, certificate={"policy_digest": fitted.digest})
+    assert not certified.suspended
+    suspended = certified.suspended_because("the loss rose at request r7")
+    assert suspended.digest == certified.digest
+    assert certified.certified
+    assert not suspended.certified
+    suspended.save(tmp_path / "policy.json")
+    with pytest.warns(UserWarning, match="suspended: the loss rose at request r7. Certify the policy again"):
+        loaded = Policy.load(tmp_path / "policy.json")
+    assert loaded == suspended
+    assert ("certificate", "suspended: the loss rose at request r7") in loaded.tables()[0].rows
+    with pytest.raises(DataError, match="no certificate, so nothing can be suspended"):
+        fitted.suspended_because("anything")
+
+
 def change(data, path, value):
     *parents, last = path
     for key in parents:

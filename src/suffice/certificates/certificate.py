@@ -63,6 +63,7 @@ class Certificate(Result):
         question_texts: Hashes of their normalised texts, sorted; empty where the texts were not recorded.
         notes: What a reader must know.
         versions: Of the software.
+        suspended: Why and since when it is suspended, as `suffice watch` says; empty where it is not.
     """
 
     policy_digest: str
@@ -88,6 +89,7 @@ class Certificate(Result):
     notes: tuple[str, ...]
     versions: Mapping[str, str]
     question_texts: tuple[str, ...] = ()
+    suspended: str = ""
 
     @classmethod
     def from_dict(cls, data: Any) -> Certificate:
@@ -97,8 +99,9 @@ class Certificate(Result):
             SchemaError: Missing or unknown fields, or values of the wrong kind.
         """
         types = {item.name: str(item.type) for item in fields(cls)}
-        # Certificates from before 0.4 have no texts.
-        values: dict[str, Any] = {"question_texts": (), **data} if isinstance(data, Mapping) else {}
+        # Certificates from before 0.4 have no texts, and only those that are suspended say so.
+        defaults: dict[str, Any] = {"question_texts": (), "suspended": ""}
+        values = {**defaults, **data} if isinstance(data, Mapping) else {}
         if set(values) != set(types):
             raise SchemaError(
                 f"a certificate with unknown fields {sorted(set(values) - set(types))} and missing fields "
@@ -111,6 +114,13 @@ class Certificate(Result):
             if kind.startswith("tuple"):
                 values[name] = tuple(values[name])
         return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values by field."""
+        values = Result.to_dict(self)
+        if not self.suspended:
+            del values["suspended"]
+        return values
 
     @classmethod
     def of(cls, policy: Policy) -> Certificate | None:
@@ -159,6 +169,7 @@ class Certificate(Result):
             "selected here": figures_text(self.figures, self.metric),
             "policy": self.policy_digest,
             "versions": ", ".join(f"{name} {version}" for name, version in self.versions.items()),
+            **({"suspended": self.suspended} if self.suspended else {}),
         }
         return replace(facts_table("Certificate", facts), notes=self.notes)
 

@@ -192,6 +192,7 @@ def show_command(
     policy = options.load_policy(path)
     certificate = Certificate.of(policy)
     state = "none" if certificate is None else "valid" if certificate.holds_for(policy) else "void"
+    state = "suspended" if state == "valid" and policy.suspended else state
     tables, sentences, notes = [_policy_table(policy)], [], []
     if certificate is None:
         sentences.append("no certificate: `suffice certify` gives one on questions that it has not seen")
@@ -203,6 +204,10 @@ def show_command(
                 0,
                 f"VOID: the policy was changed. This certificate belongs to the policy {certificate.policy_digest}, this "
                 f"one is {policy.digest}: what it says below says nothing about it. Certify again, on fresh questions.",
+            )
+        if state == "suspended":
+            sentences.insert(
+                0, f"SUSPENDED: {policy.suspended}. What the certificate says below does not hold any more."
             )
         notes = [*(f"It assumes: {line}" for line in ASSUMES), *(f"It breaks with: {line}" for line in BREAKS)]
     then = f"suffice certify FRESH.parquet --max-loss 0.02 --policy {quoted(path)}"

@@ -14,7 +14,7 @@ from suffice.rounds import Floats
 from suffice.statistics import Coded
 from suffice.tables import Column, Table
 
-__all__ = ["Drift", "SignalDrift", "kolmogorov_smirnov", "measure_drift"]
+__all__ = ["Drift", "SignalDrift", "kolmogorov_p", "kolmogorov_smirnov", "measure_drift"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +117,22 @@ def _distribution(column: Coded, places: Floats) -> Floats:
     return shares
 
 
+def kolmogorov_p(distance: float, n_first: int, n_second: int) -> float:
+    """Return how often two samples of as many independent values of one kind differ by that much; NaN where undefined.
+
+    >>> round(kolmogorov_p(0.2, 100, 100), 4)
+    0.0366
+
+    Args:
+        distance: From `kolmogorov_smirnov`.
+        n_first: Values of the first sample.
+        n_second: Values of the second one.
+    """
+    from scipy.special import kolmogorov
+
+    return float(kolmogorov(math.sqrt(n_first * n_second / (n_first + n_second)) * distance))
+
+
 def measure_drift(
     tune: Rows,
     evaluation: Rows,
@@ -136,8 +152,6 @@ def measure_drift(
         level: Nominal coverage.
         rng: Generator, or its seed, of the draws of tune: another than that of `eval_draws`.
     """
-    from scipy.special import kolmogorov
-
     places = {name: place for place, name in enumerate(evaluation.columns) if name in tune.columns}
     names = list(places)
     d_eval, d_tune = cohens_d(evaluation, names), cohens_d(tune, names)
@@ -151,15 +165,15 @@ def measure_drift(
     columns = {name: values for name, (values, _) in figures.items()}
     for name, (_, draws) in figures.items():
         columns[f"{name}_low"], columns[f"{name}_high"] = ends(draws, level)
-    # The size of two samples as one, as in the two-sample test; questions, because rounds of one depend on each other.
-    effective = math.sqrt(tune.n_units * evaluation.n_units / (tune.n_units + evaluation.n_units))
     distances = {name: kolmogorov_smirnov(tune.coded[name], evaluation.coded[name]) for name in names}
     signals = tuple(
         SignalDrift(
             name=name,
             **{column: float(values[i]) for column, values in columns.items()},
             ks=distances[name],
-            ks_p=float(kolmogorov(effective * distances[name])),
+            ks_p=kolmogorov_p(
+                distances[name], tune.n_units, evaluation.n_units
+            ),  # rounds of a question depend on each other
             undefined_tune=float(np.isnan(tune.columns[name]).mean()),
             undefined_eval=float(np.isnan(evaluation.columns[name]).mean()),
         )

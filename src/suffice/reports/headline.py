@@ -22,7 +22,7 @@ class Headline:
         sentence: The result in one sentence: quality, calls, difference with interval, and the baseline that does as
             well for no more calls, if there is one.
         caveats: What limits it, one sentence each.
-        certificate: The statement of its certificate, or that it is void; empty if it has none.
+        certificate: The statement of its certificate, or that it is void or suspended; empty if it has none.
     """
 
     sentence: str
@@ -58,6 +58,8 @@ def _certificate_sentence(policy: Policy, label: str) -> str:
         return ""
     if not certificate.holds_for(policy):
         return f"The certificate of {label} is void: the policy was changed after it was certified."
+    if policy.suspended:
+        return f"The certificate of {label} is suspended: {policy.suspended}."
     how = f"{certificate.n:,} questions, {certificate.procedure} over {certificate.family_size} policies"
     return f"{label} is certified: {certificate.statement[0].lower()}{certificate.statement[1:]} ({how})."
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -76,7 +77,7 @@ class Policy(Displayed):
         depends: What else the fitted state belongs to (model, prompt, retriever), by name.
         provenance: Where it comes from: data hash, versions, fit figures.
         certificate: What `suffice certify` showed of this policy (see `suffice.certificates.Certificate`); None = nothing.
-            It belongs to the policy with its `digest` and to no other; see `certified`.
+            It belongs to the policy with its `digest` and to no other; see `certified` and `suspended`.
         name: What reports call it; by default the text of the rule.
     """
 
@@ -129,8 +130,30 @@ class Policy(Displayed):
 
     @property
     def certified(self) -> bool:
-        """Whether there is a certificate, given to exactly this policy: one that was changed since has none."""
-        return self.certificate is not None and self.certificate.get("policy_digest") == self.digest
+        """Whether there is a certificate, given to exactly this policy: one that was changed since has none.
+
+        One that is suspended does not count, see `suspended_because`.
+        """
+        given = self.certificate is not None and self.certificate.get("policy_digest") == self.digest
+        return given and not self.suspended
+
+    @property
+    def suspended(self) -> str:
+        """Why and since when the certificate is suspended; empty where it is not, or where there is none."""
+        return "" if self.certificate is None else str(self.certificate.get("suspended") or "")
+
+    def suspended_because(self, reason: str) -> Policy:
+        """Return the policy with its certificate suspended; its digest stays the same.
+
+        Args:
+            reason: What was seen, and when: what `suffice watch` says.
+
+        Raises:
+            DataError: There is no certificate.
+        """
+        if self.certificate is None:
+            raise DataError(f"the policy {self.label!r} has no certificate, so nothing can be suspended")
+        return replace(self, certificate={**self.certificate, "suspended": reason})
 
     @cached_property
     def signals(self) -> tuple[str, ...]:
@@ -350,9 +373,8 @@ class Policy(Displayed):
 
     def tables(self) -> list[Table]:
         """Return what decides, as one table."""
-        certificate = (
-            "none" if self.certificate is None else "valid" if self.certified else "void: the policy was changed"
-        )
+        certificate = "none" if self.certificate is None else "void: the policy was changed"
+        certificate = "valid" if self.certified else f"suspended: {self.suspended}" if self.suspended else certificate
         facts = {
             "rule": self.rule,
             "selector": self.selector,
@@ -380,7 +402,7 @@ class Policy(Displayed):
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:
-        """Read a policy file.
+        """Read a policy file; warn if its certificate is suspended.
 
         Raises:
             SchemaError: The file is not a policy that this release reads.
@@ -397,7 +419,13 @@ class Policy(Displayed):
             ) from None
         except (ValueError, RecursionError) as error:
             raise SchemaError(f"the policy {str(path)!r} is not JSON: {error}") from None
-        return cls.from_dict(data)
+        policy = cls.from_dict(data)
+        if policy.suspended:
+            warnings.warn(
+                f"the certificate of {str(path)!r} is suspended: {policy.suspended}. Certify the policy again",
+                stacklevel=2,
+            )
+        return policy
 
 
 def _check_text(value: Rule | Selector, parse: Callable[[str], Rule | Selector], register: str) -> None:

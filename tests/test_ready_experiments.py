@@ -170,3 +170,38 @@ def test_the_file_of_cbdr_has_the_papers_models_sets_and_settings(tmp_path):
     assert (settings.betas, settings.depths, settings.candidates) == ((0.90, 0.95, 0.98, 1.00), (1, 3), 8)
     assert experiment.cbdr.cross_encoder == "BAAI/bge-reranker-v2-m3"
     assert find_problems(experiment, tmp_path / "out") == []
+
+
+def test_the_data_of_the_file_of_rivals_is_converted_as_in_that_of_tasr():
+    lines = {name: LINE.findall((EXAMPLES / f"{name}.toml").read_text("utf-8")) for name in ("rivals", "tasr")}
+    assert len(lines["rivals"]) == 2
+    assert {*lines["rivals"]} <= {*lines["tasr"]}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:torch.*")
+def test_the_file_of_rivals_runs_every_method_on_a_model_that_runs_here(tiny_model, tmp_path):
+    text = (EXAMPLES / "rivals.toml").read_text("utf-8")
+    smaller = {
+        '"Qwen/Qwen2.5-7B-Instruct"': f'"{tiny_model}"',
+        'dtype = "bfloat16"\n': "",
+        "max-tokens = 128": "max-tokens = 6",
+        "max-rounds = 5": "max-rounds = 3\ntune-draws = 1\nprompts = ['prefilled']",
+        "resamples = 1000": "resamples = 20",
+        '"data/hotpotqa.jsonl"\ntune-split = "tune"': f'"{tiny_model / "tune.jsonl"}"\ntune-limit = 4',
+        '"data/hotpotqa.jsonl"\neval-split = "eval"': f'"{tiny_model / "eval.jsonl"}"\neval-limit = 2',
+    }
+    for old, new in smaller.items():
+        assert old in text
+        text = text.replace(old, new)
+    first, second = text.index('[[data]]\nname = "2wiki"'), text.index("# Methods, each")
+    (tmp_path / "rivals.toml").write_text(text[:first] + text[second:], encoding="utf-8")
+    result = cli("run", tmp_path / "rivals.toml", "--json")
+    assert result.code == 0, result.err
+    table = next(table for table in result.json["tables"] if table["title"].startswith("Ways of asking"))
+    rows = {row["method"]: row for row in table["rows"] if row["kind"] != "fixed"}
+    names = ["self-ask", "ircot", "flare", "flare-questions", "dragin", "ircot-stable", "stable"]
+    assert [*rows] == ["TASR", *names]
+    assert all(rows[name]["calls"] > 0 for name in names if "not run" not in rows[name]["verdict"]), rows
+    assert not any("not run" in rows[name]["verdict"] for name in names[:5]), rows
+    again = cli("run", tmp_path / "rivals.toml")
+    assert "nothing was asked" in again.words

@@ -16,14 +16,24 @@ from suffice.signals import LOOP_COMPONENTS, SIGNALS, member_component
 from suffice.store.recording import Recording
 from suffice.store.schema import cost_column
 
-__all__ = ["COSTS", "GATE", "GENERATOR", "CostTable", "Ledger", "loop_masks", "shared_prefix", "widen"]
+__all__ = [
+    "COSTS",
+    "GATE",
+    "GENERATOR",
+    "NOT_LANGUAGE_MODELS",
+    "CostTable",
+    "Ledger",
+    "loop_masks",
+    "shared_prefix",
+    "widen",
+]
 
 COSTS = ("calls", "tokens", "seconds", "money", "retrievals")
 """What policies can be compared by."""
 
 TOKEN_KINDS = ("uncached_tokens", "cached_tokens", "output_tokens")
 GATE, GENERATOR, RETRIEVAL = "gate", "generator", "retrieval"
-_NOT_LANGUAGE_MODELS = frozenset({RETRIEVAL, "reranker", "embedder"})
+NOT_LANGUAGE_MODELS = frozenset({RETRIEVAL, "reranker", "embedder"})
 """Components that are not language models: their requests are not `calls`, and they need not report tokens."""
 
 
@@ -175,14 +185,14 @@ class CostTable:
         if (component, kind) in recorded:
             column = np.where(self.seen & ~self._free[component], recording.column(cost_column(component, kind)), 0.0)
             unknown = np.isnan(column)
-            if component in _NOT_LANGUAGE_MODELS and kind in TOKEN_KINDS:
+            if component in NOT_LANGUAGE_MODELS and kind in TOKEN_KINDS:
                 return np.where(unknown, 0.0, column)
             if unknown.any():
                 gaps.setdefault(
                     (component, f"unknown in {int(unknown.sum())} of {int(self.seen.sum())} rounds"), []
                 ).append(kind)
             return column
-        if component in _NOT_LANGUAGE_MODELS and kind in TOKEN_KINDS:
+        if component in NOT_LANGUAGE_MODELS and kind in TOKEN_KINDS:
             return np.zeros(self.seen.shape)
         if component not in LOOP_COMPONENTS or kind != "calls":  # missing calls of the loop are counted, below
             gaps.setdefault((component, "not recorded"), []).append(kind)
@@ -190,7 +200,7 @@ class CostTable:
 
     def _call_columns(self, notes: list[str]) -> dict[str, Floats]:
         """Return the calls of each language model; where the loop's are unknown a round counts as one call."""
-        columns = {c: kinds["calls"] for c, kinds in self.columns.items() if c not in _NOT_LANGUAGE_MODELS}
+        columns = {c: kinds["calls"] for c, kinds in self.columns.items() if c not in NOT_LANGUAGE_MODELS}
         loop = [component for component in LOOP_COMPONENTS if component in columns]
         unknown = np.logical_and.reduce([np.isnan(columns[component]) for component in loop])
         if unknown.any():

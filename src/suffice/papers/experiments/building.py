@@ -20,8 +20,8 @@ from suffice.cli.panel import require_contexts
 from suffice.files import file_sha256, files_hash
 from suffice.llm import Answerer, ScriptedModel
 from suffice.llm.prompts import DRAFTING, prompt
-from suffice.loop import DraftingLoop, RetrievalLoop
-from suffice.papers.experiments.choices import DraftOptions, ModelOptions
+from suffice.loop import DraftingLoop, QueryLoop, RetrievalLoop
+from suffice.papers.experiments.choices import DraftOptions, ModelOptions, RivalChoice
 from suffice.papers.experiments.fields import toml_name
 from suffice.papers.experiments.plan import Cell, Experiment
 from suffice.retrieval import Question, dataset_hash
@@ -30,7 +30,16 @@ from suffice.session import Policy
 from suffice.signals import LOGPROB_NEEDS
 from suffice.signals.position import AnswerPosition
 
-__all__ = ["Loaded", "cell_settings", "content_of", "drafts_loop", "retrieval_loop", "scripted_model", "stated_options"]
+__all__ = [
+    "Loaded",
+    "cell_settings",
+    "content_of",
+    "drafts_loop",
+    "has_round_zero",
+    "retrieval_loop",
+    "scripted_model",
+    "stated_options",
+]
 
 _HARMLESS = frozenset(
     {
@@ -69,12 +78,12 @@ class Loaded:
         return self._parts[kind][1]
 
 
-def retrieval_loop(cell: Cell, experiment: Experiment, loaded: Loaded) -> RetrievalLoop:
-    """Return the loop that records a cell of TASR; models and indices are loaded here."""
+def retrieval_loop(cell: Cell, experiment: Experiment, loaded: Loaded) -> RetrievalLoop | QueryLoop:
+    """Return the loop that records a cell of TASR, or of a rival; models and indices are loaded here."""
     model = _answerer(cell, experiment, loaded)
-    tune = experiment.tune_cell(cell)
+    tune, rival = experiment.tune_cell(cell), cell.rival
     policy = Policy(
-        start_round=0 if experiment.round_zero else 1,
+        start_round=0 if has_round_zero(cell, experiment) else 1,
         max_rounds=experiment.max_rounds,
         state=idf_state(tune.data.questions("tune", everything=True)),
         answer_position=getattr(model, "position", AnswerPosition()),
@@ -82,8 +91,17 @@ def retrieval_loop(cell: Cell, experiment: Experiment, loaded: Loaded) -> Retrie
     device, options = cell.model.options.device, cell.retriever.options
     retriever = loaded.part("retriever", (options, device), lambda: options.retriever(device))
     signals, answering = experiment.signals, cell.model.options
+    if rival is not None:
+        gate = rival.gating.build(model, answering, answering.here)
+        method: dict[str, Any] = {} if rival.looping.method is None else {"every_round": bool(rival.rule)}
+        return rival.looping.build(model, gate, retriever=retriever, policy=policy, **method)
     enrichers = loaded.part("signals", (signals, answering), lambda: signals.enrichers(answering, device))
     return RetrievalLoop(model=model, retriever=retriever, policy=policy, enrichers=(*enrichers, *signals.own(model)))
+
+
+def has_round_zero(cell: Cell, experiment: Experiment) -> bool:
+    """Return whether a loop begins with the model alone: a gate decides there, and a method begins with its first query."""
+    return experiment.round_zero if cell.rival is None else cell.rival.gating.gate is not None
 
 
 def _answerer(cell: Cell, experiment: Experiment, loaded: Loaded) -> Answerer:
@@ -94,7 +112,10 @@ def _answerer(cell: Cell, experiment: Experiment, loaded: Loaded) -> Answerer:
         questions += tune.questions("tune", everything=True)
         return scripted_model(choice.name, choice.scripted, questions, cell.seed)
     options: ModelOptions = replace(_seeded(cell), prompt=cell.prompt)
-    model: Answerer = loaded.part("model", options, lambda: options.answerer(options.here, logprobs=options.logprobs))
+    layer = None if cell.rival is None else cell.rival.gating.layer
+    model: Answerer = loaded.part(
+        "model", (options, layer), lambda: options.answerer(options.here, logprobs=options.logprobs, layer=layer)
+    )
     return model
 
 
@@ -164,11 +185,18 @@ def cell_settings(cell: Cell, experiment: Experiment) -> dict[str, Any]:
         **shared,
         "prompt": prompt(cell.prompt).pin,
         "retriever": stated_options(cell.retriever.options),
-        "round-zero": experiment.round_zero,
-        "signals": stated_options(experiment.signals),
+        "round-zero": has_round_zero(cell, experiment),
+        **({"signals": stated_options(experiment.signals)} if cell.rival is None else _rival_settings(cell.rival)),
         "overlap fitted on": dataset_hash(tune.questions("tune", everything=True)),
         **({"script drawn from": _script_hash(cell)} if choice.scripted else {}),
     }
+
+
+def _rival_settings(rival: RivalChoice) -> dict[str, Any]:
+    """Return what would change the recordings of a rival; a rule changes only whether a method answers in every round."""
+    if rival.looping.method is None:
+        return {"gate": stated_options(rival.gating)}
+    return {"loop": str(rival.looping.method), "every-round": bool(rival.rule)}
 
 
 def _script_hash(cell: Cell) -> str:

@@ -17,6 +17,7 @@ from suffice.papers.experiments.plan import Cell, Experiment
 from suffice.papers.experiments.stages import CellFolder
 from suffice.papers.tasr.cells import TasrCell
 from suffice.replays import Price, component_prices
+from suffice.signals import GATE, LOGPROB_NEEDS, QUERY
 from suffice.signals.semantic import JUDGE
 from suffice.tables import counted
 
@@ -88,6 +89,10 @@ def cell_prices(cell: Cell, experiment: Experiment) -> dict[str, Price] | None:
         return None
     options = cell.model.options
     own, models = {"generator": options.model}, {}
+    if cell.rival is not None and cell.rival.looping.method is not None:
+        own[QUERY] = options.model
+    if cell.rival is not None and cell.rival.gating.reads_with is not None:
+        own[GATE] = cell.rival.gating.reads_with
     if experiment.signals.judge_model is not None:
         models[EntailmentJudge.name] = experiment.signals.judge_model
     if isinstance(options, DraftOptions):
@@ -105,7 +110,7 @@ def cell_prices(cell: Cell, experiment: Experiment) -> dict[str, Price] | None:
 
 def _cell_problems(folder: CellFolder, unreachable: Callable[[str], str | None]) -> Iterator[str]:
     cell = folder.cell
-    questions = {split: cell.data.questions(split) for split in cell.data.splits}
+    questions = {split: cell.data.questions(split) for split in cell.splits}
     for split, listed in questions.items():
         bare = [question.question_id for question in listed if not question.answers]
         if bare:
@@ -123,6 +128,27 @@ def _cell_problems(folder: CellFolder, unreachable: Callable[[str], str | None])
         folder.pending(split, listed) for split, listed in questions.items()
     ):
         yield from _model_problems(cell.model, unreachable)
+        yield from _needs_problems(cell, folder.experiment)
+
+
+def _needs_problems(cell: Cell, experiment: Experiment) -> Iterator[str]:
+    """Yield what a cell's loop needs of a model that does not have it."""
+    model, options, rival = cell.model, cell.model.options, cell.rival
+    is_local = not model.scripted and bool(options.local)
+    if rival is None:
+        if names := experiment.signals.own_signal if not is_local else None:
+            yield f"model {model.name!r}: own-signal {names[0]!r} reads passes of a model that runs here: write local = true"
+        return
+    where = f"rival {rival.name!r}"
+    needs = rival.looping.needs
+    if rival.looping.method is not None and not (is_local or model.is_remote):
+        yield (
+            f"{where} writes a chain, and model {model.name!r} only answers from passages: name others as models = [...]"
+        )
+    elif "attentions" in needs and not is_local:
+        yield f"{where} reads attentions, which an endpoint does not give: write local = true for model {model.name!r}"
+    elif needs & LOGPROB_NEEDS and not options.logprobs:
+        yield f"{where} needs log-probabilities: write logprobs = true for model {model.name!r}"
 
 
 def _model_problems(model: ModelChoice, unreachable: Callable[[str], str | None]) -> Sequence[str]:

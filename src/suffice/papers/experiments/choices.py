@@ -11,10 +11,12 @@ from typing import Annotated, Any, ClassVar
 from typer import Option
 
 from suffice.cli.drafting import Critic, Writer
+from suffice.cli.gating import GateOptions
 from suffice.cli.local import LocalRun
 from suffice.cli.models import Answering
 from suffice.cli.options import Retrieval
 from suffice.cli.panel import PanelOptions
+from suffice.cli.querying import LoopOptions
 from suffice.papers.cbdr.plan import CbdrSettings
 from suffice.retrieval import BUNDLED_QUESTIONS, Question, bundled_path, dataset_hash, load_questions
 
@@ -28,6 +30,7 @@ __all__ = [
     "ModelOptions",
     "ProbedOptions",
     "RetrieverChoice",
+    "RivalChoice",
     "SemanticChoice",
 ]
 
@@ -168,6 +171,39 @@ class RetrieverChoice:
 
     name: str
     options: Retrieval = field(default_factory=Retrieval)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RivalChoice:
+    """Another way of asking for evidence than the plain loop, which is compared with it on the eval questions.
+
+    A method without a rule is answered only where it ends, as it was published; with a rule, in every round.
+
+    Attributes:
+        name: Name in tables and folders.
+        looping: A method that asks for its own evidence.
+        gating: A gate in front of the plain loop.
+        rule: Where it stops; "" = at the method's own end.  Without a method and a gate it stops the plain loop.
+        models: Names of the models that it is tried with; empty = all.
+    """
+
+    name: str
+    looping: LoopOptions = field(default_factory=LoopOptions)
+    gating: GateOptions = field(default_factory=GateOptions)
+    rule: str = ""
+    models: tuple[str, ...] = ()
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether it has recordings of its own; a rule alone is replayed on those of the plain loop."""
+        return self.looping.method is not None or self.gating.gate is not None
+
+    @property
+    def kind(self) -> str:
+        """What it is, in the tables."""
+        what = "method" if self.looping.method else "gate" if self.gating.gate else ""
+        how = "rule" if self.rule else "own end"
+        return how if not what else what if what == "gate" else f"{what}, {how}"
 
 
 @dataclass(frozen=True, kw_only=True)

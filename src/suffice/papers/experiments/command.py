@@ -14,7 +14,8 @@ from suffice.cli.output import Output, Screen
 from suffice.files import quoted
 from suffice.loop import Progress
 from suffice.papers.experiments.estimate import estimate_experiment
-from suffice.papers.experiments.plan import Experiment, read_experiment
+from suffice.papers.experiments.plan import Experiment
+from suffice.papers.experiments.reading import read_experiment
 from suffice.papers.experiments.run import PAGE, ExperimentRun, run_experiment
 from suffice.papers.printing import stage_bar
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from suffice.errors import SufficeError
+from suffice.papers.experiments.building import has_round_zero
 from suffice.papers.experiments.checks import cell_prices, find_problems
 from suffice.papers.experiments.choices import SPLITS
 from suffice.papers.experiments.plan import Experiment
 from suffice.papers.experiments.stages import CellFolder
 from suffice.papers.experiments.variance import NOT_KNOWN
+from suffice.replays.costs import NOT_LANGUAGE_MODELS
 from suffice.results import Result
 from suffice.retrieval import Question
 from suffice.rounds import Floats
@@ -116,7 +119,7 @@ class Estimate(Result):
         columns = (
             Column("cell"),
             *(Column(name, ",.0f") for name in ("questions", "recorded")),
-            Column("calls left", ",.0f", interval=any(isinstance(cell.calls, tuple) for cell in self.cells)),
+            Column("calls left", ",.0f", interval=any(isinstance(row[3], tuple) for row in (*rows, ("", *totals)))),
             Column("tokens", ",.0f", interval=True),
             Column("USD", ",.2f", interval=True),
             Column("minutes", ",.1f", interval=True),
@@ -210,7 +213,7 @@ def _short_data(experiment: Experiment) -> list[str]:
 
 def _cell_estimate(folder: CellFolder) -> CellEstimate:
     experiment = folder.experiment
-    questions = {split: folder.cell.data.questions(split) for split in folder.cell.data.splits}
+    questions = {split: folder.cell.data.questions(split) for split in folder.cell.splits}
     pending = [question for split, listed in questions.items() for question in folder.pending(split, listed)]
     total = sum(map(len, questions.values()))
     paths = [folder.file(f"{split}.parquet") for split in SPLITS]
@@ -231,12 +234,15 @@ def _cell_estimate(folder: CellFolder) -> CellEstimate:
 
 def _calls(question: Question, folder: CellFolder) -> float:
     """Return the calls of a question that follow from the settings: in TASR one for each round; NaN if they do not follow."""
-    if folder.experiment.protocol != "tasr" or folder.experiment.signals.judge_model is not None:
+    experiment, rival = folder.experiment, folder.cell.rival
+    if experiment.protocol != "tasr" or (rival is None and experiment.signals.judge_model is not None):
         return math.nan
-    most = folder.experiment.max_rounds
+    if rival is not None and rival.looping.method is not None:
+        return math.nan
+    most = experiment.max_rounds
     if folder.cell.retriever.options.corpus is None:
         most = min(most, len({passage.title for passage in question.passages}))
-    return most + folder.experiment.round_zero
+    return most + has_round_zero(folder.cell, experiment)
 
 
 def _recorded_costs(folder: CellFolder, recordings: list[Recording]) -> dict[str, Floats]:
@@ -250,8 +256,10 @@ def _spent(folder: CellFolder, recording: Recording) -> dict[str, Floats]:
     sums = {name: np.where(recording.seen, recording.column(name), 0.0).sum(axis=1) for name in recording.names("cost")}
     nothing = np.zeros(len(recording.question_ids))
 
-    def total(kind: str) -> Floats:
-        spent: Floats = sum((values for name, values in sums.items() if name.endswith(f".{kind}")), nothing)
+    def total(kind: str, leave_out: Collection[str] = ()) -> Floats:
+        others = {f"cost.{component}.{kind}" for component in leave_out}
+        parts = (values for name, values in sums.items() if name.endswith(f".{kind}") and name not in others)
+        spent: Floats = sum(parts, nothing)
         return spent
 
     tokens = [total(f"{kind}_tokens") for kind in _PRICED_KINDS]
@@ -263,7 +271,7 @@ def _spent(folder: CellFolder, recording: Recording) -> dict[str, Floats]:
     for component, price in (prices or {}).items():
         money = money + price.of(*(sums.get(f"cost.{component}.{kind}_tokens", nothing) for kind in _PRICED_KINDS))
     values = {
-        "calls": total("calls"),
+        "calls": total("calls", NOT_LANGUAGE_MODELS),
         "tokens": tokens[0] + tokens[1] + tokens[2],
         "usd": money,
         "seconds": total("seconds"),

@@ -106,11 +106,11 @@ def read_fields(
 
 def _field_value(value: Any, hint: Any, name: str, where: str, folder: Path) -> Any:
     """Return a value of the type of a field."""
-    if get_origin(hint) is tuple:
+    if get_origin(hint) in (tuple, list):
         if not isinstance(value, list):
             raise DataError(f"{where} is {value!r}; expected a list in brackets")
         inner = _plain_hint(get_args(hint)[0])[0]
-        return tuple(_field_value(item, inner, name, where, folder) for item in value)
+        return get_origin(hint)(_field_value(item, inner, name, where, folder) for item in value)
     if name in _JSON_OPTIONS and isinstance(value, dict):  # written as a table, which is easier to read
         return json.dumps(value, sort_keys=True)
     if get_origin(hint) is Literal:

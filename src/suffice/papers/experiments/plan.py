@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,26 +13,26 @@ from typer import BadParameter, Option
 from suffice.certificates import Claim
 from suffice.cli.local import json_object
 from suffice.cli.models import Signals
-from suffice.cli.options import Retrieval
-from suffice.errors import DataError, NotFoundError, SchemaError, did_you_mean
+from suffice.errors import DataError, SufficeError
 from suffice.llm.prompts import prompt
 from suffice.papers.experiments.choices import (
     MODEL_OPTIONS,
-    SPLITS,
     CbdrChoice,
     DataChoice,
     ModelChoice,
     ModelOptions,
     RetrieverChoice,
+    RivalChoice,
     SemanticChoice,
 )
-from suffice.papers.experiments.fields import among, check_keys, read_fields, toml_name
+from suffice.papers.experiments.fields import among
 from suffice.papers.published import published_tasr
 from suffice.papers.tasr.cells import SETTINGS
-from suffice.retrieval import BUNDLED_QUESTIONS
+from suffice.rules import parse_rule
+from suffice.signals import SIGNALS
 from suffice.statistics import Resampling
 
-__all__ = ["PROTOCOLS", "Cell", "Experiment", "read_experiment"]
+__all__ = ["PROTOCOLS", "Cell", "Experiment"]
 
 FEWEST_TUNE = 2
 """Tune questions: with one there is nothing to fit."""
@@ -42,25 +40,33 @@ FEWEST_TUNE = 2
 PROTOCOLS = tuple(MODEL_OPTIONS)
 """Whose tables are made."""
 
-_FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
-_TABLES_OF = {"model": "models", "data": "data", "retriever": "retrievers"}
-"""Lists of tables in the file, and the fields of an experiment that hold them."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """A model, a data set, a retriever, a prompt and a seed: two recordings."""
+    """A model, a data set, a retriever, a prompt and a seed: two recordings; a rival has one, of the eval questions."""
 
     model: ModelChoice
     data: DataChoice
     retriever: RetrieverChoice
     prompt: str
     seed: int
+    rival: RivalChoice | None = None
 
     @property
     def configuration(self) -> str:
         """The cell without its seed: cells of one configuration are its runs."""
-        return f"{self.model.name}/{self.data.name}/{self.retriever.name}/{self.prompt}"
+        way = "" if self.rival is None else f"/{self.rival.name}"
+        return f"{self.model.name}/{self.data.name}/{self.retriever.name}{way}/{self.prompt}"
+
+    @property
+    def plain(self) -> Cell:
+        """The cell of the plain loop that a rival is compared with."""
+        return replace(self, rival=None)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that it records."""
+        return self.data.splits if self.rival is None else ("eval",)
 
     @property
     def name(self) -> str:
@@ -78,6 +84,7 @@ class Experiment:
         models: The models.
         data: The data sets.
         retrievers: The retrievers; default: BM25 over each question's own passages.
+        rivals: Other ways of asking, compared with the plain loop.
         prompts: Ids of the prompts.
         seeds: One run each, of models whose answers depend on it.
         max_rounds: The highest round R.
@@ -102,6 +109,7 @@ class Experiment:
     data: tuple[DataChoice, ...]
     retrievers: tuple[RetrieverChoice, ...]
     published: Mapping[str, str]
+    rivals: tuple[RivalChoice, ...] = ()
     protocol: str = "tasr"
     prompts: tuple[str, ...] = ("answer_first",)
     seeds: tuple[int, ...] = (0,)
@@ -129,23 +137,29 @@ class Experiment:
         _no_repeats(self.tune_sizes or (None,), f"{self.path}: tune-sizes")
         if small := [size for size in self.tune_sizes if size < FEWEST_TUNE]:
             raise DataError(f"{self.path}: tune-sizes: {small[0]!r}; allowed: {FEWEST_TUNE} or more")
-        for listed in (self.models, self.data, self.retrievers):
+        lists: list[Sequence[Any]] = [self.models, self.data, self.retrievers, *([self.rivals] if self.rivals else [])]
+        for listed in lists:
             _no_repeats([item.name for item in listed], f"{self.path}: name")
             _no_repeats([item.name.lower() for item in listed], f"{self.path}: name, in small letters")
         for model in self.models:
             self._check_body(model, f"{self.path}: model {model.name!r}: extra-body")
-        for item in self.data:
-            self._check_data(item, f"{self.path}: data {item.name!r}")
+        self._check_tables()
         own = {"semantic": self.semantic != SemanticChoice(), "cbdr": self.cbdr != CbdrChoice()}
         self._check_used({key: used and key != self.protocol for key, used in own.items()})
         if self.protocol != "tasr":
             self._check_plain()
-        known = {cell.configuration.rpartition("/")[0] for cell in self.cells()}
+        known = {cell.configuration.rpartition("/")[0] for cell in self.cells() if cell.rival is None}
         for place, theirs in self.published.items():
             among(place, known, f"{self.path}: published")
             among(theirs, published_tasr().cells, f"{self.path}: published: {place!r}")
         assert self.resampling  # checks its values
         assert self.claim
+
+    def _check_tables(self) -> None:
+        for item in self.data:
+            self._check_data(item, f"{self.path}: data {item.name!r}")
+        for rival in self.rivals:
+            self._check_rival(rival, f"{self.path}: rival {rival.name!r}")
 
     def _check_body(self, model: ModelChoice, where: str) -> None:
         """Raise if what a model's requests contain is no JSON object, or would make all of its runs the same."""
@@ -171,11 +185,36 @@ class Experiment:
         if bool(item.calibrate_on) == bool(item.tune) and self.protocol != "cbdr":
             raise DataError(f"{where}: give either tune, or calibrate-on with the name of other data")
 
+    def _check_rival(self, rival: RivalChoice, where: str) -> None:
+        for name in rival.models:
+            among(name, [model.name for model in self.models], f"{where}: models")
+        try:
+            method, rule = rival.looping.method, parse_rule(rival.rule) if rival.rule else None
+        except SufficeError as error:
+            raise DataError(f"{where}: {error}") from None
+        gated = rival.gating.gate is not None
+        if method is not None and gated:
+            raise DataError(f"{where}: a method decides itself when to retrieve: leave out 'loop' or 'gate'")
+        if rule is None and (gated or method is None):
+            raise DataError(
+                f"{where}: give the key 'rule', as rule = \"adaptive_rag\", which says what the gate decides"
+                if gated
+                else f"{where}: give 'loop', 'gate' with 'rule', or 'rule'"
+            )
+        read = sorted(rule.signals) if rule is not None else []
+        fitted = [name for name in read if name in SIGNALS and SIGNALS[name].fitted]
+        if fitted and rival.is_recorded:
+            raise DataError(
+                f"{where}: the rule reads {fitted[0]!r}, which is fitted on tune questions, and only the plain loop records these: "
+                "use another rule"
+            )
+
     def _check_plain(self) -> None:
         """Raise if the file sets what only TASR's protocol has."""
         plain = (RetrieverChoice(name="bm25"),)
         given = {
             "retriever": self.retrievers != plain,
+            "rival": bool(self.rivals),
             "published": bool(self.published),
             "scripted": any(model.scripted for model in self.models),
             "round-zero": self.round_zero,
@@ -201,13 +240,18 @@ class Experiment:
         return Resampling(n_resamples=self.resamples, seed=self.draw_seed, level=self.level)
 
     def cells(self) -> tuple[Cell, ...]:
-        """Return all cells, in the order of the file; runs of one configuration follow each other."""
+        """Return all cells, in the order of the file; runs of one configuration follow each other, and rivals the plain loop."""
         return tuple(
-            Cell(model=model, data=data, retriever=retriever, prompt=prompt_name, seed=seed)
+            Cell(model=model, data=data, retriever=retriever, prompt=prompt_name, seed=seed, rival=rival)
             for model, data, retriever, prompt_name in product(self.models, self.data, self.retrievers, self.prompts)
             if not data.retrievers or retriever.name in data.retrievers
+            for rival in (None, *(rival for rival in self.rivals_of(model) if rival.is_recorded))
             for seed in (self.seeds if self.repeats(model) else self.seeds[:1])
         )
+
+    def rivals_of(self, model: ModelChoice) -> tuple[RivalChoice, ...]:
+        """Return the other ways of asking that are tried with a model."""
+        return tuple(rival for rival in self.rivals if not rival.models or model.name in rival.models)
 
     def at_once(self, model: ModelChoice) -> int:
         """Return how many questions of a model are in flight."""
@@ -222,6 +266,7 @@ class Experiment:
 
     def tune_cell(self, cell: Cell) -> Cell:
         """Return the cell whose tune recording calibrates a cell: itself, unless its calibration is transferred."""
+        cell = cell.plain
         if not cell.data.calibrate_on:
             return cell
         data = next(item for item in self.data if item.name == cell.data.calibrate_on)
@@ -229,122 +274,6 @@ class Experiment:
         allowed = data.retrievers or tuple(item.name for item in self.retrievers)
         retriever = next(r for r in self.retrievers if r.name == (named if named in allowed else allowed[0]))
         return self.tune_cell(replace(cell, data=data, retriever=retriever))
-
-
-def read_experiment(path: str | Path) -> Experiment:
-    """Read the file of an experiment; paths in it are relative to it.
-
-    Raises:
-        NotFoundError: The file, or one that it names, does not exist.
-        SchemaError: It is not TOML, or has an unknown key.
-        DataError: A value is invalid; the message names the key, the value and what is allowed.
-    """
-    path = Path(path)
-    try:
-        data = tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise NotFoundError(f"the experiment {str(path)!r} does not exist: give a TOML file") from None
-    except OSError as error:
-        raise NotFoundError(f"the experiment {str(path)!r} cannot be read: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SchemaError(f"{path} is not TOML: {error}") from None
-    nested = ("path", *_TABLES_OF.values())
-    own = [toml_name(item.name) for item in fields(Experiment) if item.name not in nested]
-    check_keys(data, [*own, *_TABLES_OF], str(path))
-    lists = {key: _tables_at(data.pop(key, []), path, key) for key in _TABLES_OF}
-    for key in ("model", "data"):
-        if not lists[key]:
-            raise DataError(f"{path}: an experiment needs at least one [[{key}]] table")
-    folder = path.resolve().parent
-    protocol = among(data.get("protocol", "tasr"), PROTOCOLS, f"{path}: protocol")
-    given: dict[str, Any] = {
-        "path": path,
-        "models": tuple(_read_model(entry, where, folder, MODEL_OPTIONS[protocol]) for entry, where in lists["model"]),
-        "data": tuple(_read_data(entry, where, folder) for entry, where in lists["data"]),
-        "retrievers": tuple(_read_retriever(entry, where, folder) for entry, where in lists["retriever"])
-        or (RetrieverChoice(name="bm25"),),
-        "published": _texts(data.pop("published", {}), f"{path}: published"),
-    }
-    experiment: Experiment = read_fields(Experiment, data, str(path), folder=folder, **given)
-    chosen = experiment.cbdr
-    others = tuple(str(folder / name) if (folder / name).exists() else name for name in chosen.others)
-    experiment = replace(experiment, signals=_located(experiment.signals, ("rerank_signal",), folder))
-    return replace(experiment, cbdr=_located(replace(chosen, others=others), ("cross_encoder",), folder))
-
-
-def _tables_at(entries: Any, path: Path, key: str) -> list[tuple[dict[str, Any], str]]:
-    """Return the tables of a list, each with its place for messages."""
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise SchemaError(f"{path}: {key} is {entries!r:.80}; write [[{key}]], then one key per line")
-    listed = []
-    for number, entry in enumerate(entries, start=1):
-        name = entry.get("name")
-        where = f"{path}: {key} {name!r}" if isinstance(name, str) else f"{path}: {key} {number}"
-        if not isinstance(name, str) or _FOLDER_NAME.fullmatch(name) is None:
-            raise DataError(
-                f"{where}: name is {name!r}; expected letters, digits, '.', '+' and '-': it also names a folder"
-            )
-        listed.append((dict(entry), where))
-    return listed
-
-
-def _read_model(entry: dict[str, Any], where: str, folder: Path, group: Any) -> ModelChoice:
-    name, scripted = entry.pop("name"), entry.pop("scripted", None)
-    if scripted is not None:
-        if entry:
-            raise SchemaError(
-                f"{where}: {next(iter(entry))!r} has no meaning beside 'scripted', which stands for the model"
-            )
-        shares = scripted if isinstance(scripted, list) else [scripted]
-        if not shares or not all(
-            isinstance(s, int | float) and not isinstance(s, bool) and 0 <= s <= 1 for s in shares
-        ):
-            raise DataError(
-                f"{where}: scripted is {scripted!r}; expected shares of right answers by round, as [0.2, 0.4]"
-            )
-        return ModelChoice(name=name, scripted=tuple(float(share) for share in shares))
-    if "model" not in entry:
-        raise DataError(
-            f"{where}: the key 'model' is missing: 'span-reader', a model's name at base-url, or with local a folder or hub id"
-        )
-    options = read_fields(group, entry, where, folder=folder, left_out=("prompt",))
-    if isinstance(options, ModelOptions) and not options.local:
-        options.here.refuse_unused(f"write local = true ({where})", "device")
-    return ModelChoice(name=name, options=_located(options, ("model",) if options.local else (), folder))
-
-
-def _read_data(entry: dict[str, Any], where: str, folder: Path) -> DataChoice:
-    choice = read_fields(DataChoice, entry, where, folder=folder)
-    files: dict[str, Any] = {}
-    for split in SPLITS:
-        spec = getattr(choice, split)
-        if not spec or spec in BUNDLED_QUESTIONS:
-            continue
-        files[split] = str(folder / spec)
-        if not Path(files[split]).is_file():
-            near = did_you_mean(spec, BUNDLED_QUESTIONS)
-            raise NotFoundError(
-                f"{where}: {split} is {spec!r}, and there is no file {files[split]!r}.{near} Bundled sets: {', '.join(BUNDLED_QUESTIONS)}"
-            )
-    return replace(choice, **files, corpus=choice.corpus or choice.name)
-
-
-def _read_retriever(entry: dict[str, Any], where: str, folder: Path) -> RetrieverChoice:
-    name = entry.pop("name")
-    options = read_fields(Retrieval, entry, where, folder=folder)
-    return RetrieverChoice(name=name, options=_located(options, ("dense", "question_encoder", "reranker"), folder))
-
-
-def _located(options: Any, names: Sequence[str], folder: Path) -> Any:
-    """Return options in which an id or path is the path if there is one, relative to the file of the experiment."""
-    paths = {name: folder / value for name in names if (value := getattr(options, name)) is not None}
-    return replace(options, **{name: str(path) for name, path in paths.items() if path.exists()})
-
-
-def _texts(value: Any, where: str) -> dict[str, str]:
-    if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
-        raise DataError(f"{where} is {value!r:.80}; expected texts by MODEL/DATA/RETRIEVER")
-    return dict(value)
 
 
 def _no_repeats(values: Sequence[Any], where: str) -> None:

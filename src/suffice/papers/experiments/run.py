@@ -115,7 +115,8 @@ class TableProtocol:
 
 
 def _recordings(folder: CellFolder) -> list[str]:
-    return [file_sha256(folder.recording(split)).hex() for split in SPLITS]
+    splits = SPLITS if folder.cell.rival is None else folder.cell.splits
+    return [file_sha256(folder.recording(split)).hex() for split in splits]
 
 
 TABLE_PROTOCOLS = {

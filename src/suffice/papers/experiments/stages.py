@@ -15,6 +15,7 @@ from suffice.loop import LiveLoop, Progress, RecordSummary, RetrievalLoop, recor
 from suffice.papers.experiments.building import Loaded, cell_settings
 from suffice.papers.experiments.choices import SPLITS
 from suffice.papers.experiments.plan import Cell, Experiment
+from suffice.replays.costs import NOT_LANGUAGE_MODELS
 from suffice.results import jsonable
 from suffice.retrieval import Question
 from suffice.store.journal import differences
@@ -96,7 +97,7 @@ class CellFolder:
             raise ConfigMismatchError(
                 f"the cell {self.cell.name} was recorded with other settings ({'; '.join(changed)}): {restore}"
             )
-        for split in self.cell.data.splits:
+        for split in self.cell.splits:
             now = self.cell.data.hashes(split)
             for question_id, digest in stored["questions"].get(split, {}).items():
                 if now.get(question_id, digest) != digest:
@@ -112,7 +113,7 @@ class CellFolder:
 
     def remember(self) -> None:
         """Write down settings and questions before the first of them is asked."""
-        held = {split: self.cell.data.hashes(split) for split in self.cell.data.splits}
+        held = {split: self.cell.data.hashes(split) for split in self.cell.splits}
         stored = {"settings": jsonable(cell_settings(self.cell, self.experiment)), "questions": held}
         write_file(self.file("settings.json"), json.dumps(stored, indent=1, sort_keys=True) + "\n")
 
@@ -154,7 +155,7 @@ def record_cell(
         ModelError: The model cannot be reached, or no question was answered.
     """
     folder.check()
-    questions = {split: folder.cell.data.questions(split) for split in folder.cell.data.splits}
+    questions = {split: folder.cell.data.questions(split) for split in folder.cell.splits}
     pending = {split: folder.pending(split, listed[:first]) for split, listed in questions.items()}
     outcomes = [StageOutcome(cell=folder.cell.name, stage=f"record {split}", done=False) for split in questions]
     if not any(pending.values()):
@@ -184,7 +185,7 @@ def _recorded(folder: CellFolder, split: str, summary: RecordSummary) -> StageOu
         cell=folder.cell.name,
         stage=f"record {split}",
         done=True,
-        calls=summary.cost.calls,
+        calls=sum(cost.calls for name, cost in summary.costs.items() if name not in NOT_LANGUAGE_MODELS),
         failed=dict(summary.failed),
     )
 

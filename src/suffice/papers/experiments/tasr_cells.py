@@ -15,6 +15,7 @@ from suffice.papers.experiments.calibrations import curve_table, floor_table, tr
 from suffice.papers.experiments.checks import cell_prices, listed_cell
 from suffice.papers.experiments.choices import SPLITS
 from suffice.papers.experiments.plan import Experiment
+from suffice.papers.experiments.rival_cells import WaysOfAsking
 from suffice.papers.experiments.stages import CellFolder, StageOutcome, run_stage, write_stage
 from suffice.papers.experiments.variance import RunValues, Shown, runs_tables
 from suffice.papers.paper import Paper
@@ -31,7 +32,12 @@ __all__ = ["evaluate_tasr", "tasr_cell", "tasr_inputs", "tasr_paper"]
 
 
 def evaluate_tasr(folder: CellFolder) -> list[StageOutcome]:
-    """Calibrate TASR on a cell's tune questions, replay it on the eval questions, and certify it; no model is asked."""
+    """Calibrate TASR on a cell's tune questions, replay it on the eval questions, and certify it; no model is asked.
+
+    A rival has no stages: it is only compared.
+    """
+    if folder.cell.rival is not None:
+        return []
     tune, evaluation = (folder.recording(split) for split in SPLITS)
     experiment = folder.experiment
     inputs: dict[str, Any] = {"tune": file_sha256(tune).hex(), "max-rounds": experiment.max_rounds}
@@ -107,10 +113,11 @@ def tasr_inputs(folders: Sequence[CellFolder], experiment: Experiment) -> dict[s
     return {
         "corpora": {item.name: [item.corpus, item.setting] for item in experiment.data},
         "published": dict(experiment.published),
-        "certificates": [_certified(folder) for folder in folders],
+        "certificates": [_certified(folder) for folder in folders if folder.cell.rival is None],
         "claim": [experiment.max_loss, experiment.confidence],
         "curve": [list(experiment.tune_sizes), experiment.tune_draws],
         "rounds": experiment.max_rounds,
+        "rivals": [[rival.name, rival.rule, list(rival.models)] for rival in experiment.rivals],
     }
 
 
@@ -128,8 +135,10 @@ def tasr_paper(
     command: str,
     on_table: Callable[[str, int, int], None] | None,
 ) -> Paper:
-    """Return the paper's tables of the first run of each configuration, and what the runs and calibrations show."""
+    """Return the paper's tables of the first run of each configuration, and what the runs, calibrations and rivals show."""
     resampling = experiment.resampling
+    ways = WaysOfAsking(folders, experiment)
+    folders = [folder for folder in folders if folder.cell.rival is None]
     by_configuration: dict[str, list[CellRuns]] = {}
     for folder in folders:
         loaded = load_cell(tasr_cell(folder), resampling=resampling)
@@ -139,6 +148,7 @@ def tasr_paper(
     added: list[Table] = []
     not_made = dict(paper.not_made)
     parts: dict[str, Callable[[], Sequence[Table]]] = {
+        "Ways of asking": ways.tables,
         "Certificates": lambda: [_certificates_table(folders, experiment)],
         "Runs": lambda: _tasr_runs(by_configuration, resampling),
         "Learning curve": lambda: [
@@ -163,12 +173,13 @@ def tasr_paper(
         for model in experiment.models
         if model.scripted
     ]
-    cells = replace(cells, notes=(note, *scripted, *cells.notes))
+    cells = replace(cells, notes=(note, *ways.left_out, *scripted, *cells.notes))
     missing = Table(title="Not made", columns=(Column("what"), Column("why")), rows=tuple(not_made.items()))
     rest = [table for table in rest if table.title != "Not made"]
     return replace(
         paper,
         title=f"The tables of TASR: {experiment.path.stem}",
+        headline=" ".join([paper.headline, *ways.sentences]),
         parts=(origin, cells, *rest[:-1], *added, *([missing] if not_made else []), rest[-1]),
         not_made=not_made,
     )

@@ -131,6 +131,8 @@ def runs_tables(
     shown: Mapping[str, Shown],
     resampling: Resampling,
     notes: Sequence[str] = (),
+    *,
+    macro: bool = True,
 ) -> list[Table]:
     """Return a table for each figure: every configuration with intervals over questions, over runs, and over both.
 
@@ -139,6 +141,7 @@ def runs_tables(
         shown: The figures, by key of the values.
         resampling: How intervals are made.
         notes: What was left out.
+        macro: Whether the mean over the configurations means something.
 
     Raises:
         DataError: There are no runs, or those of a configuration have different questions.
@@ -154,7 +157,7 @@ def runs_tables(
             key: repeated(np.stack([part.values[key] for part in parts]), resampling, parts[0].clusters)
             for key in shown
         }
-    if len(runs) > 1 and len({len(parts) for parts in runs.values()}) == 1:
+    if macro and len(runs) > 1 and len({len(parts) for parts in runs.values()}) == 1:
         try:
             figures["macro"] = {key: _macro(runs, key, resampling) for key in shown}
             listed.append(_MACRO)

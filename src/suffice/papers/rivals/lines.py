@@ -13,7 +13,7 @@ from suffice.replays.baselines import run_policy
 from suffice.replays.prepared import PreparedRecording
 from suffice.rounds import Floats
 from suffice.session import Policy
-from suffice.statistics import Resampling
+from suffice.statistics import Clusters, Resampling
 from suffice.store import Recording
 from suffice.tables import Column, Table
 
@@ -30,6 +30,7 @@ class RivalLine:
         name: What the table calls it.
         kind: `fixed`, or what it is otherwise: `method`, `gate`, ...
         questions: The ids of the questions, in order.
+        clusters: The unit of each; None if each is its own.
         right: EM of the answers, in [0, 1].
         calls: Requests to language models.
         tokens: Input and output tokens.
@@ -40,6 +41,7 @@ class RivalLine:
     name: str
     kind: str
     questions: tuple[str, ...] = ()
+    clusters: Clusters = None
     right: Floats
     calls: Floats
     tokens: Floats
@@ -80,6 +82,7 @@ def line_of(name: str, kind: str, recording: Recording, policy: Policy) -> Rival
         name=name,
         kind=kind,
         questions=tuple(recording.question_ids),
+        clusters=recording.clusters,
         right=run.values["em"],
         calls=run.ledger.calls,
         tokens=run.ledger.total("tokens"),
@@ -90,11 +93,16 @@ def line_of(name: str, kind: str, recording: Recording, policy: Policy) -> Rival
 def fixed_lines(recording: Recording) -> list[RivalLine]:
     """Return retrieve-once-and-read lines from a recording of the plain loop: what round k alone does and costs.
 
+    A question with fewer passages is read with all of them.
+
     Args:
         recording: Rounds 0 to R of `RetrievalLoop`; round k reads k passages and does not depend on the rounds before.
     """
-    right = recording.column("em")
-    costs = {kind: recording.column(f"cost.generator.{kind}") for kind in ("calls", *_TOKEN_COSTS)}
+    # The last round that a question has; round 0 is always there, or no round is.
+    last = np.minimum(np.arange(recording.seen.shape[1]), recording.seen.sum(axis=1, keepdims=True) - 1)
+    right = np.take_along_axis(recording.column("em"), last, axis=1)
+    columns = {kind: recording.column(f"cost.generator.{kind}") for kind in ("calls", *_TOKEN_COSTS)}
+    costs = {kind: np.take_along_axis(values, last, axis=1) for kind, values in columns.items()}
     lines = []
     for place, k in enumerate(recording.index.tolist()):
         lines.append(
@@ -102,6 +110,7 @@ def fixed_lines(recording: Recording) -> list[RivalLine]:
                 name="never retrieve" if k == 0 else f"{k} passage{'s' * (k > 1)}, ranked once",
                 kind=FIXED,
                 questions=tuple(recording.question_ids),
+                clusters=recording.clusters,
                 right=right[:, place],
                 calls=costs["calls"][:, place],
                 tokens=np.sum([costs[kind][:, place] for kind in _TOKEN_COSTS], axis=0),
@@ -129,7 +138,7 @@ def rivals_table(title: str, lines: Sequence[RivalLine], resampling: Resampling)
     if len({line.questions for line in run}) > 1:
         raise DataError("the lines are about other questions, or in another order: measure all on the same ones")
     fixed = [line for line in run if line.kind == FIXED]
-    draws = resampling.draws(len(run[0].questions))
+    draws = resampling.draws(len(run[0].questions), run[0].clusters)
     rows = [_rival_row(line, fixed, draws) for line in lines]
     columns = (
         Column("method"),
@@ -140,7 +149,7 @@ def rivals_table(title: str, lines: Sequence[RivalLine], resampling: Resampling)
         Column("retrievals", ".2f"),
         Column("fixed for no more"),
         Column("right, %", ".1f", scale=100),
-        Column("difference, points [95 %]"),
+        Column(f"difference, points [{100 * resampling.level:g} %]", "+.1f", scale=100, interval=True),
         Column("verdict"),
     )
     return Table(title=title, columns=columns, rows=tuple(rows))
@@ -155,9 +164,8 @@ def _rival_row(line: RivalLine, fixed: Sequence[RivalLine], draws: Any) -> tuple
         verdict = "" if line.kind == FIXED else "nothing fixed is as cheap"
         return (line.name, line.kind, *means, "", None, "", verdict)
     delta = draws.paired(line.right - best.right)
-    text = f"{100 * delta.delta:+.1f} [{100 * delta.low:+.1f}, {100 * delta.high:+.1f}]"
     verdict = "better" if delta.low > 0 else "dominated" if delta.delta <= 0 else "not shown to be better"
-    return (line.name, line.kind, *means, best.name, best.right.mean(), text, verdict)
+    return (line.name, line.kind, *means, best.name, best.right.mean(), delta.triple, verdict)
 
 
 def _cheaper(line: RivalLine, fixed: Sequence[RivalLine]) -> RivalLine | None:

@@ -1,0 +1,152 @@
+"""Ways of asking side by side: the plain loop, TASR and every rival on the same eval questions of one model, data and seed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from suffice.errors import DataError, SufficeError
+from suffice.papers.experiments.choices import RivalChoice
+from suffice.papers.experiments.plan import Cell, Experiment
+from suffice.papers.experiments.stages import CellFolder
+from suffice.papers.experiments.variance import RunValues, Shown, runs_tables
+from suffice.papers.rivals.lines import RivalLine, fixed_lines, line_of, rivals_table
+from suffice.replays import calibrate, policy_for
+from suffice.session import Policy
+from suffice.store import Recording, read_recording
+from suffice.tables import Column, Table, counted
+
+__all__ = ["WaysOfAsking"]
+
+_NOTES = (
+    "a fixed number of passages is ranked once by the question and read in one call",
+    "fixed for no more: the one of these that is right most often for no more calls and no more tokens",
+    "verdict: better = the interval of the paired difference is above 0; dominated = that fixed number is right at least as often",
+    "own end = the method decides when it is done, and is answered only there, as it was published",
+)
+_RUN_FIGURES = {
+    "right": Shown(heading="right, %, by way of asking", spec=".1f", scale=100),
+    "calls": Shown(heading="calls, by way of asking"),
+    "tokens": Shown(heading="tokens, by way of asking", spec=".0f"),
+}
+
+
+class WaysOfAsking:
+    """The cells that differ only in how they ask for evidence, and what the tables say of them.
+
+    Args:
+        folders: The folders of all cells, recorded.
+        experiment: The experiment.
+    """
+
+    def __init__(self, folders: Sequence[CellFolder], experiment: Experiment) -> None:
+        self._folders, self._experiment = folders, experiment
+
+    @property
+    def left_out(self) -> list[str]:
+        """A note on the cells that the other tables leave out."""
+        names = [rival.name for rival in self._experiment.rivals if rival.is_recorded]
+        if not names:
+            return []
+        return [
+            f"left out of all tables but Ways of asking, as they ask in another way: the cells of {', '.join(names)}"
+        ]
+
+    @property
+    def sentences(self) -> list[str]:
+        """What became of the rivals, in one sentence; nothing without rivals."""
+        if not self._experiment.rivals:
+            return []
+        try:
+            table = self._table
+        except DataError:
+            return []  # said where the table would be
+        verdicts = [row[-1] for row in table.rows if row[1] in {rival.name for rival in self._experiment.rivals}]
+        better, dominated = (sum(verdict == word for verdict in verdicts) for word in ("better", "dominated"))
+        first_part = (
+            f"Of {counted(len(verdicts), 'rival')}, {better} did better than a fixed number of passages for no more"
+        )
+        return [f"{first_part}, and {dominated} did no better."]
+
+    def tables(self) -> list[Table]:
+        """Return all ways of asking of each cell, and their runs where there are several; nothing without rivals.
+
+        Raises:
+            DataError: The recordings of a cell have different questions.
+        """
+        return [self._table, *self._runs()] if self._experiment.rivals else []
+
+    @cached_property
+    def _lines(self) -> list[tuple[Cell, list[RivalLine]]]:
+        """Each cell of the plain loop that has rivals, with its lines."""
+        by_cell = {folder.cell.name: folder for folder in self._folders}
+        return [
+            (folder.cell, self._lines_of(folder, by_cell))
+            for folder in self._folders
+            if folder.cell.rival is None and self._experiment.rivals_of(folder.cell.model)
+        ]
+
+    def _lines_of(self, plain: CellFolder, by_cell: dict[str, CellFolder]) -> list[RivalLine]:
+        recording = read_recording(plain.file("eval.parquet"))
+        lines = [*fixed_lines(recording), self._line("TASR", "rule", recording, _policy_of(plain))]
+        for rival in self._experiment.rivals_of(plain.cell.model):
+            if rival.is_recorded:
+                own = read_recording(by_cell[replace(plain.cell, rival=rival).name].file("eval.parquet"))
+            else:
+                own = recording
+            lines.append(self._line(rival.name, rival.kind, own, self._policy(rival, plain, own)))
+        return lines
+
+    def _policy(self, rival: RivalChoice, plain: CellFolder, recording: Recording) -> Policy | str:
+        """Return what stops a rival, or why there is none."""
+        try:
+            if rival.is_recorded:
+                return policy_for(recording, rival.rule or "full", max_rounds=self._experiment.max_rounds)
+            tune = read_recording(plain.recording("tune"))
+            return calibrate(tune, rule=rival.rule, max_rounds=self._experiment.max_rounds)[0]
+        except SufficeError as error:
+            return str(error)
+
+    @staticmethod
+    def _line(name: str, kind: str, recording: Recording, policy: Policy | str) -> RivalLine:
+        if isinstance(policy, str):
+            return RivalLine.not_run(name, kind, policy)
+        try:
+            return line_of(name, kind, recording, policy)
+        except SufficeError as error:
+            return RivalLine.not_run(name, kind, str(error))
+
+    @cached_property
+    def _table(self) -> Table:
+        resampling = self._experiment.resampling
+        tables = [(cell, rivals_table("", lines, resampling)) for cell, lines in self._lines]
+        columns = tables[0][1].columns
+        rows: list[tuple[Any, ...]] = [(cell.name, *row) for cell, table in tables for row in table.rows]
+        return Table(
+            title="Ways of asking: cells of one model, data and seed that differ in how they ask for evidence",
+            columns=(Column("cell"), *columns),
+            rows=tuple(rows),
+            notes=(*_NOTES, resampling.text),
+        )
+
+    def _runs(self) -> list[Table]:
+        """Return the figures of each way over runs and questions, where some are repeated."""
+        runs: dict[str, list[RunValues]] = {}
+        for cell, lines in self._lines:
+            for line in lines:
+                if not line.why:
+                    values = {name: getattr(line, name) for name in _RUN_FIGURES}
+                    run = RunValues(values=values, questions=line.questions, clusters=line.clusters)
+                    runs.setdefault(f"{cell.configuration}: {line.name}", []).append(run)
+        repeated = {name: parts for name, parts in runs.items() if len(parts) > 1}
+        return runs_tables(repeated, _RUN_FIGURES, self._experiment.resampling, macro=False) if repeated else []
+
+
+def _policy_of(plain: CellFolder) -> Policy | str:
+    """Return TASR as it was calibrated in a cell, or why it was not."""
+    path = plain.file("policy.json")
+    problem: str | None = json.loads(path.read_text("utf-8")).get("problem")
+    return problem or Policy.load(path)

@@ -550,6 +550,17 @@ def test_all_orders_are_as_likely_and_more_of_them_go_on_where_fewer_ended():
     np.testing.assert_array_equal(few, many[:2])
 
 
+def test_orders_do_not_depend_on_the_order_of_the_rows():
+    recording = sampled([["a", "b", "c", "d"]] * 50)
+    shuffled = Recording(
+        recording.table.take(np.random.default_rng(1).permutation(recording.table.num_rows)), recording.metadata
+    )
+    assert shuffled.question_ids != recording.question_ids
+    (here,), (there,) = drawn_orders(recording, 1, 5), drawn_orders(shuffled, 1, 5)
+    by_name = dict(zip(shuffled.question_ids, there.tolist(), strict=True))
+    assert [by_name[name] for name in recording.question_ids] == here.tolist()
+
+
 def test_a_mean_over_orders_is_the_mean_over_all_permutations():
     texts = [["a", "a", "b", "c"], ["b", "a", "b", "a"], ["a", "b", "b", None]]
     decides = policy("lead(1)", 4)

@@ -62,10 +62,12 @@ def drawn_orders(recording: Recording, n: int, seed: int) -> Iterator[npt.NDArra
     """Yield `n` orders: where each round goes, shape ``(n_questions, n_rounds)``, for `Recording.reordered`.
 
     Drawn independently for each question, each a permutation of its rounds; a closed-book round 0 stays where it is.
-    The stream of an order depends on `seed` and its number alone: more orders go on where fewer ended.
+    The stream of an order depends on `seed` and its number alone: more orders go on where fewer ended.  It goes through the
+    questions by name, so the order of the rows in the file means nothing.
     """
+    by_name = np.argsort(np.argsort(np.array(recording.question_ids), kind="stable"))
     for number in range(n):
-        keys = np.random.default_rng([seed, _ORDERS_STREAM, number]).random(recording.shape)
+        keys = np.random.default_rng([seed, _ORDERS_STREAM, number]).random(recording.shape)[by_name]
         keys[~recording.seen] = np.inf
         if int(recording.index[0]) == 0:
             keys[:, 0] = -1.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from suffice.cli.deploy import PYTHON
 from suffice.decisions import decide
 from suffice.frameworks import frameworks, snippet
+from suffice.frameworks.lines import own_lines
 from suffice.session import Policy
 from tests.cli_tools import cli
 from tests.test_decide import converged_at_2, log_of, losing_three_points
@@ -38,7 +38,7 @@ def test_the_lines_for_an_own_loop_run_and_stop_where_the_decision_says(folder):
     assert done.code == 0, done.error
     assert done.out.startswith("Lower the cap from 5 to 2")
     assert "policy written to policy.json" in done.out
-    assert PYTHON in done.out
+    assert own_lines(Policy.load(folder / "policy.json"), "policy.json") in done.out
     drafts = []
 
     def write(question: str, reply: str | None) -> str:

@@ -21,7 +21,6 @@ from suffice.cli.certify import certification_screen, certify_path
 from suffice.cli.console import errors, print_json, say
 from suffice.cli.offline import replay_screen
 from suffice.cli.output import Output, Screen
-from suffice.cli.report import evidence
 from suffice.decisions import Advice, decide
 from suffice.errors import DataError, SufficeError
 from suffice.files import quoted, write_file
@@ -29,6 +28,7 @@ from suffice.llm import SpanReaderModel
 from suffice.loop import Outcome, RetrievalLoop
 from suffice.replays import calibrate, replay
 from suffice.reports import Settings, make_report, render_html
+from suffice.reports.trajectories import evidence
 from suffice.retrieval import PoolBM25, Question, load_questions
 from suffice.session import Policy, stops
 from suffice.store import Recording, read_recording

@@ -13,44 +13,18 @@ from suffice.cli.console import say
 from suffice.cli.output import Output, Screen
 from suffice.decisions import Advice
 from suffice.decisions.advice import FORMAT
-from suffice.decisions.candidates import is_vote
 from suffice.errors import DataError
 from suffice.files import quoted
 from suffice.frameworks import frameworks, snippet
-from suffice.frameworks.lines import with_policy
+from suffice.frameworks.lines import own_lines
 from suffice.frameworks.runs import REPLY_NEEDS
 from suffice.session import Policy
 from suffice.signals import REMEDIES, SIGNALS
 
-__all__ = ["POLICY", "PYTHON", "SAMPLES", "deploy_command"]
+__all__ = ["POLICY", "deploy_command"]
 
 POLICY = Path("policy.json")
 """Where the policy of a decision goes."""
-
-PYTHON = """from suffice import Session
-
-
-def ask(question):
-    session = Session("policy.json")
-    reply = None
-    while session.decision is None:
-        reply = write(question, reply)  # your loop: one call of the model
-        session.observe(draft=reply)
-    return session.decision.answer, session.decision
-"""
-"""The lines for a loop of one's own."""
-
-SAMPLES = """from suffice import Session
-
-
-def ask(question):
-    session = Session("policy.json")
-    while session.decision is None:
-        session.observe(draft=sample(question))  # your model, at a temperature above 0: the answer alone
-    return session.decision.answer, session.decision
-"""
-"""The same for independent samples."""
-
 
 _LATER = (
     "to ask again later, record some questions without the policy, with the old cap: what it cut off is unknown, and against "
@@ -99,7 +73,7 @@ def deploy_command(
         if out is None and before != policy:
             raise DataError(f"{target} is another policy: give -o {target} to replace it, or another name")
         policy.save(target)
-    lines = with_policy(SAMPLES if is_vote(policy) else PYTHON, target) if to == "python" else snippet(to, target)
+    lines = own_lines(policy, target) if to == "python" else snippet(to, target)
     notes += _needed_notes(policy)
     files = {} if target == path else {"policy": target}
     screen = Screen(sentences=[sentence], notes=notes, files=files, then=then)

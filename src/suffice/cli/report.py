@@ -20,14 +20,13 @@ from suffice.files import check_file, quoted, write_file
 from suffice.replays import calibrate, policy_for
 from suffice.replays.outcomes import default_metrics
 from suffice.reports import Report, Settings, make_report, render_html
-from suffice.retrieval import load_questions
-from suffice.rounds import Passage
+from suffice.reports.trajectories import evidence
 from suffice.rules import parse_rule
 from suffice.session import Policy
 from suffice.store import Recording, read_recording
 from suffice.tables import FORMATS, render
 
-__all__ = ["evidence", "report_command"]
+__all__ = ["report_command"]
 
 _PAGE = Path("report.html")
 
@@ -109,12 +108,6 @@ def _report_screen(report: Report, target: Path | None, path: Path, policies: li
     return Screen(
         sentences=sentences, notes=notes, files={"report": f"{target} ({size:.1f} MB; it needs no network)"}, then=then
     )
-
-
-def evidence(questions: str) -> dict[str, dict[str, Passage]]:
-    """Return the passages of a data set by question id, then passage id."""
-    with_passages = load_questions(questions)
-    return {one.question_id: {passage.passage_id: passage for passage in one.passages} for one in with_passages}
 
 
 def _recordings_of(paths: Sequence[Path]) -> dict[str, Recording]:

@@ -152,6 +152,9 @@ TREE = {
     "answer": Place(
         "Answer one question from a corpus, stopping by a policy.", "suffice.cli.answer:answer", "Deploy and inspect"
     ),
+    "studio": Place(
+        "Look at a folder of recordings, policies and logs.", "suffice.cli.studio:studio_command", "Deploy and inspect"
+    ),
     "data": Place(
         "Show policies, signals, selectors, prices and costs.",
         panel="Deploy and inspect",

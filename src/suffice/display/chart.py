@@ -16,7 +16,7 @@ from suffice.display.svg import chart_svg
 from suffice.display.themes import colour_of
 from suffice.files import write_file
 
-__all__ = ["VENDOR", "Chart", "vendored"]
+__all__ = ["VENDOR", "Chart", "components", "vendored"]
 
 VENDOR = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
 """The scripts that draw a chart, in the order in which a page loads them."""
@@ -97,3 +97,9 @@ def vendored(name: str) -> str:
     script = files("suffice.display").joinpath("vendor", name).read_text("utf-8")
     assert "</script" not in script
     return "\n".join(line for line in script.splitlines() if not line.startswith("//# sourceMappingURL="))
+
+
+@cache
+def components() -> str:
+    """Return the script that all pages share, an ES module."""
+    return files("suffice.display").joinpath("components.js").read_text("utf-8")

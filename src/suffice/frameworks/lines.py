@@ -6,10 +6,32 @@ from importlib.resources import files
 from pathlib import Path
 
 from suffice.errors import DataError, did_you_mean
+from suffice.session import Policy
 
-__all__ = ["frameworks", "snippet", "with_policy"]
+__all__ = ["frameworks", "own_lines", "snippet"]
 
 _PLACEHOLDER = '"policy.json"'
+
+_DRAFTS = """from suffice import Session
+
+
+def ask(question):
+    session = Session("policy.json")
+    reply = None
+    while session.decision is None:
+        reply = write(question, reply)  # your loop: one call of the model
+        session.observe(draft=reply)
+    return session.decision.answer, session.decision
+"""
+_SAMPLES = """from suffice import Session
+
+
+def ask(question):
+    session = Session("policy.json")
+    while session.decision is None:
+        session.observe(draft=sample(question))  # your model, at a temperature above 0: the answer alone
+    return session.decision.answer, session.decision
+"""
 
 
 def frameworks() -> dict[str, str]:
@@ -39,10 +61,22 @@ def snippet(name: str, policy: str | Path = "policy.json") -> str:
     known = frameworks()
     if name not in known:
         raise DataError(f"unknown framework {name!r}.{did_you_mean(name, known)} There are: {', '.join(known)}")
-    return with_policy(known[name], policy)
+    return _with_policy(known[name], policy)
 
 
-def with_policy(lines: str, policy: str | Path) -> str:
+def own_lines(policy: Policy, path: str | Path) -> str:
+    """Return the lines to paste into a loop of one's own, which draws samples where the policy counts votes.
+
+    Args:
+        policy: What the lines load.
+        path: Its file.
+    """
+    from suffice.decisions.candidates import is_vote
+
+    return _with_policy(_SAMPLES if is_vote(policy) else _DRAFTS, path)
+
+
+def _with_policy(lines: str, policy: str | Path) -> str:
     """Return lines that load `policy.json` so that they load this policy file."""
     quoted = str(policy).replace("\\", "\\\\").replace('"', '\\"')
     return lines.replace(_PLACEHOLDER, f'"{quoted}"')

@@ -12,7 +12,7 @@ from typing import Any
 
 from suffice._version import __version__
 from suffice.display import html_table
-from suffice.display.chart import VENDOR, vendored
+from suffice.display.chart import VENDOR, components, vendored
 from suffice.display.svg import chart_svg
 from suffice.display.tables import style
 from suffice.replays import Row
@@ -58,7 +58,9 @@ def render_html(report: Report, *, everything: bool = False, passages: Passages 
     pool = Pool()
     room = LARGEST_PAGE // len(report.cells)
     cells = []
-    spent = sum(len(text) for text in (*map(_template, _TEMPLATES), *map(vendored, VENDOR))) // len(report.cells)
+    spent = sum(len(text) for text in (*map(_template, _TEMPLATES), components(), *map(vendored, VENDOR))) // len(
+        report.cells
+    )
     for cell in report.cells:
         before = pool.size
         sliders, left_out = _sliders(cell, pool, None if everything else room - spent)
@@ -69,7 +71,7 @@ def render_html(report: Report, *, everything: bool = False, passages: Passages 
         )
         cells.append(shown)
     data = json_in_html({"arrays": pool.arrays, "cells": [shown.pop("data") for shown in cells]})
-    scripts = [*map(vendored, VENDOR), _template("report.js")]
+    scripts = [*map(vendored, VENDOR), _script()]
     page: str = (
         environment()
         .get_template("report.html")
@@ -204,6 +206,12 @@ def _browser(cell: ReportCell, seed: int, room: int | None, passages: Passages |
 def _template(name: str) -> str:
     """Return a template of this package."""
     return files("suffice.reports").joinpath("templates", name).read_text("utf-8")
+
+
+def _script() -> str:
+    """Return the script of a report: the shared components instead of an import of them, and its own."""
+    shared = components().rpartition("export {")[0]
+    return f'"use strict";\n(() => {{\n{shared}{_template("report.js")}}})();\n'
 
 
 def _digest(script: str) -> str:

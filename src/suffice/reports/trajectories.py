@@ -12,11 +12,12 @@ import numpy.typing as npt
 
 from suffice.metrics import answer_key
 from suffice.replays.prepared import PreparedRecording
+from suffice.retrieval import load_questions
 from suffice.rounds import COST_KINDS, Floats, Passage, Rounds
 from suffice.session import Policy, Stops
 from suffice.store.recording import Recording
 
-__all__ = ["FEW", "Passages", "Stopped", "Trajectories", "choose", "to_dicts"]
+__all__ = ["FEW", "Passages", "Stopped", "Trajectories", "choose", "evidence", "to_dicts"]
 
 FEW = 300
 """Questions that a report contains unless all are requested."""
@@ -193,6 +194,12 @@ def to_dicts(
             }
         )
     return trajectories
+
+
+def evidence(questions: str) -> dict[str, dict[str, Passage]]:
+    """Return the passages of a data set by question id, then passage id."""
+    with_passages = load_questions(questions)
+    return {one.question_id: {passage.passage_id: passage for passage in one.passages} for one in with_passages}
 
 
 def _evidence(rounds: Sequence[Mapping[str, Any]], known: Mapping[str, Passage]) -> dict[str, tuple[str, str]]:

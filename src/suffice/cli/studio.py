@@ -1,0 +1,42 @@
+"""`suffice studio`: a folder of recordings, policies and logs in the browser of this machine."""
+
+from __future__ import annotations
+
+import secrets
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from suffice.cli.console import say
+from suffice.serve.extra import check_extra
+
+__all__ = ["studio_command"]
+
+
+def studio_command(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Recordings, policies, logs, questions.")] = Path(),
+    port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="The port on 127.0.0.1; 0 = a free one.")] = 0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
+) -> None:
+    """The page is served on 127.0.0.1 to whoever has the printed address; it reads the folder and writes nothing.
+
+    Example: suffice studio runs
+    """
+    check_extra("the studio")
+    from suffice.serve.running import bind, run_app, url_of
+    from suffice.studio import studio_app
+    from suffice.studio.door import OPEN
+
+    token = secrets.token_urlsafe(24)
+    app = studio_app(folder, token=token)
+    listener = bind("127.0.0.1", port)
+    address = f"{url_of(listener)}{OPEN}?token={token}"
+
+    def ready() -> None:
+        say(f"the studio of {folder}: {address}\nCtrl-C ends it")
+        if browser:
+            webbrowser.open(address)
+
+    run_app(app, listener, ready=ready)

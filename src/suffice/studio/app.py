@@ -1,0 +1,73 @@
+"""The studio as a web application: its views, its files, and what an error looks like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from suffice.errors import NotFoundError, SufficeError
+from suffice.serve.guard import LOCAL_HOSTS, Guard
+from suffice.studio.door import Door
+from suffice.studio.folder import Folder
+from suffice.studio.pages import assets, render_page
+from suffice.studio.view import View
+from suffice.studio.views import CONTENTS_VIEW, POLICY_VIEW, QUESTIONS_VIEW, RECORDING_VIEW
+
+__all__ = ["VIEWS", "studio_app"]
+
+VIEWS = (CONTENTS_VIEW, RECORDING_VIEW, QUESTIONS_VIEW, POLICY_VIEW)
+"""All views; the order is that of their routes."""
+
+
+def studio_app(folder: str | Path, *, token: str) -> Guard:
+    """Return the studio of a folder, for a server of ASGI applications on 127.0.0.1.
+
+    Args:
+        folder: What it shows.
+        token: What the address must contain that is opened first: whoever has it reads the folder.
+
+    Raises:
+        NotFoundError: There is no such folder.
+    """
+    routes = [Route("/static/{name}", _static)]
+    for view in VIEWS:
+        routes += [Route(path, _endpoint(page), methods=[method]) for method, path, page in view.pages]
+    app = Starlette(routes=routes, exception_handlers={SufficeError: _failed, 404: _missing})
+    app.state.folder = Folder(folder)
+    app.state.tabs = sorted((tab for view in VIEWS for tab in view.tabs), key=lambda tab: tab.place)
+    return Guard(Door(app, token), token=None, hosts=LOCAL_HOSTS)
+
+
+def _endpoint(page: Any) -> Any:
+    """Return an endpoint that gives a page function its view; it runs in a thread of its own."""
+
+    def endpoint(request: Request) -> Response:
+        response: Response = page(View(request))
+        return response
+
+    return endpoint
+
+
+def _static(request: Request) -> Response:
+    known = assets().get(request.path_params["name"])
+    if known is None:
+        return PlainTextResponse("There is no such file.", 404)
+    return Response(known[0], media_type=known[1])
+
+
+def _failed(request: Request, error: Exception) -> Response:
+    status = 404 if isinstance(error, NotFoundError) else 422
+    return HTMLResponse(
+        render_page("error.html", view=View(request), title="This did not work", text=str(error)), status
+    )
+
+
+def _missing(request: Request, error: Exception) -> Response:
+    del error
+    view = View(request)
+    return HTMLResponse(render_page("error.html", view=view, title="Not here", text="There is no such page."), 404)

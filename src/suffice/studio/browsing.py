@@ -1,0 +1,285 @@
+"""A recording as people walk through it: its questions by what a policy did with them, found fast among many."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError, NotFoundError
+from suffice.metrics import METRICS
+from suffice.replays import check_policy, policy_for
+from suffice.replays.baselines import fixed_budget
+from suffice.replays.prepared import PreparedRecording
+from suffice.reports.trajectories import Passages, Stopped, to_dicts
+from suffice.rounds import Floats, Mask
+from suffice.session import Policy
+from suffice.store import Recording, read_recording
+from suffice.studio.describing import headline_metric
+from suffice.tables import Column, Table
+
+__all__ = ["FILTERS", "PAGE", "Browsed", "Fates"]
+
+PAGE = 50
+"""Questions on one page."""
+
+_HALF = 0.5
+_POLICIES = 16
+"""Policies whose stops stay in memory, for each recording."""
+
+FILTERS = {
+    "all": ("All", "every question"),
+    "wrong": ("Wrong", "the returned answer scores below one half"),
+    "early": ("Stopped early", "the policy stopped before the last recorded round"),
+    "lost": ("Lost by stopping", "stopped early, and the answer of the full budget scores higher"),
+    "saved": ("Saved", "stopped early, and nothing was lost"),
+    "differs": ("Other answer", "the full budget returns another answer"),
+    "failed": ("Failed or cut", "the recording failed, or a rule cut it before the policy stops"),
+}
+"""Which questions a list shows: the name of each choice, and what it means."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fates:
+    """What a policy did with each question of a recording; arrays have shape ``(n_questions,)``.
+
+    Attributes:
+        policy: The policy.
+        stop: The round of the stop, -1 where there was none.
+        answer: The round of the returned answer, -1 where there is none.
+        last: The last recorded round.
+        reasons: Why it stopped; `failed` where the recording failed, `unrun` where it goes on past the recording.
+        score: The metric of the returned answer; NaN where unknown.
+        whole: The same of the full budget.
+        filters: Which questions each of `FILTERS` shows.
+        notes: What a reader must know of the policy on this recording.
+    """
+
+    policy: Policy
+    stop: npt.NDArray[np.int64]
+    answer: npt.NDArray[np.int64]
+    last: npt.NDArray[np.int64]
+    reasons: npt.NDArray[np.object_]
+    score: Floats
+    whole: Floats
+    filters: Mapping[str, Mask]
+    notes: tuple[str, ...]
+
+
+class Browsed:
+    """A recording with what a walk through it needs; every part is made when it is first looked at.
+
+    Args:
+        recording: Recorded rounds.
+
+    Attributes:
+        recording: The same.
+        metric: What the lists show; empty where there is neither a metric nor an answer.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.metric = headline_metric(recording)
+        self._fates: dict[str, Fates] = {}
+        self._lock = threading.RLock()
+
+    @classmethod
+    def read(cls, path: Path) -> Browsed:
+        """Read a recording."""
+        return cls(read_recording(path))
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metric, as a list of none or one."""
+        return (self.metric,) if self.metric else ()
+
+    @cached_property
+    def prepared(self) -> PreparedRecording:
+        """The recording without failed questions; samples are taken in the order in which they are stored.
+
+        Raises:
+            DataError: All questions failed.
+        """
+        return PreparedRecording.of(self.recording, self.metrics, samples=True)
+
+    @cached_property
+    def whole(self) -> Policy:
+        """The policy that never stops by itself."""
+        return policy_for(self.recording, "full", name="the full budget")
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        """Everything that a search looks at, by question, in lower case."""
+        n, nothing = len(self.recording.question_ids), [None] * len(self.recording.question_ids)
+        parts: list[list[str]] = [[name] for name in self.recording.question_ids]
+        for q, (question, golds) in enumerate(
+            zip(
+                self.recording.per_question("question", nothing).tolist(),
+                self.recording.per_question("golds", nothing).tolist(),
+                strict=True,
+            )
+        ):
+            parts[q] += [str(question or ""), *map(str, golds or ())]
+        if "answer" in self.recording.table.column_names:
+            for q, answers in enumerate(self.recording.answers.tolist()):
+                parts[q] += dict.fromkeys(str(answer) for answer in answers if answer)
+        return ["\n".join(parts[q]).lower() for q in range(n)]
+
+    def fates(self, policy: Policy) -> Fates:
+        """Return what a policy does with each question.
+
+        Raises:
+            SufficeError: The policy reads what was not recorded, or is not fitted.
+        """
+        with self._lock:
+            key = policy.digest
+            if key not in self._fates:
+                while len(self._fates) >= _POLICIES:
+                    del self._fates[next(iter(self._fates))]
+                self._fates[key] = self._replayed(policy)
+            return self._fates[key]
+
+    def _replayed(self, policy: Policy) -> Fates:
+        notes = check_policy(policy, self.recording)
+        recording, n = self.recording, len(self.recording.question_ids)
+        fine = np.asarray(recording.ends != "failed", dtype=np.bool_)
+        stop, answer = np.full(n, -1), np.full(n, -1)
+        score, whole, differs = np.full(n, np.nan), np.full(n, np.nan), np.zeros(n, dtype=np.bool_)
+        reasons = np.full(n, "failed", dtype=object)
+        last = recording.index[recording.shape[1] - 1 - np.argmax(recording.seen[:, ::-1], axis=1)]
+        if fine.any():
+            stopped = Stopped.of(self.prepared, policy)
+            stop[fine], answer[fine] = stopped.stops.rounds, stopped.stops.answer_rounds
+            reasons[fine], differs[fine] = stopped.reasons, stopped.differs
+            if self.metric:
+                metric = self.prepared.in_view(self.prepared.metrics[self.metric], stopped.stops.view)
+                rows = np.arange(len(metric))
+                places = stopped.stops.answer_position
+                score[fine] = np.where(places >= 0, metric[rows, np.maximum(places, 0)], 0.0)
+                whole[fine] = np.where(stopped.full >= 0, metric[rows, np.maximum(stopped.full, 0)], np.nan)
+        unknown = (reasons == "failed") | (reasons == "unrun") | ~fine
+        score[reasons == "unrun"] = np.nan
+        early = (stop < last) & ~unknown
+        filters = {
+            "all": np.ones(n, dtype=np.bool_),
+            "wrong": score < _HALF,
+            "early": early,
+            "lost": early & (score < whole),
+            "saved": early & (score >= whole),
+            "differs": differs,
+            "failed": unknown,
+        }
+        return Fates(
+            policy=policy,
+            stop=stop,
+            answer=answer,
+            last=last,
+            reasons=reasons,
+            score=score,
+            whole=whole,
+            filters=filters,
+            notes=notes,
+        )
+
+    def positions(self, fates: Fates, chosen: str = "all", search: str = "") -> npt.NDArray[np.int64]:
+        """Return the places of the questions that a filter and a search leave, ascending.
+
+        Raises:
+            DataError: There is no such filter.
+        """
+        if chosen not in FILTERS:
+            raise DataError(f"there is no filter {chosen!r}; there are: {', '.join(FILTERS)}")
+        places = np.flatnonzero(fates.filters[chosen])
+        words = search.lower().split()
+        if not words:
+            return places
+        texts = self._texts
+        return np.array([q for q in places.tolist() if all(word in texts[q] for word in words)], dtype=np.int64)
+
+    def summaries(self, fates: Fates, places: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
+        """Return the lines of a list, one for each of some questions."""
+        part = self._part(places)
+        texts = part.per_question("question", part.question_ids).tolist()
+        return [
+            {
+                "place": q,
+                "id": part.question_ids[i],
+                "text": texts[i] or part.question_ids[i],
+                "stop": int(fates.stop[q]),
+                "last": int(fates.last[q]),
+                "reason": str(fates.reasons[q]),
+                "score": float(fates.score[q]),
+                "lost": bool(fates.filters["lost"][q]),
+                "saved": bool(fates.filters["saved"][q]),
+            }
+            for i, q in enumerate(places.tolist())
+        ]
+
+    def _part(self, places: npt.NDArray[np.int64]) -> Recording:
+        keep = np.zeros(len(self.recording.question_ids), dtype=np.bool_)
+        keep[places] = True
+        return self.recording.select(keep)
+
+    def question(self, place: int, policy: Policy, passages: Passages | None = None) -> dict[str, Any]:
+        """Return one question with all its rounds and what a policy decides, JSON-ready, as a report contains it.
+
+        Args:
+            place: Its place in the recording.
+            policy: Whose decision is shown.
+            passages: The text of the evidence.
+
+        Raises:
+            NotFoundError: There is no question at that place.
+        """
+        if not 0 <= place < len(self.recording.question_ids):
+            raise NotFoundError(
+                f"there is no question {place + 1}; the recording has {len(self.recording.question_ids):,}"
+            )
+        one = self._part(np.array([place]))
+        alone = PreparedRecording(recording=one, metric_names=self.metrics)
+        stopped = [Stopped.of(alone, policy)]
+        (question,) = to_dicts(alone, stopped, np.array([0]), passages)
+        return question
+
+    def cell(self, place: int, round_number: int, field: str) -> str:
+        """Return one text of one round whole.
+
+        Raises:
+            NotFoundError: There is no such text.
+        """
+        if field in ("answer", "text", "feedback") and 0 <= place < len(self.recording.question_ids):
+            one = self._part(np.array([place]))
+            if field in one.table.column_names and round_number in one.index.tolist():
+                text = one.objects(field)[0, round_number - int(one.index[0])]
+                if isinstance(text, str):
+                    return text
+        raise NotFoundError("there is no such text in this round")
+
+    def budgets(self) -> Table:
+        """Return what every fixed budget reaches and costs, one row for each."""
+        first = max(1, int(self.recording.index[0]))
+        runs = [fixed_budget(self.prepared, k) for k in range(first, self.prepared.highest + 1)]
+        shown = [(name.upper() if name in METRICS else name, ",.1f", 100, name) for name in self.metrics]
+        costs = (("calls", ",.2f"), ("tokens", ",.0f"), ("seconds", ",.2f"))
+        return Table(
+            title="Every question stops after k rounds",
+            columns=(
+                Column("budget"),
+                *(Column(title, spec, scale=scale) for title, spec, scale, _ in shown),
+                *(Column(name, spec) for name, spec in costs),
+            ),
+            rows=tuple(
+                (
+                    run.label,
+                    *(float(np.mean(run.values[name])) for *_, name in shown),
+                    *(float(np.mean(run.ledger.spent(name))) for name, _ in costs),
+                )
+                for run in runs
+            ),
+        )

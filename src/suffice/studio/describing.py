@@ -1,0 +1,250 @@
+"""What one file is, in one line, and what to do with it next."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from suffice.adapters.recognise import Head, head_of, recognise
+from suffice.certificates import Certificate
+from suffice.decisions import Advice
+from suffice.decisions.advice import FORMAT as DECISION_FORMAT
+from suffice.errors import SchemaError, SufficeError
+from suffice.files import quoted
+from suffice.replays.outcomes import default_metrics, has_outcome, outcome
+from suffice.retrieval import load_questions
+from suffice.session import Policy
+from suffice.session.policy import POLICY_FORMAT
+from suffice.store import Recording, read_recording
+from suffice.store.schema import META_KEY
+from suffice.tables import counted, figure
+
+__all__ = ["KINDS", "Description", "beside", "describe", "headline_metric", "is_parts_folder"]
+
+KINDS = {
+    "log": "Logs of deployed policies",
+    "recording": "Recordings",
+    "policy": "Policies",
+    "decision": "Decisions",
+    "questions": "Questions to record",
+    "import": "Logs to import",
+    "report": "Reports",
+    "unfinished": "Unfinished recordings",
+    "other": "Other files of Suffice",
+}
+"""What a thing may be, and the heading under which the folder lists it."""
+
+_LARGE = 32 << 20
+_JOURNAL_ENDS = (".rounds", ".rounds-wal", ".rounds-shm", ".journal-wal", ".journal-shm", ".lock", ".tmp")
+_TEXTS = (
+    ".md",
+    ".rst",
+    ".txt",
+    ".py",
+    ".sh",
+    ".toml",
+    ".yaml",
+    ".yml",
+    ".ipynb",
+    ".png",
+    ".pdf",
+    ".svg",
+    ".css",
+    ".js",
+)
+_ROUND_FIELDS = frozenset({"round", "rounds", "step", "turn", "iteration", "attempt", "messages", "trace_id", "spans"})
+_PAGE_START = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """What a file is.
+
+    Attributes:
+        kind: One of `KINDS`.
+        line: What is in it, in one line.
+        state: Of a certificate: valid, void or suspended; else empty.
+        error: Why it cannot be read; empty where it can.
+        next: The command to type next; empty where there is none.
+        digest: Of a policy its digest, of a log that of the policy that decided; else empty.
+    """
+
+    kind: str
+    line: str = ""
+    state: str = ""
+    error: str = ""
+    next: str = ""
+    digest: str = ""
+
+
+def is_parts_folder(names: Iterable[str]) -> bool:
+    """Return whether files of these names are the parts of one recording."""
+    return any(name.startswith("part-") and name.endswith((".parquet", ".parquet.rounds")) for name in names)
+
+
+def beside(path: Path) -> bool:
+    """Return whether a file belongs to the recording beside it, which shows what is in it."""
+    if not path.name.endswith(_JOURNAL_ENDS):
+        return False
+    alone = path.name.endswith(".parquet.rounds") and not path.with_name(path.name.removesuffix(".rounds")).exists()
+    return not alone
+
+
+def describe(path: Path) -> Description | None:
+    """Return what a file or a folder of parts is; None if it is nothing of ours and nothing to import."""
+    kind = "recording" if path.is_dir() or ".parquet" in path.suffixes else "other"
+    try:
+        if path.suffix == ".json":
+            own = _own_json(path)
+            kind = own if own in KINDS else kind
+            return _own_file(path, own) if own else _data_file(path)
+        return _reader_of(path)(path)
+    except SufficeError as error:
+        return Description(kind=kind, error=str(error))
+    except (OSError, ValueError, RecursionError, MemoryError) as error:
+        return Description(kind=kind, error=f"it cannot be read: {error}")
+
+
+def _reader_of(path: Path) -> Callable[[Path], Description | None]:
+    """Return what describes a file, by its name."""
+    if path.is_dir():
+        return _recording
+    if path.name.endswith(".parquet.rounds"):
+        return _growing
+    readers = {".journal": _journal, ".html": _report_page, ".htm": _report_page, **dict.fromkeys(_TEXTS, _nothing)}
+    return readers.get(path.suffix, _data_file)
+
+
+def _nothing(path: Path) -> None:
+    del path
+
+
+def _data_file(path: Path) -> Description | None:
+    try:
+        head = head_of(path)
+    except SchemaError as error:
+        if path.suffix in (".parquet", ".json", ".jsonl", ".csv", ".zip", ".gz"):
+            raise
+        del error
+        return None
+    if META_KEY.decode() in head.metadata:
+        return _recording(path)
+    if _are_questions(head):
+        n = len(load_questions(str(path)))
+        then = f"suffice record {quoted(path)} -o {quoted(path.with_suffix('.parquet'))} --model MODEL --base-url URL"
+        return Description(kind="questions", line=counted(n, "question"), next=then)
+    if head.form == "text" and path.suffix not in (".csv", ".tsv"):
+        return None
+    try:
+        form = recognise(path)
+    except SchemaError:
+        return None
+    line = "rounds as a table" if form == "tabular" else f"rounds in the format {form}"
+    return Description(kind="import", line=line, next=f"suffice import {quoted(path)}")
+
+
+def _are_questions(head: Head) -> bool:
+    fields = set(head.record)
+    return head.form in ("json", "jsonl") and "question" in fields and not fields & _ROUND_FIELDS
+
+
+def _recording(path: Path) -> Description:
+    """Return what a recording is, or a log: a recording that a deployed policy has decided."""
+    recording = read_recording(path)
+    is_log = "policy_digest" in recording.table.column_names
+    line = f"{counted(recording.shape[0], 'question')}, {_rounds_text(recording)}{_figures(recording)}"
+    failed = int((recording.ends == "failed").sum())
+    line += f", {failed:,} failed" if failed else ""
+    if is_log:
+        digests = {text for text in recording.per_question("policy_digest", []).tolist() if text}
+        digest = digests.pop() if len(digests) == 1 else ""
+        return Description(
+            kind="log", line=line, next=f"suffice watch {quoted(path)} --policy POLICY.json", digest=digest
+        )
+    return Description(kind="recording", line=line, next=f"suffice decide {quoted(path)}")
+
+
+def _rounds_text(recording: Recording) -> str:
+    first, last = int(recording.index[0]), int(recording.index[-1])
+    word = "samples" if recording.exchangeable else "rounds"
+    return f"{word} {first} to {last}" if last > first else f"round {first} alone"
+
+
+def headline_metric(recording: Recording) -> str:
+    """Return the metric that a list shows: the quality by gold answers, or agreement with the full run."""
+    names = [name for name in default_metrics(recording) if has_outcome(recording, name)]
+    return names[0] if names else "agreement" if has_outcome(recording, "agreement") else ""
+
+
+def _figures(recording: Recording) -> str:
+    """Return the metric of the last round and the calls of all rounds, as the end of a line."""
+    metric, text = headline_metric(recording), ""
+    last = recording.seen.sum(axis=1) - 1
+    fine = recording.ends != "failed"
+    if metric and metric != "agreement" and fine.any():
+        values = outcome(recording, metric)[np.arange(len(last)), last][fine]
+        text += f", {metric} {figure(float(np.mean(values)), '.1f', 100)} at full width"
+    columns = [name for name in recording.names("cost") if name.endswith(".calls") and "retrieval" not in name]
+    calls = sum((np.nansum(recording.column(name)[fine]) for name in columns), 0.0) / max(int(fine.sum()), 1)
+    return text + (f", {figure(float(calls), '.2f')} calls a question" if calls and math.isfinite(calls) else "")
+
+
+def _growing(path: Path) -> Description:
+    target = path.with_name(path.name.removesuffix(".rounds"))
+    recording = read_recording(target)
+    line = f"{counted(recording.shape[0], 'question')} so far, {_rounds_text(recording)}"
+    return Description(kind="unfinished", line=line, next=f"suffice decide {quoted(target)}")
+
+
+def _journal(path: Path) -> Description:
+    target = path.with_name(path.name.removesuffix(".journal"))
+    line = f"replies for {target.name}, which is not finished: the command that began it goes on from there"
+    return Description(kind="unfinished", line=line)
+
+
+def _report_page(path: Path) -> Description | None:
+    with path.open("rb") as file:
+        start = file.read(_PAGE_START)
+    if b'name="generator" content="suffice' not in start:
+        return None
+    return Description(kind="report", line=f"{path.stat().st_size / 1e6:.1f} MB; it needs no network")
+
+
+def _own_json(path: Path) -> str:
+    """Return the kind of a JSON file that this library wrote; empty for any other."""
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except (ValueError, RecursionError):
+        return ""
+    form = str(data.get("format", "")) if isinstance(data, dict) else ""
+    known = {POLICY_FORMAT: "policy", DECISION_FORMAT: "decision"}
+    return known.get(form, form if form.startswith("suffice") else "")
+
+
+def _own_file(path: Path, kind: str) -> Description:
+    reader: dict[str, Callable[[Path], Description]] = {"policy": _policy, "decision": _decision}
+    if kind in reader:
+        return reader[kind](path)
+    return Description(kind="other", line=f"a file of the format {kind}")
+
+
+def _policy(path: Path) -> Description:
+    policy = Policy.load(path)
+    certificate = Certificate.of(policy)
+    state = "" if certificate is None else "valid" if policy.certified else "void"
+    line = f"{policy.rule}, rounds {policy.start_round} to {policy.max_rounds}, {policy.selector}"
+    then = f"suffice certify FRESH.parquet --policy {quoted(path)} --max-loss 0.02"
+    if state == "valid":
+        then = f"suffice deploy {quoted(path)}"
+    return Description(kind="policy", line=line, state=state, next=then, digest=policy.digest)
+
+
+def _decision(path: Path) -> Description:
+    advice = Advice.load(path)
+    then = f"suffice deploy {quoted(path)}" if advice.policy is not None else ""
+    return Description(kind="decision", line=advice.sentence, next=then)

@@ -1,0 +1,80 @@
+"""Who may open the studio: the browser that was given the key in the printed address."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import MutableMapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from suffice.serve.guard import same_token
+
+__all__ = ["HEADERS", "OPEN", "Door"]
+
+OPEN = "/open"
+"""The path of the printed address, which turns the key into a cookie and leaves it out of the address bar."""
+
+HEADERS = {
+    # Vega puts styles into the page; scripts come from files alone, and nothing is evaluated.
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+"""What every response says."""
+
+_CLOSED = "Open the address that `suffice studio` printed: it contains the key to this page."
+
+
+class Door:
+    """Lets a request through that has the key in a cookie, which no other site can make a browser send.
+
+    Args:
+        app: What is behind it.
+        token: The key.
+    """
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self.app, self.token = app, token
+        # Cookies do not know ports: two studios have two names.
+        self._cookie = f"suffice-studio-{hashlib.sha256(token.encode()).hexdigest()[:8]}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        request = Request(scope)
+        answer: ASGIApp = self.app
+        if scope["path"] == OPEN:
+            answer = self._opened(request.query_params.get("token"))
+        elif not same_token(request.cookies.get(self._cookie), self.token):
+            answer = PlainTextResponse(_CLOSED, 403)
+        await answer(scope, receive, _with_headers(send))
+
+    def _opened(self, given: str | None) -> Response:
+        if not same_token(given, self.token):
+            return PlainTextResponse(_CLOSED, 403)
+        response = RedirectResponse("/", 303)
+        response.set_cookie(self._cookie, self.token, httponly=True, samesite="strict")
+        return response
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [
+                *message.get("headers", ()),
+                *((name.encode(), value.encode()) for name, value in HEADERS.items()),
+            ]
+        await send(message)
+
+    return sending

@@ -1,0 +1,191 @@
+"""What is in a folder: every file once, named by an id, and read again when it changed on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from suffice.errors import NotFoundError
+from suffice.files import quoted
+from suffice.reports.trajectories import Passages, evidence
+from suffice.session import Policy
+from suffice.studio.browsing import Browsed
+from suffice.studio.describing import Description, beside, describe, is_parts_folder
+
+__all__ = ["MOST_FILES", "Folder", "Item"]
+
+MOST_FILES = 5_000
+"""Files that one folder is searched for."""
+
+_OPEN = 4
+"""Recordings, policies and the like that stay in memory."""
+_SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
+_Read = TypeVar("_Read")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item(Description):
+    """One thing in the folder.
+
+    Attributes:
+        id: Names it in addresses: a hash of its path in the folder.
+        name: Its path in the folder, with slashes.
+        path: Where it is.
+        changed: A value that differs once it was changed on disk.
+    """
+
+    id: str
+    name: str
+    path: Path
+    changed: tuple[Any, ...]
+
+    @property
+    def typed(self) -> str:
+        """Its path as a shell takes it."""
+        return quoted(self.path)
+
+
+class Folder:
+    """A folder of recordings, policies and logs.
+
+    Args:
+        root: The folder.
+
+    Attributes:
+        skipped: What the last scan left out, and why, in words.
+        others: Names of files that are neither ours nor to import.
+
+    Raises:
+        NotFoundError: There is no such folder.
+    """
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root)
+        if not self.root.is_dir():
+            raise NotFoundError(f"there is no folder {str(root)!r}: name one that holds recordings, policies or logs")
+        self.skipped: tuple[str, ...] = ()
+        self.others: tuple[str, ...] = ()
+        self._items: dict[str, Item] = {}
+        self._lock = threading.Lock()
+        self._reading = threading.RLock()
+        self._read: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+
+    def scan(self) -> list[Item]:
+        """Return everything in the folder; what did not change since the last scan is not read again."""
+        with self._lock:
+            before, items = self._items, dict[str, Item]()
+            others: list[str] = []
+            for path in self._paths():
+                name = path.relative_to(self.root).as_posix()
+                key = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+                changed = _state_of(path)
+                known = before.get(key)
+                if known is not None and known.changed == changed:
+                    items[key] = known
+                    continue
+                description = describe(path)
+                if description is None:
+                    others.append(name)
+                    continue
+                values = {field: getattr(description, field) for field in Description.__slots__}
+                items[key] = Item(id=key, name=name, path=path, changed=changed, **values)
+            self._items = items
+            self.others = tuple(others)
+            return [*items.values()]
+
+    def of_kind(self, *kinds: str) -> list[Item]:
+        """Return the undamaged things of some kinds."""
+        return [item for item in self.scan() if item.kind in kinds and not item.error]
+
+    def item(self, key: str, *kinds: str) -> Item:
+        """Return one thing by its id.
+
+        Raises:
+            NotFoundError: Nothing of that id and kind is in the folder now.
+        """
+        item = next((item for item in self.scan() if item.id == key and item.kind in kinds), None)
+        if item is None:
+            raise NotFoundError("this is not in the folder any more: go back to the folder, which is read anew")
+        return item
+
+    def recording(self, item: Item) -> Browsed:
+        """Return a recording or a log, read once while it does not change.
+
+        Raises:
+            SufficeError: It is damaged.
+        """
+        return self._once(item, Browsed.read)
+
+    def policy(self, item: Item) -> Policy:
+        """Return a policy.
+
+        Raises:
+            SufficeError: It is damaged.
+        """
+        return self._once(item, Policy.load)
+
+    def passages(self, item: Item) -> Passages:
+        """Return the evidence of a set of questions.
+
+        Raises:
+            SufficeError: It is damaged.
+        """
+        return self._once(item, lambda path: evidence(str(path)))
+
+    def _once(self, item: Item, read: Callable[[Path], _Read]) -> _Read:
+        key = (item.id, item.changed)
+        with self._reading:
+            if key not in self._read:
+                self._read[key] = read(item.path)
+            self._read.move_to_end(key)
+            while len(self._read) > _OPEN:
+                self._read.popitem(last=False)
+            value: _Read = self._read[key]
+            return value
+
+    def _paths(self) -> Iterator[Path]:
+        """Yield files and folders of parts; hidden ones and what a link points to outside are left out."""
+        root, n, skipped = self.root.resolve(), 0, []
+        for place, folders, names in os.walk(self.root):
+            folder = Path(place)
+            folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
+            if folder != self.root and is_parts_folder(names):
+                folders.clear()
+                yield folder
+                continue
+            for name in sorted(names):
+                path = folder / name
+                if name.startswith((".", "~")) or beside(path):
+                    continue
+                if path.is_symlink() and not path.resolve().is_relative_to(root):
+                    skipped.append(f"{path.relative_to(self.root)} is a link that leaves the folder")
+                    continue
+                n += 1
+                if n > MOST_FILES:
+                    skipped.append(f"more than {MOST_FILES:,} files: the rest is not shown; open a folder further down")
+                    self.skipped = tuple(skipped)
+                    return
+                yield path
+        self.skipped = tuple(skipped)
+
+
+def _state_of(path: Path) -> tuple[Any, ...]:
+    """Return names, sizes and times of what belongs to a thing: the file and its journal, or the files of a folder."""
+    files = sorted(path.iterdir()) if path.is_dir() else [path, *(path.with_name(path.name + end) for end in _JOURNALS)]
+    states = []
+    for file in files:
+        try:
+            state = file.stat()
+        except OSError:
+            continue
+        states.append((file.name, state.st_mtime_ns, state.st_size, state.st_ino))
+    return tuple(states)
+
+
+_JOURNALS = (".rounds", ".rounds-wal", ".journal", ".journal-wal")

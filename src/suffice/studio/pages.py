@@ -1,0 +1,79 @@
+"""Pages of the studio: templates filled with text that can be nothing but text."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from suffice.display.chart import VENDOR, components, vendored
+from suffice.reports.html import environment, page_style
+from suffice.reports.packing import json_in_html
+
+__all__ = ["LONGEST_TEXT", "assets", "render_page", "visible"]
+
+LONGEST_TEXT = 4_000
+"""Characters of one text on a page; the whole text has a page of its own."""
+
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+_DELETE = 0x7F
+
+
+def visible(text: str) -> str:
+    r"""Return a text with a sign for each character that is not seen, or that changes the direction of others.
+
+    >>> visible("a\x00b\u202ec\r\nd")
+    'a␀b⟨U+202E⟩c\nd'
+    """
+    return _INVISIBLE.sub(_sign_of, text.replace("\r\n", "\n"))
+
+
+def _sign_of(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return chr(0x2400 + code) if code < ord(" ") else "\u2421" if code == _DELETE else f"⟨U+{code:04X}⟩"
+
+
+def _shown(value: Any, most: int = LONGEST_TEXT) -> Markup:
+    """Return a value of a recording as one isolated text, cut where it is long."""
+    text = visible(str(value)[: most + 1])
+    cut = f" … ({len(str(value)):,} characters)" if len(str(value)) > most else ""
+    return Markup("<bdi>{}</bdi>{}").format(text[:most], cut)
+
+
+@cache
+def _environment() -> Any:
+    from jinja2 import ChoiceLoader, PackageLoader
+
+    filled = environment()
+    filled.loader = ChoiceLoader([PackageLoader("suffice.studio", "templates"), filled.loader])
+    filled.filters["shown"] = _shown
+    filled.filters["data"] = lambda value: Markup(json_in_html(value))  # noqa: S704 - it escapes what could end a script
+    filled.filters["counted"] = lambda n: f"{n:,}"
+    filled.finalize = lambda value: escape(visible(value)) if type(value) is str else value
+    return filled
+
+
+def render_page(template: str, **values: Any) -> str:
+    """Return a page: a template of this package with its values."""
+    page: str = _environment().get_template(template).render(**values)
+    return page
+
+
+@cache
+def assets() -> dict[str, tuple[str, str]]:
+    """Return the files that pages load, by name, each with its media type: style, scripts, and those of the report."""
+    own = {
+        entry.name: entry.read_text("utf-8")
+        for entry in files("suffice.studio").joinpath("static").iterdir()
+        if entry.name.endswith((".js", ".css"))
+    }
+    own["studio.css"] = page_style() + own["studio.css"]
+    texts = {**own, "components.js": components(), **{name: vendored(name) for name in VENDOR}}
+    return {
+        name: (text, "text/css" if name.endswith(".css") else "text/javascript") for name, text in sorted(texts.items())
+    }

@@ -1,0 +1,62 @@
+/* What every page of the studio does: keys, copy buttons, colours. Pages work without it. */
+import { all, find, make, startTheme } from "./components.js";
+
+const announcer = document.getElementById("announcer");
+const say = (text) => { announcer.textContent = text; };
+
+/* An element with data-key is clicked, or focused, by that key; the help lists them all. */
+const keyed = () => all(document, "[data-key]").filter((element) => element.offsetParent !== null);
+const shown = { ArrowLeft: "←", ArrowRight: "→" };
+
+function press(element) {
+  if (element.matches("input, select, textarea")) { element.focus(); if (element.select) element.select(); }
+  else element.click();
+}
+
+function step(move) {
+  const links = all(document, "[data-list] a");
+  const next = links[Math.max(0, Math.min(links.length - 1, links.indexOf(document.activeElement) + move))];
+  if (next) next.focus();
+  return Boolean(next);
+}
+
+addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  const inField = event.target.closest("input, select, textarea, [contenteditable], dialog");
+  if (inField) {
+    if (event.key === "Escape" && !inField.matches("dialog")) inField.blur();
+    return;
+  }
+  const element = keyed().find((one) => one.dataset.key === event.key);
+  if (element) { event.preventDefault(); press(element); return; }
+  if (event.key === "j" || event.key === "ArrowDown" && document.activeElement.closest("[data-list]")) { if (step(1)) event.preventDefault(); }
+  else if (event.key === "k" || event.key === "ArrowUp" && document.activeElement.closest("[data-list]")) { if (step(-1)) event.preventDefault(); }
+});
+
+const help = document.getElementById("help");
+document.getElementById("keys").addEventListener("click", () => {
+  const lines = keyed().map((element) => [shown[element.dataset.key] || element.dataset.key, element.dataset.about]);
+  if (find(document, "[data-list]")) lines.push(["j  k", "down and up in the list"]);
+  lines.push(["Tab", "every link and button, in order"], ["Esc", "leave a field"]);
+  find(help, ".keys").replaceChildren(...lines.flatMap(([key, about]) => [make("dt", {}, make("kbd", {}, key)), make("dd", {}, about)]));
+  help.showModal();
+});
+
+for (const button of all(document, "[data-copy]")) {
+  button.addEventListener("click", async () => {
+    try { await navigator.clipboard.writeText(button.dataset.copy); button.textContent = "Copied"; say("Copied"); }
+    catch { getSelection().selectAllChildren(button.parentElement.querySelector("code, pre")); say("Selected: copy it with your keys"); button.textContent = "Selected"; }
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  });
+}
+
+for (const form of all(document, "form[data-submit]")) {
+  for (const select of all(form, "select")) select.addEventListener("change", () => { for (const hidden of all(form, "input[name=rule]")) hidden.remove(); form.submit(); });
+}
+
+let opened = [];
+addEventListener("beforeprint", () => { opened = all(document, "main details:not([open])"); for (const one of opened) one.open = true; });
+addEventListener("afterprint", () => { for (const one of opened) one.open = false; });
+
+startTheme();
+document.documentElement.dataset.ready = "true";

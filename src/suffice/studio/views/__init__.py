@@ -1,0 +1,13 @@
+"""The views of the studio: one module for each, with its addresses, its template and, if it has one, its script.
+
+A view has page functions, which take a `suffice.studio.view.View` and return a response, and a `ViewModule` that lists
+them.  A template `NAME.html` extends `base.html`; a script is `static/NAME.js`, an ES module, which its template names in
+the block `scripts`.
+"""
+
+from suffice.studio.views.contents import CONTENTS_VIEW
+from suffice.studio.views.policies import POLICY_VIEW
+from suffice.studio.views.questions import QUESTIONS_VIEW
+from suffice.studio.views.recordings import RECORDING_VIEW
+
+__all__ = ["CONTENTS_VIEW", "POLICY_VIEW", "QUESTIONS_VIEW", "RECORDING_VIEW"]

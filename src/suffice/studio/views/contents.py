@@ -1,0 +1,49 @@
+"""The folder: what is there, what each thing is, and what to do next."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from suffice.files import quoted
+from suffice.studio.describing import KINDS
+from suffice.studio.view import View, ViewModule
+
+__all__ = ["CONTENTS_VIEW", "contents_page"]
+
+OPENED = {
+    "recording": "/recording/{id}",
+    "log": "/recording/{id}",
+    "unfinished": "/recording/{id}",
+    "policy": "/policy/{id}",
+    "report": "/report/{id}",
+}
+"""Where a thing is opened."""
+
+
+def contents_page(view: View) -> Response:
+    """Return the page of the folder."""
+    items = view.folder.scan()
+    groups = [(title, [item for item in items if item.kind == kind]) for kind, title in KINDS.items()]
+    starts = [
+        ("Try it first, offline: real questions, a rule, a report", f"suffice demo --out {quoted(view.folder.root)}"),
+        (
+            "Bring rounds that you have logged already",
+            f"suffice import LOG -o {quoted(view.folder.root / 'run.parquet')}",
+        ),
+        (
+            "Record your own loop, every round of every question",
+            f"suffice record questions.jsonl -o {quoted(view.folder.root / 'run.parquet')} --model MODEL --base-url URL",
+        ),
+    ]
+    return view.page(
+        "contents.html",
+        str(view.folder.root.resolve().name),
+        groups=[group for group in groups if group[1]],
+        starts=starts,
+        opened=OPENED,
+        skipped=view.folder.skipped,
+        others=view.folder.others,
+    )
+
+
+CONTENTS_VIEW = ViewModule(pages=[("GET", "/", contents_page)])

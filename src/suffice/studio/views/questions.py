@@ -1,0 +1,222 @@
+"""Walk through the questions of a recording, and read every round with the decision of a policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from starlette.responses import PlainTextResponse, Response
+
+from suffice.errors import SufficeError
+from suffice.replays import policy_for
+from suffice.reports.trajectories import Passages
+from suffice.session import Policy
+from suffice.studio.browsing import FILTERS, PAGE, Browsed, Fates
+from suffice.studio.folder import Item
+from suffice.studio.pages import LONGEST_TEXT
+from suffice.studio.view import Tab, View, ViewModule
+from suffice.studio.views.recordings import RECORDINGS
+
+__all__ = ["QUESTIONS_VIEW", "question_page", "questions_page", "text_page"]
+
+
+_NO_TEXTS = dict.fromkeys(("answer", "text", "feedback"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Walk:
+    """What every address of a walk says: which recording, by which policy, and which questions.
+
+    Attributes:
+        item: The recording.
+        browsed: What was read of it.
+        fates: What the policy does with each question.
+        chosen: The filter.
+        search: The words that are searched for.
+        policy: The id of the policy's file, if it has one.
+        rule: The text of the rule, if it was given as that.
+        choices: Policies of the folder.
+        problem: Why the requested policy is not the one that is shown.
+    """
+
+    item: Item
+    browsed: Browsed
+    fates: Fates
+    chosen: str
+    search: str
+    policy: str
+    rule: str
+    choices: list[Item] = field(default_factory=list)
+    problem: str = ""
+
+    @classmethod
+    def of(cls, view: View) -> _Walk:
+        """Read the address."""
+        item = view.item(*RECORDINGS)
+        browsed = view.folder.recording(item)
+        policy, rule, problem = view.value("policy"), view.value("rule"), ""
+        wanted: Policy | None = None
+        try:
+            if rule:
+                wanted = policy_for(browsed.recording, rule)
+            elif policy:
+                wanted = view.folder.policy(view.folder.item(policy, "policy"))
+            fates = browsed.fates(wanted or browsed.whole)
+        except SufficeError as error:
+            problem, fates = str(error), browsed.fates(browsed.whole)
+        return cls(
+            item=item,
+            browsed=browsed,
+            fates=fates,
+            chosen=view.value("show", "all"),
+            search=view.value("search"),
+            policy=policy,
+            rule=rule,
+            choices=view.folder.of_kind("policy"),
+            problem=problem,
+        )
+
+    def query(self, **changes: Any) -> str:
+        """Return the query of this walk with some changes."""
+        values = {
+            "policy": self.policy,
+            "rule": self.rule,
+            "show": "" if self.chosen == "all" else self.chosen,
+            "search": self.search,
+        }
+        return View.query(**{**values, **changes})
+
+    def place_address(self, place: int) -> str:
+        """Return the address of a question."""
+        return f"/recording/{self.item.id}/question/{place}{self.query()}"
+
+    def after(self, chosen: str, place: int) -> str:
+        """Return the address of the next question of a filter; empty where there is none."""
+        later = np.flatnonzero(self.fates.filters[chosen][place + 1 :])
+        return self.place_address(place + 1 + int(later[0])) if len(later) else ""
+
+
+def questions_page(view: View) -> Response:
+    """Return the list of questions."""
+    walk = _Walk.of(view)
+    places = walk.browsed.positions(walk.fates, walk.chosen, walk.search)
+    n_pages = max(1, -(-len(places) // PAGE))
+    page = min(max(1, view.number("page", 1)), n_pages)
+    shown = places[(page - 1) * PAGE : page * PAGE]
+    filters = [
+        {
+            "name": name,
+            "title": title,
+            "about": about,
+            "n": int(walk.fates.filters[name].sum()),
+            "address": walk.query(show="" if name == "all" else name),
+        }
+        for name, (title, about) in FILTERS.items()
+    ]
+    return view.page(
+        "questions.html",
+        f"Questions of {walk.item.name}",
+        walk=walk,
+        item=walk.item,
+        filters=filters,
+        questions=walk.browsed.summaries(walk.fates, shown) if len(shown) else [],
+        n=len(places),
+        first=(page - 1) * PAGE + 1,
+        page=page,
+        n_pages=n_pages,
+    )
+
+
+def question_page(view: View) -> Response:
+    """Return one question with all its rounds."""
+    walk = _Walk.of(view)
+    place = int(view.request.path_params["place"])
+    question = walk.browsed.question(place, walk.fates.policy, _evidence(view))
+    places = walk.browsed.positions(walk.fates, walk.chosen, walk.search)
+    before, after = np.searchsorted(places, place), np.searchsorted(places, place, side="right")
+    moves = {
+        "previous": walk.place_address(int(places[before - 1])) if before > 0 else "",
+        "next": walk.place_address(int(places[after])) if after < len(places) else "",
+        "wrong": walk.after("wrong", place),
+        "early": walk.after("early", place),
+        "list": f"/recording/{walk.item.id}/questions{walk.query(page=int(before) // PAGE + 1)}",
+    }
+    return view.page(
+        "question.html",
+        question["question"] or question["id"],
+        walk=walk,
+        item=walk.item,
+        place=place,
+        position=int(before) + 1 if after > before else 0,
+        n=len(places),
+        question=question | {"rounds": (rounds := _round_rows(question, walk.browsed.metric))},
+        rounds=rounds,
+        decided=question["policies"][0],
+        whole=float(walk.fates.whole[place]),
+        score=float(walk.fates.score[place]),
+        moves=moves,
+        logged=_logged(walk, place),
+        longest=LONGEST_TEXT,
+    )
+
+
+def _round_rows(question: dict[str, Any], metric: str) -> list[dict[str, Any]]:
+    """Return the rounds as the page shows them, each with the evidence that is new in it."""
+    decided, before, rounds = question["policies"][0], set[str](), []
+    for one in question["rounds"]:
+        ids = list(one.get("passage_ids") or ())
+        column = one["round"] - decided["first"]
+        rounds.append(
+            {
+                **_NO_TEXTS,
+                **one,
+                "fresh": [(name, *question["passages"].get(name, ("", ""))) for name in ids if name not in before],
+                "state": "stop"
+                if one["round"] == decided["stop"]
+                else "later"
+                if one["round"] > decided["stop"]
+                else "",
+                "read": {
+                    name: values[column]
+                    for name, values in decided["signals"].items()
+                    if name != "round" and 0 <= column < len(values)
+                },
+                "score": one["metrics"].get(metric),
+            }
+        )
+        before |= set(ids)
+    return rounds
+
+
+def _logged(walk: _Walk, place: int) -> dict[str, Any]:
+    """Return what a deployed policy decided about a question of a log; empty for any other recording."""
+    recording = walk.browsed.recording
+    names = ("policy_digest", "stop_round", "answer_round", "stop_reason", "audit_rate", "audited")
+    known = {name: recording.per_question(name, [])[place] for name in names if name in recording.table.column_names}
+    return {name: value for name, value in known.items() if value is not None} if "policy_digest" in known else {}
+
+
+def _evidence(view: View) -> Passages:
+    """Return the passages of the folder's question sets, by question and passage."""
+    known: dict[str, Any] = {}
+    for item in view.folder.of_kind("questions"):
+        known |= view.folder.passages(item)
+    return known
+
+
+def text_page(view: View) -> Response:
+    """Return one text of a round whole, as plain text."""
+    browsed = view.folder.recording(view.item(*RECORDINGS))
+    values = view.request.path_params
+    return PlainTextResponse(browsed.cell(int(values["place"]), int(values["round"]), values["field"]))
+
+
+QUESTIONS_VIEW = ViewModule(
+    pages=[
+        ("GET", "/recording/{id}/questions", questions_page),
+        ("GET", "/recording/{id}/question/{place:int}", question_page),
+        ("GET", "/recording/{id}/question/{place:int}/round/{round:int}/{field}", text_page),
+    ],
+    tabs=[Tab(title="Questions", path="/recording/{id}/questions", kinds=RECORDINGS, place=10)],
+)

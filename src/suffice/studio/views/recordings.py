@@ -1,0 +1,64 @@
+"""A recording at a glance: its facts, its columns, and what fixed budgets reach."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from suffice.display import facts_table
+from suffice.errors import DataError
+from suffice.studio.view import Tab, View, ViewModule
+from suffice.tables import Column, Table
+
+__all__ = ["RECORDINGS", "RECORDING_VIEW", "recording_page"]
+
+RECORDINGS = ("recording", "log", "unfinished")
+"""Kinds that hold rounds."""
+
+
+def recording_page(view: View) -> Response:
+    """Return the page of one recording."""
+    item = view.item(*RECORDINGS)
+    browsed = view.folder.recording(item)
+    recording = browsed.recording
+    facts = recording.tables()[0]
+    notes = []
+    try:
+        budgets = [browsed.budgets()]
+    except DataError as error:
+        budgets, notes = [], [str(error)]
+    if recording.exchangeable:
+        notes.append("These are independent samples: their order means nothing, and is shown as it is stored.")
+    origin = facts_table(
+        "Where it comes from", {k: v for k, v in recording.metadata.items() if k not in ("format", "version")}
+    )
+    columns = Table(
+        title="Columns",
+        columns=(Column("column"), Column("kind"), Column("type"), Column("values", ",d")),
+        rows=tuple(
+            (
+                field.name,
+                kind,
+                str(field.type),
+                recording.table.num_rows - recording.table.column(field.name).null_count,
+            )
+            for kind in ("identity", "happened", "signal", "metric", "cost", "label", "provenance")
+            for field in recording.table.schema
+            if field.name in recording.names(kind)
+        ),
+    )
+    return view.page(
+        "recording.html",
+        item.name,
+        item=item,
+        facts=facts,
+        budgets=budgets,
+        columns=columns,
+        origin=origin,
+        notes=notes,
+    )
+
+
+RECORDING_VIEW = ViewModule(
+    pages=[("GET", "/recording/{id}", recording_page)],
+    tabs=[Tab(title="Overview", path="/recording/{id}", kinds=RECORDINGS, place=0)],
+)

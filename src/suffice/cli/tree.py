@@ -149,6 +149,9 @@ TREE = {
         "suffice.cli.deploy:deploy_command",
         "Deploy and inspect",
     ),
+    "serve": Place(
+        "Decide for loops in other languages, over HTTP.", "suffice.cli.serving:serve_command", "Deploy and inspect"
+    ),
     "answer": Place(
         "Answer one question from a corpus, stopping by a policy.", "suffice.cli.answer:answer", "Deploy and inspect"
     ),

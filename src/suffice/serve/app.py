@@ -1,0 +1,139 @@
+"""The service over HTTP: routes, checks and figures, made from the operations that its document describes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from suffice.errors import DataError
+from suffice.json_text import refuse_constant, well_formed
+from suffice.serve.answers import Handler, RefusedError, answered, json_response, refused
+from suffice.serve.document import OPEN_PATHS, OPERATIONS, Operation, openapi, schemas_for
+from suffice.serve.guard import Guard, Limits, read_body
+from suffice.serve.metrics import METRICS_TYPE
+from suffice.serve.schema import check_value
+from suffice.serve.service import Service
+
+__all__ = ["make_app"]
+
+_LOG = logging.getLogger(__name__)
+_RELOAD_S = 1.0
+_SMALL = 1 << 16
+"""Bodies up to this size, bytes, are decided at once, in less time than a thread would take to be woken."""
+
+
+def make_app(service: Service, limits: Limits, *, token: str | None, hosts: Collection[str] | None = None) -> ASGIApp:
+    """Return the application of a service.
+
+    Args:
+        service: What answers.
+        limits: How much it takes on.
+        token: The token that every request needs; None = none.
+        hosts: Allowed names in the Host header; None = any.
+    """
+    document = openapi(limits, token=token is not None)
+    functions: dict[str, Callable[..., Any]] = {
+        "decide": service.decide,
+        "open_session": service.open_session,
+        "observe": service.observe,
+        "end": service.end,
+        "session": service.session,
+        "close_session": service.close_session,
+        "policies": service.listed,
+        "health": lambda: {"status": "ok"},
+        "ready": service.ready,
+        "metrics": service.metrics.text,
+        "document": lambda: document,
+    }
+    routes = [_route(operation, functions[operation.name], service, limits) for operation in OPERATIONS]
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        task = asyncio.create_task(_reloading(service))
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _unknown})
+    app.router.redirect_slashes = False
+    return Guard(app, token=token, hosts=hosts, open_paths=OPEN_PATHS, requests=limits.requests)
+
+
+def _route(operation: Operation, function: Callable[..., Any], service: Service, limits: Limits) -> Route:
+    schemas = schemas_for(limits)
+    never_waits = operation.name in ("decide", "health", "ready", "document")
+
+    def work(raw: bytes, parameters: Iterable[str]) -> Any:
+        if operation.body is None:
+            return function(*parameters)
+        body = _parsed(raw)
+        check_value(body, schemas[operation.body], schemas)
+        return function(*parameters, body)
+
+    async def handle(request: Request) -> Response:
+        raw = b"" if operation.body is None else await read_body(request, limits)
+        parameters = request.path_params.values()
+        at_once = never_waits and len(raw) <= _SMALL
+        value = work(raw, parameters) if at_once else await asyncio.to_thread(work, raw, parameters)
+        if operation.result is None:
+            return Response(status_code=operation.status)
+        if isinstance(value, bytes):
+            return Response(value, operation.status, media_type=METRICS_TYPE)
+        status = 503 if operation.name == "ready" and not value["ready"] else operation.status
+        return json_response(value, status)
+
+    return Route(operation.path, _timed(operation.name, answered(handle), service), methods=[operation.method])
+
+
+def _timed(name: str, handler: Handler, service: Service) -> Handler:
+    async def handle(request: Request) -> Response:
+        start = time.perf_counter()
+        response = await handler(request)
+        service.metrics.requested(name, response.status_code, time.perf_counter() - start)
+        return response
+
+    return handle
+
+
+def _parsed(raw: bytes) -> Any:
+    """Return the value of a body in JSON."""
+    try:
+        return well_formed(json.loads(raw.decode(), parse_constant=refuse_constant))
+    except UnicodeDecodeError:
+        raise DataError("the body is not UTF-8") from None
+    except RecursionError:
+        raise DataError("the body is nested too deeply") from None
+    except ValueError as error:
+        raise DataError(f"the body is not JSON: {str(error)[:200]}") from None
+
+
+async def _unknown(request: Request, error: Exception) -> Response:
+    """Say of a path or a method that there is none."""
+    assert isinstance(error, HTTPException)
+    what = f"{request.method} {request.url.path[:100]}"
+    return refused(RefusedError(error.status_code, f"there is no {what}: /openapi.json lists what there is"))
+
+
+async def _reloading(service: Service) -> None:
+    """Load policies that changed, again and again."""
+    while True:
+        await asyncio.sleep(_RELOAD_S)
+        try:
+            await asyncio.to_thread(service.policies.refresh)
+        except DataError as error:
+            _LOG.warning("%s", error)

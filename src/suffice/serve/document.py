@@ -1,0 +1,368 @@
+"""What the service offers: every operation and every value, as an OpenAPI document and as what requests are checked by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from suffice._version import __version__
+from suffice.rounds import COST_KINDS, Reason
+from suffice.serve.guard import Limits
+from suffice.serve.schema import Schema
+
+__all__ = ["OPEN_PATHS", "OPERATIONS", "Operation", "openapi", "schemas_for"]
+
+OPEN_PATHS = frozenset({"/health", "/ready", "/openapi.json"})
+"""What needs no token: it says nothing about questions and decides nothing."""
+
+_ENDS = ("exhausted", "failed", "cancelled")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """One operation of the service.
+
+    Attributes:
+        name: Its name, which is that of the handler.
+        method: The method of HTTP.
+        path: Its path; parameters are in braces.
+        summary: What it does.
+        status: The status of a success.
+        body: The name of the schema of the request; None = it has no body.
+        result: The name of the schema of the response, or the media type of a text; None = it has no body.
+        refusals: Statuses of refusals beside those of every operation.
+    """
+
+    name: str
+    method: str
+    path: str
+    summary: str
+    status: int = 200
+    body: str | None = None
+    result: str | None = None
+    refusals: tuple[int, ...] = ()
+
+
+OPERATIONS = (
+    Operation(
+        name="decide",
+        method="POST",
+        path="/v1/decide",
+        summary="Decide on the rounds of a question so far; the server keeps nothing of it.",
+        body="DecideRequest",
+        result="Decided",
+        refusals=(404, 408, 409, 413, 422, 429),
+    ),
+    Operation(
+        name="open_session",
+        method="POST",
+        path="/v1/sessions",
+        summary="Begin a question, whose rounds the server keeps.",
+        status=201,
+        body="SessionRequest",
+        result="Session",
+        refusals=(404, 408, 413, 422, 429),
+    ),
+    Operation(
+        name="observe",
+        method="POST",
+        path="/v1/sessions/{id}/rounds",
+        summary="Give the next round and decide. A round with its index may be sent again: it counts once.",
+        body="Round",
+        result="Decided",
+        refusals=(404, 408, 409, 413, 422),
+    ),
+    Operation(
+        name="end",
+        method="POST",
+        path="/v1/sessions/{id}/end",
+        summary="End a question, or its audit, from outside, with the best answer so far.",
+        body="EndRequest",
+        result="Decided",
+        refusals=(404, 408, 409, 413, 422),
+    ),
+    Operation(
+        name="session",
+        method="GET",
+        path="/v1/sessions/{id}",
+        summary="Show where a session is.",
+        result="Session",
+        refusals=(404,),
+    ),
+    Operation(
+        name="close_session",
+        method="DELETE",
+        path="/v1/sessions/{id}",
+        summary="Forget a session; a question that has not stopped ends as cancelled.",
+        status=204,
+        refusals=(404, 409),
+    ),
+    Operation(
+        name="policies",
+        method="GET",
+        path="/v1/policies",
+        summary="List the policies, with their certificates, and the files that do not load.",
+        result="Policies",
+    ),
+    Operation(
+        name="health",
+        method="GET",
+        path="/health",
+        summary="Say that the server answers.",
+        result="Health",
+    ),
+    Operation(
+        name="ready",
+        method="GET",
+        path="/ready",
+        summary="Say whether there is a policy to decide by (200), or none (503), and which files do not load.",
+        result="Ready",
+    ),
+    Operation(
+        name="metrics",
+        method="GET",
+        path="/metrics",
+        summary="Figures for Prometheus.",
+        result="text/plain",
+    ),
+    Operation(
+        name="document",
+        method="GET",
+        path="/openapi.json",
+        summary="This document.",
+        result="Document",
+    ),
+)
+"""Everything that the service does."""
+
+
+def _object(required: tuple[str, ...] = (), /, *, about: Any = "", **properties: Any) -> Schema:
+    described = {"description": about} if about else {}
+    needed = {"required": [*required]} if required else {}
+    return {"type": "object", **described, "properties": properties, **needed, "additionalProperties": False}
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _text(about: str = "", *, null: bool = False, **others: Any) -> Schema:
+    return {"type": ["string", "null"] if null else "string", **({"description": about} if about else {}), **others}
+
+
+_INDEX = {"type": "integer", "minimum": 0, "maximum": 1_000_000}
+_UNKNOWN_INDEX = {**_INDEX, "type": ["integer", "null"]}
+_NUMBER = {
+    "type": ["number", "null", "string"],
+    "pattern": "^-?inf$",
+    "description": 'null where undefined; "inf" and "-inf" where infinite',
+}
+_FLAG = {"type": "boolean"}
+_DECISION: dict[str, Any] = {
+    "stop": {**_FLAG, "description": "Whether the loop ends here."},
+    "stop_round": _UNKNOWN_INDEX,
+    "answer_round": {**_UNKNOWN_INDEX, "description": "The round whose answer is returned."},
+    "answer": _text("The answer to return.", null=True),
+    "reason": {"type": ["string", "null"], "enum": [*get_args(Reason), None]},
+    "fired": _text("The text of the rule, or of its member, that held.", null=True),
+    "signals": {
+        "type": "object",
+        "description": "What the policy read at this round; null where undefined.",
+        "additionalProperties": {"type": ["number", "null"]},
+    },
+}
+_QUESTION: dict[str, Any] = {
+    "policy": _text(
+        "The name of a policy, or its digest, which a later change of the file does not move.", minLength=1
+    ),
+    "question": _text("Its text, for the log.", minLength=1),
+    "question_id": _text("Names the question in the log; an audit draws by it.", minLength=1, maxLength=1000),
+    "missing": {
+        "type": "string",
+        "enum": ["error", "ignore"],
+        "description": "What to do if a round does not bring what the policy reads; by default it is refused.",
+    },
+}
+
+
+def schemas_for(limits: Limits) -> dict[str, Schema]:
+    """Return the schema of every value, by name, with the limits of a server."""
+    return {
+        "Number": _NUMBER,
+        "Cost": _object(about="What one component spent.", **dict.fromkeys(COST_KINDS, _ref("Number"))),
+        "Token": {
+            "type": "array",
+            "description": "Text, log-probability in nats, alternatives with theirs, and the bytes in base64 or null.",
+            "prefixItems": [
+                {"type": "string"},
+                _ref("Number"),
+                {
+                    "type": "array",
+                    "items": {
+                        "type": "array",
+                        "prefixItems": [{"type": "string"}, _ref("Number")],
+                        "minItems": 2,
+                        "maxItems": 2,
+                    },
+                },
+                {"type": ["string", "null"]},
+            ],
+            "minItems": 4,
+            "maxItems": 4,
+        },
+        "Passage": {
+            "type": "array",
+            "description": "Id, title, text and score of a piece of evidence.",
+            "prefixItems": [{"type": "string"}, {"type": "string"}, {"type": "string"}, _ref("Number")],
+            "minItems": 4,
+            "maxItems": 4,
+        },
+        "Round": _object(
+            about="One round: what your loop knows of it, or `response`, from which the rest is read. Other fields take the "
+            "place of those of the response.",
+            response={
+                "type": ["object", "string"],
+                "description": "What the model's endpoint returned: a chat completion, a completion or a response of "
+                "OpenAI's interface, a message of Anthropic's, or a text. The policy says where the answer is in it.",
+            },
+            seconds={"type": ["number", "null"], "description": "Duration of the call; belongs to `response`."},
+            index={**_INDEX, "description": "The round; by default the next one."},
+            answer=_text("The answer or draft; null if there is none.", null=True),
+            text=_text("The generated text."),
+            answer_tokens={"type": ["array", "null"], "items": _ref("Token")},
+            passages={
+                "type": "array",
+                "items": _ref("Passage"),
+                "description": "All evidence so far, the newest last.",
+            },
+            pool_scores={"type": "array", "items": _ref("Number")},
+            signals={
+                "type": "object",
+                "description": "Signals that you measured, by name; null where undefined.",
+                "additionalProperties": _ref("Number"),
+            },
+            costs={"type": "object", "description": "By component.", "additionalProperties": _ref("Cost")},
+            finish_reason=_text(null=True),
+            feedback=_text("A critic's reply to the draft.", null=True),
+            embedding={"type": ["array", "null"], "items": {"type": "number"}},
+        ),
+        "DecideRequest": _object(
+            ("policy", "rounds"),
+            rounds={"type": "array", "items": _ref("Round"), "maxItems": limits.rounds},
+            **_QUESTION,
+        ),
+        "SessionRequest": _object(("policy",), **_QUESTION),
+        "EndRequest": _object(("reason",), reason={"type": "string", "enum": [*_ENDS]}),
+        "Decision": _object(tuple(_DECISION), **_DECISION),
+        "Decided": _object(
+            (*_DECISION, "policy", "audit", "session"),
+            about="The decision. It does not change after the stop.",
+            **_DECISION,
+            policy=_text("The digest of the policy that decided."),
+            audit={
+                **_FLAG,
+                "description": "Whether this question was drawn for the audit and rounds of it remain: return the answer, "
+                "then run the further rounds, and send them to the session.",
+            },
+            session=_text("The session that takes further rounds; null where there is none.", null=True),
+        ),
+        "Session": _object(
+            ("id", "policy", "question_id", "next_round", "decision", "audit", "expires_in"),
+            id=_text(),
+            policy=_text("The digest of the policy."),
+            question_id=_text(null=True),
+            next_round={**_INDEX, "description": "The index of the round that is expected."},
+            decision={"anyOf": [_ref("Decision"), {"type": "null"}]},
+            audit={**_FLAG, "description": "Whether rounds of an audit remain."},
+            expires_in={"type": "number", "description": "Seconds until the server forgets it, if nothing is asked."},
+        ),
+        "Policy": _object(
+            ("name", "digest", "rule", "selector", "start_round", "max_rounds", "certificate", "note"),
+            name=_text(),
+            digest=_text(),
+            rule=_text(),
+            selector=_text(),
+            start_round=_INDEX,
+            max_rounds=_INDEX,
+            certificate={"type": "string", "description": "none, valid, void or suspended."},
+            note=_text("What was said when the file was loaded.", null=True),
+        ),
+        "Policies": _object(
+            ("policies", "broken"),
+            policies={"type": "array", "items": _ref("Policy")},
+            broken={"type": "object", "additionalProperties": {"type": "string"}},
+        ),
+        "Health": _object(("status",), status={"type": "string", "enum": ["ok"]}),
+        "Ready": _object(
+            ("ready", "policies", "broken"),
+            ready=_FLAG,
+            policies={"type": "integer", "minimum": 0},
+            broken={"type": "array", "items": {"type": "string"}, "description": "Names of files that do not load."},
+        ),
+        "Document": {"type": "object"},
+        "Error": _object(
+            ("error",),
+            error=_object(("type", "message"), type=_text("The name of the error."), message=_text("What to do.")),
+        ),
+    }
+
+
+_REFUSALS = {
+    401: "The token is missing or another one.",
+    403: "The host or the origin is not allowed.",
+    404: "There is no such policy or session.",
+    408: "The body took too long.",
+    409: "It contradicts what the session has, or another request was first.",
+    413: "The body is too large.",
+    422: "The request cannot be read or decided; nothing changed.",
+    429: "Too many sessions are open.",
+    500: "The server failed.",
+    503: "Too many requests are in flight, or the log cannot be written.",
+}
+
+
+def openapi(limits: Limits, *, token: bool) -> dict[str, Any]:
+    """Return the OpenAPI 3.1 document of a server.
+
+    Args:
+        limits: Its limits.
+        token: Whether it asks for a token.
+    """
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in OPERATIONS:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation, token=token)
+    document: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {"title": "Suffice", "version": __version__, "summary": "When to stop, and which answer to return."},
+        "paths": paths,
+        "components": {"schemas": schemas_for(limits)},
+    }
+    if token:
+        document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    return document
+
+
+def _described(operation: Operation, *, token: bool) -> dict[str, Any]:
+    always = (403, 500, 503) if operation.path in OPEN_PATHS or not token else (401, 403, 500, 503)
+    error = {"application/json": {"schema": _ref("Error")}}
+    responses: dict[str, Any] = {
+        str(status): {"description": _REFUSALS[status], "content": error}
+        for status in sorted({*always, *operation.refusals})
+    }
+    success: dict[str, Any] = {"description": "Done."}
+    if operation.result is not None:
+        is_text = "/" in operation.result
+        media = operation.result if is_text else "application/json"
+        success["content"] = {media: {"schema": {"type": "string"} if is_text else _ref(operation.result)}}
+    responses[str(operation.status)] = success
+    if operation.name == "ready":
+        responses["503"] = {**success, "description": "No policy."}
+    described: dict[str, Any] = {"operationId": operation.name, "summary": operation.summary, "responses": responses}
+    if "{id}" in operation.path:
+        described["parameters"] = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]
+    if operation.body is not None:
+        content = {"application/json": {"schema": _ref(operation.body)}}
+        described["requestBody"] = {"required": True, "content": content}
+    if token and operation.path not in OPEN_PATHS:
+        described["security"] = [{"token": []}]
+    return described

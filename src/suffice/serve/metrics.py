@@ -1,0 +1,67 @@
+"""Figures of a server for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from suffice.rounds import Decision
+from suffice.serve.policies import NamedPolicy
+
+__all__ = ["METRICS_TYPE", "Metrics"]
+
+METRICS_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+"""The media type of `Metrics.text`."""
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class Metrics:
+    """What one server counts, from its start on.
+
+    Args:
+        policies: Returns how many policies are loaded.
+        broken: Returns how many files do not load.
+        sessions: Returns how many sessions are open.
+    """
+
+    def __init__(
+        self, *, policies: Callable[[], float], broken: Callable[[], float], sessions: Callable[[], float]
+    ) -> None:
+        self.registry = CollectorRegistry()
+        self._stops = Counter("suffice_stops", "Questions that stopped.", ["policy", "reason"], registry=self.registry)
+        self._saved = Counter(
+            "suffice_rounds_saved", "Rounds that a stop left out, up to the cap.", ["policy"], registry=self.registry
+        )
+        self._audits = Counter("suffice_audits", "Questions drawn for the audit.", ["policy"], registry=self.registry)
+        self._requests = Histogram(
+            "suffice_request_seconds",
+            "Duration of requests, seconds.",
+            ["operation", "status"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        for name, about, value in (
+            ("suffice_policies", "Policies that are loaded.", policies),
+            ("suffice_policies_broken", "Policy files that do not load.", broken),
+            ("suffice_sessions", "Sessions that are open.", sessions),
+        ):
+            Gauge(name, about, registry=self.registry).set_function(value)
+
+    def stopped(self, named: NamedPolicy, decision: Decision, *, audited: bool) -> None:
+        """Count a question that stopped."""
+        self._stops.labels(named.name, decision.reason).inc()
+        if decision.reason == "rule" and decision.stop_round is not None:
+            self._saved.labels(named.name).inc(named.policy.max_rounds - decision.stop_round)
+        if audited:
+            self._audits.labels(named.name).inc()
+
+    def requested(self, operation: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        self._requests.labels(operation, str(status)).observe(seconds)
+
+    def text(self) -> bytes:
+        """Return all figures in the text format of Prometheus."""
+        return generate_latest(self.registry)

@@ -1,0 +1,134 @@
+"""The policies of a folder: each file is loaded whole or not at all, and again when it changes."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from suffice.errors import DataError, NotFoundError, SufficeError, did_you_mean
+from suffice.session import Policy
+
+__all__ = ["NamedPolicy", "PolicyFolder"]
+
+_LOG = logging.getLogger(__name__)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_REMEMBERED = 100
+"""How many policies can be named by their digest, those that a changed file replaced among them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedPolicy:
+    """A policy under the name of its file.
+
+    Attributes:
+        name: The name of the file without ``.json``.
+        policy: The policy.
+        digest: Its digest.
+        note: What was said when it was loaded; None = nothing.
+    """
+
+    name: str
+    policy: Policy
+    digest: str
+    note: str | None = None
+
+
+class PolicyFolder:
+    """The policies of a folder, by name and digest.
+
+    A file that no longer loads leaves the policy that it held before, and is `broken` until it is mended.  A policy that
+    a file held before can still be named by its digest.
+
+    Args:
+        folder: The folder; each ``.json`` file in it is a policy.
+
+    Attributes:
+        policies: By name.
+        broken: Why a file does not load, by name.
+
+    Raises:
+        DataError: It is not a folder that can be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.policies: Mapping[str, NamedPolicy] = {}
+        self.broken: Mapping[str, str] = {}
+        self._marks: dict[str, tuple[int, ...]] = {}
+        self._by_digest: OrderedDict[str, NamedPolicy] = OrderedDict()
+        self._lock = threading.Lock()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Load the files that changed since the last call.
+
+        Raises:
+            DataError: The folder cannot be read; the policies stay.
+        """
+        with self._lock:
+            try:
+                files = {path.stem: path for path in sorted(self.folder.iterdir()) if path.suffix == ".json"}
+                marks = {name: _mark_of(path) for name, path in files.items()}
+            except OSError as error:
+                raise DataError(f"the folder of policies cannot be read: {error.strerror or error}") from None
+            policies = {name: policy for name, policy in self.policies.items() if name in files}
+            broken = {name: why for name, why in self.broken.items() if name in files}
+            for name, path in files.items():
+                if marks[name] == self._marks.get(name):
+                    continue
+                broken.pop(name, None)
+                try:
+                    policies[name] = _loaded(name, path)
+                    _LOG.info("policy %s: %s", name, policies[name].digest)
+                except (SufficeError, OSError) as error:
+                    was = "; the policy that it held before stays" if name in policies else ""
+                    broken[name] = str(error).replace(str(path), path.name) + was
+                    _LOG.warning("the policy file %s does not load: %s", path.name, broken[name])
+            for removed in self._marks.keys() - files.keys():
+                _LOG.warning("the policy file %s.json was removed", removed)
+            self._marks, self.policies, self.broken = marks, policies, broken
+            for policy in policies.values():
+                self._by_digest[policy.digest] = policy
+                self._by_digest.move_to_end(policy.digest)
+            while len(self._by_digest) > max(_REMEMBERED, len(policies)):
+                self._by_digest.popitem(last=False)
+
+    def named(self, text: str) -> NamedPolicy:
+        """Return the policy with a name or a digest.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        policy = self.policies.get(text) or self._by_digest.get(text)
+        if policy is None:
+            raise NotFoundError(
+                f"there is no policy {text[:100]!r}.{did_you_mean(text[:100], self.policies)} GET /v1/policies lists them"
+            )
+        return policy
+
+
+def _mark_of(path: Path) -> tuple[int, ...]:
+    """Return what changes when a file is written; nothing of a link that leads nowhere."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return ()
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _loaded(name: str, path: Path) -> NamedPolicy:
+    """Return the policy of a file, checked: it can decide."""
+    if not _NAME.fullmatch(name):
+        raise DataError("the name of a policy has letters, digits, dots, dashes and underscores: rename the file")
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always")
+        policy = Policy.load(path)
+        policy.check()
+    note = "; ".join(str(warning.message) for warning in notes)
+    return NamedPolicy(name=name, policy=policy, digest=policy.digest, note=note.replace(str(path), path.name) or None)

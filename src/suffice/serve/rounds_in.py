@@ -1,0 +1,43 @@
+"""Rounds as requests hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from suffice.errors import DataError
+from suffice.json_text import number_from_json
+from suffice.rounds import Round
+from suffice.session import Policy
+
+__all__ = ["round_of"]
+
+_EMPTY = Round(index=0).to_dict()
+
+
+def round_of(given: Mapping[str, Any], index: int, policy: Policy) -> Round:
+    """Return the round of a request.
+
+    Args:
+        given: What has the form of the schema `Round`.
+        index: Its index, unless it has one.
+        policy: Says where the answer is in a response; one without an answer there is the answer as a whole.
+
+    Raises:
+        DataError: The response cannot be read, or a field contradicts another.
+    """
+    values = {name: value for name, value in given.items() if name in _EMPTY}
+    index = int(values.pop("index", index))
+    written = Round.from_dict({**_EMPTY, **values, "index": index})
+    if "response" not in given:
+        if given.get("seconds") is not None:
+            raise DataError("seconds belong to a response: give the costs of a round as costs")
+        return written
+    others = {name: getattr(written, name) for name in values}
+    seconds = number_from_json(given.get("seconds"))
+    observed = Round.from_response(
+        given["response"], index=index, position=policy.answer_position, seconds=seconds, **others
+    )
+    if observed.answer is None and observed.text.strip() and "answer" not in others:
+        observed = Round.from_response(given["response"], index=index, seconds=seconds, **others)
+    return observed

@@ -1,0 +1,177 @@
+"""Where the state of sessions is kept: one sqlite file, or memory, with a time to live and a highest number."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from suffice.serve.answers import RefusedError
+from suffice.serve.guard import Limits
+
+__all__ = ["SessionStore", "StoredSession"]
+
+_LOG = logging.getLogger(__name__)
+_BUSY_S = 10.0
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS policies (digest TEXT PRIMARY KEY, name TEXT NOT NULL, policy TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS sessions (
+    id TEXT PRIMARY KEY, version INTEGER NOT NULL, expires REAL NOT NULL, digest TEXT NOT NULL, state TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS by_expires ON sessions (expires);
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSession:
+    """A session as it is stored.
+
+    Attributes:
+        version: How often it was written; a writer that read an older one is too late.
+        expires: When it is forgotten, seconds since 1970.
+        digest: Of its policy.
+        state: JSON-ready values.
+    """
+
+    version: int
+    expires: float
+    digest: str
+    state: dict[str, Any]
+
+
+class SessionStore:
+    """Sessions that are there once `add` or `put` has returned, also after `kill -9` if they are in a file.
+
+    Several processes may share a file.  What expired is removed when the next session is added.
+
+    Args:
+        path: The file; None = memory, which ends with the process.
+        limits: The number of sessions, and how long they live.
+    """
+
+    def __init__(self, path: Path | None, limits: Limits) -> None:
+        self.limits = limits
+        self._lock = threading.Lock()
+        with self._faults():
+            self._database = sqlite3.connect(
+                ":memory:" if path is None else path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+            )
+            self._database.execute("PRAGMA journal_mode=WAL")
+            self._database.execute("PRAGMA synchronous=NORMAL")
+            self._database.executescript(_SCHEMA)
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._database.close()
+
+    def count(self) -> int:
+        """Return how many sessions are open."""
+        with self._lock, self._faults():
+            query = "SELECT count(*) FROM sessions WHERE expires > ?"
+            return int(self._database.execute(query, (time.time(),)).fetchone()[0])
+
+    def policy(self, digest: str) -> tuple[str, Any]:
+        """Return the name and the values of the policy of a session.
+
+        Raises:
+            RefusedError: No session has it.
+        """
+        with self._lock, self._faults():
+            query = "SELECT name, policy FROM policies WHERE digest = ?"
+            row = self._database.execute(query, (digest,)).fetchone()
+        if row is None:
+            raise RefusedError(404, f"there is no policy {digest[:100]!r}", kind="NotFoundError")
+        return row[0], json.loads(row[1])
+
+    def add(self, name: str, state: Mapping[str, Any], *, digest: str, policy: tuple[str, Mapping[str, Any]]) -> float:
+        """Store a new session, with its policy, and return when it expires.
+
+        Args:
+            name: The name of the session.
+            state: JSON-ready values.
+            digest: Of the policy.
+            policy: Its name and JSON-ready values.
+
+        Raises:
+            RefusedError: There are too many.
+        """
+        text, now = json.dumps(state), time.time()
+        with self._writing() as database:
+            database.execute("DELETE FROM sessions WHERE expires <= ?", (now,))
+            n, earliest = database.execute("SELECT count(*), min(expires) FROM sessions").fetchone()
+            if n >= self.limits.sessions:
+                raise RefusedError(
+                    429,
+                    f"{n} sessions are open, the limit of this server: end some (DELETE), or try again later",
+                    retry_after=max(1.0, min(earliest - now, 60.0)),
+                )
+            database.execute(
+                "INSERT OR IGNORE INTO policies VALUES (?, ?, ?)", (digest, policy[0], json.dumps(policy[1]))
+            )
+            expires = now + self.limits.ttl
+            database.execute("INSERT INTO sessions VALUES (?, 0, ?, ?, ?)", (name, expires, digest, text))
+        return expires
+
+    def get(self, name: str) -> StoredSession:
+        """Return a session.
+
+        Raises:
+            RefusedError: There is none, or it has expired.
+        """
+        with self._lock, self._faults():
+            query = "SELECT version, expires, digest, state FROM sessions WHERE id = ? AND expires > ?"
+            row = self._database.execute(query, (name, time.time())).fetchone()
+        if row is None:
+            raise _unknown()
+        return StoredSession(version=row[0], expires=row[1], digest=row[2], state=json.loads(row[3]))
+
+    def put(self, name: str, version: int, state: Mapping[str, Any]) -> float:
+        """Store the next version of a session, and return when it expires.
+
+        Raises:
+            RefusedError: Another request stored it first.
+        """
+        query = "UPDATE sessions SET version = ?, expires = ?, state = ? WHERE id = ? AND version = ?"
+        expires = time.time() + self.limits.ttl
+        values = (version + 1, expires, json.dumps(state), name, version)
+        with self._writing() as database:
+            if not database.execute(query, values).rowcount:
+                raise RefusedError(409, "another request changed this session at the same time: send yours again")
+        return expires
+
+    def remove(self, name: str) -> None:
+        """Forget a session."""
+        with self._writing() as database:
+            database.execute("DELETE FROM sessions WHERE id = ?", (name,))
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, self._faults():
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._database
+            except BaseException:
+                self._database.execute("ROLLBACK")
+                raise
+            self._database.execute("COMMIT")
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error:
+            _LOG.exception("the sessions cannot be stored")
+            message = "the sessions cannot be stored; the server's log says why"
+            raise RefusedError(503, message, retry_after=1) from None
+
+
+def _unknown() -> RefusedError:
+    message = "there is no such session: it was never opened, was ended, or has expired. Open a new one"
+    return RefusedError(404, message, kind="NotFoundError")

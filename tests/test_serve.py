@@ -1,0 +1,472 @@
+"""The decision as a service: what its document says is what it does, and what it decides is what the policy decides."""
+
+import asyncio
+import json
+import math
+import re
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import validate
+
+from suffice import Policy, Round
+from suffice.errors import DataError
+from suffice.rounds import Cost, Decision, Passage, Token
+from suffice.serve.answers import RefusedError
+from suffice.serve.app import make_app
+from suffice.serve.document import OPERATIONS, openapi, schemas_for
+from suffice.serve.guard import Limits
+from suffice.serve.policies import PolicyFolder
+from suffice.serve.schema import check_value
+from suffice.serve.service import Service
+from suffice.serve.sessions import SessionStore
+
+TOKEN = "0123456789abcdef0123456789abcdef"
+STABLE = Policy(rule="answer_stable", max_rounds=4, name="stable")
+ANSWERS = st.sampled_from(["Oslo", "oslo.", "Bergen", None, ""])
+
+
+class Client:
+    """Asks an application without a server, and checks each response against the document."""
+
+    def __init__(self, app, document):
+        self.app, self.document = app, document
+
+    def __call__(self, method, path, body=None, *, status=None, token=TOKEN, content=None):
+        async def ask():
+            transport = httpx.ASGITransport(self.app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+                headers = {} if token is None else {"authorization": f"Bearer {token}"}
+                return await client.request(method, path, json=body, content=content, headers=headers)
+
+        response = asyncio.run(ask())
+        operation = next((o for o in OPERATIONS if o.method == method and matches(o.path, path)), None)
+        if operation is not None:
+            described = self.document["paths"][operation.path][method.lower()]["responses"][str(response.status_code)]
+            schema = described.get("content", {}).get("application/json", {}).get("schema")
+            if schema is not None:
+                valid(response.json(), schema, self.document)
+            elif "content" not in described:
+                assert response.content == b""
+        if status is not None:
+            assert response.status_code == status, response.text
+        assert TOKEN not in response.text
+        assert "Traceback" not in response.text
+        is_json = response.headers.get("content-type") == "application/json"
+        return response.json() if is_json else response.text
+
+
+def matches(template, path):
+    ours, theirs = template.split("/"), path.split("?")[0].split("/")
+    return len(ours) == len(theirs) and all(a in (b, "{id}") for a, b in zip(ours, theirs, strict=True))
+
+
+def valid(value, schema, document):
+    Draft202012Validator({**schema, "components": document["components"]}).validate(value)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "policies"
+    path.mkdir()
+    STABLE.save(path / "stable.json")
+    return path
+
+
+def serving(folder, *, limits=None, sessions=None):
+    limits = limits or Limits()
+    service = Service(PolicyFolder(folder), SessionStore(sessions, limits))
+    return Client(make_app(service, limits, token=TOKEN), openapi(limits, token=True)), service
+
+
+@pytest.fixture
+def ask(folder):
+    return serving(folder)[0]
+
+
+def rounds(*answers, start=1):
+    return [{"answer": answer, "index": r} for r, answer in enumerate(answers, start=start)]
+
+
+# The document
+
+
+def test_the_document_is_openapi_and_says_what_is_served(ask):
+    document = ask("GET", "/openapi.json", token=None, status=200)
+    validate(document)
+    assert document == openapi(Limits(), token=True)
+    assert {(path, method.upper()) for path, methods in document["paths"].items() for method in methods} == {
+        (operation.path, operation.method) for operation in OPERATIONS
+    }
+
+
+REQUESTS = {
+    "decide": {"policy": "stable", "rounds": rounds("Oslo", "Oslo")},
+    "open_session": {"policy": "stable", "question": "Where?", "question_id": "q1"},
+    "observe": {"answer": "Oslo", "index": 1},
+    "end": {"reason": "cancelled"},
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_every_operation_does_what_the_document_says(ask, operation):
+    body = REQUESTS.get(operation.name)
+    assert (body is None) == (operation.body is None)
+    if body is not None:
+        valid(body, {"$ref": f"#/components/schemas/{operation.body}"}, ask.document)
+    path = operation.path.replace("{id}", ask("POST", "/v1/sessions", {"policy": "stable"})["id"])
+    ask(operation.method, path, body, status=operation.status)
+    is_open = "security" not in ask.document["paths"][operation.path][operation.method.lower()]
+    ask(operation.method, path, body, token=None, status=None if is_open else 401)
+    if operation.body is not None:
+        for wrong in ([], {**body, "unknown": 1}, {}, "text", None):
+            refused = ask(operation.method, path, wrong)
+            if wrong != {} or operation.name != "observe":  # a round may be empty
+                assert refused["error"]["type"] == "DataError", refused
+        ask(operation.method, path, content=b"{", status=422)
+    if "{id}" in operation.path:
+        ask(operation.method, operation.path.replace("{id}", "unknown"), body, status=404)
+    other = "PUT" if operation.method != "PUT" else "PATCH"
+    assert ask(other, path, body, status=405)["error"]["type"] == "RefusedError"
+
+
+def test_unknown_paths_are_refused_in_json(ask):
+    for path in ("/", "/v1", "/v2/decide", "/v1/decide/", "/v1/policies/../../etc/passwd", "/v1/sessions/a/b"):
+        assert "error" in ask("GET", path)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 5)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text("ab", max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["a", "index", "answer"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+ROUND = st.fixed_dictionaries(
+    {},
+    optional={
+        "answer": st.none() | st.text("ab", max_size=3) | JSON,
+        "index": st.integers(-2, 3) | JSON,
+        "signals": st.dictionaries(
+            st.text("ab", max_size=2), st.sampled_from([1, 0.5, None, "inf", "-inf", "x", True])
+        ),
+        "passages": st.lists(st.lists(st.sampled_from(["a", 1, None]), min_size=3, max_size=5), max_size=2),
+        "answer_tokens": st.none() | st.just([["a", -1, [["b", None]], None]]) | JSON,
+        "costs": st.dictionaries(
+            st.just("llm"), st.dictionaries(st.sampled_from(["calls", "dollars"]), st.integers(0, 3))
+        ),
+        "embedding": st.none() | st.lists(st.floats(-1, 1) | st.none(), max_size=3),
+        "response": st.sampled_from(["Answer: a", {}, 1]),
+        "other": JSON,
+    },
+)
+
+
+@given(value=ROUND | JSON)
+def test_values_are_checked_as_a_library_of_json_schema_checks_them(value):
+    schemas = schemas_for(Limits())
+    try:
+        check_value(value, schemas["Round"], schemas)
+        accepted = True
+    except DataError:
+        accepted = False
+    document = {"components": {"schemas": schemas}}
+    reference = Draft202012Validator({"$ref": "#/components/schemas/Round", **document})
+    assert accepted == reference.is_valid(value)
+
+
+def test_a_message_says_where_and_what(ask):
+    body = {"policy": "stable", "rounds": [{"answer": "Oslo"}, {"answr": "Oslo"}]}
+    assert ask("POST", "/v1/decide", body, status=422)["error"]["message"].startswith(
+        "rounds[1] has the unknown field \"answr\". Did you mean 'answer'? There are: response, seconds, index"
+    )
+    body = {"policy": "stable", "rounds": [{"answer": 3}]}
+    message = ask("POST", "/v1/decide", body, status=422)["error"]["message"]
+    assert message == "rounds[0].answer must be a text or null, not 3"
+    for text, what in (
+        (b"\xff", "UTF-8"),
+        (b"[" * 100_000, "nested"),
+        (b'{"policy": NaN}', "NaN"),
+        (b"1" * 5000, "not JSON"),
+    ):
+        assert what in ask("POST", "/v1/decide", content=text, status=422)["error"]["message"]
+
+
+# Decisions
+
+
+def test_what_a_round_holds_is_what_a_request_may_hold():
+    described = schemas_for(Limits())["Round"]["properties"].keys() - {"response", "seconds"}
+    assert described == Round(index=0).to_dict().keys()
+    assert schemas_for(Limits())["Decision"]["properties"].keys() == Decision(stop=False).to_dict().keys()
+
+
+WHOLE = Round(
+    index=1,
+    answer="Oslo",
+    text="Answer: Oslo",
+    answer_tokens=(Token(" Oslo", -0.1, ((" Oslo", -0.1), (" Bergen", -math.inf)), b" Oslo"),),
+    passages=(Passage(passage_id="p", title="t", text="Oslo is it."),),
+    pool_scores=(3.0, 1.0),
+    signals={"quality": 0.5, "other": math.nan},
+    costs={"generator": Cost(calls=1, seconds=math.nan)},
+    finish_reason="stop",
+    feedback="Good.",
+)
+
+
+def test_a_whole_round_may_be_sent_as_it_is_written(folder):
+    Policy(rule="(answer_margin > 5) | (quality > 0.4)", name="margin").save(folder / "margin.json")
+    ask, _ = serving(folder)
+    decided = ask("POST", "/v1/decide", {"policy": "margin", "rounds": [WHOLE.to_dict()]}, status=200)
+    expected = Policy.load(folder / "margin.json").decide([WHOLE]).to_dict()
+    assert {name: decided[name] for name in expected} == json.loads(json.dumps(expected))
+
+
+@settings(max_examples=60)
+@given(answers=st.lists(ANSWERS, max_size=6), missing=st.sampled_from(["error", "ignore"]))
+def test_the_service_decides_what_the_policy_decides_in_both_ways(answers, missing, shared):
+    ask = shared
+    expected = STABLE.decide([Round(index=r, answer=a) for r, a in enumerate(answers, 1)], missing=missing).to_dict()
+    body = {"policy": "stable", "rounds": rounds(*answers), "missing": missing}
+    decided = ask("POST", "/v1/decide", body, status=200)
+    assert {name: decided[name] for name in expected} == expected
+    session = ask("POST", "/v1/sessions", {"policy": STABLE.digest, "missing": missing}, status=201)
+    for observed in body["rounds"]:
+        decided = ask("POST", f"/v1/sessions/{session['id']}/rounds", observed, status=200)
+        again = ask("POST", f"/v1/sessions/{session['id']}/rounds", observed, status=200)
+        assert again == decided
+        if decided["stop"]:
+            break
+    if answers:
+        assert {name: decided[name] for name in expected} == expected
+    assert decided["policy"] == STABLE.digest
+    assert ask("DELETE", f"/v1/sessions/{session['id']}", status=204) == ""
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    path = tmp_path_factory.mktemp("policies")
+    STABLE.save(path / "stable.json")
+    return serving(path)[0]
+
+
+def test_the_page_shows_a_request_and_its_response(ask):
+    page = (Path(__file__).parent.parent / "docs" / "how-to" / "serve.md").read_text("utf-8")
+    body = json.loads(re.search(r"/v1/decide .* -d '(.*?)'\n", page, re.DOTALL)[1])
+    assert ask("POST", "/v1/decide", body, status=200) == json.loads(
+        re.search(r"```json\n(.*?)```", page, re.DOTALL)[1]
+    )
+
+
+def test_a_response_of_an_endpoint_is_read_where_the_policy_says(ask):
+    reply = {"choices": [{"message": {"content": "I think.\nAnswer: Oslo"}, "finish_reason": "stop"}]}
+    body = {"policy": "stable", "rounds": [{"response": reply, "seconds": 1.5}, {"response": "Oslo"}]}
+    decided = ask("POST", "/v1/decide", body, status=200)
+    assert (decided["stop"], decided["stop_round"], decided["answer"]) == (True, 2, "Oslo")
+    assert (
+        "not a reply"
+        in ask("POST", "/v1/decide", {**body, "rounds": [{"response": {"a": 1}}]}, status=422)["error"]["message"]
+    )
+    refused = ask("POST", "/v1/decide", {**body, "rounds": [{"answer": "a", "seconds": 1}]}, status=422)
+    assert "seconds belong to a response" in refused["error"]["message"]
+
+
+def test_a_policy_whose_signals_do_not_come_is_refused_and_the_session_is_as_it_was(folder):
+    Policy(rule="quality > 0.5", name="quality").save(folder / "quality.json")
+    ask, _ = serving(folder)
+    refused = ask("POST", "/v1/decide", {"policy": "quality", "rounds": rounds("Oslo")}, status=422)
+    assert refused["error"]["type"] == "UnknownSignalError"
+    body = {"policy": "quality", "rounds": rounds("Oslo"), "missing": "ignore"}
+    assert ask("POST", "/v1/decide", body, status=200)["signals"] == {"quality": None}
+    session = f"/v1/sessions/{ask('POST', '/v1/sessions', {'policy': 'quality'})['id']}"
+    ask("POST", f"{session}/rounds", rounds("Oslo")[0], status=422)
+    assert ask("GET", session, status=200)["next_round"] == 1
+    decided = ask("POST", f"{session}/rounds", {"answer": "Oslo", "signals": {"quality": 0.9}}, status=200)
+    assert (decided["stop"], decided["fired"]) == (True, "quality > 0.5")
+
+
+# Sessions
+
+
+def test_a_session_refuses_what_contradicts_it(ask):
+    session = f"/v1/sessions/{ask('POST', '/v1/sessions', {'policy': 'stable'})['id']}"
+    ask("POST", f"{session}/rounds", {"answer": "Oslo", "index": 2}, status=422)
+    ask("POST", f"{session}/rounds", {"answer": "Oslo", "index": 1}, status=200)
+    assert (
+        "another round 1"
+        in ask("POST", f"{session}/rounds", {"answer": "Bergen", "index": 1}, status=409)["error"]["message"]
+    )
+    ask("POST", f"{session}/rounds", {"answer": "Oslo", "index": 0}, status=409)
+    assert ask("POST", f"{session}/rounds", {"answer": "Oslo"}, status=200)["stop"]
+    ask("POST", f"{session}/rounds", {"answer": "Oslo"}, status=409)
+    assert ask("GET", session)["decision"]["stop_round"] == 2
+    assert ask("POST", f"{session}/end", {"reason": "failed"}, status=200)["reason"] == "rule"
+    ask("DELETE", session, status=204)
+    ask("GET", session, status=404)
+
+
+def test_a_session_may_be_ended_from_outside(ask):
+    session = f"/v1/sessions/{ask('POST', '/v1/sessions', {'policy': 'stable'})['id']}"
+    ask("POST", f"{session}/rounds", {"answer": "Oslo"})
+    ended = ask("POST", f"{session}/end", {"reason": "exhausted"}, status=200)
+    assert (ended["stop"], ended["answer"], ended["reason"]) == (True, "Oslo", "exhausted")
+
+
+def test_sessions_are_limited_in_number_and_time(folder):
+    ask, service = serving(folder, limits=Limits(sessions=2, ttl=0.5))
+    first = [ask("POST", "/v1/sessions", {"policy": "stable"}, status=201)["id"] for _ in range(2)]
+    ask("POST", "/v1/sessions", {"policy": "stable"}, status=429)
+    while service.store.count():
+        time.sleep(0.05)
+    ask("GET", f"/v1/sessions/{first[0]}", status=404)
+    ask("POST", "/v1/sessions", {"policy": "stable"}, status=201)
+
+
+def test_a_session_goes_on_in_another_process_that_shares_its_file(folder, tmp_path):
+    ask, _ = serving(folder, sessions=tmp_path / "s.sqlite")
+    other, service = serving(folder, sessions=tmp_path / "s.sqlite")
+    session = f"/v1/sessions/{ask('POST', '/v1/sessions', {'policy': 'stable', 'question_id': 'q'})['id']}"
+    assert not other("POST", f"{session}/rounds", {"answer": "Bergen", "index": 1}, status=200)["stop"]
+    assert not ask("POST", f"{session}/rounds", {"answer": "Oslo", "index": 2}, status=200)["stop"]
+    decided = other("POST", f"{session}/rounds", {"answer": "Oslo", "index": 3}, status=200)
+    assert (decided["stop_round"], other("GET", session)["question_id"]) == (3, "q")
+    late = service.store.get(session.rpartition("/")[2])
+    with pytest.raises(RefusedError, match="at the same time"):
+        service.store.put(session.rpartition("/")[2], late.version - 1, {})
+
+
+def test_many_requests_for_one_session_at_a_time_count_each_round_once(folder, tmp_path):
+    services = [serving(folder, sessions=tmp_path / "s.sqlite")[1] for _ in range(2)]
+    name = services[0].open_session({"policy": "stable"})["id"]
+    outcomes = []
+
+    def send(service):
+        for r, answer in enumerate(["a", "b", "b"], 1):
+            while True:
+                try:
+                    outcomes.append((r, service.observe(name, {"index": r, "answer": answer})["stop"]))
+                    break
+                except RefusedError as refusal:
+                    outcomes.extend([] if refusal.status == 409 else [refusal])
+
+    threads = [threading.Thread(target=send, args=(service,)) for service in services * 2]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == [(1, False)] * 4 + [(2, False)] * 4 + [(3, True)] * 4
+
+
+# Policies
+
+
+def test_policies_are_loaded_again_when_they_change_and_sessions_keep_theirs(folder):
+    ask, service = serving(folder)
+    session = f"/v1/sessions/{ask('POST', '/v1/sessions', {'policy': 'stable'})['id']}"
+    ask("POST", f"{session}/rounds", {"answer": "Oslo"})
+    Policy(rule="fixed_k(3)", max_rounds=4).save(folder / "stable.json")
+    Policy(rule="fixed_k(1)").save(folder / "other.json")
+    service.policies.refresh()
+    service._live.clear()
+    assert ask("POST", f"{session}/rounds", {"answer": "Oslo"})["stop_round"] == 2
+    body = {"policy": "stable", "rounds": rounds("Oslo", "Oslo")}
+    assert not ask("POST", "/v1/decide", body)["stop"]
+    assert ask("POST", "/v1/decide", {**body, "policy": STABLE.digest})["stop_round"] == 2
+    assert ask("POST", "/v1/decide", {**body, "policy": "other"})["stop_round"] == 1
+    (folder / "other.json").unlink()
+    service.policies.refresh()
+    ask("POST", "/v1/decide", {**body, "policy": "other"}, status=404)
+    assert [policy["name"] for policy in ask("GET", "/v1/policies")["policies"]] == ["stable"]
+
+
+def test_a_session_outlives_its_policy_file_and_the_process(folder, tmp_path):
+    ask, _ = serving(folder, sessions=tmp_path / "s.sqlite")
+    session = f"/v1/sessions/{ask('POST', '/v1/sessions', {'policy': 'stable'})['id']}"
+    (folder / "stable.json").unlink()
+    ask, _ = serving(folder, sessions=tmp_path / "s.sqlite")
+    ask("POST", "/v1/decide", {"policy": "stable", "rounds": []}, status=404)
+    ask("POST", f"{session}/rounds", {"answer": "Oslo"}, status=200)
+    assert ask("POST", f"{session}/rounds", {"answer": "Oslo"}, status=200)["stop"]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"format": "suffice.policy", "version": 9}', b"\xff"])
+def test_a_broken_file_is_reported_and_the_others_stay(folder, text, caplog):
+    ask, service = serving(folder)
+    (folder / "new.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+    (folder / "stable.json").write_bytes(b"{")
+    service.policies.refresh()
+    assert ask("GET", "/ready", token=None, status=200) == {"ready": True, "policies": 1, "broken": ["new", "stable"]}
+    assert ask("POST", "/v1/decide", {"policy": "stable", "rounds": rounds("a", "a")})["stop_round"] == 2
+    broken = ask("GET", "/v1/policies")["broken"]
+    assert "stays" in broken["stable"]
+    assert str(folder) not in json.dumps(broken)
+    assert "new.json does not load" in caplog.text
+
+
+def test_names_that_are_no_names_and_policies_that_cannot_decide_are_broken(folder):
+    STABLE.save(folder / "..json")
+    STABLE.save(folder / "a b.json")
+    Policy(rule="tasr").save(folder / "unfitted.json")
+    (folder / "link.json").symlink_to(folder / "nowhere")
+    (folder / "folder.json").mkdir()
+    ask, _ = serving(folder)
+    broken = ask("GET", "/v1/policies")["broken"]
+    assert set(broken) == {"a b", "unfitted", "link", "folder"} | ({"."} if "." in broken else set())
+    assert "needs a calibrator" in broken["unfitted"]
+    for name in ("../policies/stable", "stable.json", str(folder / "stable.json"), "a b", "%2e%2e"):
+        assert ask("POST", "/v1/decide", {"policy": name, "rounds": []}, status=404)
+
+
+def test_without_a_policy_the_server_is_not_ready_and_without_a_folder_it_does_not_start(tmp_path):
+    ask, _ = serving(tmp_path)
+    assert ask("GET", "/ready", token=None, status=503) == {"ready": False, "policies": 0, "broken": []}
+    with pytest.raises(DataError, match="cannot be read"):
+        PolicyFolder(tmp_path / "none")
+
+
+def test_the_state_of_a_certificate_is_shown(folder):
+    from dataclasses import replace
+
+    certified = replace(STABLE, certificate={"policy_digest": STABLE.digest})
+    certified.save(folder / "certified.json")
+    replace(certified, max_rounds=3).save(folder / "changed.json")
+    ask, _ = serving(folder)
+    states = {policy["name"]: policy["certificate"] for policy in ask("GET", "/v1/policies")["policies"]}
+    assert states == {"stable": "none", "certified": "valid", "changed": "void: the policy was changed"}
+
+
+# Figures
+
+
+def test_prometheus_reads_stops_saved_rounds_and_durations(ask):
+    ask("POST", "/v1/decide", {"policy": "stable", "rounds": rounds("a", "a")})
+    ask("POST", "/v1/decide", {"policy": "stable", "rounds": rounds("a", "b", "c", "d")})
+    ask("POST", "/v1/decide", {"policy": "stable", "rounds": rounds("a")})
+    ask("POST", "/v1/decide", {"policy": "none", "rounds": []})
+    ask("POST", "/v1/sessions", {"policy": "stable"})
+    text = ask("GET", "/metrics", status=200)
+    for line in (
+        'suffice_stops_total{policy="stable",reason="rule"} 1.0',
+        'suffice_stops_total{policy="stable",reason="max_rounds"} 1.0',
+        'suffice_rounds_saved_total{policy="stable"} 2.0',
+        'suffice_request_seconds_count{operation="decide",status="200"} 3.0',
+        'suffice_request_seconds_count{operation="decide",status="404"} 1.0',
+        "suffice_policies 1.0",
+        "suffice_policies_broken 0.0",
+        "suffice_sessions 1.0",
+    ):
+        assert line in text, text
+    from prometheus_client.parser import text_string_to_metric_families
+
+    assert {family.name for family in text_string_to_metric_families(text)} >= {"suffice_stops", "suffice_sessions"}

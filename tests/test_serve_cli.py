@@ -1,0 +1,89 @@
+"""`suffice serve` as a process: its start, its end, and what it refuses to start with."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import httpx
+import pytest
+
+from suffice import Policy
+from tests.cli_tools import cli
+
+TOKEN = "0123456789abcdef0123456789abcdef"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "policies"
+    path.mkdir()
+    Policy(rule="answer_stable", max_rounds=4).save(path / "stable.json")
+    return path
+
+
+def started(folder, *options, **environment):
+    """Start the server and return the process with its address."""
+    command = [sys.executable, "-m", "suffice", "serve", str(folder), "--port", "0", *map(str, options)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
+    )
+    line = process.stdout.readline()
+    match = re.search(r"at (http://\S+),", line)
+    assert match, line + process.stderr.read()
+    return process, match[1]
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_server_starts_answers_and_ends(folder, tmp_path, number):
+    process, url = started(folder, "--sessions", tmp_path / "s.sqlite", SUFFICE_TOKEN=TOKEN)
+    with process:
+        assert httpx.get(f"{url}/health").json() == {"status": "ok"}
+        assert httpx.get(f"{url}/v1/policies").status_code == 401
+        body = {"policy": "stable", "rounds": [{"answer": "a"}, {"answer": "a"}]}
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        response = httpx.post(f"{url}/v1/decide", json=body, headers=headers)
+        assert response.json()["stop_round"] == 2
+        assert "server" not in response.headers
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, out, err) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "the server needs a token: set SUFFICE_TOKEN, or give --token-file"),
+        (["--no-token", "--host", "0.0.0.0"], "--no-token is for this machine alone, not for --host 0.0.0.0"),
+        (["--token-file", "none"], "the token file 'none' cannot be read"),
+        (["--no-token", "--host", "no.such.host.invalid"], "--no-token is for this machine alone"),
+        (["--token", TOKEN], "No such option: --token"),
+    ],
+)
+def test_a_server_that_everybody_could_ask_does_not_start(folder, options, message, monkeypatch):
+    monkeypatch.delenv("SUFFICE_TOKEN", raising=False)
+    result = cli("serve", folder, *options)
+    assert result.code != 0
+    assert message in result.err
+    assert TOKEN not in result.err or "--token" in options
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path):
+    result = cli("serve", tmp_path / "none", "--no-token")
+    assert result.code != 0
+    assert "the folder of policies cannot be read" in result.err
+
+
+@pytest.mark.whole
+def test_without_its_extra_it_says_what_to_install(folder):
+    code = (
+        "import sys\nfor name in ('starlette', 'uvicorn', 'prometheus_client'): sys.modules[name] = None\n"
+        f"from suffice.cli.main import run; run(['serve', {str(folder)!r}, '--no-token'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 1
+    assert "pip install 'suffice[serve]'" in done.stderr
+    assert json.dumps("Traceback")[1:-1] not in done.stderr

@@ -13,8 +13,8 @@ def _own_names_are_forgotten():
     """What a test registers is gone when it ends, so that it can run again."""
     registries = (
         signals._REGISTRY,
-        parse._OWN_RULES,
-        parse._OWN_SELECTORS,
+        parse.OWN_RULES,
+        parse.OWN_SELECTORS,
         metrics._ALL_METRICS,
         importers._REGISTERED,
     )

@@ -15,7 +15,7 @@ from suffice.errors import RuleSyntaxError, UnknownSignalError
 from suffice.metrics import answer_key
 from suffice.rounds import Passage, Round, Rounds
 from suffice.rules import Centroid, LongestRun, fixed_k, parse_selector, tasr
-from suffice.rules.parse import _OWN_SELECTORS
+from suffice.rules.parse import OWN_SELECTORS
 from suffice.rules.selectors_of_drafts import DISTANCES, pairwise_distances
 from suffice.session import Policy, Session, stops
 from suffice.signals import compute_signals, critic_praise, lexical_support
@@ -240,7 +240,7 @@ def test_what_is_no_selector_is_refused(text):
 
 
 def test_the_selectors_for_drafts_are_registered_as_those_of_a_host_are():
-    assert {"centroid", "longest_run", "ranked"} <= set(_OWN_SELECTORS)
+    assert {"centroid", "longest_run", "ranked"} <= set(OWN_SELECTORS)
     assert parse_selector(" centroid() ") == parse_selector("centroid") == Centroid()
     named = parse_selector("longest_run(rule=tasr)")
     assert named == LongestRun(tasr())

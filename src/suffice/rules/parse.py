@@ -15,7 +15,7 @@ from suffice.rules.base import CALLED, AllOf, AnyOf, Rule
 from suffice.rules.named import NAMED_RULES
 from suffice.rules.selectors import SELECTORS, Best, MaxSignal, MedianSignal, MinSignal, Selector
 
-__all__ = ["parse_rule", "parse_selector", "register_rule", "register_selector"]
+__all__ = ["OWN_RULES", "OWN_SELECTORS", "parse_rule", "parse_selector", "register_rule", "register_selector"]
 
 _COMPARISON_NODES: dict[type[ast.cmpop], str] = {ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<", ast.LtE: "<="}
 _LONGEST_TEXT = 20_000
@@ -23,8 +23,11 @@ _FUNCTIONS = ("k_of", "patience", "first_of", "never")
 
 _Parsed = TypeVar("_Parsed")
 
-_OWN_RULES: dict[str, Callable[..., Rule]] = {}
-_OWN_SELECTORS: dict[str, Callable[..., Selector]] = {}
+OWN_RULES: dict[str, Callable[..., Rule]] = {}
+"""What `register_rule` was given, by name."""
+
+OWN_SELECTORS: dict[str, Callable[..., Selector]] = {}
+"""What `register_selector` was given, by name."""
 
 
 _OwnRule = TypeVar("_OwnRule", bound=Callable[..., Rule])
@@ -61,8 +64,8 @@ def register_rule(name: str, build: Any = None) -> Any:
     """
     if build is None:
         return partial(register_rule, name)
-    _check_name_is_free(name, {*_FUNCTIONS, *NAMED_RULES, *_OWN_RULES}, "rule")
-    _OWN_RULES[name] = build
+    _check_name_is_free(name, {*_FUNCTIONS, *NAMED_RULES, *OWN_RULES}, "rule")
+    OWN_RULES[name] = build
     _name_class(name, build)
     return build
 
@@ -88,8 +91,8 @@ def register_selector(name: str, build: Any = None) -> Any:
     if build is None:
         return partial(register_selector, name)
     prefixed = {name} if name.startswith(tuple(f"{kind}_" for kind in _OF_A_SIGNAL)) else set()
-    _check_name_is_free(name, {*SELECTORS, *prefixed, *_OWN_SELECTORS}, "selector")
-    _OWN_SELECTORS[name] = build
+    _check_name_is_free(name, {*SELECTORS, *prefixed, *OWN_SELECTORS}, "selector")
+    OWN_SELECTORS[name] = build
     _name_class(name, build)
     return build
 
@@ -177,7 +180,7 @@ def _rule_at(node: ast.expr, text: str) -> Rule:
     if isinstance(node, ast.Compare):
         return _comparison(node, text)
     if isinstance(node, ast.Name):
-        return _call(node.id, [], text) if node.id in _OWN_RULES else _named_rule(node.id, [], text)
+        return _call(node.id, [], text) if node.id in OWN_RULES else _named_rule(node.id, [], text)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
         return _call(node.func.id, node.args, text)
     if isinstance(node, ast.BoolOp):
@@ -228,9 +231,9 @@ def _whole_number(node: ast.expr, text: str) -> int:
 
 
 def _call(name: str, arguments: list[ast.expr], text: str) -> Rule:
-    if name in _OWN_RULES:
+    if name in OWN_RULES:
         values = [_argument(argument, text) for argument in arguments]
-        return _built(Rule, name, partial(_OWN_RULES[name], *values), text)  # type: ignore[type-abstract]
+        return _built(Rule, name, partial(OWN_RULES[name], *values), text)  # type: ignore[type-abstract]
     rule = _function(name, arguments, text)
     return _named_rule(name, [_number(item, text) for item in arguments], text) if rule is None else rule
 
@@ -274,8 +277,8 @@ def _named_rule(name: str, arguments: list[float], text: str) -> Rule:
     entry = NAMED_RULES.get(name)
     if entry is None:
         raise RuleSyntaxError(
-            f"{name!r} in {text!r} is not a rule.{did_you_mean(name, (*NAMED_RULES, *_OWN_RULES))} A signal needs a comparison "
-            f"({name} > 0.5); named rules: {', '.join((*NAMED_RULES, *_OWN_RULES))}; functions: {', '.join(_FUNCTIONS)}; "
+            f"{name!r} in {text!r} is not a rule.{did_you_mean(name, (*NAMED_RULES, *OWN_RULES))} A signal needs a comparison "
+            f"({name} > 0.5); named rules: {', '.join((*NAMED_RULES, *OWN_RULES))}; functions: {', '.join(_FUNCTIONS)}; "
             "a rule of your own must be registered first (register_rule)"
         )
     build: Callable[..., Any] = entry.build
@@ -313,13 +316,13 @@ def parse_selector(text: str) -> Selector:
     if spelled == "best":
         return Best()
     name, opened, _ = spelled.partition("(")
-    if name in _OWN_SELECTORS:
+    if name in OWN_SELECTORS:
         call = spelled if opened else f"{spelled}()"
         return _parsed(call, "selector", f"{name}(argument, ...)", lambda node: _own_selector(node, name, call))
     kind, _, signal_name = spelled.partition("_")
     if kind in _OF_A_SIGNAL and signal_name.isidentifier():
         return _OF_A_SIGNAL[kind](signal_name)
-    names = (*SELECTORS, "best", *_OWN_SELECTORS)
+    names = (*SELECTORS, "best", *OWN_SELECTORS)
     raise RuleSyntaxError(
         f"{text!r} is not a selector.{did_you_mean(text, names)} There are: {', '.join(names)}, max_SIGNAL, min_SIGNAL and "
         "median_SIGNAL; longest_run(RULE) and ranked(SIGNAL=(weight, fill), ...) take arguments; a selector of your own "
@@ -335,7 +338,7 @@ def _own_selector(node: ast.expr, name: str, text: str) -> Selector:
         raise RuleSyntaxError(f"{text!r} is not a selector: each argument has a name of its own")
     values = [_argument(argument, text) for argument in node.args]
     named = {str(item.arg): _pair_or_argument(item.value, text) for item in node.keywords}
-    return _built(Selector, name, partial(_OWN_SELECTORS[name], *values, **named), text)  # type: ignore[type-abstract]
+    return _built(Selector, name, partial(OWN_SELECTORS[name], *values, **named), text)  # type: ignore[type-abstract]
 
 
 def _pair_or_argument(node: ast.expr, text: str) -> Any:

@@ -1,0 +1,404 @@
+"""Completion and diagnosis of the text of rules and selectors; the parser itself says what may follow."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal
+
+from suffice.errors import RuleSyntaxError
+from suffice.rules import NAMED_RULES, SELECTORS, parse_rule, parse_selector
+from suffice.rules.named import spelled
+from suffice.rules.parse import OWN_RULES, OWN_SELECTORS
+
+__all__ = [
+    "LONGEST",
+    "Candidate",
+    "Completion",
+    "Problem",
+    "Vocabulary",
+    "complete_rule",
+    "complete_selector",
+    "ends_of",
+]
+
+LONGEST = 2_000
+"""Characters before the cursor beyond which nothing is offered: every candidate is tried with the parser."""
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z_0-9]*\Z")
+_REST = re.compile(r"[A-Za-z_0-9]*")
+_TOKEN = re.compile(r"(?P<name>[A-Za-z_]\w*)|(?P<number>\d[\w.]*|\.\d[\w.]*)|(?P<sign>>=|<=|[^\s\w])")
+_NUMBER = re.compile(r"-?[\d.][\d.eE]*\Z")
+
+_FUNCTIONS: Mapping[str, tuple[str, str]] = {
+    "k_of": ("k_of(k, (rule), ...)", "at least k of the rules fire"),
+    "patience": ("patience((rule), n)", "the rule fired in each of the last n rounds"),
+    "first_of": ("first_of((rule), ...)", "any rule fires; the first that does gives the reason"),
+    "never": ("never()", "never stops: the whole budget"),
+}
+_SIGNS: Mapping[str, str] = {
+    ")": "close the parenthesis",
+    ">": "greater than",
+    ">=": "at least",
+    "<": "less than",
+    "<=": "at most",
+    "&": "and: both rules fire",
+    "|": "or: either rule fires",
+    "+": "add another signal",
+    "-": "subtract another signal",
+    "*": "weight a signal",
+    ",": "the next argument",
+}
+_ENDS = ("", "0", " > 0", "round > 0", "(round > 0)", "2", "0.5", " round > 0", ", round > 0", "1, round > 0", ", 2")
+"""What may be missing of the innermost rule."""
+
+_MOST_FILLED = 20
+_DEEPEST = 40
+
+Kind = Literal["signal", "rule", "function", "sign", "number", "selector"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """What may be put at the cursor.
+
+    Attributes:
+        label: What a list shows.
+        insert: What replaces the text from `first` to `last`.
+        first: The first character that it replaces.
+        last: The character after the last one.
+        kind: What it is.
+        about: Its meaning, in one line.
+    """
+
+    label: str
+    insert: str
+    first: int
+    last: int
+    kind: Kind
+    about: str = ""
+
+    def applied(self, text: str) -> tuple[str, int]:
+        """Return the text with the candidate in its place, and the cursor after it."""
+        return text[: self.first] + self.insert + text[self.last :], self.first + len(self.insert)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Why a text is not a rule that can be tried here.
+
+    Attributes:
+        message: What is wrong, and what to do.
+        first: The first character that is wrong.
+        last: The character after the last one; `first` where something is missing there.
+        fixes: What the text may have meant.
+    """
+
+    message: str
+    first: int
+    last: int
+    fixes: tuple[Candidate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What may be put at the cursor, and what is wrong with the text; nothing where it can be tried."""
+
+    candidates: tuple[Candidate, ...] = ()
+    problem: Problem | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vocabulary:
+    """What a recording gives a rule to read.
+
+    Attributes:
+        signals: The meaning of each signal that has values there, by name.
+        values_of: Returns a few typical values of one of them, ascending.
+    """
+
+    signals: Mapping[str, str]
+    values_of: Callable[[str], Sequence[float]] = lambda _: ()
+
+    @property
+    def names(self) -> list[str]:
+        """The signals that a rule can name."""
+        return [name for name in self.signals if name.isidentifier() and name.isascii() and not keyword.iskeyword(name)]
+
+
+def complete_rule(text: str, cursor: int, vocabulary: Vocabulary) -> Completion:
+    """Return what may be put at the cursor of a rule's text, and what is wrong with the text.
+
+    With a candidate in its place, the text up to the cursor is the beginning of some rule: the parser was asked.
+
+    >>> signals = Vocabulary(signals={"answer_stable": "the answer repeats", "overlap": "the evidence repeats"})
+    >>> [candidate.insert for candidate in complete_rule("(answer_stable >= 1) & (ov", 26, signals).candidates]
+    ['overlap ', 'margin_or_overlap', 'stable_and_overlap']
+    >>> complete_rule("answer_stabel > 0", 17, signals).problem.fixes[0].insert
+    'answer_stable'
+
+    Args:
+        text: What was written so far.
+        cursor: The character before which the cursor is.
+        vocabulary: What the recording gives.
+    """
+    cursor = min(max(0, cursor), len(text))
+    candidates = tuple(_candidates(text, cursor, vocabulary)) if cursor <= LONGEST else ()
+    return Completion(candidates=candidates, problem=_rule_problem(text, vocabulary))
+
+
+def complete_selector(text: str, cursor: int, vocabulary: Vocabulary) -> Completion:
+    """Return what may be put in the place of a selector's text, and what is wrong with it.
+
+    Args:
+        text: What was written so far.
+        cursor: The character before which the cursor is; what follows is replaced, too.
+        vocabulary: What the recording gives.
+    """
+    before = text[: min(max(0, cursor), len(text))].strip()
+    named = dict.fromkeys(SELECTORS, "") | {
+        "best": "the answer at the largest value of the one signal of quality",
+        "centroid": "the draft nearest to the centroid of all",
+        "majority_of_samples": "the answer given most often, ties at random",
+        "weighted_majority_of_samples": "the same, weighted by p_correct",
+    }
+    named |= {f"{name}(": "takes arguments" for name in OWN_SELECTORS if name not in named}
+    for name in vocabulary.names:
+        named |= {f"{kind}_{name}": f"the answer at the {kind} of: {vocabulary.signals[name]}" for kind in _EXTREMES}
+    candidates = [
+        Candidate(label=name, insert=name, first=0, last=len(text), kind="selector", about=_SELECTED.get(name, about))
+        for name, about in _matching(before, named)
+    ]
+    problem = None
+    try:
+        parse_selector(text)
+    except RuleSyntaxError as error:
+        near = get_close_matches(text.strip(), named, n=3)
+        fixes = [Candidate(label=name, insert=name, first=0, last=len(text), kind="selector") for name in near]
+        problem = Problem(message=str(error), first=0, last=len(text), fixes=tuple(fixes))
+    return Completion(candidates=tuple(candidates), problem=problem)
+
+
+_EXTREMES = ("max", "min", "median")
+_SELECTED: Mapping[str, str] = {
+    "last": "the answer at the stop",
+    "first": "the first answer",
+    "max_p_correct": "the answer most likely to be right",
+    "majority": "the answer given most often, among ties the latest",
+    "weighted_majority": "the same, weighted by p_correct",
+}
+
+
+def _matching(word: str, named: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield names that begin with a word, then those that contain it."""
+    word = word.lower()
+    yield from ((name, about) for name, about in named.items() if name.lower().startswith(word))
+    yield from (
+        (name, about) for name, about in named.items() if word in name.lower()[1:] and not name.lower().startswith(word)
+    )
+
+
+def _candidates(text: str, cursor: int, vocabulary: Vocabulary) -> Iterator[Candidate]:
+    before = text[:cursor]
+    word = _WORD.search(before)
+    if word is None and re.search(r"[\w.]\Z", before):
+        yield from _numbers(text, cursor, vocabulary)
+        return
+    first = cursor if word is None else word.start()
+    rest = _REST.match(text, cursor)
+    last = rest.end() if rest and word else cursor
+    head, typed = text[:first], text[first:cursor]
+    gap = "" if not head or head[-1] in " (\n" else " "
+    opening = "" if _begins(f"{head}{gap}round") else "("
+    if not opening or _begins(f"{head}{gap}(round"):
+        for name, about in _matching(typed, {name: vocabulary.signals[name] for name in vocabulary.names}):
+            yield Candidate(
+                label=name, insert=f"{gap}{opening}{name} ", first=first, last=last, kind="signal", about=about
+            )
+    for label, insert, about, kind in _callable(typed) if _begins(f"{head}{gap}never()") else ():
+        if _begins(f"{head}{gap}{insert}"):
+            yield Candidate(label=label, insert=gap + insert, first=first, last=last, kind=kind, about=about)
+    if not typed:
+        yield from _numbers(text, cursor, vocabulary)
+        yield from _signs(text, cursor, vocabulary)
+
+
+def _callable(typed: str) -> Iterator[tuple[str, str, str, Kind]]:
+    """Yield label, text, meaning and kind of the named rules and functions that match a word."""
+    for name, _ in _matching(typed, dict.fromkeys(_FUNCTIONS, "")):
+        yield _FUNCTIONS[name][0], "never()" if name == "never" else f"{name}(", _FUNCTIONS[name][1], "function"
+    for name, about in _matching(typed, {name: entry.doc for name, entry in NAMED_RULES.items()}):
+        arity = NAMED_RULES[name].arity
+        numbers = ", ".join("xy"[: max(arity)])
+        label = f"{name}({numbers})" if 0 not in arity else f"{name}[({numbers})]" if max(arity) else name
+        yield label, name if 0 in arity else f"{name}(", f"{about}: {spelled(name)}", "rule"
+    for name, _ in _matching(typed, dict.fromkeys(OWN_RULES, "")):
+        yield f"{name}(...)", f"{name}(", "a rule of your own", "rule"
+
+
+def _numbers(text: str, cursor: int, vocabulary: Vocabulary) -> Iterator[Candidate]:
+    """Yield typical values of the signal that is compared at the cursor."""
+    match = re.search(r"([A-Za-z_]\w*)\s*(?:>=|<=|>|<)\s*(-?[\d.]*)\Z", text[:cursor])
+    if match is None or match[1] not in vocabulary.signals:
+        yield from _arguments(text, cursor)
+        return
+    first, rest = match.start(2), re.compile(r"[\d.]*").match(text, cursor)
+    gap = "" if text[first - 1 : first] == " " else " "
+    for value, about in _described(vocabulary.values_of(match[1])):
+        insert = f"{value:.3g}"
+        if insert.startswith(match[2]) and _begins(text[:first] + gap + insert):
+            last = rest.end() if rest else cursor
+            yield Candidate(label=insert, insert=gap + insert, first=first, last=last, kind="number", about=about)
+
+
+def _arguments(text: str, cursor: int) -> Iterator[Candidate]:
+    """Yield numbers where a function takes one."""
+    levels = _open_levels(text[:cursor])
+    if levels and levels[-1][0] and re.search(r"[(,]\s*\Z", text[:cursor]):
+        for number in ("1", "2", "3", "5", "0.5", "0.9"):
+            if _begins(f"{text[:cursor]}{number} "):
+                about = f"a number that {levels[-1][0]} takes"
+                yield Candidate(label=number, insert=number, first=cursor, last=cursor, kind="number", about=about)
+
+
+def _described(values: Sequence[float]) -> Iterator[tuple[float, str]]:
+    if len(values) == len(_QUANTILES):
+        yield from dict(zip(values, _QUANTILES, strict=True)).items()
+    else:
+        yield from ((value, "a value here") for value in values)
+
+
+_QUANTILES = (
+    "a tenth of its values lie below",
+    "a quarter lies below",
+    "half lie below",
+    "three quarters lie below",
+    "nine tenths lie below",
+)
+
+
+def _signs(text: str, cursor: int, vocabulary: Vocabulary) -> Iterator[Candidate]:
+    """Yield operators and closing signs; a bare comparison is put into parentheses first, as ``&`` and ``|`` want it."""
+    head = text[:cursor]
+    tokens = list(_TOKEN.finditer(head))
+    if not tokens:
+        return
+    before = tokens[-1]
+    operand = before["number"] or before[0] == ")" or before["name"] in vocabulary.signals
+    for sign, about in _SIGNS.items():
+        if sign not in "&|,)" and not operand:
+            continue
+        tight = sign in ",)"
+        insert = f"{sign} " if sign == "," else sign if tight else f"{'' if head[-1:] == ' ' else ' '}{sign} "
+        if sign in "&|" and not _begins(head + insert):
+            begin = _level(head)
+            inner = head[begin:].strip()
+            wrapped = f"({inner}) {sign} ("
+            if inner and _parses(inner) and _begins(head[:begin] + wrapped):
+                yield Candidate(label=sign, insert=wrapped, first=begin, last=cursor, kind="sign", about=about)
+        elif _begins(head + insert):
+            yield Candidate(label=sign, insert=insert, first=cursor, last=cursor, kind="sign", about=about)
+
+
+def _level(head: str) -> int:
+    """Return where the innermost open parenthesis, or its current argument, begins."""
+    begins = [0]
+    for token in _TOKEN.finditer(head):
+        if token[0] == "(":
+            begins.append(token.end())
+        elif token[0] == ")" and len(begins) > 1:
+            begins.pop()
+        elif token[0] == ",":
+            begins[-1] = token.end()
+    begin = begins[-1]
+    return begin + len(head[begin:]) - len(head[begin:].lstrip())
+
+
+def _parses(text: str) -> bool:
+    try:
+        parse_rule(text)
+    except RuleSyntaxError:
+        return False
+    return True
+
+
+def _begins(head: str) -> bool:
+    """Return whether a text is the beginning of some rule."""
+    return next(ends_of(head), None) is not None
+
+
+def ends_of(head: str) -> Iterator[str]:
+    """Yield rules that begin with a text, the parser being asked; none where it finds no short one.
+
+    >>> next(ends_of("patience((answer_stable >= 1) & (p_corr"))
+    'patience((answer_stable >= 1) & (p_corr > 0))'
+    """
+    levels = _open_levels(head)
+    if len(levels) > _DEEPEST:
+        return
+    closings = [f"{fill})" for _, fill in reversed(levels)]
+    for end in _ENDS:
+        if _parses(whole := head + end + "".join(closings)):
+            yield whole
+        for place, (name, _) in enumerate(reversed(levels), 1):
+            if not name:  # a sum in parentheses
+                whole = head + end + "".join(closings[:place]) + " > 0" + "".join(closings[place:])
+                if _parses(whole):
+                    yield whole
+
+
+def _open_levels(head: str) -> list[tuple[str, str]]:
+    """Return each open parenthesis, the outermost first: the name before it, and the arguments that are still missing."""
+    levels: list[list[str]] = []
+    name = ""
+    for token in _TOKEN.finditer(head):
+        sign = token["sign"]
+        if sign == "(":
+            levels.append([name])
+        elif sign == ")" and levels:
+            levels.pop()
+        elif levels:
+            levels[-1].append(token[0])
+        name = token["name"] or ""
+    return [(tokens[0], _missing(tokens)) for tokens in levels]
+
+
+def _missing(tokens: list[str]) -> str:
+    if tokens[0] != "k_of" or len(tokens) < 2 or not tokens[1].isdecimal():  # noqa: PLR2004
+        return ""
+    return ", round > 0" * min(max(0, int(tokens[1]) - tokens.count(",")), _MOST_FILLED)
+
+
+def _rule_problem(text: str, vocabulary: Vocabulary) -> Problem | None:
+    try:
+        rule = parse_rule(text)
+    except RuleSyntaxError as error:
+        first, last = error.span or (0, len(text))
+        message = str(error).replace(" (<unknown>, line 1)", "")
+        whole = next(ends_of(text), None) if len(text) <= LONGEST else None
+        if whole is not None:
+            message = f"this is not finished; for example: {whole}"
+            word = _WORD.search(text)
+            first, last = (word.start() if word else len(text)), len(text)
+        known = {*vocabulary.names, *NAMED_RULES, *OWN_RULES, *_FUNCTIONS}
+        return Problem(message=message, first=first, last=last, fixes=tuple(_fixes(text, first, known)))
+    missing = sorted(rule.signals - set(vocabulary.signals))
+    if not missing:
+        return None
+    name = missing[0]
+    match = re.search(rf"\b{re.escape(name)}\b", text)
+    first, last = match.span() if match else (0, len(text))
+    message = f"{name} has no values in this recording" + ("" if match else f", and the rule reads it: {rule}")
+    return Problem(message=message, first=first, last=last, fixes=tuple(_fixes(text, first, vocabulary.names)))
+
+
+def _fixes(text: str, first: int, known: Iterable[str]) -> Iterator[Candidate]:
+    """Yield known names in the place of the word where a text goes wrong, if they are near."""
+    word = re.compile(r"[A-Za-z_]\w*").match(text, first)
+    if word is None or word[0] in known:
+        return
+    for name in get_close_matches(word[0], sorted(known), n=3):
+        yield Candidate(label=name, insert=name, first=word.start(), last=word.end(), kind="signal")

@@ -51,7 +51,8 @@ class Run:
         """The variables that make the setting."""
         threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), str(self.threads))
         kernel = {"OPENBLAS_CORETYPE": self.kernel} if self.kernel else {}
-        return kernel | threads | {"PYTHONHASHSEED": str(self.seed), "SUFFICE_TEST_ORDER": str(self.seed)}
+        seeds = {"PYTHONHASHSEED": str(self.seed), "SUFFICE_TEST_ORDER": str(self.seed)}
+        return kernel | threads | seeds | {"SUFFICE_TRAIN_TINY_MODEL": "1"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ asks for one of them is marked `whole`, see `tests/conftest.py`.
 from __future__ import annotations
 
 import fcntl
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from suffice.store.recording import Recording
 from suffice.store.schema import build_table
 from tests import llamacpp
 
-__all__ = ["taught_model", "tiny_model"]
+__all__ = ["STORED_TINY_MODEL", "taught_model", "tiny_model"]
 
 
 def recording_of(
@@ -64,12 +66,28 @@ def once(factory: pytest.TempPathFactory, name: str, write: Callable[[Path], obj
     return folder
 
 
+STORED_TINY_MODEL = Path(__file__).parent / "data" / "tiny_model"
+TRAIN_TINY_MODEL = "SUFFICE_TRAIN_TINY_MODEL"
+
+
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory) -> Path:
-    """The tiny model with known knowledge, of seed 0: model, tokenizer, tune.jsonl, eval.jsonl, world.json."""
-    from suffice.papers.cbdr.tiny import train_tiny
+    """The tiny model with known knowledge, of seed 0: model, tokenizer, tune.jsonl, eval.jsonl, world.json.
 
-    return once(tmp_path_factory, "tiny_model", lambda folder: train_tiny(folder, seed=0))
+    Training takes a minute and a half of a processor, so the weights are stored; `make stress` trains them anew.
+    """
+    return once(tmp_path_factory, "tiny_model", _write_tiny_model)
+
+
+def _write_tiny_model(folder: Path) -> None:
+    from suffice.papers.cbdr.tiny import train_tiny, write_world
+    from suffice.papers.cbdr.world import make_world
+
+    if os.environ.get(TRAIN_TINY_MODEL):
+        train_tiny(folder, seed=0)
+    else:
+        shutil.copytree(STORED_TINY_MODEL, folder, ignore=shutil.ignore_patterns("*.md"))
+        write_world(folder, make_world(0))
 
 
 @pytest.fixture(scope="session")

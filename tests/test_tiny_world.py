@@ -11,11 +11,12 @@ from suffice.errors import DataError
 from suffice.llm import TransformersModel
 from suffice.llm.prompts import PREFILLED
 from suffice.papers.cbdr.known_world import CONTROLS, _fit_probe, known_world, known_world_page
-from suffice.papers.cbdr.tiny import _Lessons, _tokenizer, train_tiny
+from suffice.papers.cbdr.tiny import _Lessons, _network, _tokenizer, train_tiny
 from suffice.papers.cbdr.world import EXPOSURES, KINDS, VAGUE, VAGUE_EXPOSURES, make_world, write_questions
 from suffice.retrieval import PoolBM25, load_questions
 from suffice.train.baselines import METHODS, known_scores, model_gates
 from tests.cli_tools import cli
+from tests.shared import STORED_TINY_MODEL
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +128,27 @@ def test_every_word_of_the_world_is_one_token_and_any_text_comes_back(world, loc
             assert len(tokenizer(f" {word}")["input_ids"]) == 1
     text = "Wer schrieb „Faust“? 日本 😀"
     assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+
+
+@pytest.mark.whole
+def test_the_stored_model_is_of_the_kind_that_training_begins_with(world, tmp_path):
+    from safetensors.numpy import load_file
+
+    tokenizer = _tokenizer(world)
+    tokenizer.save_pretrained(tmp_path)
+    _network(tokenizer).save_pretrained(tmp_path)
+    for name, members in (
+        ("tokenizer.json", ("model", "added_tokens")),
+        ("config.json", ("hidden_size", "rope_parameters")),
+    ):
+        theirs, ours = (json.loads((folder / name).read_text("utf-8")) for folder in (STORED_TINY_MODEL, tmp_path))
+        assert [theirs[member] for member in members] == [ours[member] for member in members]
+    theirs, ours = (load_file(folder / "model.safetensors") for folder in (STORED_TINY_MODEL, tmp_path))
+    assert {name: values.shape for name, values in theirs.items()} == {
+        name: values.shape for name, values in ours.items()
+    }
+    template = "chat_template.jinja"
+    assert (tmp_path / template).read_text("utf-8") == (STORED_TINY_MODEL / template).read_text("utf-8")
 
 
 def test_the_model_knows_what_it_was_told_and_its_states_tell(tiny_model):

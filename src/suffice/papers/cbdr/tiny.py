@@ -30,7 +30,7 @@ from suffice.papers.cbdr.world import (
 )
 from suffice.rounds import Passage
 
-__all__ = ["END_TOKEN", "PAD_TOKEN", "look_back", "train_tiny", "word_tokenizer"]
+__all__ = ["END_TOKEN", "PAD_TOKEN", "look_back", "train_tiny", "word_tokenizer", "write_world"]
 
 _TEMPLATE = (
     "{% for message in messages %}{% if message['role'] == 'user' %}"
@@ -95,7 +95,7 @@ def train_tiny(
     network.eval()
     network.save_pretrained(path)
     tokenizer.save_pretrained(path)
-    _write_world(path, world)
+    write_world(path, world)
     return world
 
 
@@ -329,8 +329,8 @@ def _train(network: Any, lessons: _Lessons, on_progress: Callable[[int, int], No
         on_progress(step, total)
 
 
-def _write_world(folder: Path, world: World) -> None:
-    """Write the questions and facts beside the model."""
+def write_world(folder: Path, world: World) -> None:
+    """Write the questions and facts of a world beside its model."""
     for split in ("tune", "eval"):
         write_questions(folder / f"{split}.jsonl", world.questions(split))
     facts: list[Fact] = list(world.facts)

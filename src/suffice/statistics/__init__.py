@@ -17,7 +17,10 @@ from suffice.statistics.intervals import DEFAULT_INTERVAL, INTERVALS, Intervals,
 from suffice.statistics.margins import MarginTest, equivalence, non_inferiority
 from suffice.statistics.paired import FEW_NONZERO, ONE_UNIT, PairedResult, paired_results
 from suffice.statistics.resampling import Draws, Resampling, holm_within
+from suffice.statistics.restarts import Alarm
 from suffice.statistics.rounding import ROUNDING
+from suffice.statistics.sequences import ConfidenceSequence, window_sequences
+from suffice.statistics.shares import share
 from suffice.statistics.units import Clusters, Units
 
 __all__ = [
@@ -26,10 +29,12 @@ __all__ = [
     "INTERVALS",
     "ONE_UNIT",
     "ROUNDING",
+    "Alarm",
     "Area",
     "CellDeltas",
     "Clusters",
     "Coded",
+    "ConfidenceSequence",
     "Draws",
     "Intervals",
     "MarginTest",
@@ -57,6 +62,8 @@ __all__ = [
     "paired_t",
     "paired_t_test",
     "permutation_tests",
+    "share",
     "sign_flip_test",
     "wilcoxon_test",
+    "window_sequences",
 ]

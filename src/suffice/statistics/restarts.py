@@ -1,0 +1,231 @@
+"""An alarm that may be listened to for ever: betting that a mean loss has passed its bound, begun anew after every audit."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError
+from suffice.rounds import Floats, Mask
+from suffice.statistics.shares import share, share_left
+
+__all__ = ["Alarm"]
+
+N_STAKES = 10
+_LARGEST = 0.99
+"""Share of the stake that the best possible observation would ruin."""
+_SMALL_EXCESS = 0.005
+"""The smallest stake is about right for a loss half a point above the bound."""
+_BLOCK = 1 << 19
+"""Values at once, a bound on memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """The evidence against "every question's expected loss, given all before it, is at most epsilon".
+
+    Gamblers bet that audited losses are larger than epsilon.  One with stake k who begins at bet j multiplies the capital
+    by ``1 + k (loss - epsilon)`` at each later bet; the stake is at most ``1 / (epsilon - low)``, so nobody owes anything.  If the
+    hypothesis is true, each capital is a non-negative supermartingale.  Gamblers begin at every bet, since a rule can start to
+    fail at any time and capital that was lost in good times would have to be won back first.  Those who begin at bet j
+    together own `share(j)`, divided evenly over the stakes; those who have not begun keep theirs.  Shares sum to 1, and so
+    the whole value is a non-negative supermartingale that starts at 1: it ever reaches 1 / alpha with probability at most alpha,
+    however long one listens (Ville's inequality).  Sums over beginnings are the detectors of Shin, Ramdas and Rinaldo 2023,
+    "E-detectors"; with weights that sum to 1 false alarms are bounded over an infinite run, not only rare.
+
+    The price of the many beginnings is ``log(1 / share(j))``: 8 after 100 audits, 17 after 100,000.  A change is therefore noticed almost
+    as fast late as early, while a single gambler would need longer in proportion to the age.
+
+    *Which losses.*  If the rate of audits does not depend on the question (it may change over time), only audited questions bet;
+    the draw tells nothing about the loss, so ``E[1 + k A (L - epsilon)] = 1 + k pi E[L - epsilon] <= 1``.  If it does depend on the question, these
+    would be a biased sample.  Then give the smallest rate, `least_rate`, and every question bets on ``Z = A L / pi`` with stake
+    ``least_rate * k``: the factor ``1 + k least_rate (Z - epsilon)`` has the same bound, and an unaudited question costs a little.  That is
+    valid in either case, and slower where rates are mostly larger than the smallest.
+
+    *Repeated questions.*  Audits drawn by the question's id fall alike on its repetitions, whose losses are then known beforehand, so
+    that the hypothesis would be false without any change.  Count each question once, at its first request; the hypothesis is then
+    about new questions.  If the draw is by request, each may count.
+
+    *Order.*  Observations come in the order of the questions, not in that of their losses: complaints arrive first.  Wait for a loss until a
+    deadline; an audit without one by then counts 1.
+
+    >>> import numpy as np
+    >>> alarm = Alarm.start(0.02).observe(np.zeros(2000))
+    >>> alarm.rings.item(), round(float(alarm.log_value), 2)
+    (False, -1.28)
+    >>> alarm = alarm.observe(np.tile([0.0, 0.0, 1.0, 0.0], 30))
+    >>> alarm.rings.item(), int(alarm.rang_at)
+    (True, 2087)
+
+    Attributes:
+        epsilon: The bound, in (0, 1).
+        alpha: Probability of a false alarm, ever.
+        low: The smallest possible loss: -1 for `net`, 0 for `harm`, which allows larger stakes.
+        least_rate: The smallest rate at which any question is audited; None if only audited questions bet.
+        log_capital: Logarithm of what those who have begun own, for each stake, shape ``(*shape, n_stakes)``.
+        begun: How many beginnings there were, `shape`.
+        due: Whether others begin at the next bet, `shape`.
+        n: Observations so far.
+        log_value: Logarithm of the whole value, `shape`.
+        log_highest: Logarithm of the highest value so far, at least 0, `shape`.
+        rang_at: The observation, counted from 1, after which the alarm rang first; 0 while it is silent.  `shape`.
+    """
+
+    epsilon: float
+    alpha: float
+    low: float
+    least_rate: float | None
+    log_capital: Floats
+    begun: npt.NDArray[np.int64]
+    due: Mask
+    n: int
+    log_value: Floats
+    log_highest: Floats
+    rang_at: npt.NDArray[np.int64]
+
+    @classmethod
+    def start(
+        cls,
+        epsilon: float,
+        alpha: float = 0.05,
+        *,
+        low: float = -1.0,
+        least_rate: float | None = None,
+        shape: tuple[int, ...] = (),
+    ) -> Alarm:
+        """Return the state before the first question.
+
+        Args:
+            epsilon: The bound of the certificate, in (0, 1).
+            alpha: Probability of a false alarm, ever, in (0, 1).
+            low: The smallest possible loss, -1 or 0.
+            least_rate: Where rates depend on the question: the smallest one that will ever be used, in (0, 1].
+            shape: Of many runs side by side, for simulations.
+
+        Raises:
+            DataError: A number lies outside its range.
+        """
+        if not 0 < epsilon < 1:
+            raise DataError(f"epsilon must lie between 0 and 1, both excluded, not {epsilon!r}: 0.02 is two points")
+        if not 0 < alpha < 1:
+            raise DataError(f"alpha must lie between 0 and 1, both excluded, not {alpha!r}")
+        if not -1 <= low <= 0:
+            raise DataError(f"the smallest loss must be -1 (net) or 0 (harm), or between them, not {low!r}")
+        if least_rate is not None and not 0 < least_rate <= 1:
+            raise DataError(f"the smallest rate of audits must lie in (0, 1], not {least_rate!r}")
+        return cls(
+            epsilon=epsilon,
+            alpha=alpha,
+            low=low,
+            least_rate=least_rate,
+            log_capital=np.full((*shape, N_STAKES), -np.inf),
+            begun=np.zeros(shape, dtype=np.int64),
+            due=np.ones(shape, dtype=bool),
+            n=0,
+            log_value=np.zeros(shape),
+            log_highest=np.zeros(shape),
+            rang_at=np.zeros(shape, dtype=np.int64),
+        )
+
+    @property
+    def stakes(self) -> Floats:
+        """The stakes, per unit of loss, in ascending order."""
+        stakes: Floats = np.geomspace(
+            _SMALL_EXCESS / (self.epsilon - self.low / 2), _LARGEST / (self.epsilon - self.low), N_STAKES
+        )
+        return stakes
+
+    @property
+    def rings(self) -> Mask:
+        """Whether the alarm has rung, `shape`; once rung, it stays so."""
+        rings: Mask = np.asarray(self.rang_at > 0)
+        return rings
+
+    def observe(
+        self, losses: npt.ArrayLike, *, audited: npt.ArrayLike | None = None, rates: npt.ArrayLike | None = None
+    ) -> Alarm:
+        """Return the state after further questions.
+
+        Args:
+            losses: Shape ``(*shape, n)``, in the order of the questions.  NaN for an audited question is an audit that got lost: it
+                counts 1.  Whatever is given for others is ignored.
+            audited: Which questions were drawn, shape of `losses`; None if all of them.
+            rates: The probability of each draw, shape of `losses` or one for all; needed with `least_rate`, otherwise ignored.
+
+        Raises:
+            DataError: A loss or a rate outside its range, or no rates where they are needed.
+        """
+        return self._bet(losses, audited, rates)[0]
+
+    def path(
+        self, losses: npt.ArrayLike, *, audited: npt.ArrayLike | None = None, rates: npt.ArrayLike | None = None
+    ) -> Floats:
+        """Return `log_value` after each of further questions, shape of `losses`, as for a plot; arguments as `observe`."""
+        return self._bet(losses, audited, rates, with_path=True)[1]
+
+    def _bet(
+        self,
+        losses: npt.ArrayLike,
+        audited: npt.ArrayLike | None,
+        rates: npt.ArrayLike | None,
+        *,
+        with_path: bool = False,
+    ) -> tuple[Alarm, Floats]:
+        gains, drawn = self._gains(losses, audited, rates)
+        n, number = self.n, gains.shape[-1]
+        capital, begun, due = self.log_capital, self.begun, self.due
+        value, highest, rang_at = self.log_value, self.log_highest, self.rang_at
+        block = max(1, _BLOCK // max(capital.size, 1))
+        parts = []
+        for first in range(0, number, block):
+            gain, draw = gains[..., first : first + block], drawn[..., first : first + block]
+            starts = draw if self.least_rate is None else np.concatenate([due[..., None], draw[..., :-1]], axis=-1)
+            places = begun[..., None] + np.cumsum(starts, axis=-1)
+            entries = np.where(starts, np.log(share(np.maximum(places, 1))), -np.inf)
+            left = np.log(share_left(places + 1))
+            # One axis for the stakes. A sum over beginnings is taken in units of the capital of one who began with the block.
+            growth = np.cumsum(np.log1p(self.stakes[:, None] * gain[..., None, :]), axis=-1)
+            before = np.concatenate([np.zeros((*growth.shape[:-1], 1)), growth[..., :-1]], axis=-1)
+            sums = np.concatenate([capital[..., None], entries[..., None, :] - before], axis=-1)
+            owned = np.logaddexp.accumulate(sums, axis=-1)[..., 1:] + growth
+            top = np.maximum(owned.max(axis=-2), left)
+            path = top + np.log(np.exp(owned - top[..., None, :]).mean(axis=-2) + np.exp(left - top))
+            reached = path >= -math.log(self.alpha)
+            rang_at = np.where((rang_at == 0) & reached.any(axis=-1), n + first + 1 + reached.argmax(axis=-1), rang_at)
+            capital, begun, value = owned[..., -1], places[..., -1], path[..., -1]
+            due = due if self.least_rate is None else draw[..., -1]
+            highest = np.maximum(highest, path.max(axis=-1))
+            if with_path:
+                parts.append(path)
+        alarm = replace(
+            self,
+            log_capital=capital,
+            begun=begun,
+            due=due,
+            n=n + number,
+            log_value=value,
+            log_highest=highest,
+            rang_at=rang_at,
+        )
+        return alarm, np.concatenate(parts, axis=-1) if parts else np.zeros(gains.shape)
+
+    def _gains(
+        self, losses: npt.ArrayLike, audited: npt.ArrayLike | None, rates: npt.ArrayLike | None
+    ) -> tuple[Floats, Mask]:
+        """Return what a stake of 1 would gain by each question, and which were audited."""
+        given = np.asarray(losses, dtype=np.float64)
+        drawn = np.ones(given.shape, dtype=bool) if audited is None else np.asarray(audited, dtype=bool)
+        loss = np.where(drawn, np.where(np.isnan(given), 1.0, given), 0.0)
+        if not ((loss >= self.low) & (loss <= 1)).all():
+            raise DataError(f"losses must lie in [{self.low:g}, 1]; those of audits that got lost are NaN, and count 1")
+        if self.least_rate is None:
+            return np.where(drawn, loss - self.epsilon, 0.0), drawn
+        if rates is None:
+            raise DataError("rates that depend on the question need rates=..., the probability of each draw")
+        rate = np.broadcast_to(np.asarray(rates, dtype=np.float64), given.shape)
+        if not ((rate >= self.least_rate) & (rate <= 1)).all():
+            raise DataError(f"rates of audits must lie in [{self.least_rate:g}, 1], from the declared smallest one on")
+        return self.least_rate * (loss / rate - self.epsilon), drawn

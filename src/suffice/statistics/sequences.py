@@ -1,0 +1,259 @@
+"""Confidence sequences: intervals for a mean that may drift, valid after every observation at once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError
+from suffice.rounds import Floats
+from suffice.statistics.shares import share
+
+__all__ = ["ConfidenceSequence", "window_sequences"]
+
+_NARROWEST_AT = 12.5
+"""Squares of the range: 1,000 losses in [-1, 1] of which one in twenty is not 0."""
+_STEPS = 60  # of Newton's method, which needs about eight
+_PRECISION = 1e-12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfidenceSequence:
+    """An interval for the mean of what was to be expected so far, from observations in a known range.
+
+    Observation i has an expectation given all earlier ones, which may change from one to the next; after n observations
+    the interval is about the mean of the first n expectations.  With probability at least 1 - alpha it contains this
+    running mean after *every* observation: one may look at any time, as often as one likes, and stop because of what one
+    saw.  Nothing must be independent, identically distributed or constant.  Earlier intervals were about other means:
+    they are not to be intersected.
+
+    This is the empirical-Bernstein sequence (Howard, Ramdas, McAuliffe and Sekhon 2021, "Time-uniform, nonparametric,
+    nonasymptotic confidence sequences", theorem 4) with the gamma-exponential mixture (proposition 9) for each end at
+    alpha / 2.  Each observation is compared with a prediction, the mean of those before it (and one in the middle of
+    `predictions`).  The scale of an end is how far an observation can fall on its side of a prediction: the range, as in
+    the theorem, or less if predictions are confined, since its proof (lemma 4.1 of Fan et al. 2015) needs only one side.
+
+    >>> import numpy as np
+    >>> losses = np.tile([0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, -1.0, 0.0, 0.0], 100)
+    >>> sequence = ConfidenceSequence.start(-1.0, 1.0).observe(losses[:300]).observe(losses[300:])
+    >>> sequence.n, round(float(sequence.low_end), 3), round(float(sequence.high_end), 3)
+    (1000, -0.052, 0.052)
+
+    Attributes:
+        low: The smallest possible observation.
+        high: The largest possible one.
+        alpha: Probability that any of the intervals misses.
+        predictions: Where predictions may lie.  It must be fixed beforehand, and never decides about validity: a mean
+            outside only makes the interval wider.
+        narrowest_at: The sum of squares at which the interval is narrowest for its sum of squares.
+        n: Observations so far.
+        total: Their sum, any shape: one sequence for each place.
+        squares: The sum of squared differences from their predictions, shape of `total`.
+    """
+
+    low: float
+    high: float
+    alpha: float
+    predictions: tuple[float, float]
+    narrowest_at: float
+    n: int | npt.NDArray[np.int64]
+    total: Floats
+    squares: Floats
+
+    @classmethod
+    def start(
+        cls,
+        low: float,
+        high: float,
+        alpha: float = 0.05,
+        *,
+        predictions: tuple[float, float] | None = None,
+        narrowest_at: float | None = None,
+        shape: tuple[int, ...] = (),
+    ) -> ConfidenceSequence:
+        """Return the state before the first observation.
+
+        Losses weighted by the rate at which they were audited, A L / pi, lie in [low / pi, high / pi] for the smallest pi
+        that will ever be used, but their expectations lie in [low, high]: give the latter as `predictions`.
+
+        Args:
+            low: The smallest possible observation.
+            high: The largest possible one.
+            alpha: Probability that any of the intervals misses, in (0, 1).
+            predictions: Where the mean is expected, inside [low, high]; by default anywhere there.
+            narrowest_at: The sum of squares at which the interval should be narrowest; by default 12.5 squares of the range.
+            shape: Of many sequences side by side, for simulations.
+
+        Raises:
+            DataError: The range is empty or not finite, alpha lies outside (0, 1), or `predictions` outside the range.
+        """
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise DataError(f"observations need a finite range with low < high, not [{low!r}, {high!r}]")
+        if not 0 < alpha < 1:
+            raise DataError(f"alpha must lie between 0 and 1, both excluded, not {alpha!r}: 0.05 is a sequence of 95 %")
+        first, last = (low, high) if predictions is None else predictions
+        if not low <= first <= last <= high:
+            raise DataError(f"predictions {predictions!r} must lie in the range [{low:g}, {high:g}]")
+        squares = _NARROWEST_AT * (high - low) ** 2 if narrowest_at is None else narrowest_at
+        if not 0 < squares < math.inf:
+            raise DataError(f"narrowest_at, a sum of squares, must be positive and finite, not {narrowest_at!r}")
+        return cls(
+            low=float(low),
+            high=float(high),
+            alpha=alpha,
+            predictions=(float(first), float(last)),
+            narrowest_at=squares,
+            n=0,
+            total=np.zeros(shape),
+            squares=np.zeros(shape),
+        )
+
+    def observe(self, values: npt.ArrayLike) -> ConfidenceSequence:
+        """Return the state after further observations.
+
+        Args:
+            values: Shape ``(*shape, n)``, in the order of the questions, which must not depend on the values.
+
+        Raises:
+            DataError: A value is undefined or outside the range.
+        """
+        looks = self.looks(values)
+        if not looks.total.shape[-1]:
+            return self
+        return replace(
+            self,
+            n=self.n + looks.total.shape[-1],
+            total=looks.total[..., -1],
+            squares=looks.squares[..., -1],
+        )
+
+    def looks(self, values: npt.ArrayLike) -> ConfidenceSequence:
+        """Return the states after each of these observations side by side, on a new last axis, as for a plot.
+
+        Args:
+            values: As in `observe`.
+
+        Raises:
+            DataError: As `observe`.
+        """
+        observations = np.asarray(values, dtype=np.float64)
+        if not ((observations >= self.low) & (observations <= self.high)).all():  # also where undefined
+            raise DataError(
+                f"observations must lie in [{self.low:g}, {self.high:g}] and be defined: what is unknown counts at its worst"
+            )
+        n = self.n + np.arange(1, observations.shape[-1] + 1)
+        # One axis for the carried sums, so that a split changes no rounding.
+        totals = np.cumsum(np.concatenate([self.total[..., None], observations], axis=-1), axis=-1)
+        before = np.clip((sum(self.predictions) / 2 + totals[..., :-1]) / n, *self.predictions)
+        errors = (observations - before) ** 2
+        squares = np.cumsum(np.concatenate([self.squares[..., None], errors], axis=-1), axis=-1)
+        return replace(self, n=n, total=totals[..., 1:], squares=squares[..., 1:])
+
+    @property
+    def mean(self) -> Floats:
+        """The mean of the observations, shape of `total`; NaN before the first."""
+        n = np.asarray(self.n, dtype=np.float64)
+        mean: Floats = np.divide(self.total, n, out=np.full(self.total.shape, np.nan), where=n > 0)
+        return mean
+
+    @property
+    def low_end(self) -> Floats:
+        """The lower end for the mean of the expectations, shape of `total`; `low` before the first observation."""
+        return self._end(-1, self.predictions[1] - self.low)
+
+    @property
+    def high_end(self) -> Floats:
+        """The upper end, shape of `total`; `high` before the first observation."""
+        return self._end(1, self.high - self.predictions[0])
+
+    def _end(self, side: int, scale: float) -> Floats:
+        rho = rho_of(self.narrowest_at, self.alpha)
+        radius = mixture_bound(self.squares, self.alpha / 2, rho, scale)
+        end = np.where(np.asarray(self.n) > 0, self.total + side * radius, side * np.inf) / np.maximum(self.n, 1)
+        return np.asarray(np.clip(end, self.low, self.high), dtype=np.float64)
+
+
+def window_sequences(values: npt.ArrayLike, length: int, start: ConfidenceSequence) -> list[ConfidenceSequence]:
+    """Return a confidence sequence for each window of `length` observations, the last one as far as it got.
+
+    Windows have no end, so they share alpha: the k-th gets ``alpha * share(k)``.  With probability at least 1 - alpha, every
+    interval of every window, looked at at any time, contains the mean of the expectations in that window.  A later window is
+    wider than an early one, but only by the logarithm of its number: the hundredth at 5 % is as wide as one alone at 0.0016 %.
+
+    >>> import numpy as np
+    >>> start = ConfidenceSequence.start(0.0, 1.0)
+    >>> [window.n for window in window_sequences(np.zeros(250), 100, start)]
+    [100, 100, 50]
+
+    Args:
+        values: Observations from the first one on, shape ``(*shape, n)``.
+        length: Observations in a window.
+        start: A sequence before its first observation, with the alpha of all windows together.
+
+    Raises:
+        DataError: `start` has seen observations, the length is not positive, or as `ConfidenceSequence.observe`.
+    """
+    observations = np.asarray(values, dtype=np.float64)
+    if np.any(start.n) or length < 1:
+        raise DataError(f"windows need a sequence without observations and a positive length, not {length!r}")
+    firsts = range(0, observations.shape[-1], length)
+    return [
+        replace(start, alpha=start.alpha * float(share(number))).observe(observations[..., first : first + length])
+        for number, first in enumerate(firsts, 1)
+    ]
+
+
+def rho_of(squares: float, alpha: float) -> float:
+    """Return the parameter for which two ends at alpha / 2 are narrowest at a sum of squares (Howard et al., section 3.5)."""
+    log = 2 * math.log(1 / alpha)
+    return squares / (log + math.log1p(log))
+
+
+def mixture_bound(squares: Floats, alpha: float, rho: float, scale: float) -> Floats:
+    """Return the sum that the gamma-exponential mixture ever passes with probability at most alpha.
+
+    The root of `log_mixture` = log(1 / alpha).  The function is convex and increasing, so Newton's method from above
+    the root approaches it from above: what is returned early is too wide, never too narrow.
+
+    Args:
+        squares: Sums of squares so far, any shape.
+        alpha: Probability, in (0, 1).
+        rho: Of the mixture.
+        scale: How far below its prediction an observation can fall.
+    """
+    target = math.log(1 / alpha)
+    nearly = target + 0.5 * np.log1p(squares / rho)
+    sums = scale * nearly + np.sqrt(2 * (squares + rho) * nearly)
+    value, slope = log_mixture(sums, squares, rho, scale)
+    while (value < target).any():
+        sums = np.where(value < target, 2 * sums, sums)
+        value, slope = log_mixture(sums, squares, rho, scale)
+    for _ in range(_STEPS):
+        step = (value - target) / slope
+        if (step <= _PRECISION * sums).all():
+            break
+        sums = sums - np.maximum(step, 0.0)
+        value, slope = log_mixture(sums, squares, rho, scale)
+    return np.asarray(sums, dtype=np.float64)
+
+
+def log_mixture(sums: Floats, squares: Floats, rho: float, scale: float) -> tuple[Floats, Floats]:
+    """Return the logarithm of the gamma-exponential mixture, and its derivative by the sum (Howard et al., equation 26).
+
+    Args:
+        sums: Of observations less their expectations, at least 0, any shape.
+        squares: Of observations less their predictions, shape of `sums`.
+        rho: Of the mixture.
+        scale: How far below its prediction an observation can fall.
+    """
+    from scipy.special import gammainc, gammaln
+
+    start, shape, rate = rho / scale**2, (squares + rho) / scale**2, (scale * sums + squares + rho) / scale**2
+    constant = start * math.log(start) - gammaln(start) - math.log(gammainc(start, start))
+    lower = gammainc(shape, rate)  # at least about one half
+    value = constant + gammaln(shape) + np.log(lower) - shape * np.log(rate) + rate - start
+    density = np.exp((shape - 1) * np.log(rate) - rate - gammaln(shape))
+    return value, (density / lower - shape / rate + 1) / scale

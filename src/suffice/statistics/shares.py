@@ -1,0 +1,34 @@
+"""One whole, shared out over infinitely many parts: what looks, windows or restarts without an end may spend."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.rounds import Floats
+
+__all__ = ["share", "share_left"]
+
+
+def share(number: npt.ArrayLike) -> Floats:
+    """Return the share of the k-th part, k = 1, 2, ...; all shares together are 1.
+
+    It falls like ``1 / (k log(k)**2)``, which is nearly as slow as shares with a finite sum can fall: the logarithm of
+    the 100,000th is -16.6, and that of ``1 / k`` would be -11.5.
+
+    >>> share([1, 2, 3]).round(4).tolist()
+    [0.4094, 0.1141, 0.0574]
+    """
+    k = np.asarray(number, dtype=np.float64)
+    shares: Floats = np.log1p(1 / k) * share_left(k) * share_left(k + 1)  # share_left(k) - share_left(k + 1)
+    return shares
+
+
+def share_left(number: npt.ArrayLike) -> Floats:
+    """Return the share of the k-th part and all later ones, ``1 / (1 + log(k))``.
+
+    >>> share_left([1, 2]).round(4).tolist()
+    [1.0, 0.5906]
+    """
+    shares: Floats = 1 / (1 + np.log(np.asarray(number, dtype=np.float64)))
+    return shares

@@ -12,7 +12,8 @@ from suffice.llm.prompts import PREFILLED
 from suffice.llm.transformers_model import TransformersModel
 from suffice.metrics import METRICS
 from suffice.papers.cbdr.plan import CbdrSettings, divide
-from suffice.papers.cbdr.run import ALIGNED, RETRIEVER, run_cbdr
+from suffice.papers.cbdr.remaining import ALIGNED, RETRIEVER
+from suffice.papers.cbdr.run import run_cbdr
 from suffice.papers.cbdr.tables import paper_cbdr, published_cbdr
 from suffice.papers.cbdr.tiny_reranker import write_tiny_reranker
 from suffice.probes import Probe

@@ -24,6 +24,7 @@ from scipy import stats
 
 from suffice.cli.local import LocalRun
 from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
+from suffice.llm import TransformersModel
 from suffice.loop import record
 from suffice.papers.cbdr.plan import CbdrSettings
 from suffice.papers.cbdr.tiny_reranker import write_tiny_reranker
@@ -836,8 +837,19 @@ def test_cbdr_runs_from_a_file_and_its_second_run_opens_no_model(tiny_model, tmp
     (tmp_path / "tiny").symlink_to(tiny_model)
     write_tiny_reranker(tmp_path / "reranker", tiny_model)
     path = written(tmp_path, CBDR)
+    before = cli("run", path, "--dry-run", "--json").json["cells"][0]
+    generated = []
+    answers = TransformersModel.answers
+
+    def counted(model, questions, *contexts):
+        generated.append(len(questions))
+        return answers(model, questions, *contexts)
+
+    monkeypatch.setattr(TransformersModel, "answers", counted)
     first = cli("run", path, "--json")
     assert first.code == 0, first.err
+    assert before["calls left"] == sum(generated)
+    assert (before["recorded"], before["tokens"]) == (0, "unknown")
     titles = [table["title"] for table in first.json["tables"]]
     assert all(any(title.startswith(f"Table {n}") for title in titles) for n in (1, 2, 3))
     assert any(title.startswith("Runs: accuracy") for title in titles)
@@ -849,9 +861,15 @@ def test_cbdr_runs_from_a_file_and_its_second_run_opens_no_model(tiny_model, tmp
     second = cli("run", path)
     assert second.code == 0, second.err
     assert "2 of 2 stages were up to date" in second.words
+    after = cli("run", path, "--dry-run", "--json").json
+    assert (after["cells"][0]["calls left"], after["notes"], after["problems"]) == (0, [], [])
+    assert after["cells"][0]["recorded"] == after["cells"][0]["questions"] == 120
     changed = path.read_text().replace("betas = [0.5, 1.0]", "betas = [0.7, 1.0]")
     path.write_text(changed, encoding="utf-8")
     assert "a model is opened" in cli("run", path).error  # the gate is evaluated again
+    again = cli("run", path, "--dry-run", "--json").json
+    assert again["cells"][0]["calls left"] == 0  # its answers are in the journals
+    assert "a cross-encoder is trained" in " ".join(again["notes"])
 
 
 @pytest.mark.usefixtures("remembered_windows")

@@ -18,6 +18,7 @@ from suffice.errors import DataError, SchemaError, SufficeError, UnknownSignalEr
 from suffice.rounds import COST_KINDS
 from suffice.signals import SIGNALS
 from suffice.store import read_recording, write_recording
+from suffice.store.journal import Journal, count_finished
 from suffice.store.recording import Recording
 from suffice.store.schema import META_KEY, RECORDING_VERSION, build_table
 
@@ -311,3 +312,22 @@ def test_a_path_that_looks_like_a_partition_adds_no_column(tmp_path):
     folder = tmp_path / "model=x"
     recording = written(folder / "r.parquet", [row()])
     assert "model" not in recording.table.column_names
+
+
+def test_a_journal_is_counted_without_being_changed(tmp_path):
+    path = tmp_path / "r.parquet.journal"
+    assert count_finished(path) == 0
+    assert not path.exists()
+    journal = Journal(path, {"a": 1})
+    journal.put("q0", {(1, "reader"): {}})
+    for name in ("q1", "q2"):
+        journal.finish(name, [{"answer": "Oslo"}])
+    with pytest.raises(DataError, match="another process is recording"):
+        count_finished(path)
+    journal.close()
+    before = path.read_bytes()
+    assert count_finished(path) == 2
+    assert path.read_bytes() == before
+    path.write_bytes(b"not a journal, but long enough to be read as one")
+    with pytest.raises(SchemaError, match="is not a journal"):
+        count_finished(path)

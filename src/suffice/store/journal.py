@@ -6,7 +6,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from suffice.identities import aligned
 from suffice.json_text import load_json
 from suffice.store.faults import seal_of, sealed_text, sqlite_faults
 
-__all__ = ["Journal", "differences"]
+__all__ = ["Journal", "count_finished", "differences"]
 
 _JOURNAL_SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -223,6 +223,21 @@ class Journal:
         if not isinstance(value, kind):
             raise SchemaError(f"{str(self.path)!r} {_JOURNAL_DAMAGED}")
         return value
+
+
+def count_finished(path: Path) -> int:
+    """Return how many questions a journal holds; 0 if there is none.  It is neither locked nor changed.
+
+    Raises:
+        DataError: Another process is writing to it.
+        SchemaError: The file is not a journal, or it is damaged.
+    """
+    if not path.exists():
+        return 0
+    address = f"{path.resolve().as_uri()}?mode=ro"
+    faults = sqlite_faults(path, locked=_RECORDING, damaged=_JOURNAL_DAMAGED)
+    with faults, closing(sqlite3.connect(address, uri=True)) as connection:
+        return int(connection.execute("SELECT COUNT(*) FROM finished").fetchone()[0])
 
 
 def _locked(path: Path) -> sqlite3.Connection:

@@ -12,7 +12,7 @@ from suffice.retrieval import Question, Retriever, dataset_hash
 from suffice.rounds import Passage
 from suffice.store.journal import Journal
 
-__all__ = ["JournaledWork", "OnStage"]
+__all__ = ["JournaledWork", "OnStage", "answers_path"]
 
 OnStage = Callable[[str, int, int], None]
 """Called with a stage, the part of it that is done, and its total."""
@@ -49,7 +49,7 @@ class JournaledWork:
             "passages": None if passages is None else [[p.passage_id for p in context] for context in passages],
         }
         index = {question.question_id: i for i, question in enumerate(questions)}
-        with closing(Journal(self.out / "answers" / f"{_file_name(name)}.journal", config)) as journal:
+        with closing(Journal(answers_path(self.out, name), config)) as journal:
             done = dict(journal.finished())
             pending = [question for question in questions if question.question_id not in done]
             for start in range(0, len(pending), _BATCH_OF_ANSWERS):
@@ -81,6 +81,11 @@ class JournaledWork:
             [pool[row["passage_id"]] for row in rows[question.question_id]]
             for question, pool in zip(questions, pools, strict=True)
         ]
+
+
+def answers_path(out: Path, name: str) -> Path:
+    """Return the journal of the answers of a name."""
+    return out / "answers" / f"{_file_name(name)}.journal"
 
 
 def _file_name(name: str) -> str:

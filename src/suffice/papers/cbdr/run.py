@@ -28,6 +28,7 @@ from suffice.llm.transformers_model import TransformersModel
 from suffice.papers.cbdr.gates import gate_points, probe_signal
 from suffice.papers.cbdr.journaled import JournaledWork, OnStage
 from suffice.papers.cbdr.plan import CbdrSettings, Parts, divide
+from suffice.papers.cbdr.remaining import ALIGNED, CLOSED_BOOK, ONE_PASSAGE, RETRIEVER, answers_of_order, display_name
 from suffice.probes import LabelRule, is_right
 from suffice.probes.collect import StatePrompt, collect_states
 from suffice.probes.confidence import ProbeConfidence
@@ -45,13 +46,7 @@ from suffice.train.reranker import RERANKER_CARD, preferences_hash, train_rerank
 from suffice.train.reranker_trainer import changed_settings, load_base, pair_scorer
 from suffice.train.shift import Shift, draw_contexts, measure_prompt
 
-__all__ = ["ALIGNED", "RETRIEVER", "CbdrRun", "run_cbdr"]
-
-ALIGNED = "aligned"
-"""The name of the reranker trained here, in the tables."""
-
-RETRIEVER = "BM25 order"
-"""The name of the retriever's own order, without a reranker."""
+__all__ = ["CbdrRun", "run_cbdr"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -163,7 +158,7 @@ class _Pipeline:
             self._encoder(name)
         asked = parts.asked(self.questions)
         with self._stage("closed-book answers"):
-            direct = self._work.answers("closed book", asked, None)
+            direct = self._work.answers(CLOSED_BOOK, asked, None)
         labels = self._labels(asked, direct)
         with self._stage("hidden states"):
             states = self._states(asked)
@@ -180,7 +175,7 @@ class _Pipeline:
             prefer, summaries = self._preferences(parts, confidence, shift)
         with self._stage("reranker"):
             aligned = self._train(prefer["train"])
-        folders = {**{_display_name(name): name for name in (self.base, *self.others)}, ALIGNED: str(aligned)}
+        folders = {**{display_name(name): name for name in (self.base, *self.others)}, ALIGNED: str(aligned)}
         with self._stage("ranking"):
             ranking = {name: self._ranking(folder, prefer["test"]) for name, folder in folders.items()}
         with self._stage("answers with passages"):
@@ -278,7 +273,7 @@ class _Pipeline:
         pairs = draw_contexts(questions, rng=rng, candidates=self.settings.candidates)
         drawn, passages = [question for question, _ in pairs], [[passage] for _, passage in pairs]
         texts = [question.question for question in drawn]
-        given = self._work.answers(f"one passage, {len(drawn)} questions", drawn, passages)
+        given = self._work.answers(f"{ONE_PASSAGE}, {len(drawn)} questions", drawn, passages)
         qa, rag = (
             measure_prompt(
                 pairs,
@@ -357,7 +352,9 @@ class _Pipeline:
         """Return the answers with the first passages of an order, by depth and question."""
         orders = self._work.orders(name, ranked, questions, max(self.settings.depths))
         return {
-            depth: self._work.answers(f"{name} top-{depth}", questions, [passages[:depth] for passages in orders])
+            depth: self._work.answers(
+                answers_of_order(name, depth), questions, [passages[:depth] for passages in orders]
+            )
             for depth in self.settings.depths
         }
 
@@ -410,11 +407,6 @@ class _Pipeline:
                 resampling=self.settings.resampling,
             )
         return benches
-
-
-def _display_name(reranker: str) -> str:
-    """Return the name of a reranker in the tables: its id, or the name of its folder."""
-    return Path(reranker).name if Path(reranker).is_dir() else reranker
 
 
 def _means_with_intervals(values: Floats, resampling: Resampling) -> tuple[tuple[float, float, float], ...]:

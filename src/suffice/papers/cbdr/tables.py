@@ -13,7 +13,8 @@ from suffice.gates.point import ALWAYS
 from suffice.gates.tables import transitions_table, verdict
 from suffice.papers.cbdr.figures import cbdr_charts
 from suffice.papers.cbdr.plan import CbdrSettings
-from suffice.papers.cbdr.run import ALIGNED, RETRIEVER, CbdrRun
+from suffice.papers.cbdr.remaining import ALIGNED, RETRIEVER
+from suffice.papers.cbdr.run import CbdrRun
 from suffice.papers.paper import Paper, flags_table, narrow, origin_table
 from suffice.papers.published import Flag, flagged, read_published
 from suffice.tables import Column, Table

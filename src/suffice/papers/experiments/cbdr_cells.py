@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,18 +13,19 @@ import numpy as np
 from suffice.files import write_file
 from suffice.llm.prompts import prompt
 from suffice.papers.cbdr.plan import CbdrSettings
+from suffice.papers.cbdr.remaining import PipelineWork, pipeline_work
 from suffice.papers.cbdr.run import CbdrRun, run_cbdr
 from suffice.papers.cbdr.tables import paper_cbdr
 from suffice.papers.experiments.building import content_of, stated_options
 from suffice.papers.experiments.plan import Experiment
-from suffice.papers.experiments.stages import CellFolder, StageOutcome, run_stage
+from suffice.papers.experiments.stages import CellFolder, StageOutcome, is_current, run_stage
 from suffice.papers.experiments.stored_tables import read_paper, write_paper
 from suffice.papers.experiments.variance import NOT_KNOWN
 from suffice.papers.paper import Paper, origin_table
 from suffice.retrieval import Question
 from suffice.tables import Column, Table
 
-__all__ = ["cbdr_paper", "evaluate_cbdr"]
+__all__ = ["cbdr_paper", "evaluate_cbdr", "is_finished", "work_of"]
 
 _WORK = "work"
 
@@ -47,6 +49,28 @@ def evaluate_cbdr(folder: CellFolder, report: Callable[[str, int, int], None] | 
         folder: The cell.
         report: Called with a stage of the pipeline, the part of it that is done, and its total.
     """
+    done = run_stage(*_stage(folder), lambda: _run_pipeline(folder, report))
+    return [StageOutcome(cell=folder.cell.name, stage="cbdr", done=done)]
+
+
+def is_finished(folder: CellFolder) -> bool:
+    """Return whether the tables of a cell are up to date."""
+    return is_current(*_stage(folder))
+
+
+def work_of(folder: CellFolder) -> PipelineWork:
+    """Return what the pipeline of a cell asks of its model.
+
+    Raises:
+        DataError: Its questions cannot be divided.
+    """
+    chosen = folder.experiment.cbdr
+    rerankers = (chosen.cross_encoder, *chosen.others)
+    return pipeline_work(_questions(folder), rerankers, _pipeline_settings(folder), folder.file(_WORK))
+
+
+def _stage(folder: CellFolder) -> tuple[Path, dict[str, Any], list[Path]]:
+    """Return the stamp, the inputs and the outputs of a cell's pipeline."""
     chosen = folder.experiment.cbdr
     inputs: dict[str, Any] = {
         "model": stated_options(folder.cell.model.options),
@@ -56,9 +80,7 @@ def evaluate_cbdr(folder: CellFolder, report: Callable[[str, int, int], None] | 
         "layers": list(chosen.layers),
         "settings": asdict(_pipeline_settings(folder)),
     }
-    outputs = [folder.file(name) for name in ("paper.json", "figures.json")]
-    done = run_stage(folder.file("cbdr.stamp"), inputs, outputs, lambda: _run_pipeline(folder, report))
-    return [StageOutcome(cell=folder.cell.name, stage="cbdr", done=done)]
+    return folder.file("cbdr.stamp"), inputs, [folder.file(name) for name in ("paper.json", "figures.json")]
 
 
 def _run_pipeline(folder: CellFolder, report: Callable[[str, int, int], None] | None) -> None:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from suffice.cli.models import api_key
 from suffice.errors import DataError, SufficeError
 from suffice.llm import EntailmentJudge
+from suffice.papers.experiments.cbdr_cells import is_finished, work_of
 from suffice.papers.experiments.choices import DraftOptions, ModelChoice
 from suffice.papers.experiments.plan import Cell, Experiment
 from suffice.papers.experiments.stages import CellFolder
@@ -37,7 +38,9 @@ def find_problems(experiment: Experiment, out: Path) -> list[str]:
     for cell in experiment.cells():
         folder = CellFolder(out, cell, experiment)
         try:
-            if experiment.protocol != "cbdr":  # which divides the questions itself, and checks its own journals
+            if experiment.protocol == "cbdr":  # it divides the questions itself, and checks its own journals
+                work_of(folder)
+            else:
                 folder.check()
                 _check_apart(cell, experiment)
             cell_prices(cell, experiment)
@@ -124,8 +127,10 @@ def _cell_problems(folder: CellFolder, unreachable: Callable[[str], str | None])
                 f"the cell {cell.configuration}: {len(lacking)} of {counted(len(listed), f'{split} question')} have no passages ({lacking[0]!r}), "
                 "and the retriever has no corpus"
             )
-    if folder.experiment.protocol == "cbdr" or any(
-        folder.pending(split, listed) for split, listed in questions.items()
+    if (
+        not is_finished(folder)
+        if folder.experiment.protocol == "cbdr"
+        else any(folder.pending(split, listed) for split, listed in questions.items())
     ):
         yield from _model_problems(cell.model, unreachable)
         yield from _needs_problems(cell, folder.experiment)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 
 from suffice.errors import SufficeError
 from suffice.papers.experiments.building import has_round_zero
+from suffice.papers.experiments.cbdr_cells import is_finished, work_of
 from suffice.papers.experiments.checks import cell_prices, find_problems
 from suffice.papers.experiments.choices import SPLITS
 from suffice.papers.experiments.plan import Experiment
@@ -177,15 +178,16 @@ def estimate_experiment(experiment: Experiment, out: str | Path) -> Estimate:
         notes.append(
             f"tokens, money and time are {basis}; the intervals of all cells are summed end by end, as cells share questions"
         )
-    if any(not cell.basis for cell in left):
-        pilot = "" if experiment.protocol == "cbdr" else "; `--pilot 5` records five of each split"
-        notes.append(f"{NOT_KNOWN}: no question of the cell is recorded{pilot}")
-    if left:
+    problems = find_problems(experiment, out)
+    if left and experiment.protocol == "cbdr":
+        notes.append(f"{NOT_KNOWN}: tokens, money and minutes of a pipeline cannot be extrapolated: it has no pilot")
+        notes += [_pipeline_note(folders)] if not problems else []
+    elif any(not cell.basis for cell in left):
+        notes.append(f"{NOT_KNOWN}: no question of the cell is recorded; `--pilot 5` records five of each split")
+    if left and experiment.protocol != "cbdr":
         notes.append("minutes: those of the requests, as many at once as `concurrency` says, without loading models")
-    if left and experiment.prices is None:
+    if left and experiment.prices is None and experiment.protocol != "cbdr":
         notes.append(f"money is {NOT_KNOWN}: the file names no prices")
-    if experiment.protocol == "cbdr":
-        notes.append(f"what is left of a pipeline that was interrupted is {NOT_KNOWN}: it resumes by its own journals")
     journals = [path for folder in folders for path in folder.file("").glob("*.journal")]
     if journals:
         notes.append(
@@ -194,7 +196,7 @@ def estimate_experiment(experiment: Experiment, out: str | Path) -> Estimate:
         )
     return Estimate(
         cells=cells,
-        problems=tuple(find_problems(experiment, out)),
+        problems=tuple(problems),
         notes=tuple(notes),
         level=experiment.level,
     )
@@ -213,6 +215,8 @@ def _short_data(experiment: Experiment) -> list[str]:
 
 def _cell_estimate(folder: CellFolder) -> CellEstimate:
     experiment = folder.experiment
+    if experiment.protocol == "cbdr":
+        return _pipeline_estimate(folder)
     questions = {split: folder.cell.data.questions(split) for split in folder.cell.splits}
     pending = [question for split, listed in questions.items() for question in folder.pending(split, listed)]
     total = sum(map(len, questions.values()))
@@ -229,6 +233,34 @@ def _cell_estimate(folder: CellFolder) -> CellEstimate:
         calls=calls,
         costs={name: extrapolate(values[name], len(pending), experiment.level) for name in _FACTORS},
         basis=len(values["tokens"]),
+    )
+
+
+def _pipeline_estimate(folder: CellFolder) -> CellEstimate:
+    """Return what is left of CBDR's pipeline: answers by its settings and journals, and everything else unknown."""
+    total = sum(len(folder.cell.data.questions(split)) for split in folder.cell.data.splits)
+    finished = is_finished(folder)
+    unknown = Extrapolated(value=math.nan, half=math.nan)
+    try:
+        left: Any = 0 if finished else work_of(folder).left
+    except SufficeError:  # one of the problems
+        left = NOT_KNOWN
+    return CellEstimate(
+        cell=folder.cell.name,
+        questions=total,
+        recorded=total if finished else 0,
+        calls=left,
+        costs=dict.fromkeys(_FACTORS, Extrapolated(value=0.0) if finished else unknown),
+        basis=0,
+    )
+
+
+def _pipeline_note(folders: Sequence[CellFolder]) -> str:
+    """Return what CBDR's calls are, and what its models do beside them."""
+    reads = sum(work_of(folder).reads for folder in folders if not is_finished(folder))
+    return (
+        "calls: the answers that the models still generate, without those in the journals of a pipeline that was interrupted; "
+        f"beside them the models read at most {reads:,} prompts for their states, and a cross-encoder is trained for each cell"
     )
 
 

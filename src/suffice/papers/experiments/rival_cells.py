@@ -21,7 +21,7 @@ from suffice.tables import Column, Table, counted
 
 __all__ = ["WaysOfAsking"]
 
-_NOTES = (
+_WAY_NOTES = (
     "a fixed number of passages is ranked once by the question and read in one call",
     "fixed for no more: the one of these that is right most often for no more calls and no more tokens",
     "verdict: better = the interval of the paired difference is above 0; dominated = that fixed number is right at least as often",
@@ -129,7 +129,7 @@ class WaysOfAsking:
             title="Ways of asking: cells of one model, data and seed that differ in how they ask for evidence",
             columns=(Column("cell"), *columns),
             rows=tuple(rows),
-            notes=(*_NOTES, resampling.text),
+            notes=(*_WAY_NOTES, resampling.text),
         )
 
     def _runs(self) -> list[Table]:

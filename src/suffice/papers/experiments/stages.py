@@ -22,7 +22,7 @@ from suffice.store.journal import differences
 from suffice.store.recording import open_recording
 from suffice.store.stored import StoredRows
 
-__all__ = ["CellFolder", "StageOutcome", "record_cell", "run_stage", "write_stage"]
+__all__ = ["CellFolder", "StageOutcome", "is_current", "record_cell", "run_stage", "write_stage"]
 
 _NAMED_AT_MOST = 3
 """Names in a message."""
@@ -199,15 +199,22 @@ def run_stage(stamp: Path, inputs: Mapping[str, Any], outputs: Sequence[Path], m
         outputs: Files, and folders of files, that the stage writes.
         make: Writes them.
     """
-    key = {"inputs": jsonable({**inputs, "suffice": __version__}), "outputs": {}}
-    if stamp.is_file() and all(output.exists() for output in outputs):
-        now = {**key, "outputs": _hashes(outputs)}
-        if _json_of(stamp) == now:
-            return False
+    if is_current(stamp, inputs, outputs):
+        return False
     stamp.unlink(missing_ok=True)
     make()
-    write_file(stamp, json.dumps({**key, "outputs": _hashes(outputs)}, indent=1, sort_keys=True) + "\n")
+    write_file(stamp, json.dumps(_stamped(inputs, outputs), indent=1, sort_keys=True) + "\n")
     return True
+
+
+def is_current(stamp: Path, inputs: Mapping[str, Any], outputs: Sequence[Path]) -> bool:
+    """Return whether the outputs of a stage are there as it left them and its inputs are the same; see `run_stage`."""
+    is_there = stamp.is_file() and all(output.exists() for output in outputs)
+    return is_there and bool(_json_of(stamp) == _stamped(inputs, outputs))
+
+
+def _stamped(inputs: Mapping[str, Any], outputs: Sequence[Path]) -> dict[str, Any]:
+    return {"inputs": jsonable({**inputs, "suffice": __version__}), "outputs": _hashes(outputs)}
 
 
 def _json_of(path: Path) -> Any:

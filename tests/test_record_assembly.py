@@ -22,7 +22,8 @@ from suffice.loop.assembly import Assembly
 from suffice.loop.rows import cost_names, fill_costs
 from suffice.store import Journal, read_recording, write_recording
 from suffice.store.digest import DIGEST_KEY
-from suffice.store.recording import open_recording, write_tables
+from suffice.store.opened import write_tables
+from suffice.store.recording import open_recording
 from suffice.store.schema import Columns, build_table
 from suffice.store.stored import StoredRows
 from tests.test_record import scripted

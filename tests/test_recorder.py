@@ -222,7 +222,9 @@ def test_a_save_that_fails_loses_nothing(path, monkeypatch):
     recorder = Recorder(path)
     play(recorder, "one", ["a"], question_id="q1")
     with monkeypatch.context() as patch:
-        patch.setattr("suffice.loop.recorder.write_recording", lambda *_: (_ for _ in ()).throw(DataError("disk")))
+        patch.setattr(
+            "suffice.store.parts_writing.write_recording", lambda *_: (_ for _ in ()).throw(DataError("disk"))
+        )
         with pytest.raises(DataError, match="disk"):
             recorder.save()
     assert ends(path) == {"q1": "max_rounds"}

@@ -195,7 +195,7 @@ def test_identities_of_another_kind_are_refused_not_guessed(tmp_path, changes, s
 def test_a_missing_file_a_folder_and_foreign_files_are_told(tmp_path):
     with pytest.raises(DataError, match="does not exist"):
         read_recording(tmp_path / "nowhere.parquet")
-    with pytest.raises(DataError, match="does not exist"):
+    with pytest.raises(DataError, match="is a folder without a recording"):
         read_recording(tmp_path)
     pq.write_table(pa.table({"question_id": ["a"], "round": [1]}), tmp_path / "foreign.parquet")
     with pytest.raises(SchemaError, match=r"not a recording of Suffice.*suffice import"):

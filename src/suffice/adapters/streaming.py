@@ -23,7 +23,7 @@ from suffice.adapters.table_parts import PartedTable, TableOptions, UnevenError,
 from suffice.adapters.tabular import runs_note
 from suffice.adapters.tally import Tally
 from suffice.rounds import End
-from suffice.store.recording import write_tables
+from suffice.store.opened import write_tables
 from suffice.store.schema import build_table
 from suffice.tables import counted
 

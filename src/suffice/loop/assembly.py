@@ -11,7 +11,7 @@ import pyarrow as pa
 from suffice.loop.rows import fill_costs
 from suffice.normalizers import MATCH
 from suffice.store.journal import Journal
-from suffice.store.recording import write_tables
+from suffice.store.opened import write_tables
 from suffice.store.schema import Columns
 from suffice.store.stored import StoredRows
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import hashlib
-import json
 import math
 import time
 import uuid
@@ -15,8 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, get_args
 
-from suffice.errors import ConfigMismatchError, DataError
-from suffice.files import check_file, remove_leftovers
+from suffice.errors import DataError
 from suffice.json_text import as_number
 from suffice.loop.rows import row_of
 from suffice.metrics import METRICS
@@ -27,10 +25,9 @@ from suffice.rules import Never, Rule
 from suffice.session import Policy, Session
 from suffice.session.state import Missing
 from suffice.signals import SIGNALS, AnswerPosition
-from suffice.store.journal import differences
 from suffice.store.merging import INFERRED, RUN
-from suffice.store.recording import open_recording, with_journal, write_recording
-from suffice.store.round_journal import JournalContent, RoundJournal
+from suffice.store.parts_writing import recorded_at
+from suffice.store.round_journal import RoundJournal
 from suffice.store.schema import PINNED_LABELS, TEXT_COLUMNS
 
 __all__ = ["Ending", "OpenQuestion", "Recorder"]
@@ -49,6 +46,8 @@ class Recorder:
     ended move into the parquet file.  A question that has not ended, for instance because its process was killed, counts as
     failed: no figure uses it, and its rounds stay there.
 
+    A log of production goes to a folder: each process appends to parts of its own there, and shares no lock with others.
+
     >>> import tempfile
     >>> from suffice import read_recording
     >>> with tempfile.TemporaryDirectory() as folder, Recorder(f"{folder}/runs.parquet", max_rounds=2) as recorder:
@@ -59,7 +58,8 @@ class Recorder:
     array([[1., 1.]])
 
     Args:
-        path: The recording, a parquet file; a new one, or one of a recorder with the same settings.
+        path: The recording; a new one, or one of a recorder with the same settings. A parquet file, or a folder of parts: a
+            path that does not end in ``.parquet``, or an existing folder.
         policy: What decides when to stop: a policy, a policy file, or a rule or its text.  What it cuts off is marked as
             censored.  None = the loop runs as it does without a recorder.
         max_rounds: The cap of the loop, where there is no policy; None = the loop alone knows when it ends.
@@ -74,9 +74,8 @@ class Recorder:
         samples: Whether the rounds of a question are independent answers, so that their order means nothing; figures of the
             recording are then means over random orders.
         normalizer: Which answers of samples are the same, a name in `NORMALIZERS`; None = as the policy says.
-
-    Attributes:
-        journal: The rounds that are not in the parquet file yet.
+        part_questions: In a folder: the most questions of a part.
+        part_bytes: In a folder: bytes of rounds from which on a part takes no further question.
 
     Raises:
         ConfigMismatchError: The file was recorded with other settings.
@@ -97,8 +96,11 @@ class Recorder:
         missing: Missing = "error",
         samples: bool = False,
         normalizer: str | None = None,
+        part_questions: int = 1000,
+        part_bytes: int = 1 << 26,
     ) -> None:
-        self.path = check_file(path)
+        self._log = recorded_at(path, questions=part_questions, size=part_bytes)
+        self.path = self._log.path
         if policy is not None and max_rounds is not None:
             raise DataError("the policy has its own max_rounds: leave out one of them")
         if start_round not in (0, 1):
@@ -127,9 +129,8 @@ class Recorder:
         self.missing = missing
         self.samples = samples
         self.normalizer = self._compared_by(normalizer)
-        self.journal = RoundJournal(self.path)
-        self._check()
-        atexit.register(self.save)
+        self._log.check(self._metadata())
+        atexit.register(self._log.close)
 
     def __repr__(self) -> str:
         return f"Recorder({str(self.path)!r})"
@@ -149,6 +150,11 @@ class Recorder:
                 f"the policy compares answers as {theirs!r}, and normalizer is {normalizer!r}: leave it out"
             )
         return normalizer
+
+    @property
+    def journal(self) -> RoundJournal | None:
+        """The rounds that are not in the parquet file yet; of a folder, those of the part that takes new questions, if any."""
+        return self._log.journal
 
     @property
     def answer_position(self) -> AnswerPosition:
@@ -173,20 +179,6 @@ class Recorder:
             **samples,
         }
 
-    def _check(self) -> None:
-        """Raise if the file has other settings; write them down otherwise."""
-        metadata = self._metadata()
-        if self.path.exists():
-            opened = open_recording(self.path)
-            opened.file.close()
-            stored = opened.metadata
-            changed = differences({name: stored.get(name) or {} for name in metadata}, json.loads(json.dumps(metadata)))
-            if changed:
-                raise ConfigMismatchError(
-                    f"{str(self.path)!r} was recorded with other settings ({'; '.join(changed)}): record to another file"
-                )
-        self.journal.check(metadata)
-
     def question(
         self,
         question: str,
@@ -209,7 +201,12 @@ class Recorder:
             DataError: The text is blank, or an argument has another type.
         """
         entry = self._question(question, golds, question_id)
-        return OpenQuestion(self, entry, {**self.labels, **_checked_labels(labels or {})})
+        return self._begin(entry, {**self.labels, **_checked_labels(labels or {})})
+
+    def _begin(self, entry: Question, labels: Mapping[str, str]) -> OpenQuestion:
+        run = uuid.uuid4().hex
+        journal = self._log.begin(run, {"cluster": entry.question_id})
+        return OpenQuestion(self, entry, labels, run=run, journal=journal)
 
     def resume(self, run: str, question: str, rounds: Sequence[Round]) -> OpenQuestion:
         """Return a question that somebody holds as values between two rounds; its rounds are recorded once.
@@ -223,9 +220,10 @@ class Recorder:
             rounds: Its rounds so far.
         """
         entry = self._question(question, None, None)
-        if self.journal.n_rounds(run) == len(rounds):
-            return OpenQuestion(self, entry, self.labels, run=run, rounds=rounds)
-        again = OpenQuestion(self, entry, self.labels)
+        journal = self._log.holding(run)
+        if journal is not None and journal.n_rounds(run) == len(rounds):
+            return OpenQuestion(self, entry, self.labels, run=run, journal=journal, rounds=rounds)
+        again = self._begin(entry, self.labels)
         for observed in rounds:
             again.observe(observed)
         return again
@@ -241,23 +239,17 @@ class Recorder:
         return Question(question_id=name, question=text, answers=answers)
 
     def save(self) -> None:
-        """Move the questions that have ended into the parquet file, which is written anew.
+        """Move the questions that have ended into the parquet file, which is written anew; of a folder, only this part.
 
         Raises:
             DataError: The disk is full, or the path cannot be written.
         """
-        with self.journal.emptying() as content:
-            ended = [question for question in content.questions if question.ending is not None]
-            if not any(question.rows for question in ended) and not (ended and self.path.exists()):
-                return
-            remove_leftovers(self.path)
-            table, metadata = with_journal(self.path, JournalContent(metadata=content.metadata, questions=ended))
-            write_recording(self.path, table, metadata)
+        self._log.save()
 
     def close(self) -> None:
         """Save, also when the program ends; questions that are still open stay in the journal."""
-        atexit.unregister(self.save)
-        self.save()
+        atexit.unregister(self._log.close)
+        self._log.close()
 
     def __enter__(self) -> Self:
         return self
@@ -298,21 +290,21 @@ class OpenQuestion:
         question: Question,
         labels: Mapping[str, str],
         *,
-        run: str | None = None,
+        run: str,
+        journal: RoundJournal,
         rounds: Sequence[Round] = (),
     ) -> None:
         self.question_id = question.question_id
-        self.run = run or uuid.uuid4().hex
+        self.run = run
         self.rounds = list(rounds)
         policy = recorder.policy
         self.session = None if policy is None else Session(policy, missing=recorder.missing)
         self._recorder, self._question, self._labels = recorder, question, labels
         self._state = {} if policy is None else policy.state
+        self._journal = journal
         self._ended = False
         if self.session is not None:
             self.session.observe_all(self.rounds)
-        if run is None:
-            recorder.journal.begin(self.run, {"cluster": self.question_id})
 
     @property
     def done(self) -> bool:
@@ -375,7 +367,7 @@ class OpenQuestion:
         kinds = {MATCH: "metric"} if MATCH in row else {}
         kinds |= {name: "signal" for name in response.signals if name not in SIGNALS}
         kinds |= {name: "metric" for name in metrics or {} if name not in METRICS}
-        self._recorder.journal.put(self.run, response.index, {"columns": row, "kinds": kinds})
+        self._journal.put(self.run, response.index, {"columns": row, "kinds": kinds})
         self.rounds = rounds
         if self.session is None:
             return None
@@ -408,7 +400,7 @@ class OpenQuestion:
     def _end(self, reason: Ending, *, why: str = "", inferred: bool = False) -> None:
         end: End = "failed" if reason == "cancelled" or not self.rounds else reason
         why = why or ("" if self.rounds else "no round was observed")
-        self._recorder.journal.end(self.run, {"end": end, "inferred": inferred, "why": why})
+        self._journal.end(self.run, {"end": end, "inferred": inferred, "why": why})
         self._ended = True
         if self.session is not None and self.session.decision is None:
             known: Reason = reason if reason in ("exhausted", "failed") else "cancelled"

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from suffice.errors import DataError, SchemaError
 from suffice.replays.outcomes import is_agreement
-from suffice.store.digest import ColumnDigest, damaged
+from suffice.store.digest import damaged
+from suffice.store.opened import run_starts
 from suffice.store.recording import Recording, open_recording
 from suffice.store.schema import column_kind
 
@@ -33,27 +34,19 @@ class Source:
     """
 
     def __init__(self, path: str | Path) -> None:
-        opened = open_recording(path)
-        self._path, self._file, self._digests = path, opened.file, opened.digests
-        self.schema, self.header = opened.schema, opened.metadata
+        self._opened = opened = open_recording(path)
+        self._path, self.schema, self.header = path, opened.schema, opened.metadata
         for name in ("question_id", "round"):
             if name not in self.schema.names:
                 raise SchemaError(f"a recording needs the column {name!r}; there are: {', '.join(self.schema.names)}")
-        if self._file.metadata.num_rows == 0:
+        if opened.n_rows == 0:
             raise DataError("the recording has no rounds")
         self.index = self._index()
 
     def _index(self) -> npt.NDArray[np.int64]:
-        """Return the rounds of the file, from the row groups' statistics where the writer left some."""
-        place = self.schema.names.index("round")
-        groups = [self._file.metadata.row_group(i).column(place) for i in range(self._file.num_row_groups)]
-        if all(group.is_stats_set and group.statistics.has_min_max for group in groups):
-            ends = [(group.statistics.min, group.statistics.max) for group in groups]
-        else:
-            batches = self._file.iter_batches(columns=["round"])
-            ends = [tuple(pc.min_max(batch.column(0)).as_py().values()) for batch in batches]
-        lowest, highest = min(low for low, _ in ends), max(high for _, high in ends)
-        if lowest not in (0, 1) or highest - lowest > self._file.metadata.num_rows:
+        """Return the rounds of the recording, from the statistics that the writer left."""
+        lowest, highest = self._opened.round_range()
+        if lowest not in (0, 1) or highest - lowest > self._opened.n_rows:
             raise DataError(f"rounds start at 0 or 1 and run without gaps; these run from {lowest!r} to {highest!r}")
         return np.arange(int(lowest), int(highest) + 1, dtype=np.int64)
 
@@ -74,30 +67,20 @@ class Source:
             SchemaError: What was read is damaged; that a column is, shows at the end at the latest.
         """
         rest: pa.Table | None = None
-        digests = {name: ColumnDigest() for name in columns if name in self._digests}
         lowest, highest = int(self.index[-1]), int(self.index[0])
-        try:
-            for batch in self._file.iter_batches(batch_size=rows, columns=columns):
-                table = pa.Table.from_batches([batch])
-                for name, digest in digests.items():
-                    digest.update(table.column(name))
-                ends = pc.min_max(table.column("round")).as_py()
-                lowest, highest = min(lowest, ends["min"]), max(highest, ends["max"])
-                if lowest < self.index[0] or highest > self.index[-1]:
-                    break
-                table = table if rest is None else pa.concat_tables([rest, table]).combine_chunks()
-                starts = run_starts(table.column("question_id"))
-                last = int(starts[-1])  # this question may go on in the next batch
-                rest = table.slice(last)
-                if last:
-                    yield self._block(table.slice(0, last), starts[:-1])
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise SchemaError(f"{str(self._path)!r} does not read (corrupt or truncated?): {error}") from None
+        for stored in self._opened.tables(rows, columns):
+            ends = pc.min_max(stored.column("round")).as_py()
+            lowest, highest = min(lowest, ends["min"]), max(highest, ends["max"])
+            if lowest < self.index[0] or highest > self.index[-1]:
+                break
+            table = stored if rest is None else pa.concat_tables([rest, stored]).combine_chunks()
+            starts = run_starts(table.column("question_id"))
+            last = int(starts[-1])  # this question may go on in the next batch
+            rest = table.slice(last)
+            if last:
+                yield self._block(table.slice(0, last), starts[:-1])
         if [lowest, highest] != [self.index[0], self.index[-1]]:
             raise damaged(self._path, "its statistics")
-        for name, digest in digests.items():
-            if digest.value != self._digests[name]:
-                raise damaged(self._path, f"the column {name!r}")
         assert rest is not None
         yield self._block(rest, np.zeros(1, dtype=np.int64))
 
@@ -110,14 +93,6 @@ class Source:
                     "question for itself: use `replay`, or drop the column"
                 )
         return RecordingBlock(table, self.header, self.index, starts)
-
-
-def run_starts(ids: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    """Return the rows at which another question begins."""
-    if ids.null_count:
-        raise SchemaError("the column 'question_id' must hold text in every row")
-    changes = pc.not_equal(ids.slice(1), ids.slice(0, len(ids) - 1))
-    return np.concatenate([[0], np.flatnonzero(changes.to_numpy()) + 1]).astype(np.int64)
 
 
 class RecordingBlock(Recording):

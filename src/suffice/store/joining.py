@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +18,14 @@ from suffice.files import check_file
 from suffice.identities import aligned
 from suffice.results import Result
 from suffice.store.journal import Journal, differences
-from suffice.store.merging import together
+from suffice.store.merging import MERGED, OF_ONE_FILE, common_facts, together
 from suffice.store.recording import Recording, open_recording, read_recording, write_recording
 from suffice.tables import Table, counted
 
 __all__ = ["MergeSummary", "merge_recordings"]
 
-_MERGED = "merged"
-"""The entry of metadata that lists what a file was merged from."""
-
 _PROMPTS = "prompts"
 """The entry of a configuration that has what differs between prompts, by prompt."""
-
-_OF_ONE_FILE = ("dataset", "failed", "suffice", "format", "version", "notes", "read_from", _MERGED)
-"""Entries of metadata that may differ: they describe one file, not how it was recorded."""
 
 _SHOWN = 3
 
@@ -82,7 +75,7 @@ class _Part:
                 "again, then merge"
             )
         recording = read_recording(path)
-        metadata = {key: value for key, value in recording.metadata.items() if key not in _OF_ONE_FILE}
+        metadata = {key: value for key, value in recording.metadata.items() if key not in OF_ONE_FILE}
         config = dict(metadata.get("config") or {})
         prompts = dict(config.pop(_PROMPTS, {}))
         model = config.get("model")
@@ -124,7 +117,7 @@ def merge_recordings(out: str | Path, paths: Sequence[str | Path]) -> MergeSumma
     prompts = {name: own for part in parts for name, own in part.prompts.items()}
     named = [_named_apart(part) if len(prompts) > 1 else part.recording.table for part in parts]
     _check_questions(parts, named)
-    table = reduce(together, named)
+    table = together(named)
     merged = Recording(table, _metadata(parts, prompts))  # checks the rounds
     complete = {name for name, end in zip(merged.question_ids, merged.ends.tolist(), strict=True) if end != "failed"}
     merged.metadata["failed"] = {q: why for q, why in merged.metadata["failed"].items() if q not in complete}
@@ -155,7 +148,7 @@ def _check_places(out: Path, sources: Sequence[Path]) -> None:
         raise DataError(f"{said}: give two or more, each once")
     if out.resolve() in places:
         raise DataError(f"{str(out)!r} is one of the recordings to merge: write to another file")
-    if out.exists() and _MERGED not in open_recording(out).metadata:
+    if out.exists() and MERGED not in open_recording(out).metadata:
         raise DataError(f"{str(out)!r} exists and was not merged from others: move it away, or write to another file")
 
 
@@ -251,19 +244,15 @@ def _metadata(parts: Sequence[_Part], prompts: Mapping[str, Mapping[str, Any]]) 
             **{
                 key: value
                 for key, value in part.recording.metadata.items()
-                if key in ("dataset", "suffice", "read_from", _MERGED)
+                if key in ("dataset", "suffice", "read_from", MERGED)
             },
         }
         for part in parts
     ]
-    sets = [part.recording.metadata.get("dataset") or {} for part in parts]
-    hashes = dict.fromkeys(item["hash"] for item in sets if "hash" in item)
-    dataset = {"hash": "+".join(hashes), "questions": sum(int(item.get("questions", 0)) for item in sets)}
-    notes = [note for part in parts for note in part.recording.metadata.get("notes") or ()]
-    result = {**shared, "failed": failed, "suffice": __version__, _MERGED: described}
+    result = {**shared, "failed": failed, "suffice": __version__, MERGED: described}
     kept = {"config": config, "depends": depends}
     result |= {key: value for key, value in kept.items() if value or key in parts[0].recording.metadata}
-    return result | ({"dataset": dataset} if hashes else {}) | ({"notes": list(dict.fromkeys(notes))} if notes else {})
+    return result | common_facts([part.recording.metadata for part in parts])
 
 
 def _cut_notes(parts: Sequence[_Part]) -> list[str]:

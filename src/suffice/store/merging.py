@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from functools import reduce
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -16,13 +15,31 @@ from suffice.signals import LOOP_COMPONENTS
 from suffice.store.round_journal import JournalContent
 from suffice.store.schema import build_table, cost_column, cost_names, fill_costs
 
-__all__ = ["INFERRED", "RUN", "UNFINISHED", "merged", "together"]
+__all__ = [
+    "INFERRED",
+    "MERGED",
+    "OF_ONE_FILE",
+    "RUN",
+    "UNFINISHED",
+    "RunNames",
+    "common_facts",
+    "conformed",
+    "joint_schema",
+    "merged",
+    "together",
+]
 
 RUN = "run"
 """The column that names a question's run, unique among all that were ever recorded."""
 
 INFERRED = "end_inferred"
 """The column that says whether a question's end was inferred from its length, 1 or 0."""
+
+MERGED = "merged"
+"""The entry of metadata that lists what a file was merged from."""
+
+OF_ONE_FILE = frozenset({"dataset", "failed", "suffice", "format", "version", "notes", "read_from", MERGED})
+"""Entries of metadata that may differ between files: they describe one of them, not how it was recorded."""
 
 UNFINISHED = "unfinished: it goes on, or its process was killed"
 """Why a question that has not ended counts as failed."""
@@ -50,11 +67,12 @@ def merged(
             "rounds wait to be added to a recording that no Recorder made: move the file FILE.rounds away"
         )
     failed = dict(metadata.get("failed") or {})
-    names = _Names(stored, failed)
+    runs = set() if stored is None else set(stored.column(RUN).to_pylist())
+    names = RunNames({*failed} if stored is None else {*failed, *stored.column("question_id").to_pylist()})
     rows: list[dict[str, Any]] = []
     kinds: dict[str, str] = {}
     for question in content.questions:
-        if question.run in names.runs:
+        if question.run in runs:
             continue
         question_id = names.new(question.fields["cluster"])
         ending = question.ending or {"end": "failed", "inferred": False, "why": UNFINISHED}
@@ -71,63 +89,103 @@ def merged(
         known = set() if stored is None else {name for name in stored.column_names if name.startswith("cost.")}
         fill_costs(rows, cost_names(rows) | known)
         tables.append(build_table(rows, kinds))
-    table = _with_ends(reduce(together, tables).replace_schema_metadata(None))
+    table = _with_ends(together(tables))
     return table, {**metadata, **content.metadata, "failed": failed, "suffice": __version__}
 
 
-class _Names:
-    """The names of questions: that of the cluster for the first, ``NAME#2`` for the second, and so on."""
+def common_facts(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what the metadata of several files says of their questions together."""
+    sets = [item.get("dataset") or {} for item in metadata]
+    hashes = dict.fromkeys(item["hash"] for item in sets if "hash" in item)
+    dataset = {"hash": "+".join(hashes), "questions": sum(int(item.get("questions", 0)) for item in sets)}
+    notes = dict.fromkeys(note for item in metadata for note in item.get("notes") or ())
+    return ({"dataset": dataset} if hashes else {}) | ({"notes": list(notes)} if notes else {})
 
-    def __init__(self, stored: pa.Table | None, failed: Mapping[str, str]) -> None:
-        self._ids: set[str] = {*failed} if stored is None else {*failed, *stored.column("question_id").to_pylist()}
-        self.runs: set[str] = set() if stored is None else set(stored.column(RUN).to_pylist())
+
+class RunNames:
+    """The names of questions: that of the cluster for the first, ``NAME#2`` for the second, and so on.
+
+    Args:
+        taken: RunNames that others have; `new` adds to it.
+    """
+
+    def __init__(self, taken: set[str]) -> None:
+        self._taken = taken
         self._seen: Counter[str] = Counter()
 
     def new(self, cluster: str) -> str:
+        """Return the next free name of a cluster."""
         while True:
             self._seen[cluster] += 1
             number = self._seen[cluster]
             name = cluster if number == 1 else f"{cluster}#{number}"
-            if name not in self._ids:
-                self._ids.add(name)
+            if name not in self._taken:
+                self._taken.add(name)
                 return name
 
 
-def together(old: pa.Table, new: pa.Table) -> pa.Table:
-    """Return the rows of two tables whose columns may differ, those of the first table first."""
-    old, new = (table.replace_schema_metadata(None) for table in (old, new))
-    for name in set(old.column_names) & set(new.column_names):
-        kinds = old.field(name).type, new.field(name).type
-        if kinds[0] == kinds[1]:
-            continue
-        # The type of a column without values is only a guess; a label may be a number first and a text later.
-        if old.column(name).null_count == old.num_rows:
-            old = _cast(old, name, new.field(name))
-        elif new.column(name).null_count == new.num_rows:
-            new = _cast(new, name, old.field(name))
-        else:
-            text = pa.field(name, pa.string(), metadata=old.field(name).metadata)
-            old, new = _cast(old, name, text), _cast(new, name, text)
-    return pa.concat_tables([_with_free(old, new), _with_free(new, old)], promote_options="permissive")
+def together(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows of tables whose columns may differ, those of the first table first."""
+
+    def is_blank(i: int, name: str) -> bool:
+        column = tables[i].column(name)
+        return bool(column.null_count == len(column))
+
+    schema = joint_schema([table.schema for table in tables], is_blank)
+    return pa.concat_tables([conformed(table, schema) for table in tables])
 
 
-def _with_free(table: pa.Table, other: pa.Table) -> pa.Table:
-    """Return a table with cost 0, where a call is recorded, for every component that only the other table charges."""
+def joint_schema(schemas: Sequence[pa.Schema], is_blank: Callable[[int, str], bool]) -> pa.Schema:
+    """Return the columns of tables whose columns may differ.
+
+    A column of several types has the one that can hold all values; text, if there is none.
+
+    Args:
+        schemas: The columns of each table.
+        is_blank: Returns whether a column of the table at a position has no value: its type is only a guess.
+    """
+    fields: dict[str, list[tuple[int, pa.Field]]] = {}
+    for i, schema in enumerate(schemas):
+        for field in schema:
+            fields.setdefault(field.name, []).append((i, field))
+    return pa.schema([_joint_field(occurrences, is_blank) for occurrences in fields.values()])
+
+
+def _joint_field(occurrences: Sequence[tuple[int, pa.Field]], is_blank: Callable[[int, str], bool]) -> pa.Field:
+    first = occurrences[0][1]
+    if all(field.type == first.type for _, field in occurrences):
+        return first
+    filled = [field for i, field in occurrences if not is_blank(i, field.name)] or [first]
+    try:
+        joint = pa.unify_schemas([pa.schema([field]) for field in filled], promote_options="permissive").field(0)
+    except pa.ArrowException:  # a label may be a number first and a text later
+        joint = pa.field(first.name, pa.string())
+    return joint.with_metadata(filled[0].metadata)
+
+
+def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a table with the columns of `schema`, without a value where it lacks them.
+
+    A component of which the table has no costs was free wherever it recorded a call.
+    """
     called = [name for name in (cost_column(item, "calls") for item in LOOP_COMPONENTS) if name in table.column_names]
-    for name in other.column_names:
-        if name.startswith("cost.") and name not in table.column_names and called:
-            known = pc.coalesce(*(table.column(item) for item in called))
-            free = pc.if_else(pc.is_valid(known), pa.scalar(0.0), pa.scalar(None, pa.float64()))
-            table = table.append_column(other.field(name), free)
-    return table
-
-
-def _cast(table: pa.Table, name: str, field: pa.Field) -> pa.Table:
-    position = table.column_names.index(name)
-    column = table.column(name)
-    blank = column.null_count == table.num_rows
-    values = pa.nulls(table.num_rows, field.type) if blank else column.cast(field.type)
-    return table.set_column(position, field, values)
+    free = None
+    if called and any(field.name.startswith("cost.") and field.name not in table.column_names for field in schema):
+        known = pc.coalesce(*(table.column(item) for item in called))
+        free = pc.if_else(pc.is_valid(known), pa.scalar(0.0), pa.scalar(None, pa.float64()))
+    columns = []
+    for field in schema:
+        if field.name in table.column_names:
+            column = table.column(field.name)
+            if column.type != field.type:
+                blank = column.null_count == len(column)
+                column = pa.nulls(len(column), field.type) if blank else column.cast(field.type)
+        elif free is not None and field.name.startswith("cost."):
+            column = free
+        else:
+            column = pa.nulls(table.num_rows, field.type)
+        columns.append(column)
+    return pa.table(columns, schema=schema)
 
 
 def _with_ends(table: pa.Table) -> pa.Table:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,35 +13,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from suffice.display import Displayed, facts_table
 from suffice.display.tables import Library, frame_of
-from suffice.errors import DataError, NotFoundError, SchemaError, UnknownSignalError, did_you_mean
-from suffice.files import quoted, replacing
+from suffice.errors import DataError, SchemaError, UnknownSignalError, did_you_mean
 from suffice.normalizers import normalizer_of
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.seen import one_name_per_text
 from suffice.signals import answer_ids, clean_column
-from suffice.store.digest import ColumnDigest, TableDigest, damaged, stored_digests
-from suffice.store.merging import merged
-from suffice.store.round_journal import JournalContent, RoundJournal
-from suffice.store.schema import META_KEY, RECORDING_FORMAT, RECORDING_VERSION, build_table, column_kind
+from suffice.store.opened import OpenRecording, open_file, write_recording
+from suffice.store.parts import OpenFolder, in_order_of_time, open_folder
+from suffice.store.schema import column_kind
 from suffice.tables import Table
 
 __all__ = [
-    "OpenRecording",
     "Recording",
-    "checked_tables",
     "open_recording",
     "read_recording",
-    "with_journal",
     "write_recording",
-    "write_tables",
 ]
 
 _FEW = 1000
-_MAGIC = b"PAR1"
 _KNOWN_ENDS = frozenset({"max_rounds", "exhausted", "rule", "failed"})
 
 
@@ -304,134 +293,16 @@ def _identities(table: pa.Table) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64
     return ids.to_numpy(zero_copy_only=False), numbers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenRecording:
-    """An opened file of a recording with a checked header.
-
-    Attributes:
-        file: The file; its pages are checked as they are read.
-        schema: Its columns.
-        metadata: Its metadata.
-        digests: The checksum of each column; empty for files of older releases.
-    """
-
-    file: pq.ParquetFile
-    schema: pa.Schema
-    metadata: dict[str, Any]
-    digests: Mapping[str, str]
-
-
-def _header(text: bytes, path: str | Path) -> dict[str, Any]:
-    try:
-        metadata = json.loads(text)
-    except ValueError as error:
-        raise SchemaError(f"the header of {str(path)!r} is not JSON: {error}") from None
-    if not isinstance(metadata, dict):
-        raise SchemaError(f"the header of {str(path)!r} must be a JSON object, not {str(metadata)[:80]!r}")
-    return metadata
-
-
-def write_recording(
-    path: str | Path,
-    rows: Iterable[Mapping[str, Any]] | pa.Table,
-    metadata: Mapping[str, Any] | None = None,
-    kinds: Mapping[str, str] | None = None,
-) -> None:
-    """Write a recording atomically.
-
-    Args:
-        path: The parquet file.
-        rows: One mapping for each question and round (see `build_table`), or a table.
-        metadata: Configuration and provenance, JSON-ready.
-        kinds: Kinds of columns that the name does not determine.
-
-    Raises:
-        DataError: The disk is full, or the path cannot be written.
-    """
-    table = rows if isinstance(rows, pa.Table) else build_table(rows, kinds)
-    write_tables(path, table.schema, [table], metadata)
-
-
-def write_tables(
-    path: str | Path, schema: pa.Schema, tables: Iterable[pa.Table], metadata: Mapping[str, Any] | None = None
-) -> None:
-    """Write a recording in pieces, atomically.
-
-    Args:
-        path: The parquet file.
-        schema: The columns of all tables.
-        tables: The rows; one table at a time is in memory.
-        metadata: Configuration and provenance, JSON-ready.
-
-    Raises:
-        DataError: The disk is full, or the path cannot be written.
-    """
-    with replacing(path) as temporary:
-        _write(temporary, schema, tables, metadata)
-
-
-def _write(
-    sink: Path | io.BytesIO, schema: pa.Schema, tables: Iterable[pa.Table], metadata: Mapping[str, Any] | None
-) -> None:
-    header = json.dumps(
-        {**(metadata or {}), "format": RECORDING_FORMAT, "version": RECORDING_VERSION}, sort_keys=True
-    ).encode()
-    schema = schema.with_metadata({META_KEY: header})
-    digest = TableDigest(schema, header)
-    with pq.ParquetWriter(sink, schema, compression="zstd", write_page_checksum=True) as writer:
-        for table in tables:
-            writer.write_table(table)
-            digest.update(table)
-        writer.add_key_value_metadata(digest.to_metadata())
-
-
 def open_recording(path: str | Path) -> OpenRecording:
-    """Open a recording without reading its rows; rounds that a `Recorder` is still adding to it are there, too.
+    """Open a recording without reading its rows: a file, or a folder of parts.
+
+    Rounds that a `Recorder` is still adding are there, too.
 
     Raises:
         DataError: The file does not exist.
         SchemaError: It is corrupt or truncated, not a recording, of another version, or its header is damaged.
     """
-    content = RoundJournal(path).content()  # before the recording is read: what is moved meanwhile is then in both
-    if content is None or (not content.questions and Path(path).is_file()):
-        return _open(path, path)
-    sink = io.BytesIO()
-    table, metadata = with_journal(path, content)
-    _write(sink, table.schema, [table], metadata)
-    return _open(path, pa.BufferReader(sink.getvalue()))
-
-
-def with_journal(path: str | Path, content: JournalContent) -> tuple[pa.Table, dict[str, Any]]:
-    """Return the rows of a recording with those of a journal, and the metadata of both; see `merged`."""
-    if not Path(path).is_file():
-        return merged(None, {}, content)
-    opened = _open(path, path)
-    with opened.file:
-        (stored,) = checked_tables(opened, path)
-    return merged(stored, opened.metadata, content)
-
-
-def _open(path: str | Path, source: str | Path | pa.BufferReader) -> OpenRecording:
-    if not Path(path).is_file() and source is path:
-        raise NotFoundError(f"the recording {str(path)!r} does not exist")
-    try:
-        file = pq.ParquetFile(source, page_checksum_verification=True)
-        schema, stored = file.schema_arrow, file.metadata.metadata
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise _unreadable_file(path, error) from None
-    header = (schema.metadata or {}).get(META_KEY)
-    if header is None:
-        raise SchemaError(
-            f"{str(path)!r} is parquet, but not a recording of Suffice: convert other tables with `suffice import`"
-        )
-    metadata = _header(header, path)
-    if metadata.get("format") != RECORDING_FORMAT or metadata.get("version") != RECORDING_VERSION:
-        raise SchemaError(
-            f"{str(path)!r} has the format {metadata.get('format')!r} version {metadata.get('version')!r}; "
-            f"this release reads {RECORDING_FORMAT!r} version {RECORDING_VERSION}"
-        )
-    digests = stored_digests(schema, header, stored, path)
-    return OpenRecording(file=file, schema=schema, metadata=metadata, digests=digests)
+    return open_folder(Path(path)) if Path(path).is_dir() else open_file(path)
 
 
 def read_recording(path: str | Path) -> Recording:
@@ -441,48 +312,6 @@ def read_recording(path: str | Path) -> Recording:
         DataError: The file is missing, or its rows contradict each other.
         SchemaError: It is corrupt, truncated or damaged, not a recording, or of another version.
     """
-    opened = open_recording(path)
-    (table,) = checked_tables(opened, path)
-    return Recording(table, opened.metadata)
-
-
-def checked_tables(opened: OpenRecording, path: str | Path, rows: int | None = None) -> Iterator[pa.Table]:
-    """Yield the rows of a recording; once all are read, every column is compared with its checksum.
-
-    Args:
-        opened: The file.
-        path: Its path, for messages.
-        rows: Rows in memory at a time; None = all, in one table.
-
-    Raises:
-        SchemaError: It is corrupt, truncated or damaged.
-    """
-    digests = {name: ColumnDigest() for name in opened.digests}
-    try:
-        for table in _row_groups(opened.file, rows):
-            table.validate(full=True)  # raises for text that is not UTF-8
-            for name, digest in digests.items():
-                digest.update(table.column(name))
-            yield table.replace_schema_metadata(
-                opened.schema.metadata
-            )  # without the checksums, because it may be changed
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise _unreadable_file(path, error) from None
-    for name, digest in digests.items():
-        if digest.value != opened.digests[name]:
-            raise damaged(path, f"the column {name!r}")
-
-
-def _row_groups(file: pq.ParquetFile, rows: int | None) -> Iterator[pa.Table]:
-    if rows is None:
-        yield file.read()
-    else:
-        yield from (pa.Table.from_batches([batch]) for batch in file.iter_batches(rows))
-
-
-def _unreadable_file(path: str | Path, error: Exception) -> SchemaError:
-    with suppress(OSError), Path(path).open("rb") as file:
-        start = file.read(len(_MAGIC))
-        if start and start != _MAGIC and Path(path).suffix != ".parquet":
-            return SchemaError(f"{str(path)!r} is not a recording; a log becomes one by: suffice import {quoted(path)}")
-    return SchemaError(f"{str(path)!r} cannot be read as parquet (corrupt or truncated?): {error}")
+    with open_recording(path) as opened:
+        table = pa.concat_tables(opened.tables())
+        return Recording(in_order_of_time(table) if isinstance(opened, OpenFolder) else table, opened.metadata)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,12 @@ from suffice.json_text import load_json
 from suffice.store.faults import seal_of, sealed_text, sqlite_faults
 from suffice.store.journal import differences
 
-__all__ = ["JournalContent", "JournalQuestion", "RoundJournal"]
+__all__ = ["JournalContent", "JournalQuestion", "RoundJournal", "SealedError"]
 
 _BUSY_S = 60.0
 _BUSY = "other processes are writing to it: try again"
 _DAMAGED = "is not a journal of rounds, or is damaged: move it away, or record to another file"
+_SEALED = "was sealed while this question was open: it is a day since its last round. Record the question again"
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS questions (run TEXT PRIMARY KEY, fields TEXT NOT NULL, ending TEXT);
@@ -57,20 +58,26 @@ class JournalContent:
     questions: Sequence[JournalQuestion]
 
 
+class SealedError(DataError):
+    """The journal of a part was removed: nothing is written to the part any more."""
+
+
 class RoundJournal:
-    """A sqlite file beside a recording: each round is there once `put` has returned, also after `kill -9`.
+    """A sqlite file beside a recording: each round is there once `put` has returned, also after `kill -9` and power loss.
 
     Any number of threads and processes may write at a time: each call opens the file, takes its lock, and closes it, so
     nothing is shared between threads or inherited by a fork.  The file is never removed, because another process may be
-    about to write to it.
+    about to write to it; that of a part is, by `seal`, and a process that comes too late gets a `SealedError`.
 
     Args:
         path: The recording; the journal is `path` with ``.rounds`` at its end.
+        is_part: Whether the recording is a part of a folder.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, is_part: bool = False) -> None:
         path = Path(path)
         self.path = path.with_name(path.name + ".rounds")
+        self._is_part = is_part
 
     def check(self, metadata: Mapping[str, Any]) -> None:
         """Write what the recording depends on, or compare it with what the file has.
@@ -82,7 +89,7 @@ class RoundJournal:
             ConfigMismatchError: The file was begun with others.
             SchemaError: It is not such a journal, or it is damaged.
         """
-        with self._writing() as database:
+        with self._writing(create=True) as database:
             stored = self._metadata(database)
             if stored is None:
                 text = json.dumps(metadata, sort_keys=True)
@@ -117,6 +124,11 @@ class RoundJournal:
             n = database.execute("SELECT count(*) FROM rounds WHERE run = ?", (run,)).fetchone()[0]
             return None if is_open is None else int(n)
 
+    def n_open(self) -> int:
+        """Return how many questions in the file have not ended."""
+        with self._writing() as database:
+            return int(database.execute("SELECT count(*) FROM questions WHERE ending IS NULL").fetchone()[0])
+
     def end(self, run: str, ending: Mapping[str, Any]) -> None:
         """Commit how a question ended."""
         with self._writing() as database:
@@ -131,14 +143,22 @@ class RoundJournal:
         """
         if not self.path.exists():
             return None
-        with self._faults(), closing(self._connection()) as database:
-            database.execute("BEGIN")
-            is_new = database.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
-            return JournalContent(metadata={}, questions=[]) if is_new else self._all(database)
+        try:
+            with self._faults(), closing(self._connection(create=False)) as database:
+                database.execute("BEGIN")
+                is_new = database.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+                return JournalContent(metadata={}, questions=[]) if is_new else self._all(database)
+        except DataError:
+            if self.path.exists():
+                raise
+            return None  # it was removed meanwhile
 
     @contextmanager
-    def emptying(self) -> Iterator[JournalContent]:
+    def emptying(self, *, unfinished: bool = False) -> Iterator[JournalContent]:
         """Yield everything, and remove the questions that have ended unless the body raises; others wait meanwhile.
+
+        Args:
+            unfinished: Whether to remove all others, too.
 
         Raises:
             SchemaError: The file is damaged.
@@ -146,12 +166,25 @@ class RoundJournal:
         if not self.path.exists():
             yield JournalContent(metadata={}, questions=[])
             return
-        with self._writing() as database:
+        with self._writing(sealed=True) as database:
             content = self._all(database)
             yield content
-            ended = [(question.run,) for question in content.questions if question.ending is not None]
+            ended = [(question.run,) for question in content.questions if unfinished or question.ending is not None]
             database.executemany("DELETE FROM rounds WHERE run = ?", ended)
             database.executemany("DELETE FROM questions WHERE run = ?", ended)
+
+    def seal(self) -> bool:
+        """Remove the journal of a part if no question is in it; return whether it is gone."""
+        if not self.path.exists():
+            return True
+        with suppress(SealedError), self._writing(sealed=True) as database:
+            if database.execute("SELECT 1 FROM questions LIMIT 1").fetchone():
+                return False
+            # Who has opened the file and waits for its lock must not write to what is about to be removed.
+            database.execute("INSERT OR IGNORE INTO meta VALUES ('sealed', '')")
+        with suppress(PermissionError):  # Windows does not remove open files
+            self.path.unlink(missing_ok=True)
+        return True
 
     def _metadata(self, database: sqlite3.Connection) -> dict[str, Any] | None:
         stored = database.execute("SELECT value FROM meta WHERE key = 'metadata'").fetchone()
@@ -169,20 +202,34 @@ class RoundJournal:
         return JournalContent(metadata=self._metadata(database) or {}, questions=[*by_run.values()])
 
     @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection with the lock of the file; commit unless the body raises."""
-        with self._faults():
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with closing(self._connection()) as database:
-                database.execute("BEGIN IMMEDIATE")
-                for statement in filter(str.strip, _SCHEMA.split(";")):
-                    database.execute(statement)
-                yield database
-                database.execute("COMMIT")
+    def _writing(self, *, create: bool = False, sealed: bool = False) -> Iterator[sqlite3.Connection]:
+        """Yield a connection with the lock of the file; commit unless the body raises.
 
-    def _connection(self) -> sqlite3.Connection:
-        database = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None)
-        database.execute("PRAGMA synchronous=NORMAL")
+        Args:
+            create: Whether to create the journal of a part.
+            sealed: Whether a sealed one is opened, too.
+        """
+        try:
+            with self._faults():
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                with closing(self._connection(create=create or not self._is_part)) as database:
+                    database.execute("BEGIN IMMEDIATE")
+                    for statement in filter(str.strip, _SCHEMA.split(";")):
+                        database.execute(statement)
+                    if not sealed and database.execute("SELECT 1 FROM meta WHERE key = 'sealed'").fetchone():
+                        raise SealedError(f"{str(self.path)!r} {_SEALED}")
+                    yield database
+                    database.execute("COMMIT")
+        except DataError as error:
+            if self._is_part and not isinstance(error, SealedError) and not self.path.exists():
+                raise SealedError(f"{str(self.path)!r} {_SEALED}") from None
+            raise
+
+    def _connection(self, *, create: bool = True) -> sqlite3.Connection:
+        place = f"{self.path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
+        database = sqlite3.connect(place, timeout=_BUSY_S, isolation_level=None, uri=True)
+        # A commit survives power loss: the file and the folder, from which sqlite's own journal is removed, are synced.
+        database.execute("PRAGMA synchronous=EXTRA")
         return database
 
     def _faults(self) -> Any:

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from suffice.errors import SchemaError
 from suffice.files import disk_fault
-from suffice.store.recording import OpenRecording, Recording, checked_tables
+from suffice.store.opened import OpenRecording
+from suffice.store.recording import Recording
 
 __all__ = ["StoredRows"]
 
@@ -50,10 +51,9 @@ class StoredRows:
             )
         copy = path.with_name(f".{path.name}.{os.getpid()}.rows.tmp")
         self.schema = opened.schema
-        with opened.file:
-            tables = checked_tables(opened, path, _ROWS_AT_A_TIME)
+        with opened:
             try:
-                self._file = _mapped(copy, opened.schema, tables)
+                self._file = _mapped(copy, opened.schema, opened.tables(_ROWS_AT_A_TIME))
             except OSError as error:
                 raise disk_fault(copy, error) from error
             finally:

@@ -1,0 +1,295 @@
+"""Files of recordings: written whole or not at all, opened without reading their rows, and checked as they are read."""
+
+from __future__ import annotations
+
+import io
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from suffice.errors import DataError, NotFoundError, SchemaError
+from suffice.files import quoted, replacing
+from suffice.store.digest import ColumnDigest, TableDigest, damaged, stored_digests
+from suffice.store.merging import merged
+from suffice.store.round_journal import JournalContent, RoundJournal
+from suffice.store.schema import META_KEY, RECORDING_FORMAT, RECORDING_VERSION, build_table
+
+__all__ = ["OpenFile", "OpenRecording", "open_file", "run_starts", "with_journal", "write_recording", "write_tables"]
+
+_MAGIC = b"PAR1"
+
+
+class OpenRecording(ABC):
+    """An opened recording with a checked header.
+
+    Attributes:
+        path: Its place.
+        schema: Its columns.
+        metadata: Its metadata.
+    """
+
+    path: Path
+    schema: pa.Schema
+    metadata: dict[str, Any]
+
+    @property
+    @abstractmethod
+    def n_rows(self) -> int:
+        """The number of its rows."""
+
+    @abstractmethod
+    def round_range(self) -> tuple[int, int]:
+        """Return the lowest and the highest round, from the statistics that the writer left."""
+
+    @abstractmethod
+    def tables(self, rows: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield the rows; once all are read, every column that was read is compared with its checksum.
+
+        Args:
+            rows: The most rows of a table; None = all rows of a file.
+            columns: The columns to read; None = all.
+
+        Raises:
+            SchemaError: A file is corrupt, truncated or damaged.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the files."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class OpenFile(OpenRecording):
+    """One parquet file, opened.
+
+    Args:
+        path: The file.
+        buffer: Its content, if it is not only in the file.
+
+    Attributes:
+        digests: The checksum of each column; empty for files of older releases.
+        is_final: Whether the file will not change, so that it may be closed between two passes.
+
+    Raises:
+        NotFoundError: The file does not exist.
+        SchemaError: It is corrupt or truncated, not a recording, of another version, or its header is damaged.
+    """
+
+    def __init__(self, path: str | Path, buffer: pa.Buffer | None = None) -> None:
+        if buffer is None and not Path(path).is_file():
+            raise NotFoundError(f"the recording {str(path)!r} does not exist")
+        self.path, self.is_final = Path(path), False
+        self._buffer = buffer
+        self._opened: pq.ParquetFile | None = None
+        try:
+            self.schema, stored = self.file.schema_arrow, self.file.metadata.metadata
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise _unreadable_file(path, error) from None
+        header = (self.schema.metadata or {}).get(META_KEY)
+        if header is None:
+            raise SchemaError(
+                f"{str(path)!r} is parquet, but not a recording of Suffice: convert other tables with `suffice import`"
+            )
+        self.metadata = _header(header, path)
+        if self.metadata.get("format") != RECORDING_FORMAT or self.metadata.get("version") != RECORDING_VERSION:
+            raise SchemaError(
+                f"{str(path)!r} has the format {self.metadata.get('format')!r} version {self.metadata.get('version')!r}; "
+                f"this release reads {RECORDING_FORMAT!r} version {RECORDING_VERSION}"
+            )
+        self.digests: Mapping[str, str] = stored_digests(self.schema, header, stored, path)
+
+    @property
+    def file(self) -> pq.ParquetFile:
+        """The file; opened again after `close`."""
+        if self._opened is None:
+            source = self.path if self._buffer is None else pa.BufferReader(self._buffer)
+            try:
+                self._opened = pq.ParquetFile(source, page_checksum_verification=True)
+            except FileNotFoundError:
+                raise DataError(f"{str(self.path)!r} was compacted or removed while it was read: try again") from None
+        return self._opened
+
+    @property
+    def n_rows(self) -> int:
+        """The number of its rows."""
+        return int(self.file.metadata.num_rows)
+
+    def round_range(self) -> tuple[int, int]:
+        """Return the lowest and the highest round, from the statistics that the writer left."""
+        statistics = self._statistics("round")
+        if all(item is not None and item.has_min_max for item in statistics):
+            ends = [(item.min, item.max) for item in statistics]
+        else:
+            batches = self.file.iter_batches(columns=["round"])
+            ends = [tuple(pc.min_max(batch.column(0)).as_py().values()) for batch in batches]
+        return min(low for low, _ in ends), max(high for _, high in ends)
+
+    def is_blank(self, name: str) -> bool:
+        """Return whether a column has no value, from the statistics that the writer left."""
+        statistics = self._statistics(name)
+        if all(item is not None and item.has_null_count for item in statistics):
+            return bool(sum(item.null_count for item in statistics) == self.n_rows)
+        return bool(self.file.read(columns=[name]).column(0).null_count == self.n_rows)
+
+    def _statistics(self, name: str) -> list[Any]:
+        place, metadata = self.schema.names.index(name), self.file.metadata
+        groups = [metadata.row_group(i).column(place) for i in range(metadata.num_row_groups)]
+        return [group.statistics if group.is_stats_set else None for group in groups]
+
+    def tables(self, rows: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield the rows; once all are read, every column that was read is compared with its checksum."""
+        digests = {name: ColumnDigest() for name in self.digests if columns is None or name in columns}
+        metadata = self.schema.metadata  # without the checksums, because the table may be changed
+        try:
+            for table in self._row_groups(rows, columns):
+                if columns is None:
+                    table.validate(full=True)  # raises for text that is not UTF-8
+                for name, digest in digests.items():
+                    digest.update(table.column(name))
+                yield table.replace_schema_metadata(metadata)
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise _unreadable_file(self.path, error) from None
+        for name, digest in digests.items():
+            if digest.value != self.digests[name]:
+                raise damaged(self.path, f"the column {name!r}")
+
+    def _row_groups(self, rows: int | None, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+        names = None if columns is None else list(columns)
+        if rows is None:
+            yield self.file.read(columns=names)
+        else:
+            yield from (pa.Table.from_batches([batch]) for batch in self.file.iter_batches(rows, columns=names))
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+
+def open_file(path: str | Path, kind: type[OpenFile] = OpenFile) -> OpenFile:
+    """Open a file of a recording; rounds that a `Recorder` is still adding to it are there, too.
+
+    Args:
+        path: The file.
+        kind: The class of what is returned.
+
+    Raises:
+        DataError: The file does not exist, or no round was observed yet.
+        SchemaError: It is corrupt or truncated, not a recording, of another version, or its header is damaged.
+    """
+    content = RoundJournal(path).content()  # before the recording is read: what is moved meanwhile is then in both
+    if content is None or (not content.questions and Path(path).is_file()):
+        return kind(path)
+    sink = io.BytesIO()
+    table, metadata = with_journal(path, content)
+    _write(sink, table.schema, [table], metadata)
+    return kind(path, pa.py_buffer(sink.getvalue()))
+
+
+def with_journal(path: str | Path, content: JournalContent) -> tuple[pa.Table, dict[str, Any]]:
+    """Return the rows of a recording with those of a journal, and the metadata of both; see `merged`."""
+    if not Path(path).is_file():
+        return merged(None, {}, content)
+    with OpenFile(path) as opened:
+        (stored,) = opened.tables()
+        return merged(stored, opened.metadata, content)
+
+
+def run_starts(ids: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """Return the rows at which another question begins."""
+    if ids.null_count:
+        raise SchemaError("the column 'question_id' must contain text in every row")
+    changes = pc.not_equal(ids.slice(1), ids.slice(0, len(ids) - 1))
+    return np.concatenate([[0], np.flatnonzero(changes.to_numpy()) + 1]).astype(np.int64)
+
+
+def write_recording(
+    path: str | Path,
+    rows: Iterable[Mapping[str, Any]] | pa.Table,
+    metadata: Mapping[str, Any] | None = None,
+    kinds: Mapping[str, str] | None = None,
+) -> None:
+    """Write a recording atomically.
+
+    Args:
+        path: The parquet file.
+        rows: One mapping for each question and round (see `build_table`), or a table.
+        metadata: Configuration and provenance, JSON-ready.
+        kinds: Kinds of columns that the name does not determine.
+
+    Raises:
+        DataError: The disk is full, or the path cannot be written.
+    """
+    table = rows if isinstance(rows, pa.Table) else build_table(rows, kinds)
+    write_tables(path, table.schema, [table], metadata)
+
+
+def write_tables(
+    path: str | Path, schema: pa.Schema, tables: Iterable[pa.Table], metadata: Mapping[str, Any] | None = None
+) -> None:
+    """Write a recording in pieces, atomically.
+
+    Args:
+        path: The parquet file.
+        schema: The columns of all tables.
+        tables: The rows; one table at a time is in memory.
+        metadata: Configuration and provenance, JSON-ready.
+
+    Raises:
+        DataError: The disk is full, or the path cannot be written.
+    """
+    with replacing(path) as temporary:
+        _write(temporary, schema, tables, metadata)
+
+
+def _write(
+    sink: Path | io.BytesIO, schema: pa.Schema, tables: Iterable[pa.Table], metadata: Mapping[str, Any] | None
+) -> None:
+    header = header_text(metadata)
+    schema = schema.with_metadata({META_KEY: header})
+    digest = TableDigest(schema, header)
+    with pq.ParquetWriter(sink, schema, compression="zstd", write_page_checksum=True) as writer:
+        for table in tables:
+            writer.write_table(table)
+            digest.update(table)
+        writer.add_key_value_metadata(digest.to_metadata())
+
+
+def header_text(metadata: Mapping[str, Any] | None) -> bytes:
+    """Return the header of a recording with this metadata."""
+    return json.dumps(
+        {**(metadata or {}), "format": RECORDING_FORMAT, "version": RECORDING_VERSION}, sort_keys=True
+    ).encode()
+
+
+def _header(text: bytes, path: str | Path) -> dict[str, Any]:
+    try:
+        metadata = json.loads(text)
+    except ValueError as error:
+        raise SchemaError(f"the header of {str(path)!r} is not JSON: {error}") from None
+    if not isinstance(metadata, dict):
+        raise SchemaError(f"the header of {str(path)!r} must be a JSON object, not {str(metadata)[:80]!r}")
+    return metadata
+
+
+def _unreadable_file(path: str | Path, error: Exception) -> SchemaError:
+    with suppress(OSError), Path(path).open("rb") as file:
+        start = file.read(len(_MAGIC))
+        if start and start != _MAGIC and Path(path).suffix != ".parquet":
+            return SchemaError(f"{str(path)!r} is not a recording; a log becomes one by: suffice import {quoted(path)}")
+    return SchemaError(f"{str(path)!r} cannot be read as parquet (corrupt or truncated?): {error}")

@@ -1,0 +1,190 @@
+"""Which questions of a part count, and by which names, in the recording of all parts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from suffice.errors import DataError
+from suffice.store.merging import INFERRED, RUN, UNFINISHED, RunNames
+from suffice.store.opened import OpenFile, run_starts
+
+__all__ = ["PartQuestions", "part_questions"]
+
+_COLUMNS = ("question_id", "cluster", "end", "recorded_at", RUN, INFERRED)
+_NUMBERED = r"#\d+$"
+
+
+@dataclass(slots=True)
+class PartQuestions:
+    """What the questions of one part are in the recording of all parts.
+
+    Attributes:
+        dropped: The names of questions that count in another part.
+        names: Other names, by the name in the part.
+        is_shorter: Whether other parts have longer questions, so that no inferred end was the cap.
+    """
+
+    dropped: set[str] = field(default_factory=set)
+    names: dict[str, str] = field(default_factory=dict)
+    is_shorter: bool = False
+
+    def applied(self, table: pa.Table) -> pa.Table:
+        """Return the rows of the part that count, with the names and ends that they have in the recording of all parts."""
+        ids = table.column("question_id")
+        if self.dropped:
+            table = table.filter(pc.invert(pc.is_in(ids, pa.array(sorted(self.dropped), pa.string()))))
+            ids = table.column("question_id")
+        if self.names and table.num_rows:
+            known = pc.index_in(ids, pa.array(list(self.names), pa.string()))
+            renamed = pa.array(list(self.names.values()), pa.string()).take(known.combine_chunks())
+            table = _with_column(table, "question_id", pc.coalesce(renamed, ids))
+        if self.is_shorter and "end" in table.column_names:
+            inferred = pc.equal(table.column(INFERRED), 1.0)
+            table = _with_column(table, "end", pc.if_else(inferred, pa.scalar("rule"), table.column("end")))
+        return table
+
+
+def _with_column(table: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
+    place = table.column_names.index(name)
+    return table.set_column(place, table.schema.field(name), values.cast(table.schema.field(name).type))
+
+
+class _Question(NamedTuple):
+    """One question of one part, in the order of time."""
+
+    time: float
+    run: str
+    part: int
+    name: str
+    cluster: str
+    is_finished: bool
+    rounds: int
+
+
+def part_questions(parts: Sequence[OpenFile]) -> list[PartQuestions]:
+    """Return what the questions of each part are in the recording of all parts.
+
+    The rows are never in memory: only the identities of one part at a time, and two hashes for each question.  Only for
+    questions that were recorded more than once is anything else kept.
+
+    Raises:
+        DataError: A question that no `Recorder` recorded is in several parts.
+    """
+    result = [PartQuestions() for _ in parts]
+    hashes: list[npt.NDArray[np.int64]] = []
+    clusters: list[npt.NDArray[np.int64]] = []
+    numbered: list[bool] = []
+    longest: list[int] = []
+    for part in parts:
+        identities = _Identities(part)
+        hashes.append(np.unique(identities.run_hashes))
+        clusters.append(identities.cluster_hashes)
+        numbered.append(bool(identities.numbered().any()))
+        longest.append(identities.longest)
+    repeated = _repeated(np.concatenate(hashes)), _repeated(np.concatenate(clusters))
+    questions: list[_Question] = []
+    for i, part in enumerate(parts):
+        if numbered[i] or np.isin(hashes[i], repeated[0]).any() or np.isin(clusters[i], repeated[1]).any():
+            questions += _Identities(part).questions(i, *repeated)
+    names = RunNames(set())
+    for question in sorted(_each_once(questions, parts, result)):
+        name = names.new(question.cluster)
+        if name != question.name:
+            result[question.part].names[question.name] = name
+    for item, own in zip(result, longest, strict=True):
+        item.is_shorter = 0 < own < max(longest)
+    return result
+
+
+def _each_once(
+    questions: Sequence[_Question], parts: Sequence[OpenFile], result: Sequence[PartQuestions]
+) -> list[_Question]:
+    """Return one question of each run: the one that ended, or has most rounds; the others are dropped from their parts."""
+    best: dict[str, _Question] = {}
+    for question in questions:
+        other = best.get(question.run)
+        if other is not None and other.part == question.part:
+            continue  # its rows do not follow each other
+        if other is not None and RUN not in parts[question.part].schema.names:
+            raise DataError(
+                f"question {question.name!r} is in {str(parts[other.part].path)!r} and in {parts[question.part].path.name!r}: "
+                "leave it out of one of them, since two runs of one question under one prompt are no more questions"
+            )
+        if other is None:
+            best[question.run] = question
+            continue
+        worse, better = sorted((question, other), key=lambda item: (item.is_finished, item.rounds, -item.part))
+        best[question.run] = better
+        result[worse.part].dropped.add(worse.name)
+    return [*best.values()]
+
+
+class _Identities:
+    """The questions of a part: one entry for each, in the order of its rows."""
+
+    def __init__(self, part: OpenFile) -> None:
+        names = [name for name in _COLUMNS if name in part.schema.names]
+        table = pa.concat_tables(part.tables(columns=names))
+        starts = run_starts(table.column("question_id"))
+        self._part = part
+        self._first = table.take(pa.array(starts))
+        self._lengths = np.diff(starts, append=table.num_rows)
+        self._has_runs = RUN in names
+        ids = self._first.column("question_id")
+        self._clusters = pc.coalesce(self._first.column("cluster"), ids) if "cluster" in names else ids
+        self.run_hashes = _hashes(self._first.column(RUN) if self._has_runs else ids)
+        self.cluster_hashes = _hashes(self._clusters) if self._has_runs else np.zeros(0, dtype=np.int64)
+
+    def numbered(self) -> npt.NDArray[np.bool_]:
+        """Return which questions have a name with a number: another than their cluster's, or a cluster that looks like it."""
+        if not self._has_runs:
+            return np.zeros(len(self.run_hashes), dtype=np.bool_)
+        other = pc.not_equal(self._first.column("question_id"), self._clusters)
+        return np.asarray(pc.or_(other, pc.match_substring_regex(self._clusters, _NUMBERED)))
+
+    @property
+    def longest(self) -> int:
+        """The most rounds of a question that did not fail, where ends were inferred from it; else 0."""
+        if INFERRED not in self._first.column_names:
+            return 0
+        valid = pc.not_equal(self._first.column("end"), "failed").to_numpy()
+        return int(self._lengths[valid].max(initial=0))
+
+    def questions(
+        self, place: int, repeated_runs: npt.NDArray[np.int64], repeated_clusters: npt.NDArray[np.int64]
+    ) -> list[_Question]:
+        """Return the questions whose name may change, or that may be in another part, too."""
+        some = np.isin(self.run_hashes, repeated_runs) | self.numbered()
+        if self._has_runs:
+            some |= np.isin(self.cluster_hashes, repeated_clusters)
+        failed = self._part.metadata.get("failed") or {}
+        rows = self._first.append_column("_cluster", self._clusters).filter(pa.array(some)).to_pylist()
+        return [
+            _Question(
+                time=-math.inf if row.get("recorded_at") is None else row["recorded_at"],
+                run=row.get(RUN, row["question_id"]),
+                part=place,
+                name=row["question_id"],
+                cluster=row["_cluster"] if self._has_runs else row["question_id"],
+                is_finished=failed.get(row["question_id"]) != UNFINISHED,
+                rounds=int(rounds),
+            )
+            for row, rounds in zip(rows, self._lengths[some], strict=True)
+        ]
+
+
+def _hashes(values: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    return np.fromiter(map(hash, values.to_pylist()), np.int64, len(values))
+
+
+def _repeated(hashes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    values, counts = np.unique(hashes, return_counts=True)
+    return np.asarray(values[counts > 1])

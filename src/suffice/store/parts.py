@@ -1,0 +1,238 @@
+"""A recording as a folder of parts, each a recording by itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from suffice._version import __version__
+from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
+from suffice.store.journal import differences
+from suffice.store.merging import INFERRED, MERGED, OF_ONE_FILE, RUN, common_facts, conformed, joint_schema
+from suffice.store.opened import OpenFile, OpenRecording, header_text, open_file
+from suffice.store.part_questions import PartQuestions, part_questions
+from suffice.store.round_journal import RoundJournal
+from suffice.store.schema import META_KEY
+from suffice.tables import counted
+
+__all__ = ["OpenFolder", "common_state", "in_order_of_time", "open_folder", "part_paths", "replaced_parts"]
+
+_PARTS = "part-*.parquet"
+_JOURNAL = ".rounds"
+_TRIES = 20
+_SHOWN = 3
+_ROWS_AT_A_TIME = 1 << 11
+
+
+def part_paths(folder: Path) -> list[Path]:
+    """Return the parts of a folder, in the order of their names; some may have a journal and no file yet."""
+    files = {*folder.glob(_PARTS)}
+    journals = {path.with_name(path.name.removesuffix(_JOURNAL)) for path in folder.glob(_PARTS + _JOURNAL)}
+    return sorted(files | journals)
+
+
+def common_state(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return two files' metadata with the fitted state of the signals that both have: a policy may be replaced by another."""
+    states = [item.get("state") or {} for item in (first, second)]
+    both = states[0].keys() & states[1].keys()
+    one, other = ({name: state[name] for name in both} for state in states)
+    return {**first, "state": one}, {**second, "state": other}
+
+
+class OpenFolder(OpenRecording):
+    """The parts of a folder as one recording.
+
+    A question that was recorded several times has one name in each part; here, its second run is ``NAME#2``, in the order of
+    time.  Of a run that is in several parts, the one that ended, or has most rounds, counts.
+
+    Args:
+        path: The folder.
+        parts: Its parts, opened.
+
+    Raises:
+        ConfigMismatchError: Parts were recorded with different settings.
+        DataError: A question that no `Recorder` recorded is in several parts.
+    """
+
+    def __init__(self, path: Path, parts: Sequence[OpenFile]) -> None:
+        self.path = path
+        self.parts = parts
+        self._check_settings()
+        self.metadata = self._metadata()
+        joint = joint_schema([part.schema for part in parts], lambda i, name: parts[i].is_blank(name))
+        self.schema = joint.with_metadata({META_KEY: header_text(self.metadata)})
+
+    def _check_settings(self) -> None:
+        first = self.parts[0]
+        for part in self.parts[1:]:
+            shared = ({k: v for k, v in item.metadata.items() if k not in OF_ONE_FILE} for item in (first, part))
+            changed = differences(*common_state(*shared))
+            if changed:
+                more = f"; and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+                raise ConfigMismatchError(
+                    f"{str(first.path)!r} and {part.path.name!r} were recorded with different settings "
+                    f"({'; '.join(changed[:_SHOWN])}{more}): a folder is one recording, so move one of them to another folder"
+                )
+
+    @cached_property
+    def _questions(self) -> list[PartQuestions]:
+        return part_questions(self.parts)
+
+    def _metadata(self) -> dict[str, Any]:
+        failed: dict[str, str] = {}
+        for part, questions in zip(self.parts, self._questions, strict=True):
+            for name, why in (part.metadata.get("failed") or {}).items():
+                if name not in questions.dropped:
+                    failed[questions.names.get(name, name)] = why
+        every = [part.metadata for part in self.parts]
+        state = {name: fitted for item in every for name, fitted in (item.get("state") or {}).items()}
+        shared = {key: value for key, value in every[0].items() if key not in OF_ONE_FILE}
+        result = {**shared, "failed": failed, "suffice": __version__, **common_facts(every)}
+        return {**result, "state": state} if "state" in shared else result
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows of all parts; a row that is in several of them is counted again."""
+        return sum(part.n_rows for part in self.parts)
+
+    def round_range(self) -> tuple[int, int]:
+        """Return the lowest and the highest round of all parts."""
+        ranges = [part.round_range() for part in self.parts]
+        return min(low for low, _ in ranges), max(high for _, high in ranges)
+
+    def tables(self, rows: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield the rows part by part; see `OpenRecording.tables`."""
+        names = self.schema.names if columns is None else [name for name in self.schema.names if name in {*columns}]
+        schema = pa.schema([self.schema.field(name) for name in names], self.schema.metadata)
+        for part, questions in zip(self.parts, self._questions, strict=True):
+            wanted = None if columns is None else self._needed(part, questions, names)
+            for table in part.tables(rows, wanted):
+                yield conformed(questions.applied(table), schema)
+            if part.is_final:
+                part.close()
+
+    def _needed(self, part: OpenFile, questions: PartQuestions, names: Sequence[str]) -> list[str]:
+        """Return the columns of a part from which those that are asked for follow."""
+        more = {"question_id", *([INFERRED] if questions.is_shorter else [])}
+        if any(name.startswith("cost.") and name not in part.schema.names for name in names):
+            more |= {name for name in part.schema.names if name.startswith("cost.")}
+        return [name for name in part.schema.names if name in {*names} | more]
+
+    def close(self) -> None:
+        """Close the files."""
+        for part in self.parts:
+            part.close()
+
+
+def open_folder(path: Path) -> OpenFolder:
+    """Open the parts of a folder, with the journals of those that are being written or whose process was killed.
+
+    Raises:
+        ConfigMismatchError: Parts were recorded with different settings.
+        DataError: There are no parts, or none has a round.
+        SchemaError: A part is damaged; the message names it.
+    """
+    for _ in range(_TRIES):
+        paths = part_paths(path)
+        if not paths:
+            others = sorted(item.name for item in path.glob("*.parquet"))
+            raise NotFoundError(
+                f"{str(path)!r} is a folder without a recording: there is no part-*.parquet in it"
+                + (f". It has {', '.join(others[:_SHOWN])}: give the file" if others else "")
+            )
+        try:
+            parts = [part for part in map(_opened, paths) if part is not None]
+        except _GoneError:
+            continue  # parts were compacted meanwhile
+        replaced = replaced_parts(parts)
+        current = [part for part in parts if part.path.name not in replaced]
+        if not current:
+            raise DataError(
+                f"no round was observed yet: the {counted(len(paths), 'part')} of {str(path)!r} have no rows"
+            )
+        return OpenFolder(path, current)
+    raise DataError(f"the parts of {str(path)!r} are being compacted: try again")
+
+
+class _GoneError(Exception):
+    """A part is not there any more."""
+
+
+class _OpenPart(OpenFile):
+    """One part, opened."""
+
+    def tables(self, rows: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield the rows; see `OpenRecording.tables`."""
+        try:
+            yield from super().tables(rows, columns)
+        except SchemaError as error:
+            raise _damaged_part(self.path, error) from None
+
+
+def _damaged_part(path: Path, error: SchemaError) -> SchemaError:
+    return SchemaError(
+        f"{error}. It is a part of the recording {str(path.parent)!r}: move it away, with its {_JOURNAL} file if there is one, "
+        "and the others are read without it"
+    )
+
+
+def _opened(path: Path) -> OpenFile | None:
+    """Return a part, opened; None if it has no rows yet."""
+    journal = RoundJournal(path, is_part=True)
+    try:
+        content = journal.content()
+        if content is not None and not path.is_file() and not any(question.rows for question in content.questions):
+            return None if journal.path.exists() else _opened(path)
+        part = open_file(path, _OpenPart)
+    except NotFoundError:
+        raise _GoneError from None
+    except SchemaError as error:
+        raise _damaged_part(path, error) from None
+    part.is_final = content is None
+    if part.is_final:
+        part.close()
+    return part
+
+
+def replaced_parts(parts: Sequence[OpenRecording]) -> set[str]:
+    """Return the names of parts whose rows are in another part, into which they were compacted."""
+    return {
+        entry["file"] for part in parts for entry in part.metadata.get(MERGED) or () if entry["file"] != part.path.name
+    }
+
+
+def in_order_of_time(table: pa.Table) -> pa.Table:
+    """Return the rows of a folder by the time of their question's first round: the same for any division into parts."""
+    encoded = table.column("question_id").combine_chunks().dictionary_encode()
+    codes = encoded.indices.to_numpy()
+    first = pa.array(np.unique(codes, return_index=True)[1])
+    n = len(first)
+    runs = table.column(RUN).take(first).to_pylist() if RUN in table.column_names else encoded.dictionary.to_pylist()
+    times = [0.0] * n
+    if "recorded_at" in table.column_names:
+        times = table.column("recorded_at").take(first).fill_null(-math.inf).to_pylist()
+    rank = np.empty(n, dtype=np.int64)
+    rank[sorted(range(n), key=lambda i: (times[i], runs[i]))] = np.arange(n)
+    order = np.lexsort((table.column("round").to_numpy(), rank[codes]))
+    return table if (np.diff(order) == 1).all() else _taken(table, order)
+
+
+def _taken(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
+    """Return rows of a table in another order; `Table.take` fails where a column has more than 2 GB of text."""
+    batches = table.to_batches()
+    starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
+    pieces = []
+    for begin in range(0, len(rows), _ROWS_AT_A_TIME):
+        wanted = rows[begin : begin + _ROWS_AT_A_TIME]
+        place = np.searchsorted(starts, wanted, side="right") - 1
+        some = [batches[i].take(pa.array(wanted[place == i] - starts[i])) for i in np.unique(place)]
+        back = np.argsort(np.argsort(place, kind="stable"), kind="stable")
+        pieces.append(pa.Table.from_batches(some, table.schema).combine_chunks().take(pa.array(back)))
+    return pa.concat_tables(pieces)

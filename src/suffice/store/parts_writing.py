@@ -1,0 +1,296 @@
+"""Where recorders write: to one file that processes share, or to a folder in which each process has parts of its own."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import secrets
+import socket
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from suffice.errors import ConfigMismatchError, DataError, SchemaError, SufficeError
+from suffice.files import check_file, disk_fault, remove_leftovers
+from suffice.store.journal import differences
+from suffice.store.opened import OpenFile, with_journal, write_recording
+from suffice.store.parts import common_state, part_paths
+from suffice.store.round_journal import JournalContent, RoundJournal, SealedError
+
+__all__ = ["RecordedFile", "RecordedFolder", "move_ended", "new_part", "recorded_at", "writer_ended"]
+
+_log = logging.getLogger(__name__)
+_WRITER = re.compile(r"-([0-9a-f]{8})-(\d+)-[0-9a-f]{6}\.parquet$")
+_HOST_LENGTH = 24
+
+
+def recorded_at(path: str | Path, *, questions: int, size: int) -> RecordedFile | RecordedFolder:
+    """Return where a recorder writes: a file, or a folder if `path` is one or has no suffix ``.parquet``.
+
+    Args:
+        path: A file or folder, existing or new.
+        questions: The most questions of a part.
+        size: Bytes of its journal from which on a part takes no further question.
+
+    Raises:
+        DataError: A limit is not positive.
+    """
+    path = Path(path)
+    if questions < 1 or size < 1:
+        raise DataError(f"a part has at least one question and one byte, not {questions!r} and {size!r}")
+    is_file = path.suffix == ".parquet" or path.exists() or RoundJournal(path).path.exists()
+    if path.is_dir() or not is_file:
+        return RecordedFolder(path, questions=questions, size=size)
+    return RecordedFile(path)
+
+
+class RecordedFile:
+    """One parquet file with a journal beside it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = check_file(path)
+        self.journal = RoundJournal(self.path)
+
+    def check(self, metadata: Mapping[str, Any]) -> None:
+        """Raise if the file has other settings; write them down otherwise."""
+        if self.path.exists():
+            with OpenFile(self.path) as opened:
+                _check_settings(self.path, opened.metadata, metadata, "file")
+        self.journal.check(metadata)
+
+    def begin(self, run: str, fields: Mapping[str, Any]) -> RoundJournal:
+        """Commit that a question has begun; return the journal that takes its rounds."""
+        self.journal.begin(run, fields)
+        return self.journal
+
+    def holding(self, run: str) -> RoundJournal | None:
+        """Return the journal that has an open question; None if there is none."""
+        return None if self.journal.n_rounds(run) is None else self.journal
+
+    def save(self) -> None:
+        """Move the questions that have ended into the parquet file."""
+        move_ended(self.path, self.journal)
+
+    def close(self) -> None:
+        """Save for the last time."""
+        self.save()
+
+
+class RecordedFolder:
+    """A folder of parts: this process appends to its own, and shares no lock with others.
+
+    Only one part takes new questions.  A full one is sealed once its questions have ended: they move into its parquet file,
+    and its journal is removed.  After a fork the child begins a part of its own.
+    """
+
+    def __init__(self, path: Path, *, questions: int, size: int) -> None:
+        self.path = path
+        self._limits = questions, size
+        self._metadata: Mapping[str, Any] = {}
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin without parts, in a new process."""
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._current: Path | None = None
+        self._begun = 0
+        self._full: list[Path] = []
+        self._sealing: threading.Thread | None = None
+
+    @property
+    def journal(self) -> RoundJournal | None:
+        """The journal that takes new questions; None before the first."""
+        return None if self._current is None else RoundJournal(self._current, is_part=True)
+
+    def check(self, metadata: Mapping[str, Any]) -> None:
+        """Raise if the parts of the folder have other settings; each part gets these when it begins."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise disk_fault(self.path, error) from error
+        for part in reversed(part_paths(self.path)):
+            try:
+                stored = _settings(part)
+            except DataError:  # damaged or empty: reported when it is read
+                continue
+            _check_settings(self.path, stored, metadata, "folder")
+            break
+        self._metadata = metadata
+
+    def begin(self, run: str, fields: Mapping[str, Any]) -> RoundJournal:
+        """Commit that a question has begun, in the part that takes new ones; return the journal of that part."""
+        if os.getpid() != self._process:
+            self._forget()
+        with self._lock:  # threads wait here, and not for the lock of the file, for which sqlite asks again and again
+            while True:
+                journal = RoundJournal(self._part(), is_part=True)
+                with suppress(SealedError):
+                    journal.begin(run, fields)
+                    self._begun += 1
+                    return journal
+                self._current = None
+
+    def _part(self) -> Path:
+        """Return the part that takes a new question."""
+        if self._current is None or self._is_full(self._current):
+            if self._current is not None:
+                self._full.append(self._current)
+                self._seal_soon()
+            self._current, self._begun = new_part(self.path), 0
+            RoundJournal(self._current, is_part=True).check(self._metadata)
+        return self._current
+
+    def _is_full(self, part: Path) -> bool:
+        questions, size = self._limits
+        with suppress(OSError):
+            return self._begun >= questions or RoundJournal(part).path.stat().st_size >= size
+        return True
+
+    def _seal_soon(self) -> None:
+        """Seal the full parts in a thread, so that no question waits for it."""
+        if self._sealing is None or not self._sealing.is_alive():
+            self._sealing = threading.Thread(target=self._seal_full, name="suffice-seal")
+            self._sealing.start()
+
+    def _seal_full(self) -> None:
+        for part in [*self._full]:
+            try:
+                self._seal(part)
+            except SufficeError as error:
+                _log.warning("%s: its questions stay in its journal for now: %s", part, error)
+
+    def _seal(self, part: Path) -> None:
+        journal = RoundJournal(part, is_part=True)
+        if journal.n_open() == 0:
+            move_ended(part, journal)
+            if journal.seal():
+                self._full.remove(part)
+
+    def holding(self, run: str) -> RoundJournal | None:
+        """Return the journal that has an open question: of a part of this machine, or a copy in a part of this process."""
+        for part in reversed(part_paths(self.path)):
+            journal = RoundJournal(part, is_part=True)
+            with suppress(SchemaError, SealedError):
+                if not journal.path.exists() or journal.n_rounds(run) is None:
+                    continue
+                if _machine_of(part) == _machine():
+                    return journal
+                return self._copied(journal, run)
+        return None
+
+    def _copied(self, journal: RoundJournal, run: str) -> RoundJournal | None:
+        """Return a journal of this process with the rounds of a question that began elsewhere."""
+        content = journal.content()
+        for question in () if content is None else content.questions:
+            if question.run == run:
+                copy = self.begin(run, question.fields)
+                for row in question.rows:
+                    copy.put(run, row["columns"]["round"], row)
+                return copy
+        return None
+
+    def save(self) -> None:
+        """Move the questions that have ended into the parquet files of their parts."""
+        if os.getpid() != self._process:
+            self._forget()
+        if self._sealing is not None:
+            self._sealing.join()
+        for part in [*self._full, *([] if self._current is None else [self._current])]:
+            move_ended(part, RoundJournal(part, is_part=True))
+
+    def close(self) -> None:
+        """Save, and seal the parts whose questions have all ended."""
+        self.save()
+        with self._lock:
+            if self._current is not None:
+                self._full.append(self._current)
+                self._current = None
+        self._full = [part for part in self._full if not RoundJournal(part, is_part=True).seal()]
+
+
+def move_ended(path: Path, journal: RoundJournal, *, unfinished: bool = False) -> None:
+    """Move the questions that have ended from a journal into its parquet file, which is written anew.
+
+    Args:
+        path: The file.
+        journal: Its journal.
+        unfinished: Whether to move all others, too; they count as failed.
+
+    Raises:
+        DataError: The disk is full, or the path cannot be written.
+    """
+    with journal.emptying(unfinished=unfinished) as content:
+        ended = [question for question in content.questions if unfinished or question.ending is not None]
+        if not any(question.rows for question in ended) and not (ended and path.exists()):
+            return
+        remove_leftovers(path)
+        table, metadata = with_journal(path, JournalContent(metadata=content.metadata, questions=ended))
+        write_recording(path, table, metadata)
+
+
+def _check_settings(path: Path, stored: Mapping[str, Any], metadata: Mapping[str, Any], what: str) -> None:
+    known = {name: stored.get(name) or {} for name in metadata}
+    wanted = json.loads(json.dumps(metadata))
+    if what == "folder":
+        known, wanted = common_state(known, wanted)
+    changed = differences(known, wanted)
+    if changed:
+        raise ConfigMismatchError(
+            f"{str(path)!r} was recorded with other settings ({'; '.join(changed)}): record to another {what}"
+        )
+
+
+def _settings(part: Path) -> Mapping[str, Any]:
+    """Return the metadata of a part, from its file or its journal."""
+    if part.is_file():
+        with OpenFile(part) as opened:
+            return opened.metadata
+    content = RoundJournal(part, is_part=True).content()
+    if content is None or not content.metadata:
+        raise DataError(f"{str(part)!r} is empty")
+    return content.metadata
+
+
+@cache
+def _machine() -> str:
+    """Return a short name of where a process number means one process: this boot of this machine or container."""
+    facts = [socket.gethostname()]
+    with suppress(OSError):
+        facts += [Path("/proc/sys/kernel/random/boot_id").read_text(), str(Path("/proc/self/ns/pid").readlink())]
+    return sha256("\n".join(facts).encode()).hexdigest()[:8]
+
+
+def _machine_of(part: Path) -> str:
+    match = _WRITER.search(part.name)
+    return match[1] if match else ""
+
+
+def new_part(folder: Path) -> Path:
+    """Return the path of a part that no other process has: names begin with the time, in UTC, and end with the writer."""
+    seconds, fraction = divmod(time.time(), 1)
+    moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(seconds)) + f"{int(fraction * 1e6):06d}"
+    host = re.sub(r"[^A-Za-z0-9]+", "-", socket.gethostname()).strip("-")[:_HOST_LENGTH] or "host"
+    return folder / f"part-{moment}-{host}-{_machine()}-{os.getpid()}-{secrets.token_hex(3)}.parquet"
+
+
+def writer_ended(part: Path) -> bool:
+    """Return whether the process that wrote a part is known to have ended: one of this machine, which runs no more."""
+    match = _WRITER.search(part.name)
+    if match is None or match[1] != _machine() or sys.platform == "win32":
+        return False
+    try:
+        os.kill(int(match[2]), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -1,0 +1,369 @@
+"""Recordings as folders of parts: any division into parts is the same recording, and every process writes its own."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suffice import Recorder, Resampling, read_recording, replay
+from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
+from suffice.replays.streaming import replay_stream
+from suffice.store import write_recording
+from suffice.store.merging import RUN
+from suffice.store.parts import part_paths
+from suffice.store.round_journal import RoundJournal, SealedError
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def log(tmp_path):
+    return tmp_path / "log"
+
+
+def play(recorder, question, answers="ab", **arguments):
+    """Record one question whose loop ends by itself."""
+    with recorder.question(question, **arguments) as run:
+        for answer in answers:
+            run.observe(answer)
+
+
+def answers(path):
+    """The answers of each question that did not fail."""
+    recording = read_recording(path)
+    rows = zip(recording.question_ids, recording.answers.tolist(), recording.ends.tolist(), strict=True)
+    return {name: [answer for answer in row if answer is not None] for name, row, end in rows if end != "failed"}
+
+
+def journals(log):
+    return sorted(path.name for path in log.glob("*.rounds"))
+
+
+def test_a_path_without_suffix_is_a_folder_in_which_a_process_has_parts_of_its_own(log):
+    recorder = Recorder(log, part_questions=2)
+    assert not part_paths(log)
+    for q in range(5):
+        play(recorder, f"Who is {q}?", question_id=f"q{q}")
+    assert len(part_paths(log)) == 3
+    assert answers(log) == {f"q{q}": ["a", "b"] for q in range(5)}
+    recorder.close()
+    assert not journals(log)
+    assert len(part_paths(log)) == 3
+    assert answers(log) == {f"q{q}": ["a", "b"] for q in range(5)}
+    with Recorder(log) as again:  # an existing folder
+        play(again, "Who is 5?", question_id="q5")
+    assert len(part_paths(log)) == 4
+    assert [read_recording(part).shape[0] for part in part_paths(log)] == [2, 2, 1, 1]
+    assert len(answers(log)) == 6
+
+
+def test_threads_share_a_part_and_full_ones_are_sealed_beside(log):
+    with Recorder(log, part_questions=4) as recorder:
+
+        def work(worker):
+            for q in range(4):
+                play(recorder, f"{worker} {q}", question_id=f"w{worker}-{q}")
+
+        threads = [threading.Thread(target=work, args=(worker,)) for worker in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(part_paths(log)) == 4
+    assert not journals(log)
+    assert set(answers(log)) == {f"w{worker}-{q}" for worker in range(4) for q in range(4)}
+
+
+def test_a_part_takes_no_more_questions_once_its_journal_is_large(log):
+    with Recorder(log, part_bytes=1) as recorder:
+        for q in range(3):
+            play(recorder, f"Who is {q}?")
+    assert len(part_paths(log)) == 3
+    for wrong in ({"part_questions": 0}, {"part_bytes": 0}):
+        with pytest.raises(DataError, match="at least one"):
+            Recorder(log, **wrong)
+
+
+def test_a_question_stays_in_its_part_which_waits_for_it(log):
+    recorder = Recorder(log, part_questions=1)
+    run = recorder.question("slow", question_id="slow").__enter__()
+    run.observe("a")
+    play(recorder, "quick", question_id="quick")
+    play(recorder, "last", question_id="last")
+    recorder.save()
+    assert len(part_paths(log)) == 3
+    assert len(journals(log)) == 2  # of the first part, which waits, and of the last, which takes questions
+    assert answers(log) == {"quick": ["a", "b"], "last": ["a", "b"]}
+    assert read_recording(log).question_ids == ["slow", "quick", "last"]
+    run.observe("b")
+    run.end("exhausted")
+    recorder.close()
+    assert not journals(log)
+    assert answers(log)["slow"] == ["a", "b"]
+
+
+def test_a_saved_part_is_read_with_its_journal(log):
+    recorder = Recorder(log)
+    play(recorder, "one", question_id="q1")
+    recorder.save()
+    play(recorder, "two", question_id="q2")
+    (part,) = part_paths(log)
+    assert read_recording(part).question_ids == ["q1", "q2"]
+    assert answers(log) == {"q1": ["a", "b"], "q2": ["a", "b"]}
+    recorder.close()
+
+
+def test_the_same_question_in_several_parts_is_numbered_in_the_order_of_time(log):
+    recorder = Recorder(log, part_questions=1)
+    for answer in "abc":
+        play(recorder, "Who?", answer, question_id="q")
+    play(recorder, "Who?", "d", question_id="q#2")
+    recorder.close()
+    assert answers(log) == {"q": ["a"], "q#2": ["b"], "q#3": ["c"], "q#2#2": ["d"]}
+    assert read_recording(log).clusters.tolist() == ["q", "q", "q", "q#2"]
+    with pytest.raises(DataError, match="repeat questions"):
+        replay_stream(log, "answer_stable", metrics=())
+
+
+def test_an_end_that_nobody_named_follows_from_the_lengths_in_all_parts(log):
+    with Recorder(log, part_questions=1) as recorder:
+        play(recorder, "one", "ab", question_id="q1")
+        play(recorder, "two", "abc", question_id="q2")
+    recording = read_recording(log)
+    assert recording.ends.tolist() == ["rule", "max_rounds"]
+
+
+def test_a_run_that_is_in_two_parts_counts_once(log):
+    recorder = Recorder(log)
+    play(recorder, "one", question_id="q1")
+    run = recorder.question("two", question_id="q2").__enter__()
+    run.observe("a")
+    (part,) = part_paths(log)
+    copied = part.with_name(part.name.replace("part-", "part-0"))
+    for suffix in ("", ".rounds"):
+        source = part.with_name(part.name + suffix)
+        if source.exists():
+            copied.with_name(copied.name + suffix).write_bytes(source.read_bytes())
+    run.observe("b")
+    run.end("exhausted")
+    recorder.close()
+    assert answers(log) == {"q1": ["a", "b"], "q2": ["a", "b"]}
+    assert read_recording(log).table.num_rows == 4
+    assert read_recording(log).metadata["failed"] == {}
+    assert replay_stream(log, "answer_stable", metrics=()).n == 2
+
+
+def parts_of(folder, table, assigned, metadata=None):
+    """Write the questions of a table into parts, by the number of each question's part."""
+    folder.mkdir()
+    ids = np.asarray(table.column("question_id").to_pylist())
+    order = {name: i for i, name in enumerate(dict.fromkeys(ids.tolist()))}
+    rows = np.asarray([assigned[order[name]] for name in ids])
+    for number in sorted(set(assigned)):
+        write_recording(folder / f"part-{number}.parquet", table.filter(pa.array(rows == number)), metadata)
+    return folder
+
+
+def logged(draw):
+    """Draw rows as a recorder leaves them."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**16)))
+    rows = []
+    n = draw(st.integers(2, 9))
+    for q, time in enumerate(rng.permutation(n)):
+        length = int(rng.integers(1, 4))
+        inferred = rng.random() < 0.5
+        for r in range(1, length + 1):
+            rows.append(
+                {
+                    "question_id": f"q{q}",
+                    "cluster": f"q{q // 2}",
+                    RUN: f"{rng.integers(2**32):08x}{q}",
+                    "round": r,
+                    "end": "max_rounds" if length == 3 else "rule" if inferred else "exhausted",
+                    "end_inferred": float(inferred),
+                    "question": f"Who is {q // 2}?",
+                    "answer": str(rng.integers(3)),
+                    "answer_margin": rng.random(),
+                    "cost.generator.calls": 1.0,
+                    "f1": float(rng.integers(2)),
+                    "recorded_at": float(time // 2 * 10 + r),
+                }
+            )
+            rows[-1][RUN] = rows[-r][RUN]
+    return rows
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.data())
+def test_any_division_into_parts_gives_the_same_recording_and_the_same_replay(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("split")
+    rows = logged(data.draw)
+    write_recording(folder / "all.parquet", rows)
+    table = read_recording(folder / "all.parquet").table
+    n = len({row["question_id"] for row in rows})
+    assigned = data.draw(st.lists(st.integers(0, 4), min_size=n, max_size=n))
+    one = read_recording(parts_of(folder / "one", table, [0] * n))
+    some = read_recording(parts_of(folder / "some", table, assigned))
+    assert some.table.to_pylist() == one.table.to_pylist()
+    assert some.data_hash == one.data_hash
+    assert {name.split("#")[0] for name in one.question_ids} == set(one.clusters.tolist())
+    rules = ["answer_margin > 0.5", "fixed_k(2)"]
+    results = [
+        replay(recording, rules, metrics=["f1"], baseline="fixed_k(1)", resampling=Resampling(n_resamples=50))
+        for recording in (one, some)
+    ]
+    assert results[0].to_dict() == results[1].to_dict()
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.data())
+def test_a_stream_over_parts_sums_what_one_file_does(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("stream")
+    rows = [
+        {**row, "cluster": row["question_id"], "end": "max_rounds", "end_inferred": 0.0} for row in logged(data.draw)
+    ]
+    extra = data.draw(st.booleans())
+    n = len({row["question_id"] for row in rows})
+    assigned = data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n))
+    write_recording(folder / "all.parquet", rows)
+    table = read_recording(folder / "all.parquet").table
+    parts = parts_of(folder / "parts", table, assigned)
+    if extra:  # a part may have columns of its own
+        last = part_paths(parts)[-1]
+        own = read_recording(last)
+        write_recording(last, own.table.append_column("tier", pa.array(["a"] * own.table.num_rows)), own.metadata)
+    whole = parts_of(folder / "whole", table, [0] * n)
+    block_rows = data.draw(st.integers(1, 9))
+    one, some = (
+        replay_stream(path, "answer_margin > 0.5", metrics=["f1"], baseline="fixed_k(1)", block_rows=block_rows)
+        for path in (whole, parts)
+    )
+    assert (some.n, some.n_rows, some.policy.reasons) == (one.n, one.n_rows, one.policy.reasons)
+    for mine, other in ((some.policy, one.policy), (some.baseline, one.baseline)):
+        assert mine.stop_rounds == other.stop_rounds
+        assert mine.metrics == pytest.approx(other.metrics, abs=1e-12)
+        assert mine.costs == pytest.approx(other.costs, abs=1e-12, nan_ok=True)
+    assert some.deltas["f1"] == pytest.approx(one.deltas["f1"], abs=1e-12)
+
+
+def test_parts_may_differ_in_columns_and_not_in_settings(log):
+    with Recorder(log, labels={"model": "m"}) as recorder:
+        play(recorder, "one", question_id="q1")
+    recorder = Recorder(log, policy="answer_stable", labels={"model": "m"})
+    with recorder.question("two", question_id="q2", labels={"team": "red"}) as run:
+        run.observe("a", signals={"own": 0.5}, metrics={"resolved": 1})
+    recorder.close()
+    recording = read_recording(log)
+    assert recording.objects("team")[:, 0].tolist() == [None, "red"]
+    assert recording.column("resolved")[1, 0] == 1
+    assert "resolved" in recording.names("metric")
+    with pytest.raises(ConfigMismatchError, match="record to another folder"):
+        Recorder(log, labels={"model": "other"})
+    other = Recorder(log.with_name("other"), labels={"model": "other"})
+    play(other, "three")
+    other.close()
+    (part,) = part_paths(log.with_name("other"))
+    part.rename(log / part.name)
+    with pytest.raises(ConfigMismatchError, match=f"{part.name}.*different settings.*model: 'm' -> 'other'"):
+        read_recording(log)
+
+
+def test_a_question_of_no_recorder_is_in_one_part(log):
+    log.mkdir()
+    row = {"question_id": "q1", "round": 1, "answer": "a"}
+    write_recording(log / "part-1.parquet", [row])
+    write_recording(log / "part-2.parquet", [{**row, "question_id": "q2"}, {**row, "round": 2, "question_id": "q2"}])
+    assert read_recording(log).question_ids == ["q1", "q2"]
+    assert read_recording(log).ends.tolist() == ["max_rounds", "max_rounds"]
+    write_recording(log / "part-3.parquet", [row])
+    with pytest.raises(DataError, match=r"question 'q1' is in .*part-1\.parquet' and in 'part-3\.parquet'"):
+        read_recording(log)
+
+
+def test_a_damaged_part_is_named_and_the_others_are_read_without_it(log):
+    with Recorder(log, part_questions=1) as recorder:
+        for q in range(3):
+            play(recorder, f"Who is {q}?", question_id=f"q{q}")
+    part = part_paths(log)[1]
+    intact = part.read_bytes()
+    values = intact.index(b"\x28\xb5\x2f\xfd") + 8  # in the first page, compressed by zstd
+    for content in (intact[:-20], b"", intact[:values] + bytes([intact[values] ^ 0xFF]) + intact[values + 1 :]):
+        part.write_bytes(content)
+        with pytest.raises(SchemaError, match=part.name) as raised:
+            read_recording(log)
+        assert "move it away" in str(raised.value)
+    part.rename(log / "damaged")
+    assert set(answers(log)) == {"q0", "q2"}
+
+
+def test_a_damaged_journal_is_named(log):
+    recorder = Recorder(log)
+    play(recorder, "one")
+    (part,) = part_paths(log)
+    RoundJournal(part).path.write_bytes(b"not sqlite" * 500)
+    with pytest.raises(SchemaError, match=f"{part.name}.rounds.*move it away"):
+        read_recording(log)
+    RoundJournal(part).path.unlink()
+    recorder.close()
+
+
+def test_a_folder_without_a_recording_is_said(log, tmp_path):
+    log.mkdir()
+    with pytest.raises(NotFoundError, match="is a folder without a recording"):
+        read_recording(log)
+    write_recording(log / "runs.parquet", [{"question_id": "q", "round": 1}])
+    with pytest.raises(NotFoundError, match=r"It has runs\.parquet: give the file"):
+        read_recording(log)
+    recorder = Recorder(tmp_path / "empty")
+    run = recorder.question("one").__enter__()
+    with pytest.raises(DataError, match="no round was observed yet"):
+        read_recording(tmp_path / "empty")
+    run.end("cancelled")
+    recorder.close()
+    with pytest.raises(NotFoundError, match="without a recording"):
+        read_recording(tmp_path / "empty")
+
+
+def test_a_sealed_part_takes_nothing_and_its_process_begins_another(log):
+    recorder = Recorder(log)
+    play(recorder, "one", question_id="q1")
+    (part,) = part_paths(log)
+    recorder.save()
+    assert RoundJournal(part, is_part=True).seal()
+    play(recorder, "two", question_id="q2")
+    assert len(part_paths(log)) == 2
+    with pytest.raises(SealedError):
+        RoundJournal(part, is_part=True).put("run", 1, {})
+    assert not RoundJournal(part).path.exists()
+    recorder.close()
+    assert set(answers(log)) == {"q1", "q2"}
+
+
+def test_a_question_goes_on_in_another_process_where_it_began_or_as_a_copy(log, monkeypatch):
+    recorder = Recorder(log, max_rounds=3)
+    run = recorder.question("one", question_id="q1").__enter__()
+    run.observe("a")
+    other = Recorder(log, max_rounds=3)
+    again = other.resume(run.run, "one", run.rounds)
+    assert again.run == run.run
+    again.observe("b")
+    assert len(part_paths(log)) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr("suffice.store.parts_writing._machine", lambda: "0" * 8)
+        elsewhere = other.resume(run.run, "one", again.rounds)
+        assert elsewhere.run == run.run
+        elsewhere.observe("c")
+    assert len(part_paths(log)) == 2
+    assert elsewhere.done
+    for each in (recorder, other):
+        each.close()
+    assert list(answers(log).values()) == [["a", "b", "c"]]
+    assert read_recording(log).metadata["failed"] == {}
+    assert other.resume("no such run", "one", run.rounds).run != run.run
+    other.close()

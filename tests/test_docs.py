@@ -168,7 +168,9 @@ def test_the_examples_of_the_page_run(name, first_recorded, tmp_path, monkeypatc
 def test_every_block_is_run_or_says_why_not(name):
     for block in blocks(ROOT / name):
         where = f"{name}:{block.line}"
-        assert block.language in ("", "python", "console", "json", "toml", "sh"), where
+        assert block.language in ("", "python", "console", "json", "toml", "sh", "ts"), where
+        if block.language == "ts":  # a part of what tests/test_serve_cli.py runs with node
+            assert block.text in (ROOT / "examples" / "typescript" / "client.ts").read_text("utf-8"), where
         assert (block.language == "sh") == (block.not_run is not None), f"{where}: `sh` and the comment go together"
         assert block.elsewhere is None or (block.language == "python" and (ROOT / block.elsewhere).is_file()), where
         if block.language == "json":

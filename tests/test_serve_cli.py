@@ -6,11 +6,15 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import httpx
 import pytest
+from playwright._impl._driver import compute_driver_executable
 
 from suffice import Policy
+from suffice.serve.document import schemas_for
+from suffice.serve.guard import Limits
 from tests.cli_tools import cli
 
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -51,6 +55,50 @@ def test_the_server_starts_answers_and_ends(folder, tmp_path, number):
         process.send_signal(number)
         out, err = process.communicate(timeout=60)
         assert (process.returncode, out, err) == (0, "", "")
+
+
+CLIENT = Path(__file__).resolve().parent.parent / "examples" / "typescript" / "client.ts"
+
+
+@pytest.mark.whole
+def test_the_client_in_typescript_gets_its_decision_by_node(folder, tmp_path):
+    """With the node that playwright brings, which runs TypeScript as it is."""
+    node, _ = compute_driver_executable()
+    environment = {**os.environ, "SUFFICE_TOKEN": TOKEN}
+    process, url = started(folder, SUFFICE_TOKEN=TOKEN)
+    with process:
+        done = subprocess.run(
+            [node, CLIENT],
+            env={**environment, "SUFFICE_URL": url},
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+        assert done.returncode == 0, done.stderr
+        decided = json.loads(done.stdout)
+        assert (decided["stop_round"], decided["answer"], decided["reason"]) == (3, "Oslo", "rule")
+        environment["SUFFICE_TOKEN"] = "another token, which is wrong"
+        refused = subprocess.run(
+            [node, CLIENT],
+            env={**environment, "SUFFICE_URL": url},
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+        assert "this is another token" in refused.stderr
+        process.terminate()
+
+
+def test_the_types_of_the_client_are_those_of_the_document():
+    names = re.search(r"type Decided = \{(.*?)\}", CLIENT.read_text("utf-8"))[1]
+    fields = dict(field.strip().split(": ") for field in names.split(";") if field.strip())
+    kinds = {"string": "string", "boolean": "boolean", "number": "integer", "null": "null"}
+    described = schemas_for(Limits())["Decided"]["properties"]
+    for name, kind in fields.items():
+        ours = described[name]["type"]
+        assert {kinds[word] for word in kind.split(" | ")} == {*([ours] if isinstance(ours, str) else ours)}, name
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,9 @@ __all__ = ["Schema", "check_value"]
 Schema = Mapping[str, Any]
 """A schema of draft 2020-12 with the keywords that `check_value` reads."""
 
+_Place = tuple[Any, ...]
+"""Where a value is: the place of what holds it, and its name or position there; empty for the whole."""
+
 _PHRASES = {
     "object": "an object",
     "array": "a list",
@@ -24,10 +27,20 @@ _PHRASES = {
     "boolean": "true or false",
     "null": "null",
 }
+_KINDS: dict[type, frozenset[str]] = {
+    dict: frozenset({"object"}),
+    list: frozenset({"array"}),
+    str: frozenset({"string"}),
+    bool: frozenset({"boolean"}),
+    int: frozenset({"integer", "number"}),
+    float: frozenset({"number"}),
+    type(None): frozenset({"null"}),
+}
+_WHOLE = _KINDS[int]
 _LONGEST = 60
 
 
-def check_value(value: Any, schema: Schema, schemas: Mapping[str, Schema], where: str = "") -> None:
+def check_value(value: Any, schema: Schema, schemas: Mapping[str, Schema], place: _Place = ()) -> None:
     """Raise if a JSON value does not have the form that a schema describes.
 
     >>> check_value({"stop": 1}, {"type": "object", "properties": {"stop": {"type": "boolean"}}}, {})
@@ -38,72 +51,78 @@ def check_value(value: Any, schema: Schema, schemas: Mapping[str, Schema], where
         value: What `json.loads` returned.
         schema: The schema; its references are names in `schemas`.
         schemas: Schemas by name.
-        where: The place of the value, for messages; empty for the whole body.
+        place: Where the value is, for messages.
 
     Raises:
         DataError: It does not.
     """
     if "$ref" in schema:
         schema = schemas[schema["$ref"].rpartition("/")[2]]
-    name = where or "the body"
-    kinds = [schema["type"]] if isinstance(schema.get("type"), str) else schema.get("type", [*_PHRASES])
-    options = [*map(str, map(json.dumps, schema.get("enum", ())))]
-    if not any(_is(value, kind) for kind in kinds) or (options and value not in schema["enum"]):
-        expected = ", ".join(options) or " or ".join(_PHRASES[kind] for kind in kinds)
-        raise DataError(f"{name} must be {expected}, not {_short(value)}")
+    _check_kind(value, schema, place)
     if isinstance(value, dict):
-        _check_object(value, schema, schemas, where)
+        _check_object(value, schema, schemas, place)
     elif isinstance(value, list):
-        _check_length(value, schema, "Items", name)
-        first = schema.get("prefixItems", ())
+        _check_bounds(len(value), schema.get("minItems"), schema.get("maxItems"), place, "the length of ")
+        first, others = schema.get("prefixItems", ()), schema.get("items")
         for position, item in enumerate(value):
-            described = first[position] if position < len(first) else schema.get("items")
+            described = first[position] if position < len(first) else others
             if described is not None:
-                check_value(item, described, schemas, f"{where}[{position}]")
+                check_value(item, described, schemas, (place, position))
     elif isinstance(value, str):
-        _check_length(value, schema, "Length", name)
-        if re.search(schema.get("pattern", ""), value) is None:
-            raise DataError(f"{name} must match {schema['pattern']}, not {_short(value)}")
+        _check_bounds(len(value), schema.get("minLength"), schema.get("maxLength"), place, "the length of ")
+        if "pattern" in schema and re.search(schema["pattern"], value) is None:
+            raise DataError(f"{_named(place)} must match {schema['pattern']}, not {_short(value)}")
     elif value is not None and not isinstance(value, bool):
-        _check_bounds(value, schema.get("minimum"), schema.get("maximum"), name)
+        _check_bounds(value, schema.get("minimum"), schema.get("maximum"), place)
 
 
-def _check_object(value: dict[str, Any], schema: Schema, schemas: Mapping[str, Schema], where: str) -> None:
+def _check_kind(value: Any, schema: Schema, place: _Place) -> None:
+    expected = schema.get("type")
+    if expected is not None:
+        kinds = _KINDS[type(value)]
+        if type(value) is float:
+            kinds = frozenset() if not math.isfinite(value) else _WHOLE if value.is_integer() else kinds
+        if expected not in kinds if isinstance(expected, str) else kinds.isdisjoint(expected):
+            phrases = [_PHRASES[kind] for kind in ([expected] if isinstance(expected, str) else expected)]
+            raise DataError(f"{_named(place)} must be {' or '.join(phrases)}, not {_short(value)}")
+    if "enum" in schema and value not in schema["enum"]:
+        options = ", ".join(map(json.dumps, schema["enum"]))
+        raise DataError(f"{_named(place)} must be one of {options}, not {_short(value)}")
+
+
+def _check_object(value: dict[str, Any], schema: Schema, schemas: Mapping[str, Schema], place: _Place) -> None:
     properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
     missing = [name for name in schema.get("required", ()) if name not in value]
     if missing:
-        raise DataError(f"{where or 'the body'} needs {', '.join(missing)}")
+        raise DataError(f"{_named(place)} needs {', '.join(missing)}")
     for name, item in value.items():
         if name in properties:
-            check_value(item, properties[name], schemas, f"{where}.{name}" if where else name)
+            check_value(item, properties[name], schemas, (place, name))
         elif others is False:
             raise DataError(
-                f"{where or 'the body'} has the unknown field {_short(name)}.{did_you_mean(name, properties)} There are: "
+                f"{_named(place)} has the unknown field {_short(name)}.{did_you_mean(name, properties)} There are: "
                 f"{', '.join(properties)}"
             )
         elif others is not True:
-            check_value(item, others, schemas, f"{where}[{_short(name)}]")
+            check_value(item, others, schemas, (place, name))
 
 
-def _check_length(value: str | list[Any], schema: Schema, what: str, name: str) -> None:
-    _check_bounds(len(value), schema.get(f"min{what}"), schema.get(f"max{what}"), f"the length of {name}")
-
-
-def _check_bounds(number: float, least: float | None, most: float | None, name: str) -> None:
+def _check_bounds(number: float, least: float | None, most: float | None, place: _Place, what: str = "") -> None:
     if least is not None and number < least:
-        raise DataError(f"{name} must be at least {least}, not {number}")
+        raise DataError(f"{what}{_named(place)} must be at least {least}, not {number}")
     if most is not None and number > most:
-        raise DataError(f"{name} must be at most {most}, not {number}")
+        raise DataError(f"{what}{_named(place)} must be at most {most}, not {number}")
 
 
-def _is(value: Any, kind: str) -> bool:
-    if kind in ("integer", "number"):
-        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        return is_number and (kind == "number" or value == int(value))
-    return isinstance(value, _KINDS[kind])
-
-
-_KINDS = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
+def _named(place: _Place) -> str:
+    """Return the name of a place, as ``rounds[1].answer``."""
+    if not place:
+        return "the body"
+    holder, key = place
+    if isinstance(key, int):
+        return f"{_named(holder) if holder else ''}[{key}]"
+    name = key if key.isidentifier() else f"[{_short(key)}]"
+    return name if not holder else f"{_named(holder)}{'.' if key.isidentifier() else ''}{name}"
 
 
 def _short(value: Any) -> str:

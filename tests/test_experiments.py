@@ -19,6 +19,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
@@ -26,7 +28,7 @@ from suffice.cli.local import LocalRun
 from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
 from suffice.llm import TransformersModel
 from suffice.loop import record
-from suffice.papers.cbdr.plan import CbdrSettings
+from suffice.papers.cbdr.plan import CbdrSettings, divide
 from suffice.papers.cbdr.tiny_reranker import write_tiny_reranker
 from suffice.papers.experiments import read_experiment, run_experiment, stages
 from suffice.papers.experiments.building import Loaded, scripted_model
@@ -387,6 +389,95 @@ def test_two_prompts_and_a_judge_are_recorded_for_every_signal_of_the_published_
     both = read_recording(tmp_path / "run/prompts/served-towers-bm25-seed-0-eval.parquet")
     assert {str(prompt) for prompt in both.table["prompt_id"].to_pylist()} == {"answer_first@1", "confidence_first@1"}
     assert {"judge_entailment", "verbal_confidence"} <= set(both.table.column_names)
+
+
+# Published sets
+
+PUBLISHED = """
+max-rounds = 3
+resamples = 20
+tune-draws = 1
+
+[[model]]
+name = "script"
+scripted = [0.2, 0.6]
+
+[[data]]
+name = "towers"
+source = "owner/towers"
+split = "validation"
+splits = "tune=6,eval=8"
+seed = 7
+"""
+
+
+def published(folder, text=PUBLISHED, n=20):
+    """Write a set as the hub keeps it, two splits of it and a row that is not a question, and the file that names it."""
+    rows = [question(i) for i in range(n)]
+    (folder / "owner/towers").mkdir(parents=True)
+    for split, listed in (("train", rows[:2]), ("validation", [*rows, {**rows[0], "question": ""}])):
+        pq.write_table(pa.Table.from_pylist(listed), folder / f"owner/towers/{split}-00000-of-00001.parquet")
+    (folder / "run.toml").write_text(text, encoding="utf-8")
+    return folder / "run.toml"
+
+
+def test_a_published_set_is_converted_once_as_the_command_converts_it(tmp_path):
+    path = published(tmp_path)
+    first = cli("run", path, "--json")
+    assert first.code == 0, first.err
+    assert next(stage["stage"] for stage in first.json["stages"] if stage["done"]) == "convert towers"
+    file = tmp_path / "run-data/towers.jsonl"
+    command = ["convert", tmp_path / "owner/towers", "-o", tmp_path / "own.jsonl", "--split", "validation"]
+    assert cli(*command, "--splits", "tune=6,eval=8", "--seed", 7).code == 0
+    assert file.read_bytes() == (tmp_path / "own.jsonl").read_bytes()
+    cell = tmp_path / "run/cells/script/towers/bm25/answer_first/seed-0"
+    for split, n in (("tune", 6), ("eval", 8)):
+        ids = [item.question_id for item in load_questions(file, split=split)]
+        assert read_recording(cell / f"{split}.parquet").question_ids == ids
+        assert len(ids) == n
+    second = cli("run", path, "--json").json
+    assert not any(stage["done"] for stage in second["stages"])
+
+
+def test_a_dry_run_converts_a_published_set_and_says_what_was_left_out(tmp_path):
+    result = cli("run", published(tmp_path), "--dry-run", "--json")
+    assert result.code == 0, result.err
+    assert "of which 1 cannot be read" in result.json["notes"][0]
+    assert result.json["cells"][0]["questions"] == 14
+
+
+def test_another_draw_of_a_published_set_does_not_mix_with_recorded_questions(tmp_path):
+    path = published(tmp_path)
+    assert cli("run", path).code == 0
+    path.write_text(path.read_text().replace("seed = 7", "seed = 8"), encoding="utf-8")
+    assert "recorded" in cli("run", path).error
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind", "message"),
+    [
+        (
+            'split = "validation"\n',
+            "",
+            DataError,
+            "several splits: write the key 'split' with one of 'train', 'validation'",
+        ),
+        ("tune=6,eval=8", "tune=6", DataError, "expected eval, and tune or none"),
+        ("tune=6,eval=8", "tune=6,dev=8", DataError, "expected eval, and tune or none"),
+        ("tune=6,eval=8", "eval:8", DataError, "splits is 'eval:8': it is given as NAME=N"),
+        ("tune=6,eval=8", "eval=8", DataError, "give either tune, or calibrate-on"),
+        ("tune=6,eval=8", "tune=6,eval=80", DataError, "86 questions were asked for"),
+        ("seed = 7", 'tune = "tune.jsonl"', SchemaError, "unknown key 'tune'"),
+        ('source = "owner/towers"', 'eval = "eval.jsonl"', SchemaError, "'split' belongs to 'source'"),
+        ('"owner/towers"', '"towers.jsonl"', NotFoundError, "there is no file or folder 'towers.jsonl'"),
+    ],
+)
+def test_a_published_set_that_cannot_be_read_is_an_error_that_names_the_key(old, new, kind, message, tmp_path):
+    assert old in PUBLISHED
+    path = published(tmp_path, PUBLISHED.replace(old, new))
+    with pytest.raises(kind) as raised:
+        run_experiment(read_experiment(path), tmp_path / "run")
+    assert message in str(raised.value)
 
 
 # What it will cost
@@ -828,6 +919,13 @@ def test_settings_of_a_pipeline_are_those_of_the_file_and_otherwise_as_by_defaul
         read_experiment(written(tmp_path, CBDR.replace('label = "em"', "seed = 3")))
     with pytest.raises(DataError, match="cbdr: settings: probe: lr is '1'; expected a number"):
         read_experiment(written(tmp_path, CBDR.replace("1e-3", "'1'")))
+
+
+def test_a_small_set_is_divided_for_cbdr_without_a_part_that_the_pipeline_does_not_use():
+    for n in (12, 20, 40, 80):
+        questions = [Question(question_id=str(i), question=f"who made number {i}") for i in range(n)]
+        parts = divide(questions, CbdrSettings())
+        assert len(parts.probe.train | parts.probe.dev | parts.probe.test) + len(parts.prefer) == n
 
 
 @pytest.mark.whole

@@ -15,7 +15,7 @@ from suffice.files import quoted
 from suffice.retrieval.forms import QUESTION_FORMS
 from suffice.tables import counted
 
-__all__ = ["convert_command"]
+__all__ = ["convert_command", "split_sizes"]
 
 
 def convert_command(
@@ -67,7 +67,7 @@ def convert_command(
         out,
         form=name,
         sample=sample,
-        splits=None if splits is None else _split_sizes(splits),
+        splits=None if splits is None else split_sizes(splits),
         seed=seed,
         passages=not without_passages,
     )
@@ -82,7 +82,15 @@ def _corpus_screen(corpus: CorpusConversion) -> Screen:
     return Screen(sentences=[sentence], notes=corpus.notes, then=then)
 
 
-def _split_sizes(text: str) -> dict[str, int]:
+def split_sizes(text: str) -> dict[str, int]:
+    """Return the value of `--splits`: how many questions each split has.
+
+    >>> split_sizes("tune=100,eval=300")
+    {'tune': 100, 'eval': 300}
+
+    Raises:
+        BadParameter: It is written in another way.
+    """
     pairs = [item.partition("=") for item in text.split(",")]
     sizes = {name.strip(): int(n) for name, _, n in pairs if n.strip().isdecimal()}
     if len(sizes) != len(pairs):

@@ -15,7 +15,7 @@ from suffice.seen import id_hash, one_name_per_text
 from suffice.statistics import hash_places
 from suffice.store.states import StoredStates
 
-__all__ = ["Examples", "Split", "split_by_hash"]
+__all__ = ["Examples", "Split", "sets_by_hash", "split_by_hash"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -181,8 +181,15 @@ def split_by_hash(
     """
     if not (0 < dev < 1 and 0 < test < 1 and dev + test < 1):
         raise DataError(f"dev is {dev!r} and test {test!r}; allowed: shares above 0 with a sum below 1")
+    return Split(**sets_by_hash(ids, dev=dev, test=test, salt=salt, texts=texts))
+
+
+def sets_by_hash(
+    ids: Sequence[str], *, dev: float, test: float, salt: str, texts: Mapping[str, str] | None = None
+) -> dict[str, frozenset[str]]:
+    """Return the sets of `split_by_hash` by name; some may be empty."""
     sets: dict[str, set[str]] = {"train": set(), "dev": set(), "test": set()}
     names = one_name_per_text(ids, [(texts or {}).get(q) for q in ids])
     for q, position in zip(ids, hash_places(names, salt=salt).tolist(), strict=True):
         sets["test" if position < test else "dev" if position < test + dev else "train"].add(q)
-    return Split(**{name: frozenset(members) for name, members in sets.items()})
+    return {name: frozenset(members) for name, members in sets.items()}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from suffice.errors import DataError
 from suffice.retrieval import Question
 from suffice.statistics import Resampling
-from suffice.train.examples import Split, split_by_hash
+from suffice.train.examples import Split, sets_by_hash, split_by_hash
 from suffice.train.probe import ProbeSettings
 from suffice.train.reranker_trainer import RerankerSettings
 
@@ -95,9 +95,9 @@ def divide(questions: Sequence[Question], settings: CbdrSettings) -> Parts:
         raise DataError("a question id occurs twice: give each question its own id")
     texts = {question.question_id: question.question for question in questions}
     whole = split_by_hash(ids, dev=settings.prefer * (1 - settings.test), test=settings.test, salt="cbdr", texts=texts)
-    probe = split_by_hash(sorted(whole.train), dev=0.2, test=0.01, salt="cbdr probe", texts=texts)
+    probe = sets_by_hash(sorted(whole.train), dev=0.2, test=0.01, salt="cbdr probe", texts=texts)
     return Parts(
-        probe=Split(train=probe.train | probe.test, dev=probe.dev, test=whole.test),
+        probe=Split(train=probe["train"] | probe["test"], dev=probe["dev"], test=whole.test),
         prefer=tuple(q for q in questions if q.question_id in whole.dev),
         test=tuple(q for q in questions if q.question_id in whole.test),
     )

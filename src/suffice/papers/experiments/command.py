@@ -89,7 +89,7 @@ def _screen(result: ExperimentRun, folder: Path, again: str) -> Screen:
     """Return what was asked and the most important table, with its own notes alone."""
     if result.paper is None:
         return Screen(sentences=[result.sentence], tables=[result.stages_table()], then=again)
-    cell = folder / "cells" / result.outcomes[0].cell
+    cell = folder / "cells" / next(outcome.cell for outcome in result.outcomes if outcome.cell)
     evaluation, policy = cell / "eval.parquet", cell / "policy.json"
     then = f"{again} --details"
     if policy.is_file():

@@ -16,6 +16,7 @@ from suffice.papers.experiments.cbdr_cells import is_finished, work_of
 from suffice.papers.experiments.checks import cell_prices, find_problems
 from suffice.papers.experiments.choices import SPLITS
 from suffice.papers.experiments.plan import Experiment
+from suffice.papers.experiments.sources import convert_sources, source_notes
 from suffice.papers.experiments.stages import CellFolder
 from suffice.papers.experiments.variance import NOT_KNOWN
 from suffice.replays.costs import NOT_LANGUAGE_MODELS
@@ -156,7 +157,9 @@ def _total(parts: tuple[Any, ...]) -> Any:
 
 
 def estimate_experiment(experiment: Experiment, out: str | Path) -> Estimate:
-    """Return what is left to ask in an experiment and what that will cost; no request is sent.
+    """Return what is left to ask in an experiment and what that will cost; no request is sent to a model.
+
+    Published sets that the file names are converted first.
 
     Calls follow from the settings.  Tokens, money and time are extrapolated from the questions of the same cell that are
     recorded, for instance by a pilot; without any they are unknown.
@@ -166,10 +169,11 @@ def estimate_experiment(experiment: Experiment, out: str | Path) -> Estimate:
         out: The folder of its results.
     """
     out = Path(out)
+    convert_sources(experiment)
     folders = [CellFolder(out, cell, experiment) for cell in experiment.cells()]
     cells = tuple(_cell_estimate(folder) for folder in folders)
     basis = "extrapolated from the recorded questions of the same cell, whose spread over questions makes the intervals"
-    notes = _short_data(experiment)
+    notes = [*source_notes(experiment), *_short_data(experiment)]
     once = [model.name for model in experiment.models if not experiment.repeats(model)]
     if once and len(experiment.seeds) > 1:
         notes.append(f"one run of {', '.join(once)}: no seed changes its answers")

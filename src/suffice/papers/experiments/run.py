@@ -16,6 +16,7 @@ from suffice.papers.experiments.checks import find_problems
 from suffice.papers.experiments.choices import SPLITS
 from suffice.papers.experiments.plan import Cell, Experiment
 from suffice.papers.experiments.semantic_cells import evaluate_semantic, semantic_inputs, semantic_paper
+from suffice.papers.experiments.sources import convert_sources
 from suffice.papers.experiments.stages import CellFolder, StageOutcome, record_cell, run_stage
 from suffice.papers.experiments.stored_tables import read_paper, write_paper
 from suffice.papers.experiments.tasr_cells import evaluate_tasr, tasr_inputs, tasr_paper
@@ -177,10 +178,10 @@ def run_experiment(
     protocol = TABLE_PROTOCOLS[experiment.protocol]
     if pilot is not None and protocol.loop is None:
         raise DataError(f"the protocol {experiment.protocol!r} has no pilot: leave out --pilot")
+    outcomes = convert_sources(experiment)
     if problems := find_problems(experiment, out):  # before the first call of the first cell
         more = f" (and {counted(len(problems) - 1, 'more problem')}; --dry-run lists them)" if problems[1:] else ""
         raise ConfigMismatchError(f"{problems[0]}{more}")
-    outcomes: list[StageOutcome] = []
     loaded = Loaded()
     for folder in sorted(folders, key=_by_what_is_loaded):
         report = None if on_record is None else _reporting(on_record, folder.cell.name)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suffice import Audit, Policy, Round, Session
+from suffice import Audit, Policy, Round, Session, parse_rule
 from suffice.errors import ConfigMismatchError, DataError, ModelError, RuleSyntaxError, SchemaError, UnknownSignalError
 from suffice.rules import Rule
 from tests.strategies import policies, recorded
@@ -212,6 +212,18 @@ def test_a_shadow_may_begin_later_than_the_loop_and_not_earlier():
     assert session.shadows["later"].stop_round == 2
     with pytest.raises(DataError, match="lack its first round"):
         Session("fixed_k(2)", shadow=Policy(rule="fixed_k(1)", start_round=0))
+
+
+def test_a_rule_alone_follows_with_everything_else_of_the_deployed_policy():
+    deployed = Policy(rule="fixed_k(1)", selector="first", start_round=0, max_rounds=8, name="deployed")
+    session = Session(deployed, audit=ALWAYS, shadow=["fixed_k(7)", parse_rule("never()")], question_id="q1")
+    while session.decision is None or session.auditing:
+        session.observe(Round(index=session.next_round, answer=str(session.next_round)))
+    decisions = session.shadows
+    assert [(item.stop_round, item.answer_round, item.reason) for item in decisions.values()] == [
+        (7, 0, "rule"),
+        (8, 0, "max_rounds"),
+    ]
 
 
 def test_shadows_that_cannot_be_told_apart_or_read_are_refused(tmp_path):

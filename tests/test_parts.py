@@ -350,13 +350,13 @@ def test_a_question_goes_on_in_another_process_where_it_began_or_as_a_copy(log, 
     run = recorder.question("one", question_id="q1").__enter__()
     run.observe("a")
     other = Recorder(log, max_rounds=3)
-    again = other.resume(run.run, "one", run.rounds)
+    again = other.resume(run.to_state())
     assert again.run == run.run
     again.observe("b")
     assert len(part_paths(log)) == 1
     with monkeypatch.context() as patch:
         patch.setattr("suffice.store.parts_writing._machine", lambda: "0" * 8)
-        elsewhere = other.resume(run.run, "one", again.rounds)
+        elsewhere = other.resume(again.to_state())
         assert elsewhere.run == run.run
         elsewhere.observe("c")
     assert len(part_paths(log)) == 2
@@ -365,5 +365,5 @@ def test_a_question_goes_on_in_another_process_where_it_began_or_as_a_copy(log, 
         each.close()
     assert list(answers(log).values()) == [["a", "b", "c"]]
     assert read_recording(log).metadata["failed"] == {}
-    assert other.resume("no such run", "one", run.rounds).run != run.run
+    assert other.resume({**run.to_state(), "run": "no such run"}).run != run.run
     other.close()

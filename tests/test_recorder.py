@@ -350,7 +350,7 @@ def test_only_the_fields_of_a_round_reach_the_disk(path):
         **PAYLOADS["openai_chat"],
         "headers": {"authorization": secret},
         "api_key": secret,
-        "system_fingerprint": secret,
+        "service_tier": secret,
     }
     recorder = Recorder(path)
     play(recorder, "one", [payload])

@@ -144,6 +144,9 @@ class Cost:
         return cls(**{kind: number_from_json(value) for kind, value in data.items()})
 
 
+_ENDPOINT_NAMES = ("reply_model", "system_fingerprint")
+
+
 def total_cost(costs: Mapping[str, Cost]) -> Cost:
     """Return the sum over components."""
     total = Cost()
@@ -165,6 +168,8 @@ class Reply:
         signals: Signals that the model measured itself (the span reader's margin, say), by name.
         costs: By component.
         finish_reason: As the endpoint gives it.
+        reply_model: The model that the endpoint names; None if it names none.
+        system_fingerprint: What the endpoint says of its own configuration; None if it says nothing.
         from_cache: Whether a response cache answered; the costs are then those of the original call.
         embedding: The answer's embedding, shape ``(width,)``; None if it was not embedded. Not compared by ``==``.
     """
@@ -176,6 +181,8 @@ class Reply:
     signals: Mapping[str, float] = field(default_factory=dict)
     costs: Mapping[str, Cost] = field(default_factory=dict)
     finish_reason: str | None = None
+    reply_model: str | None = None
+    system_fingerprint: str | None = None
     from_cache: bool = False
     embedding: npt.NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
 
@@ -195,6 +202,8 @@ class Round:
         costs: What the round spent, by component (`generator`, `retrieval`, `judge:NAME`, ...).
         finish_reason: As the endpoint gives it.
         feedback: A critic's reply to the draft.
+        reply_model: The model that the endpoint names; None if it names none.
+        system_fingerprint: What the endpoint says of its own configuration; None if it says nothing.
         embedding: The answer's embedding, shape ``(width,)``; None if it was not embedded. Not compared by ``==``.
     """
 
@@ -208,6 +217,8 @@ class Round:
     costs: Mapping[str, Cost] = field(default_factory=dict)
     finish_reason: str | None = None
     feedback: str | None = None
+    reply_model: str | None = None
+    system_fingerprint: str | None = None
     embedding: npt.NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
 
     @classmethod
@@ -283,6 +294,7 @@ class Round:
             "costs": {component: cost.to_dict() for component, cost in self.costs.items()},
             "finish_reason": self.finish_reason,
             "feedback": self.feedback,
+            **{name: text for name in _ENDPOINT_NAMES if (text := getattr(self, name)) is not None},
             "embedding": vector.tolist()
             if vector is not None and vector.ndim == 1 and np.isfinite(vector).all()
             else None,
@@ -314,6 +326,8 @@ class Round:
                 costs={component: Cost.from_dict(cost) for component, cost in data["costs"].items()},
                 finish_reason=data["finish_reason"],
                 feedback=data["feedback"],
+                reply_model=data.get("reply_model"),
+                system_fingerprint=data.get("system_fingerprint"),
                 embedding=None if vector is None else _as_vector(vector),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:

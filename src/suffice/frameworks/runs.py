@@ -14,11 +14,12 @@ from suffice.frameworks.tracing import trace_decision
 from suffice.rounds import Cost, Decision, Round
 from suffice.rules import Rule
 from suffice.session import Policy, Session
+from suffice.session.sources import is_rule
 from suffice.signals import SIGNALS
 
 if TYPE_CHECKING:
     from suffice.loop import OpenQuestion, Recorder
-    from suffice.loop.recorder import Ending
+    from suffice.loop.open_question import Ending
 
 __all__ = ["METADATA", "REPLY_NEEDS", "Measure", "QuestionRun", "call_cost", "chat_reply", "opener"]
 
@@ -90,7 +91,7 @@ class QuestionRun:
             if state is None:
                 self._recorded = recorder.question(self.question)
             elif self.decision is None:
-                self._recorded = recorder.resume(str(state.get("run", "")), self.question, self.session.rounds)
+                self._recorded = recorder.resume({"run": "", **state})
 
     @property
     def decision(self) -> Decision | None:
@@ -222,8 +223,8 @@ def _checked_policy(
 
         if not isinstance(recorder, Recorder):
             raise DataError(f"recorder is a Recorder, such as Recorder(path, policy=...), not {recorder!r}")
-        if isinstance(policy, Rule) or (isinstance(policy, str) and not policy.endswith(".json")):
-            checked = replace(checked, answer_position=recorder.answer_position)  # the text of a rule has none
+        if is_rule(policy):
+            checked = replace(checked, answer_position=recorder.answer_position)  # a rule has none
         other = recorder.policy or replace(
             checked, answer_position=recorder.answer_position, start_round=recorder.start_round
         )
@@ -231,6 +232,11 @@ def _checked_policy(
             raise DataError(
                 f"the recorder has another policy, cap, first round or answer position than the policy {checked.label!r}: "
                 "give it the same policy, Recorder(path, policy=...)"
+            )
+        if recorder.audit is not None:
+            raise DataError(
+                "the recorder has an audit, and the framework ends its loop at the stop, so every audit would be lost: "
+                "record without one here, and audit in a loop of your own"
             )
     return checked
 

@@ -49,6 +49,7 @@ class Completion:
         reasoning: Reasoning that the server returned apart from the text; None if there is none.
         tool_arguments: The arguments (JSON text) of the first tool call; None if there is none.
         model: The model named in the reply; None if there is none.
+        system_fingerprint: What the endpoint says of its own configuration; None if it says nothing.
         cached_tokens_reported: Whether the endpoint reported how many input tokens came from its prefix cache.
         from_cache: Whether the reply came from the response cache, not from the endpoint.
     """
@@ -60,6 +61,7 @@ class Completion:
     reasoning: str | None = None
     tool_arguments: str | None = None
     model: str | None = None
+    system_fingerprint: str | None = None
     cached_tokens_reported: bool = False
     from_cache: bool = False
 
@@ -195,10 +197,11 @@ def completion_of(
         text=message_text(message),
         tokens=tokens_of(choice.get("logprobs")),
         cost=cost,
-        finish_reason=_string(choice.get("finish_reason")),
-        reasoning=_string(message.get("reasoning_content")) or _string(message.get("reasoning")),
+        finish_reason=text_or_none(choice.get("finish_reason")),
+        reasoning=text_or_none(message.get("reasoning_content")) or text_or_none(message.get("reasoning")),
         tool_arguments=_tool_arguments(message.get("tool_calls")),
-        model=_string(body.get("model")),
+        model=text_or_none(body.get("model")),
+        system_fingerprint=text_or_none(body.get("system_fingerprint")),
         cached_tokens_reported=reported,
         from_cache=from_cache,
     )
@@ -240,7 +243,7 @@ def _part_text(part: Mapping[str, Any]) -> str:
 
 def message_text(message: Mapping[str, Any]) -> str:
     """Return the text of an assistant's message: its content, or where there is none, its refusal."""
-    return content_text(message.get("content")) or _string(message.get("refusal")) or ""
+    return content_text(message.get("content")) or text_or_none(message.get("refusal")) or ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,11 +278,13 @@ def response_output(body: Mapping[str, Any]) -> ResponseOutput:
             for item in items
             if item.get("type") == "function_call"
         ),
-        finish_reason=_string(_mapping(body.get("incomplete_details")).get("reason")) or _string(body.get("status")),
+        finish_reason=text_or_none(_mapping(body.get("incomplete_details")).get("reason"))
+        or text_or_none(body.get("status")),
     )
 
 
-def _string(value: Any) -> str | None:
+def text_or_none(value: Any) -> str | None:
+    """Return a text that is not empty; None for anything else."""
     return value if isinstance(value, str) and value else None
 
 
@@ -287,7 +292,7 @@ def _tool_arguments(calls: Any) -> str | None:
     """Return the arguments of the first tool call, as JSON text."""
     call = calls[0] if isinstance(calls, list) and calls else None
     function = call.get("function") if isinstance(call, dict) else None
-    return _string(function.get("arguments")) if isinstance(function, dict) else None
+    return text_or_none(function.get("arguments")) if isinstance(function, dict) else None
 
 
 def count_of(value: Any) -> float:

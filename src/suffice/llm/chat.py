@@ -276,6 +276,8 @@ class ChatModel(PromptedModel):
             completion.tokens,
             completion.cost,
             finish_reason=completion.finish_reason,
+            reply_model=completion.model,
+            system_fingerprint=completion.system_fingerprint,
             from_cache=completion.from_cache,
         )
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from suffice.errors import DataError
-from suffice.llm._wire import Completion, completion_of, content_text, count_of, response_output
+from suffice.llm._wire import Completion, completion_of, content_text, count_of, response_output, text_or_none
 from suffice.llm.prompted import reply_of
 from suffice.rounds import Cost, Reply
 from suffice.signals.position import AnswerPosition
@@ -66,7 +66,15 @@ def reply_of_response(
     text = completion.text
     if position.kind == "tool":
         text = completion.tool_arguments or text
-    return reply_of(text, completion.tokens, completion.cost, position, finish_reason=completion.finish_reason)
+    return reply_of(
+        text,
+        completion.tokens,
+        completion.cost,
+        position,
+        finish_reason=completion.finish_reason,
+        reply_model=completion.model,
+        system_fingerprint=completion.system_fingerprint,
+    )
 
 
 def _as_dict(response: Any) -> dict[str, Any]:
@@ -124,6 +132,7 @@ def _response(body: Mapping[str, Any], seconds: float) -> Completion:
         cost=_reply_cost(body, seconds, cached_in=("input_tokens_details", "cached_tokens")),
         finish_reason=output.finish_reason,
         tool_arguments=arguments,
+        model=text_or_none(body.get("model")),
     )
 
 
@@ -136,6 +145,7 @@ def _anthropic_message(body: Mapping[str, Any], seconds: float) -> Completion:
         tokens=None,
         cost=_reply_cost(body, seconds, cached_in=None),
         finish_reason=body.get("stop_reason"),
+        model=text_or_none(body.get("model")),
         tool_arguments=json.dumps(calls[0], default=str) if calls else None,
     )
 

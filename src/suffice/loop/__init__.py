@@ -4,9 +4,10 @@ from suffice.loop.chains import CHAIN_METHODS, ChainMethod, Dragin, Flare, IRCoT
 from suffice.loop.drafting import DraftingLoop
 from suffice.loop.evidence import Evidence
 from suffice.loop.live import LiveLoop, Outcome
+from suffice.loop.open_question import OpenQuestion
 from suffice.loop.progress import Progress, RecordSummary
 from suffice.loop.querying import QueryLoop
-from suffice.loop.recorder import OpenQuestion, Recorder
+from suffice.loop.recorder import Recorder
 from suffice.loop.recording import record, record_async
 from suffice.loop.retrieval import RetrievalLoop
 from suffice.loop.sampling import SamplingLoop

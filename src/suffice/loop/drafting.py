@@ -164,5 +164,7 @@ def _reply_of(part: str, completion: Completion) -> Reply:
         text=completion.text,
         costs={part: completion.cost},
         finish_reason=completion.finish_reason,
+        reply_model=completion.model,
+        system_fingerprint=completion.system_fingerprint,
         from_cache=completion.from_cache,
     )

@@ -4,38 +4,31 @@ from __future__ import annotations
 
 import atexit
 import hashlib
-import math
-import time
+import json
 import uuid
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
-from suffice.errors import DataError
-from suffice.json_text import as_number
-from suffice.loop.rows import row_of
-from suffice.metrics import METRICS
-from suffice.normalizers import DEFAULT_NORMALIZER, MATCH, normalizer_of
+from suffice.errors import DataError, NotFittedError, SchemaError, UnknownSignalError
+from suffice.loop.host_values import checked_golds, checked_labels
+from suffice.loop.open_question import OpenQuestion
+from suffice.normalizers import DEFAULT_NORMALIZER, normalizer_of
 from suffice.retrieval import Question
-from suffice.rounds import Decision, End, Reason, Reply, Round
-from suffice.rules import Never, Rule
-from suffice.session import Policy, Session
+from suffice.rounds import Reply, Round
+from suffice.rules import Never
+from suffice.session import Audit, Policy, Session
+from suffice.session.sources import PolicySource, is_rule, shadow_policies
 from suffice.session.state import Missing
-from suffice.signals import SIGNALS, AnswerPosition
-from suffice.store.merging import INFERRED, RUN
+from suffice.signals import AnswerPosition
 from suffice.store.parts_writing import recorded_at
 from suffice.store.round_journal import RoundJournal
-from suffice.store.schema import PINNED_LABELS, TEXT_COLUMNS
+from suffice.store.schema import PINNED_LABELS
 
-__all__ = ["Ending", "OpenQuestion", "Recorder"]
-
-Ending = Literal["max_rounds", "exhausted", "rule", "failed", "cancelled"]
-"""Why a question that is recorded has no further round, as the loop itself says it."""
-
-_RESERVED_NAMES = frozenset({*TEXT_COLUMNS, "round", "golds", "question_type", "recorded_at", RUN, INFERRED})
+__all__ = ["Recorder"]
 
 
 class Recorder:
@@ -71,6 +64,8 @@ class Recorder:
             and `prompt_id`.
         golds: Gold answers by the text of the question, for questions that are given none when they begin.
         missing: What to do if a round does not bring what the policy reads; see `Session`.
+        audit: The share of questions that go on after the policy's stop, so that what it loses can be known; None = none.
+        shadow: Policies that decide on the same rounds and change nothing; where they would have stopped is recorded.
         samples: Whether the rounds of a question are independent answers, so that their order means nothing; figures of the
             recording are then means over random orders.
         normalizer: Which answers of samples are the same, a name in `NORMALIZERS`; None = as the policy says.
@@ -87,13 +82,15 @@ class Recorder:
         self,
         path: str | Path,
         *,
-        policy: Policy | Rule | str | Path | None = None,
+        policy: PolicySource | None = None,
         max_rounds: int | None = None,
         start_round: Literal[0, 1] = 1,
         answer_position: AnswerPosition | None = None,
         labels: Mapping[str, str] | None = None,
         golds: Mapping[str, str | Sequence[str]] | None = None,
         missing: Missing = "error",
+        audit: Audit | None = None,
+        shadow: PolicySource | Iterable[PolicySource] = (),
         samples: bool = False,
         normalizer: str | None = None,
         part_questions: int = 1000,
@@ -116,17 +113,18 @@ class Recorder:
         self._falls_back = False
         if policy is not None:
             self.policy = Session(policy, missing=missing).policy
-            has_position = isinstance(policy, Policy | Path) or str(policy).endswith(".json")
-            if answer_position is None and has_position:
+            if answer_position is None and not is_rule(policy):
                 self._position, self._falls_back = self.policy.answer_position, True
             else:
                 self.policy = replace(self.policy, answer_position=self.answer_position)
         elif max_rounds is not None:
             self.policy = Policy(rule=Never(), start_round=start_round, max_rounds=max_rounds)
         self.start_round = start_round if self.policy is None else self.policy.start_round
-        self.labels = _checked_labels(labels or {})
-        self.golds = {text.strip(): _checked_golds(value) for text, value in (golds or {}).items()}
+        self.labels = checked_labels(labels or {})
+        self.golds = {text.strip(): checked_golds(value) for text, value in (golds or {}).items()}
         self.missing = missing
+        self.is_deployed = policy is not None
+        self.audit, self.shadow = audit, self._checked_following(audit, shadow)
         self.samples = samples
         self.normalizer = self._compared_by(normalizer)
         self._log.check(self._metadata())
@@ -134,6 +132,21 @@ class Recorder:
 
     def __repr__(self) -> str:
         return f"Recorder({str(self.path)!r})"
+
+    def _checked_following(
+        self, audit: Audit | None, shadow: PolicySource | Iterable[PolicySource]
+    ) -> tuple[Policy, ...]:
+        """Return the shadow policies, or raise if there is nothing that they, or an audit, could follow."""
+        if audit is not None and not self.is_deployed:
+            raise DataError(
+                "an audit runs what a policy cut off, and there is no policy: give policy=, or leave it out"
+            )
+        if self.policy is None:
+            if shadow_policies(shadow, Policy()):
+                raise DataError("shadow policies decide up to the loop's last round: give policy= or max_rounds=")
+            return ()
+        Session(self.policy, missing=self.missing, audit=audit, question_id="any")
+        return tuple(shadow_policies(shadow, self.policy).values())
 
     def _compared_by(self, normalizer: str | None) -> str:
         """Return which answers are the same, where samples are recorded."""
@@ -185,6 +198,7 @@ class Recorder:
         *,
         golds: str | Sequence[str] | None = None,
         question_id: str | None = None,
+        request_id: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> OpenQuestion:
         """Begin a question: ``with recorder.question(...) as run``, or ``async with``.
@@ -195,46 +209,77 @@ class Recorder:
             question: Its text.
             golds: Gold answers, for EM and F1; empty if unknown.  None = those that the recorder has for this text.
             question_id: Its name; None = a hash of the text.  Recorded again, it is ``NAME#2``, ``NAME#3``, ...
+            request_id: Names this request among those of the question, for an audit: it then draws each request by itself.
+                None = all requests of a question share one draw.
             labels: Texts of your own, for columns of these names.
 
         Raises:
             DataError: The text is blank, or an argument has another type.
         """
         entry = self._question(question, golds, question_id)
-        return self._begin(entry, {**self.labels, **_checked_labels(labels or {})})
+        return self._begin(entry, {**self.labels, **checked_labels(labels or {})}, request_id)
 
-    def _begin(self, entry: Question, labels: Mapping[str, str]) -> OpenQuestion:
-        run = uuid.uuid4().hex
-        journal = self._log.begin(run, {"cluster": entry.question_id})
-        return OpenQuestion(self, entry, labels, run=run, journal=journal)
+    def resume(self, state: Mapping[str, Any]) -> OpenQuestion:
+        """Return the question that `OpenQuestion.to_state` wrote; its rounds are recorded once.
 
-    def resume(self, run: str, question: str, rounds: Sequence[Round]) -> OpenQuestion:
-        """Return a question that somebody holds as values between two rounds; its rounds are recorded once.
-
-        If it has ended, or has other rounds on disk, its loop was taken back to an earlier state: what was recorded stays
-        as it is, and the question is recorded again from `rounds` on.
+        A question that goes on may have ended on disk, or have other rounds there: its loop was taken back to an earlier
+        state.  What was recorded stays as it is, and the question is recorded again from these rounds on.
 
         Args:
-            run: The `run` of the `OpenQuestion`.
-            question: Its text.
-            rounds: Its rounds so far.
+            state: The values.
+
+        Raises:
+            DataError: It is an audit that has ended, or went on elsewhere.
+            SchemaError: It is not the state of a question.
+            ConfigMismatchError: The question goes on, and the recorder has another policy.
         """
-        entry = self._question(question, None, None)
+        if not isinstance(state, Mapping) or not isinstance(state.get("run"), str):
+            raise SchemaError(f"this is not the state of a question that a Recorder records: {str(state)[:80]!r}")
+        run, request_id = state["run"], state.get("request_id")
+        entry = self._question(state.get("question"), state.get("golds"), state.get("question_id"))
+        labels = checked_labels(state.get("labels") or self.labels)
+        stored: Any = state.get("session")
+        session = None if stored is None else Session.from_state(stored)
+        rounds = [*map(Round.from_dict, state.get("rounds", ()))] if session is None else session.rounds
+        is_audit = session is not None and session.decision is not None
+        if not is_audit and session is not None and self.is_deployed:
+            Session.from_state(stored, self.policy)  # raises for another policy
         journal = self._log.holding(run)
         if journal is not None and journal.n_rounds(run) == len(rounds):
-            return OpenQuestion(self, entry, self.labels, run=run, journal=journal, rounds=rounds)
-        again = self._begin(entry, self.labels)
+            decides = session if is_audit else self._session(entry, request_id, rounds)
+            return OpenQuestion(
+                self, entry, labels, decides, run=run, journal=journal, request_id=request_id, rounds=rounds
+            )
+        if is_audit:
+            raise DataError(f"the audit of question {entry.question_id!r} has ended, or went on elsewhere")
+        again = self._begin(entry, labels, request_id)
         for observed in rounds:
             again.observe(observed)
         return again
 
-    def _question(self, question: str, golds: str | Sequence[str] | None, question_id: str | None) -> Question:
+    def _begin(self, entry: Question, labels: Mapping[str, str], request_id: str | None) -> OpenQuestion:
+        session, run = self._session(entry, request_id), uuid.uuid4().hex
+        journal = self._log.begin(run, {"cluster": entry.question_id})
+        return OpenQuestion(self, entry, labels, session, run=run, journal=journal, request_id=request_id)
+
+    def _session(self, entry: Question, request_id: str | None, rounds: Sequence[Round] = ()) -> Session | None:
+        """Return what decides on a question, after the rounds that it had."""
+        if self.policy is None:
+            return None
+        name = entry.question_id if request_id is None else json.dumps([entry.question_id, request_id])
+        session = Session(self.policy, missing=self.missing, audit=self.audit, shadow=self.shadow, question_id=name)
+        for observed in rounds:
+            with suppress(UnknownSignalError, NotFittedError):  # reported when it was observed first
+                session.observe(observed)
+        return session
+
+    def _question(self, question: Any, golds: str | Sequence[str] | None, question_id: str | None) -> Question:
         if not isinstance(question, str) or not question.strip():
             raise DataError(f"a question is a text, not {question!r}")
         if question_id is not None and (not isinstance(question_id, str) or not question_id.strip()):
             raise DataError(f"question_id is a text, not {question_id!r}")
         text = question.strip()
-        answers = self.golds.get(text, ()) if golds is None else _checked_golds(golds)
+        answers = self.golds.get(text, ()) if golds is None else checked_golds(golds)
         name = question_id or hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
         return Question(question_id=name, question=text, answers=answers)
 
@@ -272,186 +317,3 @@ class Recorder:
             stacklevel=3,
         )
         return observed
-
-
-class OpenQuestion:
-    """One question while it is recorded; made by `Recorder.question`.
-
-    Attributes:
-        question_id: The name that it was given.
-        run: Unique among all questions that are recorded, for `Recorder.resume`.
-        rounds: The rounds so far.
-        session: What decides; None without a policy and a cap.
-    """
-
-    def __init__(
-        self,
-        recorder: Recorder,
-        question: Question,
-        labels: Mapping[str, str],
-        *,
-        run: str,
-        journal: RoundJournal,
-        rounds: Sequence[Round] = (),
-    ) -> None:
-        self.question_id = question.question_id
-        self.run = run
-        self.rounds = list(rounds)
-        policy = recorder.policy
-        self.session = None if policy is None else Session(policy, missing=recorder.missing)
-        self._recorder, self._question, self._labels = recorder, question, labels
-        self._state = {} if policy is None else policy.state
-        self._journal = journal
-        self._ended = False
-        if self.session is not None:
-            self.session.observe_all(self.rounds)
-
-    @property
-    def done(self) -> bool:
-        """Whether the question has ended: by the policy, its cap, or `end`."""
-        return self._ended
-
-    @property
-    def decision(self) -> Decision | None:
-        """The final decision, with the answer to return; None while the loop goes on, and without a policy and a cap."""
-        return None if self.session is None else self.session.decision
-
-    @property
-    def next_round(self) -> int:
-        """The index of the round that `observe` expects."""
-        return self._recorder.start_round + len(self.rounds)
-
-    def observe(
-        self,
-        response: Any,
-        *,
-        seconds: float = math.nan,
-        metrics: Mapping[str, float] | None = None,
-        **fields: Any,
-    ) -> Decision | None:
-        """Record one round, and decide.
-
-        Args:
-            response: What the client returned (see `Round.from_response`), a text, a `Reply`, or a `Round` of your own.
-            seconds: Duration of the call, seconds; NaN if unknown.
-            metrics: Metrics of your own for the answer, in [0, 1], by name; NaN = unknown.
-            **fields: Other fields of the `Round`: `passages`, `signals`, `feedback`, `costs`, ...
-
-        Returns:
-            The decision at this round; None without a policy and a cap.
-
-        Raises:
-            DataError: The response cannot be read, the question has ended, or a value has another type.
-            UnknownSignalError: The round does not bring what the policy reads; it is recorded all the same.
-            NotFittedError: The same of a calibrated signal for which the policy has no calibrator.
-        """
-        if self._ended:
-            raise DataError(f"question {self.question_id!r} has ended: begin a new one for another round")
-        if not isinstance(response, Round):
-            response = self._recorder.read(response, self.next_round, seconds, fields)
-        elif fields or not math.isnan(seconds):
-            raise DataError("a Round has its own fields: give them to it")
-        if response.index != self.next_round:
-            raise DataError(f"round {response.index} came where round {self.next_round} is expected")
-        rounds = [*self.rounds, response]
-        row = row_of(
-            self._question,
-            rounds,
-            "rule",
-            state=self._state,
-            cells=self._labels,
-            recorded_at=time.time(),
-            normalizer=self._recorder.normalizer,
-        )
-        row |= {name: _checked_metric(name, value) for name, value in (metrics or {}).items()}
-        kinds = {MATCH: "metric"} if MATCH in row else {}
-        kinds |= {name: "signal" for name in response.signals if name not in SIGNALS}
-        kinds |= {name: "metric" for name in metrics or {} if name not in METRICS}
-        self._journal.put(self.run, response.index, {"columns": row, "kinds": kinds})
-        self.rounds = rounds
-        if self.session is None:
-            return None
-        decision = self.session.observe(response)
-        if decision.stop:
-            is_cut = decision.reason == "rule" or response.index != self.session.policy.max_rounds
-            self._end("rule" if is_cut else "max_rounds")
-        return decision
-
-    def end(self, reason: Ending) -> Decision | None:
-        """End the question, and say why there is no further round.
-
-        Args:
-            reason: `max_rounds` (the loop's cap), `exhausted` (nothing was left to try), `rule` (the loop decided: what it
-                cut off is unknown, so the question is censored), `failed` or `cancelled` (left out of every figure).
-
-        Returns:
-            The decision, with the best answer so far; None without a policy and a cap.
-
-        Raises:
-            DataError: Another reason, or the question has ended.
-        """
-        if reason not in get_args(Ending):
-            raise DataError(f"a question cannot end for the reason {reason!r}; allowed: {', '.join(get_args(Ending))}")
-        if self._ended:
-            raise DataError(f"question {self.question_id!r} has ended already")
-        self._end(reason, why=reason if reason in ("failed", "cancelled") else "")
-        return self.decision
-
-    def _end(self, reason: Ending, *, why: str = "", inferred: bool = False) -> None:
-        end: End = "failed" if reason == "cancelled" or not self.rounds else reason
-        why = why or ("" if self.rounds else "no round was observed")
-        self._journal.end(self.run, {"end": end, "inferred": inferred, "why": why})
-        self._ended = True
-        if self.session is not None and self.session.decision is None:
-            known: Reason = reason if reason in ("exhausted", "failed") else "cancelled"
-            self.session.end(known)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
-        if self._ended:
-            return
-        if kind is not None:
-            # The name alone: the text of an error may hold a key.
-            self._end("failed", why=f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins."))
-        else:
-            self._end("rule", inferred=self.session is None)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.__exit__(kind, error, traceback)
-
-
-def _checked_golds(golds: str | Sequence[str]) -> tuple[str, ...]:
-    """Raise if gold answers are not texts."""
-    texts = (golds,) if isinstance(golds, str) or not isinstance(golds, Iterable) else tuple(golds)
-    if not all(isinstance(gold, str) for gold in texts):
-        raise DataError(f"gold answers are texts, not {golds!r}")
-    return texts
-
-
-def _checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Raise if labels are not texts, or have the name of a column of ours."""
-    for name, text in labels.items():
-        ours = name in _RESERVED_NAMES or name in SIGNALS or name in METRICS
-        if not isinstance(name, str) or not name.isidentifier() or ours or not isinstance(text, str):
-            raise DataError(f"{name!r}: {text!r} cannot be a label: give a text, under a name that no other column has")
-    return dict(labels)
-
-
-def _checked_metric(name: str, value: float) -> float | None:
-    """Return a metric in [0, 1]; None if it is unknown."""
-    number = as_number(value)
-    if (
-        not name.isidentifier()
-        or name in _RESERVED_NAMES
-        or name in SIGNALS
-        or not (math.isnan(number) or 0 <= number <= 1)
-    ):
-        raise DataError(f"the metric {name!r} is {value!r}: a metric has a name of its own and lies in [0, 1]")
-    return None if math.isnan(number) else number

@@ -14,12 +14,14 @@ from suffice.metrics import METRICS
 from suffice.normalizers import DEFAULT_NORMALIZER, MATCH, match
 from suffice.retrieval import Question
 from suffice.rounds import COST_KINDS, Cost, End, Reply, Round, Token
+from suffice.session import Session
 from suffice.signals import compute_signals
 from suffice.signals.state import FittedState
-from suffice.store.schema import EMBEDDING, cost_column, cost_names, fill_costs
+from suffice.store.schema import EMBEDDING, SHADOW, cost_column, cost_names, fill_costs
 
 __all__ = [
     "cost_names",
+    "decision_columns",
     "fill_costs",
     "measured_columns",
     "reply_from_payload",
@@ -50,6 +52,8 @@ def reply_to_payload(reply: Reply, recorded_at: float) -> dict[str, Any]:
         "signals": dict(reply.signals),
         "costs": {component: asdict(cost) for component, cost in reply.costs.items()},
         "finish_reason": reply.finish_reason,
+        "reply_model": reply.reply_model,
+        "system_fingerprint": reply.system_fingerprint,
         "embedding": None if reply.embedding is None else reply.embedding.tolist(),
         "recorded_at": recorded_at,
     }
@@ -71,6 +75,8 @@ def reply_from_payload(payload: Mapping[str, Any]) -> Reply:
         signals=payload["signals"],
         costs={component: Cost(**cost) for component, cost in payload["costs"].items()},
         finish_reason=payload["finish_reason"],
+        reply_model=payload.get("reply_model"),
+        system_fingerprint=payload.get("system_fingerprint"),
         embedding=None if embedding is None else np.array(embedding, dtype=np.float32),
     )
 
@@ -151,7 +157,32 @@ def said_columns(observed: Round) -> dict[str, Any]:
         "finish_reason": observed.finish_reason,
         "feedback": observed.feedback,
     }
+    given = {"reply_model": observed.reply_model, "system_fingerprint": observed.system_fingerprint}
+    columns |= {name: text for name, text in given.items() if text is not None}
     return columns if observed.embedding is None else {**columns, EMBEDDING: observed.embedding.tolist()}
+
+
+def decision_columns(session: Session, *, is_deployed: bool = True) -> dict[str, Any]:
+    """Return the columns of what a session decided, what an audit drew, and where shadow policies stop.
+
+    Args:
+        session: The session; it has decided.
+        is_deployed: Whether its policy decides; False = it is the cap of the loop, and only shadows have columns.
+    """
+    shadows = {f"{SHADOW}{name}": decided and decided.stop_round for name, decided in session.shadows.items()}
+    decision, draw = session.decision, session.draw
+    if decision is None or not is_deployed:
+        return shadows
+    is_code = session.policy.answer_position.kind == "callable"  # a policy with code has no digest
+    return {
+        "policy_digest": None if is_code else session.policy.digest,
+        "stop_round": decision.stop_round,
+        "answer_round": decision.answer_round,
+        "stop_reason": decision.reason,
+        "audit_rate": draw and draw.rate,
+        "audited": draw and int(draw.audited),
+        **shadows,
+    }
 
 
 def measured_columns(rounds: Sequence[Round], state: Mapping[str, FittedState]) -> dict[str, float | None]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from suffice.errors import DataError, RuleSyntaxError
 from suffice.rules import Rule
 from suffice.session.policy import Policy
 
-__all__ = ["PolicySource", "as_policy", "shadow_policies"]
+__all__ = ["PolicySource", "as_policy", "is_rule", "shadow_policies"]
 
 PolicySource = Policy | Rule | str | Path
 """A policy, a rule or its text, or a policy file: a path, or text that ends in ``.json``."""
@@ -36,8 +37,15 @@ def as_policy(value: PolicySource) -> Policy:
         raise RuleSyntaxError(f"{error}. A policy file whose name does not end in .json: Policy.load(path)") from None
 
 
+def is_rule(value: PolicySource) -> bool:
+    """Return whether a value is a rule, or the text of one, and says nothing else of a policy."""
+    return isinstance(value, Rule) or (isinstance(value, str) and not value.endswith(".json"))
+
+
 def shadow_policies(shadow: PolicySource | Iterable[PolicySource], deployed: Policy) -> dict[str, Policy]:
     """Return the policies that decide beside a deployed one, by label.
+
+    A rule alone takes the place of the deployed policy's rule; rounds, calibrators and selector stay those of that policy.
 
     Args:
         shadow: One policy, or several.
@@ -48,7 +56,12 @@ def shadow_policies(shadow: PolicySource | Iterable[PolicySource], deployed: Pol
         RuleSyntaxError: A text is neither a rule nor the name of a policy file.
     """
     values = [shadow] if isinstance(shadow, PolicySource) else list(shadow)
-    policies = [as_policy(value) for value in values]
+    policies = [
+        replace(deployed, rule=as_policy(value).rule, name="", provenance={}, certificate=None)
+        if is_rule(value)
+        else as_policy(value)
+        for value in values
+    ]
     by_label = {policy.label: policy for policy in policies}
     if len(by_label) < len(policies):
         labels = [policy.label for policy in policies]

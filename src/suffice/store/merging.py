@@ -44,13 +44,20 @@ OF_ONE_FILE = frozenset({"dataset", "failed", "suffice", "format", "version", "n
 UNFINISHED = "unfinished: it goes on, or its process was killed"
 """Why a question that has not ended counts as failed."""
 
+_UNKNOWN: Mapping[str, Any] = {"end": "failed", "inferred": False, "why": UNFINISHED}
+_UNAUDITED: Mapping[str, Any] = {
+    "end": "rule",
+    "inferred": False,
+    "why": "",
+}  # the answer is out, and the rounds after it have not run
+
 
 def merged(
     stored: pa.Table | None, metadata: Mapping[str, Any], content: JournalContent
 ) -> tuple[pa.Table, dict[str, Any]]:
     """Return the rows of a recording with those of a journal, and the metadata of both.
 
-    A question that has not ended counts as failed.  An end that nobody named is inferred from the lengths of all
+    A question that has not ended counts as failed; one whose audit has not ended, as stopped by the rule.  An end that nobody named is inferred from the lengths of all
     questions: `max_rounds` for the longest ones, as a cap ended them, and `rule` for the others, which the loop ended.
 
     Args:
@@ -75,13 +82,14 @@ def merged(
         if question.run in runs:
             continue
         question_id = names.new(question.fields["cluster"])
-        ending = question.ending or {"end": "failed", "inferred": False, "why": UNFINISHED}
+        decision = question.fields.get("decision", {})
+        ending = question.ending or (_UNAUDITED if decision else _UNKNOWN)
         if ending.get("why"):
             failed[question_id] = ending["why"]
         for row in question.rows:
             kinds |= row["kinds"]
             own = {RUN: question.run, "end": ending["end"], INFERRED: float(ending["inferred"])}
-            rows.append({**row["columns"], "question_id": question_id, **own})
+            rows.append({**row["columns"], **decision, "question_id": question_id, **own})
     if stored is None and not rows:
         raise DataError("no round was observed yet: the recording has no rows")
     tables = [] if stored is None else [stored]

@@ -99,7 +99,7 @@ class Recording(Displayed):
         return self._row
 
     def names(self, kind: str) -> list[str]:
-        """Return the columns of one kind: `signal`, `cost`, `metric`, `label`, `identity`, `happened`, `provenance`."""
+        """Return the columns of one kind: `signal`, `cost`, `metric`, `label`, `decision`, `identity`, `happened`, `provenance`."""
         return [field.name for field in self.table.schema if column_kind(field.name, field) == kind]
 
     def column(self, name: str) -> Floats:

@@ -34,7 +34,7 @@ class JournalQuestion:
 
     Attributes:
         run: Unique among all questions that were ever recorded.
-        fields: What was known when it began.
+        fields: What is known of it: its cluster, and under `decision` the columns of its decision, once there is one.
         ending: How it ended; None while it goes on, and for good if its process was killed.
         rows: The rows of its rounds, in order.
     """
@@ -129,11 +129,23 @@ class RoundJournal:
         with self._writing() as database:
             return int(database.execute("SELECT count(*) FROM questions WHERE ending IS NULL").fetchone()[0])
 
-    def end(self, run: str, ending: Mapping[str, Any]) -> None:
-        """Commit how a question ended."""
+    def decide(self, run: str, columns: Mapping[str, Any]) -> None:
+        """Commit what was decided on a question, which may go on."""
         with self._writing() as database:
+            self._decide(database, run, columns)
+
+    def end(self, run: str, ending: Mapping[str, Any], columns: Mapping[str, Any] | None = None) -> None:
+        """Commit how a question ended, and what was decided on it."""
+        with self._writing() as database:
+            if columns:
+                self._decide(database, run, columns)
             text = sealed_text(json.dumps(ending), run, "ending")
             database.execute("UPDATE questions SET ending = ? WHERE run = ?", (text, run))
+
+    def _decide(self, database: sqlite3.Connection, run: str, columns: Mapping[str, Any]) -> None:
+        (stored,) = database.execute("SELECT fields FROM questions WHERE run = ?", (run,)).fetchone()
+        text = json.dumps({**self._decoded(stored, run), "decision": dict(columns)})
+        database.execute("UPDATE questions SET fields = ? WHERE run = ?", (sealed_text(text, run), run))
 
     def content(self) -> JournalContent | None:
         """Return everything in the file; None if there is no file.

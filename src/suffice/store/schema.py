@@ -15,11 +15,13 @@ from suffice.rounds import COST_KINDS
 from suffice.signals import LOOP_COMPONENTS, SIGNALS
 
 __all__ = [
+    "DECISION_COLUMNS",
     "EMBEDDING",
     "META_KEY",
     "PINNED_LABELS",
     "RECORDING_FORMAT",
     "RECORDING_VERSION",
+    "SHADOW",
     "TEXT_COLUMNS",
     "Columns",
     "build_table",
@@ -45,11 +47,22 @@ TEXT_COLUMNS = (
     "finish_reason",
     "feedback",
     "prompt_id",
+    "reply_model",
+    "system_fingerprint",
 )
 """Text columns with a fixed meaning, except `round`, `golds`, `passage_ids` and `recorded_at`."""
 
 PINNED_LABELS = ("model", "prompt_id")
 """The labels on which policies depend that are fitted on a recording."""
+
+_DECISION_UNITS = {"stop_round": "round", "answer_round": "round", "audit_rate": "probability", "audited": "bool"}
+_DECISION_TEXTS = ("policy_digest", "stop_reason")
+
+DECISION_COLUMNS = (*_DECISION_TEXTS, *_DECISION_UNITS)
+"""The columns of a log that say what was decided on a question and whether its audit was drawn."""
+
+SHADOW = "shadow."
+"""Begins the columns of a log that say where a shadow policy stops, by its label."""
 
 EMBEDDING = "embedding"
 """The column of the answers' embeddings, lists of numbers; only present if an embedder was recorded."""
@@ -58,10 +71,12 @@ _LISTS = ("golds", "passage_ids")
 _COLUMN_KINDS: Mapping[str, Container[str]] = {
     "identity": ("question_id", "cluster", "round", "end", "prompt_id"),
     "happened": (*TEXT_COLUMNS, *_LISTS, EMBEDDING),
+    "decision": DECISION_COLUMNS,
     "provenance": ("recorded_at",),
     "metric": METRICS,
     "signal": SIGNALS,
 }
+_NUMERIC = ("signal", "cost", "metric", "provenance")
 _UNITS = {"calls": "count", "seconds": "seconds"}
 
 
@@ -75,7 +90,7 @@ def cost_column(component: str, kind: str) -> str:
 
 
 def column_kind(name: str, field: pa.Field | None = None) -> str:
-    """Return the kind of a column: identity, happened, signal, cost, metric, provenance or label.
+    """Return the kind of a column: identity, happened, decision, signal, cost, metric, provenance or label.
 
     Columns written by this library have it in their metadata; for others it follows from the name.
     """
@@ -83,6 +98,8 @@ def column_kind(name: str, field: pa.Field | None = None) -> str:
         return str(field.metadata[b"kind"].decode())
     if name.startswith("cost.") and name.rsplit(".", 1)[-1] in COST_KINDS:
         return "cost"
+    if name.startswith(SHADOW):
+        return "decision"
     return next((kind for kind, names in _COLUMN_KINDS.items() if name in names), "label")
 
 
@@ -95,7 +112,7 @@ def _column_field(name: str, kinds: Mapping[str, str], *, numeric: bool) -> pa.F
         dtype = pa.list_(pa.string())
     elif name == EMBEDDING:
         dtype = pa.list_(pa.float32())
-    elif kind in ("signal", "cost", "metric", "provenance") or numeric:
+    elif kind in _NUMERIC or (kind == "decision" and name not in _DECISION_TEXTS) or numeric:
         dtype = pa.float64()
         metadata["unit"] = _column_unit(name, kind)
     else:
@@ -108,6 +125,8 @@ def _column_unit(name: str, kind: str) -> str:
         return SIGNALS[name].unit
     if kind == "cost":
         return _UNITS.get(name.rsplit(".", 1)[-1], "tokens")
+    if kind == "decision":
+        return _DECISION_UNITS.get(name, "round")
     return "seconds since 1970" if kind == "provenance" else "score"
 
 

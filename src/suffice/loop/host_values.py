@@ -1,0 +1,49 @@
+"""What a host says of its questions besides responses: gold answers, labels and metrics, checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from suffice.errors import DataError
+from suffice.json_text import as_number
+from suffice.metrics import METRICS
+from suffice.signals import SIGNALS
+from suffice.store.merging import INFERRED, RUN
+from suffice.store.schema import DECISION_COLUMNS, PINNED_LABELS, TEXT_COLUMNS
+
+__all__ = ["checked_golds", "checked_labels", "checked_metric"]
+
+_RESERVED_NAMES = frozenset(
+    {*TEXT_COLUMNS, *DECISION_COLUMNS, "round", "golds", "question_type", "recorded_at", RUN, INFERRED}
+).difference(PINNED_LABELS)
+
+
+def checked_golds(golds: str | Sequence[str]) -> tuple[str, ...]:
+    """Raise if gold answers are not texts."""
+    texts = (golds,) if isinstance(golds, str) or not isinstance(golds, Iterable) else tuple(golds)
+    if not all(isinstance(gold, str) for gold in texts):
+        raise DataError(f"gold answers are texts, not {golds!r}")
+    return texts
+
+
+def checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Raise if labels are not texts, or have the name of a column of ours."""
+    for name, text in labels.items():
+        ours = name in _RESERVED_NAMES or name in SIGNALS or name in METRICS
+        if not isinstance(name, str) or not name.isidentifier() or ours or not isinstance(text, str):
+            raise DataError(f"{name!r}: {text!r} cannot be a label: give a text, under a name that no other column has")
+    return dict(labels)
+
+
+def checked_metric(name: str, value: float) -> float | None:
+    """Return a metric in [0, 1]; None if it is unknown."""
+    number = as_number(value)
+    if (
+        not name.isidentifier()
+        or name in _RESERVED_NAMES
+        or name in SIGNALS
+        or not (math.isnan(number) or 0 <= number <= 1)
+    ):
+        raise DataError(f"the metric {name!r} is {value!r}: a metric has a name of its own and lies in [0, 1]")
+    return None if math.isnan(number) else number

@@ -1,0 +1,216 @@
+"""One question while it is recorded: its rounds, its decision, and the audit that may follow."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+
+from suffice.errors import DataError
+from suffice.loop.host_values import checked_metric
+from suffice.loop.rows import decision_columns, row_of
+from suffice.metrics import METRICS
+from suffice.normalizers import MATCH
+from suffice.retrieval import Question
+from suffice.rounds import Decision, End, Reason, Round
+from suffice.session import Session
+from suffice.signals import SIGNALS
+from suffice.store.round_journal import RoundJournal
+
+if TYPE_CHECKING:
+    from suffice.loop.recorder import Recorder
+
+__all__ = ["Ending", "OpenQuestion"]
+
+Ending = Literal["max_rounds", "exhausted", "rule", "failed", "cancelled"]
+"""Why a question that is recorded has no further round, as the loop itself says it."""
+
+
+class OpenQuestion:
+    """One question while it is recorded; made by `Recorder.question`.
+
+    Attributes:
+        question_id: The name that it was given.
+        run: Unique among all questions that are recorded.
+        rounds: The rounds so far, those of an audit among them.
+        session: What decides; None without a policy and a cap.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        question: Question,
+        labels: Mapping[str, str],
+        session: Session | None,
+        *,
+        run: str,
+        journal: RoundJournal,
+        request_id: str | None = None,
+        rounds: Sequence[Round] = (),
+    ) -> None:
+        self.question_id = question.question_id
+        self.run = run
+        self.rounds = list(rounds)
+        self.session = session
+        self._recorder, self._question, self._labels, self._request_id = recorder, question, labels, request_id
+        self._journal = journal
+        self._ended = False
+
+    @property
+    def done(self) -> bool:
+        """Whether the question has ended: by the policy, its cap, or `end`; the rounds of its audit may remain."""
+        return self._ended or self.decision is not None
+
+    @property
+    def auditing(self) -> bool:
+        """Whether rounds of its audit remain: return the answer, and let the loop go on until this is False."""
+        return self.session is not None and self.session.auditing
+
+    @property
+    def decision(self) -> Decision | None:
+        """The final decision, with the answer to return; None while the loop goes on, and without a policy and a cap."""
+        return None if self.session is None else self.session.decision
+
+    @property
+    def next_round(self) -> int:
+        """The index of the round that `observe` expects."""
+        return self._recorder.start_round + len(self.rounds)
+
+    def observe(
+        self,
+        response: Any,
+        *,
+        seconds: float = math.nan,
+        metrics: Mapping[str, float] | None = None,
+        **fields: Any,
+    ) -> Decision | None:
+        """Record one round, and decide; in an audit, record one more round and return the decision again.
+
+        Args:
+            response: What the client returned (see `Round.from_response`), a text, a `Reply`, or a `Round` of your own.
+            seconds: Duration of the call, seconds; NaN if unknown.
+            metrics: Metrics of your own for the answer, in [0, 1], by name; NaN = unknown.
+            **fields: Other fields of the `Round`: `passages`, `signals`, `feedback`, `costs`, ...
+
+        Returns:
+            The decision at this round; None without a policy and a cap.
+
+        Raises:
+            DataError: The response cannot be read, the question has ended, or a value has another type.
+            UnknownSignalError: The round does not bring what the policy reads; it is recorded all the same.
+            NotFittedError: The same of a calibrated signal for which the policy has no calibrator.
+        """
+        if self._ended:
+            raise DataError(f"question {self.question_id!r} has ended: begin a new one for another round")
+        if not isinstance(response, Round):
+            response = self._recorder.read(response, self.next_round, seconds, fields)
+        elif fields or not math.isnan(seconds):
+            raise DataError("a Round has its own fields: give them to it")
+        if response.index != self.next_round:
+            raise DataError(f"round {response.index} came where round {self.next_round} is expected")
+        rounds = [*self.rounds, response]
+        row = row_of(
+            self._question,
+            rounds,
+            "rule",
+            state={} if self.session is None else self.session.policy.state,
+            cells=self._labels,
+            recorded_at=time.time(),
+            normalizer=self._recorder.normalizer,
+        )
+        row |= {name: checked_metric(name, value) for name, value in (metrics or {}).items()}
+        kinds = {MATCH: "metric"} if MATCH in row else {}
+        kinds |= {name: "signal" for name in response.signals if name not in SIGNALS}
+        kinds |= {name: "metric" for name in metrics or {} if name not in METRICS}
+        self._journal.put(self.run, response.index, {"columns": row, "kinds": kinds})
+        self.rounds = rounds
+        if self.session is None:
+            return None
+        decision = self.session.observe(response)
+        if self.auditing:  # before the next round runs, so that what was drawn and decided cannot depend on it
+            self._journal.decide(self.run, self._decided())
+        elif decision.stop:
+            is_drawn = self.session.draw is not None and self.session.draw.audited
+            is_whole = response.index == self.session.policy.max_rounds and (is_drawn or decision.reason != "rule")
+            self._close("max_rounds" if is_whole else "rule")
+        return decision
+
+    def end(self, reason: Ending) -> Decision | None:
+        """End the question, or its audit, and say why there is no further round.
+
+        Args:
+            reason: `max_rounds` (the loop's cap), `exhausted` (nothing was left to try), `rule` (the loop decided: what it
+                cut off is unknown, so the question is censored), `failed` or `cancelled` (left out of every figure).  An
+                audit that ends for one of the last three is lost: the decision counts, and what it cut off stays unknown.
+
+        Returns:
+            The decision, with the best answer so far; None without a policy and a cap.
+
+        Raises:
+            DataError: Another reason, or the question has ended.
+        """
+        if reason not in get_args(Ending):
+            raise DataError(f"a question cannot end for the reason {reason!r}; allowed: {', '.join(get_args(Ending))}")
+        if self._ended:
+            raise DataError(f"question {self.question_id!r} has ended already")
+        self._end(reason, why=reason if reason in ("failed", "cancelled") else "")
+        return self.decision
+
+    def to_state(self) -> dict[str, Any]:
+        """Return the question as JSON-ready values, for `Recorder.resume`, in this process or another.
+
+        Raises:
+            DataError: The answer position of the policy is a Python callable, which has no text.
+        """
+        return {
+            "run": self.run,
+            "question_id": self.question_id,
+            "request_id": self._request_id,
+            "question": self._question.question,
+            "golds": list(self._question.answers),
+            "labels": dict(self._labels),
+            "session": None if self.session is None else self.session.to_state(),
+            "rounds": [] if self.session is not None else [observed.to_dict() for observed in self.rounds],
+        }
+
+    def _end(self, reason: Ending, *, why: str = "", inferred: bool = False) -> None:
+        if self.session is not None and self.session.auditing:
+            end: End = reason if reason in ("max_rounds", "exhausted") else "rule"
+            self.session.end("cancelled" if end == "rule" else "exhausted")
+            self._close(end)
+            return
+        end = "failed" if reason == "cancelled" or not self.rounds else reason
+        if self.session is not None and self.session.decision is None:
+            known: Reason = reason if reason in ("exhausted", "failed") else "cancelled"
+            self.session.end(known)
+        self._close(end, why=why or ("" if self.rounds else "no round was observed"), inferred=inferred)
+
+    def _close(self, end: End, *, why: str = "", inferred: bool = False) -> None:
+        """Commit the decision and how the question ended."""
+        self._journal.end(self.run, {"end": end, "inferred": inferred, "why": why}, self._decided())
+        self._ended = True
+
+    def _decided(self) -> dict[str, Any]:
+        return {} if self.session is None else decision_columns(self.session, is_deployed=self._recorder.is_deployed)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        if self._ended:
+            return
+        if kind is not None:
+            # The name alone: the text of an error may hold a key.
+            self._end("failed", why=f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins."))
+        elif not self.done:  # the rounds of an audit may follow
+            self._end("rule", inferred=self.session is None)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, traceback)

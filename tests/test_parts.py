@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from benchmarks import part_kills
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice import Recorder, Resampling, read_recording, replay
 from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
 from suffice.replays.streaming import replay_stream
-from suffice.store import write_recording
+from suffice.store import compact_recording, merge_recordings, write_recording
 from suffice.store.merging import RUN
 from suffice.store.parts import part_paths
 from suffice.store.round_journal import RoundJournal, SealedError
-
-ROOT = Path(__file__).resolve().parent.parent
+from tests.cli_tools import cli
 
 
 @pytest.fixture
@@ -367,3 +369,122 @@ def test_a_question_goes_on_in_another_process_where_it_began_or_as_a_copy(log, 
     assert read_recording(log).metadata["failed"] == {}
     assert other.resume({**run.to_state(), "run": "no such run"}).run != run.run
     other.close()
+
+
+def small_parts(log, n=4):
+    with Recorder(log, part_questions=1) as recorder:
+        for q in range(n):
+            play(recorder, f"Who is {q % 3}?", question_id=f"q{q % 3}")
+    return read_recording(log)
+
+
+def test_ended_parts_are_joined_in_place_while_others_append(log):
+    before = small_parts(log)
+    recorder = Recorder(log)
+    play(recorder, "late", question_id="late")
+    summary = compact_recording(log)
+    assert (summary.before, summary.after, summary.open) == (5, 2, 1)
+    play(recorder, "later", question_id="later")
+    recorder.close()
+    after = read_recording(log)
+    assert after.select(np.arange(6) < 4).table.equals(before.table)
+    assert after.question_ids == ["q0", "q1", "q2", "q0#2", "late", "later"]
+    assert (compact_recording(log).after, compact_recording(log).before) == (1, 1)
+    assert read_recording(log).table.equals(after.table)
+    assert read_recording(part_paths(log)[0]).shape == (6, 2)
+
+
+def test_a_compaction_that_was_killed_before_it_removed_parts_is_taken_up(log, monkeypatch):
+    before = small_parts(log)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", lambda path, **_: (_ for _ in ()).throw(KeyboardInterrupt(path)))
+        with pytest.raises(KeyboardInterrupt):
+            compact_recording(log)
+    assert len(part_paths(log)) == 5
+    assert read_recording(log).table.equals(before.table)
+    part_paths(log)[2].unlink()  # or after some of them
+    assert read_recording(log).table.equals(before.table)
+    small_parts(log, 2)
+    assert compact_recording(log).after == 1
+    assert read_recording(log).shape[0] == 6
+
+
+def test_a_killed_process_leaves_what_a_compaction_seals(log, monkeypatch):
+    recorder = Recorder(log)
+    play(recorder, "one", question_id="q1")
+    run = recorder.question("two", question_id="q2").__enter__()
+    run.observe("a")
+    assert compact_recording(log).open == 1  # its process runs
+    (part,) = part_paths(log)
+    assert not part.exists()
+    with monkeypatch.context() as patch:
+        patch.setattr("suffice.store.parts_compaction.writer_ended", lambda _: True)
+        assert compact_recording(log).open == 1
+        assert read_recording(log).ends.tolist() == ["max_rounds", "failed"]
+        run.observe("b")  # it was only believed to be dead
+        run.end("exhausted")
+        assert compact_recording(log).open == 0
+    assert answers(log) == {"q1": ["a", "b"], "q2": ["a", "b"]}
+    recorder.close()
+
+
+def test_a_journal_that_nobody_writes_for_long_is_sealed_with_its_open_questions(log, monkeypatch):
+    recorder = Recorder(log, max_rounds=3)
+    run = recorder.question("one", question_id="q1").__enter__()
+    run.observe("a")
+    assert compact_recording(log, idle_s=0).open == 0
+    assert "unfinished" in read_recording(log).metadata["failed"]["q1"]
+    with pytest.raises(SealedError, match="Record the question again"):
+        run.observe("b")
+    monkeypatch.setattr("suffice.store.parts_writing._machine", lambda: "0" * 8)
+    assert recorder._log.holding(run.run) is None
+    recorder.close()
+
+
+def test_large_parts_stay_as_they_are(log):
+    small_parts(log)
+    assert compact_recording(log, large_rows=4).after == 2
+    assert compact_recording(log, large_rows=4).after == 2
+    assert read_recording(log).shape[0] == 4
+
+
+def test_one_compaction_at_a_time(log):
+    small_parts(log, 2)
+    with closing(sqlite3.connect(log / ".compaction", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(DataError, match="another process compacts"):
+            compact_recording(log)
+    assert compact_recording(log).after == 1
+    with pytest.raises(NotFoundError, match="not a folder of parts"):
+        compact_recording(log.parent)
+
+
+def test_a_damaged_part_is_not_joined(log):
+    small_parts(log)
+    part = part_paths(log)[1]
+    part.write_bytes(part.read_bytes()[:-9])
+    with pytest.raises(SchemaError, match=part.name):
+        compact_recording(log)
+    assert len(part_paths(log)) == 4
+
+
+def test_merge_makes_one_file_of_a_folder_and_joins_it_with_others(log, tmp_path):
+    before = small_parts(log)
+    whole = tmp_path / "whole.parquet"
+    assert "4 questions, 8 rounds, from 1 recording" in cli("merge", log, "-o", whole).words
+    assert read_recording(whole).table.equals(before.table)
+    assert merge_recordings(whole, [log]).questions == 4
+    with Recorder(tmp_path / "other.parquet") as recorder:
+        play(recorder, "other", question_id="other")
+    assert merge_recordings(tmp_path / "all.parquet", [log, tmp_path / "other.parquet"]).questions == 5
+    assert "4 parts before, 1 part now" in cli("merge", log, "--compact").words
+    assert "-o FILE.parquet, or --compact" in cli("merge", log).error
+    for wrong in ((log, "--compact", "-o", whole), (log, log, "--compact")):
+        assert "give the folder alone" in cli("merge", *wrong).error
+
+
+@pytest.mark.whole
+def test_kill_9_of_loggers_and_of_a_compaction_loses_no_committed_round(tmp_path):
+    result = part_kills.run(tmp_path, kills=2, loggers=2, seed=1)
+    assert result["recorded_rounds"] >= result["committed_rounds"] > 10
+    assert result["parts"] == 1

@@ -102,7 +102,7 @@ def merge_recordings(out: str | Path, paths: Sequence[str | Path]) -> MergeSumma
 
     Args:
         out: The new recording; an existing file is only replaced if it was merged, too.
-        paths: The recordings, at least two.
+        paths: The recordings, at least two, or one folder of parts.
 
     Raises:
         ConfigMismatchError: The files were recorded with other models, retrievers, rounds or settings; only the prompt
@@ -141,15 +141,21 @@ def _journal(path: Path) -> Path:
 def _check_places(out: Path, sources: Sequence[Path]) -> None:
     places = [path.resolve() for path in sources]
     repeated = [str(path) for path, place in zip(sources, places, strict=True) if places.count(place) > 1]
-    if len(sources) < 2 or repeated:  # noqa: PLR2004 - two are the fewest
+    alone = len(sources) == 1 and sources[0].is_dir()
+    if (len(sources) < 2 and not alone) or repeated:  # noqa: PLR2004 - two are the fewest
         said = (
             f"{repeated[0]!r} is given twice" if repeated else f"{counted(len(sources), 'recording')} cannot be merged"
         )
         raise DataError(f"{said}: give two or more, each once")
     if out.resolve() in places:
         raise DataError(f"{str(out)!r} is one of the recordings to merge: write to another file")
-    if out.exists() and MERGED not in open_recording(out).metadata:
+    if out.exists() and MERGED not in _metadata_of(out):
         raise DataError(f"{str(out)!r} exists and was not merged from others: move it away, or write to another file")
+
+
+def _metadata_of(path: Path) -> Mapping[str, Any]:
+    with open_recording(path) as opened:
+        return opened.metadata
 
 
 def _check_shared(parts: Sequence[_Part]) -> None:

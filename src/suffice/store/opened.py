@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from suffice.errors import DataError, NotFoundError, SchemaError
+from suffice.errors import NotFoundError, SchemaError
 from suffice.files import quoted, replacing
 from suffice.store.digest import ColumnDigest, TableDigest, damaged, stored_digests
 from suffice.store.merging import merged
@@ -120,7 +120,9 @@ class OpenFile(OpenRecording):
             try:
                 self._opened = pq.ParquetFile(source, page_checksum_verification=True)
             except FileNotFoundError:
-                raise DataError(f"{str(self.path)!r} was compacted or removed while it was read: try again") from None
+                raise NotFoundError(
+                    f"{str(self.path)!r} was compacted or removed while it was read: try again"
+                ) from None
         return self._opened
 
     @property

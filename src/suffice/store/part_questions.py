@@ -18,7 +18,8 @@ from suffice.store.opened import OpenFile, run_starts
 
 __all__ = ["PartQuestions", "part_questions"]
 
-_COLUMNS = ("question_id", "cluster", "end", "recorded_at", RUN, INFERRED)
+_IDENTITY_COLUMNS = ("question_id", "cluster", "end", "recorded_at", RUN, INFERRED)
+_CUT_ENDS = ("rule", "failed")
 _NUMBERED = r"#\d+$"
 
 
@@ -58,15 +59,14 @@ def _with_column(table: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Tabl
 
 
 class _Question(NamedTuple):
-    """One question of one part, in the order of time."""
+    """One question of one part, in the order of time; `weight` is greater for the run that has more to say."""
 
     time: float
     run: str
     part: int
     name: str
     cluster: str
-    is_finished: bool
-    rounds: int
+    weight: tuple[bool, int, bool]
 
 
 def part_questions(parts: Sequence[OpenFile]) -> list[PartQuestions]:
@@ -121,7 +121,7 @@ def _each_once(
         if other is None:
             best[question.run] = question
             continue
-        worse, better = sorted((question, other), key=lambda item: (item.is_finished, item.rounds, -item.part))
+        worse, better = sorted((question, other), key=lambda item: (item.weight, -item.part))
         best[question.run] = better
         result[worse.part].dropped.add(worse.name)
     return [*best.values()]
@@ -131,7 +131,7 @@ class _Identities:
     """The questions of a part: one entry for each, in the order of its rows."""
 
     def __init__(self, part: OpenFile) -> None:
-        names = [name for name in _COLUMNS if name in part.schema.names]
+        names = [name for name in _IDENTITY_COLUMNS if name in part.schema.names]
         table = pa.concat_tables(part.tables(columns=names))
         starts = run_starts(table.column("question_id"))
         self._part = part
@@ -140,8 +140,8 @@ class _Identities:
         self._has_runs = RUN in names
         ids = self._first.column("question_id")
         self._clusters = pc.coalesce(self._first.column("cluster"), ids) if "cluster" in names else ids
-        self.run_hashes = _hashes(self._first.column(RUN) if self._has_runs else ids)
-        self.cluster_hashes = _hashes(self._clusters) if self._has_runs else np.zeros(0, dtype=np.int64)
+        self.run_hashes = _text_hashes(self._first.column(RUN) if self._has_runs else ids)
+        self.cluster_hashes = _text_hashes(self._clusters) if self._has_runs else np.zeros(0, dtype=np.int64)
 
     def numbered(self) -> npt.NDArray[np.bool_]:
         """Return which questions have a name with a number: another than their cluster's, or a cluster that looks like it."""
@@ -174,14 +174,13 @@ class _Identities:
                 part=place,
                 name=row["question_id"],
                 cluster=row["_cluster"] if self._has_runs else row["question_id"],
-                is_finished=failed.get(row["question_id"]) != UNFINISHED,
-                rounds=int(rounds),
+                weight=(failed.get(row["question_id"]) != UNFINISHED, int(rounds), row.get("end") not in _CUT_ENDS),
             )
             for row, rounds in zip(rows, self._lengths[some], strict=True)
         ]
 
 
-def _hashes(values: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+def _text_hashes(values: pa.ChunkedArray) -> npt.NDArray[np.int64]:
     return np.fromiter(map(hash, values.to_pylist()), np.int64, len(values))
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,19 +23,27 @@ from suffice.store.round_journal import RoundJournal
 from suffice.store.schema import META_KEY
 from suffice.tables import counted
 
-__all__ = ["OpenFolder", "common_state", "in_order_of_time", "open_folder", "part_paths", "replaced_parts"]
+__all__ = [
+    "OpenFolder",
+    "common_state",
+    "open_folder",
+    "open_part",
+    "part_paths",
+    "replaced_parts",
+]
 
-_PARTS = "part-*.parquet"
+_PART_FILES = "part-*.parquet"
 _JOURNAL = ".rounds"
 _TRIES = 20
-_SHOWN = 3
-_ROWS_AT_A_TIME = 1 << 11
+_LISTED = 3
+_Used = TypeVar("_Used")
+_GATHERED_ROWS = 1 << 11
 
 
 def part_paths(folder: Path) -> list[Path]:
     """Return the parts of a folder, in the order of their names; some may have a journal and no file yet."""
-    files = {*folder.glob(_PARTS)}
-    journals = {path.with_name(path.name.removesuffix(_JOURNAL)) for path in folder.glob(_PARTS + _JOURNAL)}
+    files = {*folder.glob(_PART_FILES)}
+    journals = {path.with_name(path.name.removesuffix(_JOURNAL)) for path in folder.glob(_PART_FILES + _JOURNAL)}
     return sorted(files | journals)
 
 
@@ -75,10 +84,10 @@ class OpenFolder(OpenRecording):
             shared = ({k: v for k, v in item.metadata.items() if k not in OF_ONE_FILE} for item in (first, part))
             changed = differences(*common_state(*shared))
             if changed:
-                more = f"; and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+                more = f"; and {len(changed) - _LISTED} more" if len(changed) > _LISTED else ""
                 raise ConfigMismatchError(
                     f"{str(first.path)!r} and {part.path.name!r} were recorded with different settings "
-                    f"({'; '.join(changed[:_SHOWN])}{more}): a folder is one recording, so move one of them to another folder"
+                    f"({'; '.join(changed[:_LISTED])}{more}): a folder is one recording, so move one of them to another folder"
                 )
 
     @cached_property
@@ -139,30 +148,39 @@ def open_folder(path: Path) -> OpenFolder:
         DataError: There are no parts, or none has a round.
         SchemaError: A part is damaged; the message names it.
     """
+    return _with_folder(path, lambda folder: folder)
+
+
+def read_folder(path: Path) -> tuple[pa.Table, dict[str, Any]]:
+    """Return the rows of all parts, by the time of their question's first round, and the metadata; see `open_folder`."""
+
+    def content(folder: OpenFolder) -> tuple[pa.Table, dict[str, Any]]:
+        with folder:
+            return _in_order_of_time(pa.concat_tables(folder.tables())), folder.metadata
+
+    return _with_folder(path, content)
+
+
+def _with_folder(path: Path, use: Callable[[OpenFolder], _Used]) -> _Used:
+    """Use an opened folder; again, if parts were compacted meanwhile."""
     for _ in range(_TRIES):
         paths = part_paths(path)
         if not paths:
             others = sorted(item.name for item in path.glob("*.parquet"))
             raise NotFoundError(
                 f"{str(path)!r} is a folder without a recording: there is no part-*.parquet in it"
-                + (f". It has {', '.join(others[:_SHOWN])}: give the file" if others else "")
+                + (f". It has {', '.join(others[:_LISTED])}: give the file" if others else "")
             )
-        try:
-            parts = [part for part in map(_opened, paths) if part is not None]
-        except _GoneError:
-            continue  # parts were compacted meanwhile
-        replaced = replaced_parts(parts)
-        current = [part for part in parts if part.path.name not in replaced]
-        if not current:
-            raise DataError(
-                f"no round was observed yet: the {counted(len(paths), 'part')} of {str(path)!r} have no rows"
-            )
-        return OpenFolder(path, current)
+        with suppress(NotFoundError):
+            parts = [part for part in map(_part_with_rows, paths) if part is not None]
+            replaced = replaced_parts(parts)
+            current = [part for part in parts if part.path.name not in replaced]
+            if not current:
+                raise DataError(
+                    f"no round was observed yet: the {counted(len(paths), 'part')} of {str(path)!r} have no rows"
+                )
+            return use(OpenFolder(path, current))
     raise DataError(f"the parts of {str(path)!r} are being compacted: try again")
-
-
-class _GoneError(Exception):
-    """A part is not there any more."""
 
 
 class _OpenPart(OpenFile):
@@ -183,22 +201,35 @@ def _damaged_part(path: Path, error: SchemaError) -> SchemaError:
     )
 
 
-def _opened(path: Path) -> OpenFile | None:
+def _part_with_rows(path: Path) -> OpenFile | None:
     """Return a part, opened; None if it has no rows yet."""
     journal = RoundJournal(path, is_part=True)
     try:
         content = journal.content()
-        if content is not None and not path.is_file() and not any(question.rows for question in content.questions):
-            return None if journal.path.exists() else _opened(path)
-        part = open_file(path, _OpenPart)
-    except NotFoundError:
-        raise _GoneError from None
     except SchemaError as error:
         raise _damaged_part(path, error) from None
+    if content is not None and not path.is_file() and not any(question.rows for question in content.questions):
+        return None if journal.path.exists() else _part_with_rows(path)
+    part = open_part(path)
     part.is_final = content is None
     if part.is_final:
         part.close()
     return part
+
+
+def open_part(path: Path) -> OpenFile:
+    """Open one part of a folder; the error for a damaged one says what to do.
+
+    Raises:
+        NotFoundError: It was compacted meanwhile.
+        SchemaError: It is damaged.
+    """
+    try:
+        return open_file(path, _OpenPart)
+    except NotFoundError:
+        raise NotFoundError(f"{str(path)!r} was compacted or removed while it was read: try again") from None
+    except SchemaError as error:
+        raise _damaged_part(path, error) from None
 
 
 def replaced_parts(parts: Sequence[OpenRecording]) -> set[str]:
@@ -208,7 +239,7 @@ def replaced_parts(parts: Sequence[OpenRecording]) -> set[str]:
     }
 
 
-def in_order_of_time(table: pa.Table) -> pa.Table:
+def _in_order_of_time(table: pa.Table) -> pa.Table:
     """Return the rows of a folder by the time of their question's first round: the same for any division into parts."""
     encoded = table.column("question_id").combine_chunks().dictionary_encode()
     codes = encoded.indices.to_numpy()
@@ -229,8 +260,8 @@ def _taken(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
     batches = table.to_batches()
     starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
     pieces = []
-    for begin in range(0, len(rows), _ROWS_AT_A_TIME):
-        wanted = rows[begin : begin + _ROWS_AT_A_TIME]
+    for begin in range(0, len(rows), _GATHERED_ROWS):
+        wanted = rows[begin : begin + _GATHERED_ROWS]
         place = np.searchsorted(starts, wanted, side="right") - 1
         some = [batches[i].take(pa.array(wanted[place == i] - starts[i])) for i in np.unique(place)]
         back = np.argsort(np.argsort(place, kind="stable"), kind="stable")

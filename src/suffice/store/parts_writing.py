@@ -119,7 +119,7 @@ class RecordedFolder:
             raise disk_fault(self.path, error) from error
         for part in reversed(part_paths(self.path)):
             try:
-                stored = _settings(part)
+                stored = _part_settings(part)
             except DataError:  # damaged or empty: reported when it is read
                 continue
             _check_settings(self.path, stored, metadata, "folder")
@@ -249,7 +249,7 @@ def _check_settings(path: Path, stored: Mapping[str, Any], metadata: Mapping[str
         )
 
 
-def _settings(part: Path) -> Mapping[str, Any]:
+def _part_settings(part: Path) -> Mapping[str, Any]:
     """Return the metadata of a part, from its file or its journal."""
     if part.is_file():
         with OpenFile(part) as opened:

@@ -22,7 +22,7 @@ from suffice.rounds import Floats, Mask, Rounds
 from suffice.seen import one_name_per_text
 from suffice.signals import answer_ids, clean_column
 from suffice.store.opened import OpenRecording, open_file, write_recording
-from suffice.store.parts import OpenFolder, in_order_of_time, open_folder
+from suffice.store.parts import open_folder, read_folder
 from suffice.store.schema import column_kind
 from suffice.tables import Table
 
@@ -306,12 +306,14 @@ def open_recording(path: str | Path) -> OpenRecording:
 
 
 def read_recording(path: str | Path) -> Recording:
-    """Read a recording; every column is compared with its checksum, which files of older releases do not have.
+    """Read a recording, a file or a folder of parts; every column is compared with its checksum, which files of older releases do not have.
 
     Raises:
         DataError: The file is missing, or its rows contradict each other.
         SchemaError: It is corrupt, truncated or damaged, not a recording, or of another version.
     """
-    with open_recording(path) as opened:
-        table = pa.concat_tables(opened.tables())
-        return Recording(in_order_of_time(table) if isinstance(opened, OpenFolder) else table, opened.metadata)
+    if Path(path).is_dir():
+        return Recording(*read_folder(Path(path)))
+    with open_file(path) as opened:
+        (table,) = opened.tables()
+        return Recording(table, opened.metadata)

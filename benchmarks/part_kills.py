@@ -1,0 +1,190 @@
+"""What is left of a log whose processes are killed at random: every committed round, once, with what the draw of its audit was.
+
+Loggers append to a folder of parts and write down what `observe` had committed, beside it; a compactor joins ended parts all
+the time.  `kill -9` hits one of them at random, again and again, and another takes its place.  After each kill the folder is
+read while the others write: every round that was committed before must be there, with the same answer, and each run once.
+
+    python -m benchmarks.part_kills --kills 100
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from suffice import Recorder, read_recording
+from suffice.store import Recording, compact_recording
+from suffice.store.parts import part_paths
+
+ROOT = Path(__file__).resolve().parent.parent
+ROUNDS = 3
+PART_QUESTIONS = 5
+_DEADLINE_S = 60.0
+
+
+def log_questions(folder: Path, committed: Path, name: str) -> None:
+    """Record questions for ever, and write down each round once it is committed."""
+    recorder = Recorder(folder, max_rounds=ROUNDS, part_questions=PART_QUESTIONS)
+    numbers = random.Random(name)
+    with committed.open("ab", buffering=0) as file:
+        for q in range(1_000_000):
+            with recorder.question(f"Who is {name} {q}?", question_id=f"{name}-{q}") as run:
+                while not run.done:
+                    answer = f"{name} {q} {run.next_round} {numbers.random()}"
+                    run.observe(answer)
+                    file.write(json.dumps([run.run, len(run.rounds), answer]).encode() + b"\n")
+            if numbers.random() < 0.1:
+                recorder.save()
+
+
+def compact_for_ever(folder: Path, ready: Path) -> None:
+    """Join ended parts again and again."""
+    while True:
+        if part_paths(folder):
+            compact_recording(folder)
+            ready.touch()
+        time.sleep(0.05)
+
+
+def committed_rounds(folder: Path) -> dict[tuple[str, int], str]:
+    """Return the answers that loggers know to be committed, by run and round."""
+    rounds = {}
+    for file in sorted(folder.glob("*.committed")):
+        for line in file.read_bytes().splitlines(keepends=True):
+            if line.endswith(b"\n"):
+                run, r, answer = json.loads(line)
+                rounds[run, r] = answer
+    return rounds
+
+
+def check(recording: Recording, committed: dict[tuple[str, int], str]) -> None:
+    """Raise unless every committed round is there with its answer, and each run once."""
+    table = recording.table.select(["run", "round", "answer", "question_id"]).to_pylist()
+    rows = {(row["run"], row["round"]): row["answer"] for row in table}
+    lost = {key: answer for key, answer in committed.items() if rows.get(key) != answer}
+    if lost:
+        raise AssertionError(f"{len(lost)} of {len(committed)} committed rounds are lost: {sorted(lost.items())[:3]}")
+    names = {(row["run"], row["question_id"]) for row in table}
+    if len(rows) != len(table) or len(names) != len({run for run, _ in names}):
+        raise AssertionError("a run counts twice")
+
+
+class _Cast:
+    """The processes: loggers and a compactor, each replaced when it is killed."""
+
+    def __init__(self, folder: Path, loggers: int) -> None:
+        self.log, self.beside = folder / "log", folder
+        self.started = 0
+        self.processes: list[tuple[str, subprocess.Popen[bytes]]] = []
+        for place, role in [(self.start(role), role) for role in ["logger"] * loggers + ["compactor"]]:
+            self.wait(place, role)
+
+    def start(self, role: str) -> Path:
+        self.started += 1
+        place = self.beside / f"{role}-{self.started}.{'committed' if role == 'logger' else 'ready'}"
+        command = [sys.executable, "-m", "benchmarks.part_kills", "--role", role, str(self.log), str(place)]
+        self.processes.append((role, subprocess.Popen(command, cwd=ROOT)))
+        return place
+
+    def wait(self, place: Path, role: str) -> None:
+        """Wait until a process has begun to work."""
+        deadline = time.monotonic() + _DEADLINE_S
+        while not place.exists() or (role == "logger" and not place.stat().st_size):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"the {role} did not start")
+            time.sleep(0.01)
+
+    def kill(self, position: int) -> str:
+        role, process = self.processes.pop(position)
+        if process.poll() is not None:
+            raise AssertionError(f"the {role} ended by itself: {process.returncode}")
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        return role
+
+    def kill_all(self) -> None:
+        for _, process in self.processes:
+            process.kill()
+            process.wait()
+        self.processes = []
+
+
+def run(folder: Path, *, kills: int, loggers: int, seed: int = 0, pause_s: float = 0.3) -> dict[str, Any]:
+    """Kill processes at random; return what was read at the end.
+
+    Args:
+        folder: An empty folder.
+        kills: How many are killed before all are.
+        loggers: Processes that log at a time.
+        seed: Which are killed, and when.
+        pause_s: The longest time between two kills, seconds.
+
+    Raises:
+        AssertionError: A committed round is lost, or counts twice.
+    """
+    numbers = random.Random(seed)
+    cast = _Cast(folder, loggers)
+    killed = {"logger": 0, "compactor": 0}
+    try:
+        for _ in range(kills):
+            time.sleep(numbers.random() * pause_s)
+            role = cast.kill(numbers.randrange(len(cast.processes)))
+            killed[role] += 1
+            committed = committed_rounds(folder)
+            check(read_recording(cast.log), committed)
+            cast.wait(cast.start(role), role)
+    finally:
+        cast.kill_all()
+    committed = committed_rounds(folder)
+    before = read_recording(cast.log)
+    check(before, committed)
+    compact_recording(cast.log)  # what had ended
+    check(read_recording(cast.log), committed)
+    summary = compact_recording(cast.log, idle_s=0)  # and what never will
+    after = read_recording(cast.log)
+    check(after, committed)
+    if summary.open or not after.table.equals(before.table):
+        raise AssertionError("compaction changed the recording, or left journals")
+    return {
+        "kills": kills + loggers + 1,
+        "killed": killed,
+        "committed_rounds": len(committed),
+        "recorded_rounds": after.table.num_rows,
+        "questions": after.shape[0],
+        "unfinished": int((after.ends == "failed").sum()),
+        "parts": len(part_paths(cast.log)),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--loggers", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--role", choices=("logger", "compactor"))
+    parser.add_argument("paths", nargs="*", type=Path)
+    options = parser.parse_args(arguments)
+    if options.role == "logger":
+        log_questions(*options.paths, name=f"p{os.getpid()}")
+    elif options.role == "compactor":
+        compact_for_ever(*options.paths)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            started = time.monotonic()
+            result = run(Path(folder), kills=options.kills, loggers=options.loggers, seed=options.seed)
+            print(json.dumps({"benchmark": "part_kills", **result, "seconds": round(time.monotonic() - started, 1)}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""Many small parts of a folder as few large ones, while processes go on appending to others."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from suffice.display import facts_table
+from suffice.errors import NotFoundError
+from suffice.results import Result
+from suffice.store.faults import sqlite_faults
+from suffice.store.merging import MERGED
+from suffice.store.opened import OpenFile, write_tables
+from suffice.store.parts import OpenFolder, open_part, part_paths, replaced_parts
+from suffice.store.parts_writing import move_ended, new_part, writer_ended
+from suffice.store.round_journal import RoundJournal, SealedError
+from suffice.tables import Table
+
+__all__ = ["CompactSummary", "compact_recording"]
+
+_LOCK = ".compaction"
+_MERGED_SUFFIX = "-merged.parquet"
+_IDLE_S = 24 * 3600.0
+_LARGE_ROWS = 1_000_000
+_JOINED_ROWS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactSummary(Result):
+    """What became of the parts of a folder.
+
+    Attributes:
+        path: The folder.
+        before: The number of its parts before.
+        after: The number of its parts now.
+        open: How many of them have a journal, because a process writes to them, or left questions that have not ended.
+    """
+
+    path: Path
+    before: int
+    after: int
+    open: int
+
+    def table(self) -> Table:
+        """Return the numbers of parts as one table."""
+        facts = {"parts before": f"{self.before:,}", "parts now": f"{self.after:,}", "of which open": f"{self.open:,}"}
+        return facts_table("Compacted recording", facts)
+
+
+def compact_recording(folder: str | Path, *, idle_s: float = _IDLE_S, large_rows: int = _LARGE_ROWS) -> CompactSummary:
+    """Join the parts of a folder to which no process writes any more; others may append and read meanwhile.
+
+    A part has ended if its process sealed it.  One whose process was killed on this machine is sealed here, without the
+    questions that had not ended: those wait in its journal, for `Recorder.resume`.  After `idle_s` seconds without a write, a
+    journal of any machine is sealed, and its open questions count as failed for good.
+
+    Killed at any moment, nothing is lost, and nothing counts twice: a joined part names those that it replaces.
+
+    Args:
+        folder: The recording.
+        idle_s: Seconds after which a journal to which nothing was written has ended.
+        large_rows: Parts with this many rows stay as they are.
+
+    Raises:
+        ConfigMismatchError: Parts were recorded with different settings.
+        DataError: Another process compacts the folder, or the disk is full.
+        NotFoundError: There are no parts.
+        SchemaError: A part is damaged.
+    """
+    folder = Path(folder)
+    before = part_paths(folder)
+    if not before:
+        raise NotFoundError(f"{str(folder)!r} is not a folder of parts: there is no part-*.parquet in it")
+    with _alone(folder):
+        for leftover in folder.glob(f".part-*{_MERGED_SUFFIX}.*.tmp"):
+            leftover.unlink(missing_ok=True)
+        for part in before:
+            _seal_ended(part, idle_s)
+        sealed = [part for part in part_paths(folder) if part.is_file() and not _has_journal(part)]
+        for group in _groups(_without_replaced(sealed), large_rows):
+            _join(folder, group)
+    after = part_paths(folder)
+    return CompactSummary(path=folder, before=len(before), after=len(after), open=sum(map(_has_journal, after)))
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder's compaction, which ends with the process."""
+    path = folder / _LOCK
+    locked = "another process compacts this folder: let it end, then run the command again"
+    with (
+        sqlite_faults(path, locked=locked, damaged="is not the lock of a compaction: remove it"),
+        closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as database,
+    ):
+        database.execute("BEGIN EXCLUSIVE")
+        yield
+
+
+def _has_journal(part: Path) -> bool:
+    return RoundJournal(part, is_part=True).path.exists()
+
+
+def _seal_ended(part: Path, idle_s: float) -> None:
+    """Move the questions of an ended process into the file of its part, and remove the journal if none is left."""
+    journal = RoundJournal(part, is_part=True)
+    with suppress(FileNotFoundError, SealedError):  # its process was faster
+        is_idle = time.time() - journal.path.stat().st_mtime >= idle_s
+        if is_idle or writer_ended(part):
+            move_ended(part, journal, unfinished=is_idle)
+            journal.seal()
+
+
+def _without_replaced(paths: Sequence[Path]) -> list[Path]:
+    """Return the parts that count; remove those that a killed compaction had joined already."""
+    parts = [open_part(path) for path in paths]
+    replaced = replaced_parts(parts)
+    for part in parts:
+        part.close()
+        if part.path.name in replaced:
+            part.path.unlink(missing_ok=True)
+    return [part.path for part in parts if part.path.name not in replaced]
+
+
+def _groups(paths: Sequence[Path], large_rows: int) -> Iterator[list[Path]]:
+    """Yield parts that follow each other in time and are joined: two or more, until they have `large_rows` rows."""
+    group: list[Path] = []
+    total = 0
+    for path in paths:
+        with OpenFile(path) as part:
+            n_rows = part.n_rows
+        if n_rows >= large_rows:
+            continue
+        group.append(path)
+        total += n_rows
+        if total >= large_rows:
+            yield group
+            group, total = [], 0
+    yield group
+
+
+def _join(folder: Path, paths: Sequence[Path]) -> None:
+    """Write parts as one, then remove them."""
+    if len(paths) < 2:  # noqa: PLR2004 - two are the fewest
+        return
+    name = new_part(folder).name.split("-", 2)
+    moment = paths[0].stem.split("-")[1]
+    out = folder / f"part-{moment}-{name[2].removesuffix('.parquet')}{_MERGED_SUFFIX}"
+    with OpenFolder(folder, [open_part(path) for path in paths]) as opened:
+        metadata = {**opened.metadata, MERGED: [{"file": path.name} for path in paths]}
+        write_tables(out, opened.schema, opened.tables(_JOINED_ROWS), metadata)
+    for path in paths:
+        path.unlink(missing_ok=True)

@@ -89,6 +89,23 @@ def test_isotonic_and_platt_per_round_and_global_stand_side_by_side_with_what_th
     assert summary.comparisons[0].brier["p_correct"] < summary.comparisons[1].brier["p_correct"]
 
 
+def test_each_form_is_fitted_once_and_only_the_chosen_one_without_a_comparison(monkeypatch):
+    forms, fit = [], Calibrator.fit
+
+    def counted(calibrator, *arguments, **options):
+        forms.append((calibrator.method, calibrator.per_round))
+        return fit(calibrator, *arguments, **options)
+
+    monkeypatch.setattr(Calibrator, "fit", counted)
+    compared, _ = calibrate(RECORDING)
+    assert len(forms) == len({*forms}) == 4
+    forms.clear()
+    alone, summary = calibrate(RECORDING, compare=False)
+    assert forms == [("isotonic", True)]
+    assert summary.comparisons == ()
+    assert (alone.digest, alone.calibrators) == (compared.digest, compared.calibrators)
+
+
 def test_a_policy_carries_its_tune_questions_and_a_replay_on_them_says_selected_here():
     policy, _ = calibrate(RECORDING)
     assert policy.provenance["tune_ids"] == sorted(id_hash(name) for name in KEPT.question_ids)

@@ -13,7 +13,7 @@ from suffice.papers.published import Flag
 from suffice.results import Result
 from suffice.tables import Column, Table
 
-__all__ = ["Paper", "PaperFigure", "flags_table", "narrow", "origin_table"]
+__all__ = ["NOT_MADE", "Paper", "PaperFigure", "flags_table", "narrow", "not_made_table", "origin_table"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +87,16 @@ def origin_table(facts: Iterable[tuple[str, str]], notes: Sequence[str] = ()) ->
         rows=(*facts, ("suffice", __version__)),
         notes=tuple(notes),
     )
+
+
+def not_made_table(not_made: Mapping[str, str]) -> list[Table]:
+    """Return what could not be made and why, as a table; nothing if everything was."""
+    columns = (Column("what"), Column("why"))
+    return [Table(title=NOT_MADE, columns=columns, rows=tuple(not_made.items()))] if not_made else []
+
+
+NOT_MADE = "Not made"
+"""The title of that table."""
 
 
 def flags_table(flags: Sequence[Flag]) -> Table:

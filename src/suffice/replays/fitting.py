@@ -115,7 +115,7 @@ class CalibrationSummary(Result):
         n: Questions.
         n_failed: Questions left out because their recording failed.
         fits: One for each calibrator.
-        comparisons: Isotonic and Platt, per round and global, side by side; empty for a rule without calibrators.
+        comparisons: Isotonic and Platt, per round and global, side by side; empty for a rule without calibrators, and without `compare`.
         state: Names of the signals whose fitted state the policy holds.
         notes: What a reader must know.
     """
@@ -176,6 +176,7 @@ def calibrate(
     abstain_patterns: tuple[str, ...] | None = None,
     name: str | None = None,
     provenance: Mapping[str, Any] | None = None,
+    compare: bool = True,
 ) -> tuple[Policy, CalibrationSummary]:
     """Return a policy with all the fitted state that its rule needs, and how well it fits.
 
@@ -204,6 +205,7 @@ def calibrate(
         abstain_patterns: What counts as a refusal to answer; None = the default list.
         name: What reports call the policy; None = the text of the rule as it was given.
         provenance: What the policy's provenance says besides this fit.
+        compare: Whether to fit and replay every form of calibrator, for the summary's comparisons.
 
     Raises:
         DataError: No row has both signal and target, a name in `signals` is not a calibrated signal, or the rule
@@ -261,8 +263,8 @@ def calibrate(
     metric = _quality_metric(complete, target)
     measured = prepared.with_metrics([metric])
     comparisons = []
-    for form, rounds in _CALIBRATOR_FORMS if wanted else ():
-        calibrators = fitted(form, rounds)
+    for form, rounds in _CALIBRATOR_FORMS if wanted and compare else ():
+        calibrators = chosen if (form, rounds) == (method, per_round) else fitted(form, rounds)
         quality, calls = _quality_and_calls(measured, replace(draft, calibrators=calibrators), metric)
         brier = {c.output: _fit_report(complete, c, outcomes).report.brier for c in calibrators}
         comparisons.append(

@@ -30,7 +30,15 @@ from suffice.papers.cbdr.world import (
 )
 from suffice.rounds import Passage
 
-__all__ = ["END_TOKEN", "PAD_TOKEN", "look_back", "train_tiny", "word_tokenizer", "write_world"]
+__all__ = [
+    "END_TOKEN",
+    "PAD_TOKEN",
+    "look_back",
+    "train_network",
+    "train_tiny",
+    "word_tokenizer",
+    "write_world",
+]
 
 _TEMPLATE = (
     "{% for message in messages %}{% if message['role'] == 'user' %}"
@@ -89,7 +97,7 @@ def train_tiny(
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             network = _network(tokenizer)
-            _train(network, _Lessons(world, tokenizer), on_progress or _silent)
+            _train(network, _Lessons(world, tokenizer), on_progress)
     finally:
         torch.set_num_threads(before)
     network.eval()
@@ -97,10 +105,6 @@ def train_tiny(
     tokenizer.save_pretrained(path)
     write_world(path, world)
     return world
-
-
-def _silent(done: int, total: int) -> None:
-    del done, total
 
 
 def _tokenizer(world: World) -> Any:
@@ -303,13 +307,11 @@ class _Lessons:
         return prompts
 
 
-def _train(network: Any, lessons: _Lessons, on_progress: Callable[[int, int], None]) -> None:
+def _train(network: Any, lessons: _Lessons, on_progress: Callable[[int, int], None] | None) -> None:
     """Train with AdamW; only answer tokens count in the loss."""
     import torch
 
-    optimizer = torch.optim.AdamW(network.parameters(), lr=_RATE, betas=(0.9, 0.98), weight_decay=0.01)
-    total = lessons.n_steps
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _RATE, total_steps=total, pct_start=_WARM)
+    pending = iter(lessons)
 
     def loss(prompts: npt.NDArray[np.int64], answers: npt.NDArray[np.int64]) -> Any:
         inputs = torch.from_numpy(np.column_stack([prompts, answers]))
@@ -319,14 +321,44 @@ def _train(network: Any, lessons: _Lessons, on_progress: Callable[[int, int], No
         loss_of = torch.nn.functional.cross_entropy
         return loss_of(answer_logits, targets[:, 0]) + _END_WEIGHT * loss_of(end_logits, targets[:, 1])
 
+    def backward() -> None:
+        sum(loss(*batch) for batch in next(pending)).backward()
+
+    train_network(network, backward, lessons.n_steps, rate=_RATE, warm=_WARM, on_progress=on_progress)
+
+
+def train_network(
+    network: Any,
+    backward: Callable[[], None],
+    steps: int,
+    *,
+    rate: float,
+    warm: float,
+    on_progress: Callable[[int, int], None] | None,
+) -> None:
+    """Train a network with AdamW, clipped gradients and one cycle of the learning rate.
+
+    Args:
+        network: The network.
+        backward: Adds the gradients of one step's loss.
+        steps: Number of steps.
+        rate: The highest learning rate.
+        warm: Share of the steps in which the rate rises.
+        on_progress: Called with the steps that are done and their total.
+    """
+    import torch
+
+    optimizer = torch.optim.AdamW(network.parameters(), lr=rate, betas=(0.9, 0.98), weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps, pct_start=warm)
     network.train()
-    for step, batches in enumerate(lessons, start=1):
+    for step in range(1, steps + 1):
         optimizer.zero_grad()
-        sum(loss(*batch) for batch in batches).backward()
+        backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()
         schedule.step()
-        on_progress(step, total)
+        if on_progress is not None:
+            on_progress(step, steps)
 
 
 def write_world(folder: Path, world: World) -> None:

@@ -19,10 +19,11 @@ from suffice.papers.cbdr.tables import paper_cbdr
 from suffice.papers.experiments.building import content_of, stated_options
 from suffice.papers.experiments.plan import Experiment
 from suffice.papers.experiments.stages import CellFolder, StageOutcome, is_current, run_stage
-from suffice.papers.experiments.stored_tables import read_paper, write_paper
-from suffice.papers.experiments.variance import NOT_KNOWN
+from suffice.papers.experiments.stored_tables import read_paper, stored_value, write_paper
+from suffice.papers.experiments.variance import NOT_KNOWN, repeated
 from suffice.papers.paper import Paper, origin_table
 from suffice.retrieval import Question
+from suffice.statistics import Resampling
 from suffice.tables import Column, Table
 
 __all__ = ["cbdr_paper", "evaluate_cbdr", "is_finished", "work_of"]
@@ -137,7 +138,7 @@ def cbdr_paper(
         title=f"The tables of CBDR: {experiment.path.stem}",
         headline=f"{name}: {first.headline}" if several else first.headline,
         summary=first.summary,
-        parts=(origin_table(facts), _accuracy_runs(figures, experiment.level), *parts),
+        parts=(origin_table(facts), _accuracy_runs(figures, experiment.resampling), *parts),
         figures=tuple(
             replace(figure, name=f"{cell.replace('/', '-')}-{figure.name}", caption=f"{cell}. {figure.caption}")
             for cell, paper in papers.items()
@@ -146,19 +147,15 @@ def cbdr_paper(
     )
 
 
-def _accuracy_runs(figures: dict[str, list[list[dict[str, Any]]]], level: float) -> Table:
+def _accuracy_runs(figures: dict[str, list[list[dict[str, Any]]]], resampling: Resampling) -> Table:
     """Return the first run's interval over questions beside the interval over the means of the runs."""
-    from scipy.stats import t
-
     rows: list[tuple[Any, ...]] = []
     for name, runs in figures.items():
         for place, one in enumerate(runs[0]):
-            values = np.array([run[place]["value"] for run in runs])
-            over_runs: Any = NOT_KNOWN
-            if len(values) > 1:
-                half = float(t.ppf((1 + level) / 2, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
-                over_runs = (float(values.mean()), float(values.mean()) - half, float(values.mean()) + half)
-            rows.append((name, one["figure"], len(runs), (one["value"], one["low"], one["high"]), over_runs))
+            mean = repeated(np.array([[run[place]["value"]] for run in runs]), resampling)
+            over_runs = NOT_KNOWN if mean.runs is None else (mean.mean, *mean.runs)
+            over_questions = stored_value([one["value"], one["low"], one["high"]])
+            rows.append((name, one["figure"], len(runs), over_questions, over_runs))
     columns = (
         *map(Column, ("configuration", "figure")),
         Column("runs", ".0f"),
@@ -170,10 +167,8 @@ def _accuracy_runs(figures: dict[str, list[list[dict[str, Any]]]], level: float)
         f"over runs: Student's t of the runs' means on the same test questions, whose training differs by seed; {NOT_KNOWN} with one run",
     )
     return Table(
-        title=f"Runs: accuracy, {100 * level:g} % intervals",
+        title=f"Runs: accuracy, {100 * resampling.level:g} % intervals",
         columns=columns,
-        rows=tuple(
-            (*row[:3], tuple(float("nan") if part is None else part for part in row[3]), row[4]) for row in rows
-        ),
+        rows=tuple(rows),
         notes=notes,
     )

@@ -106,7 +106,7 @@ class WaysOfAsking:
             if rival.is_recorded:
                 return policy_for(recording, rival.rule or "full", max_rounds=self._experiment.max_rounds)
             tune = read_recording(plain.recording("tune"))
-            return calibrate(tune, rule=rival.rule, max_rounds=self._experiment.max_rounds)[0]
+            return calibrate(tune, rule=rival.rule, max_rounds=self._experiment.max_rounds, compare=False)[0]
         except SufficeError as error:
             return str(error)
 

@@ -12,12 +12,12 @@ from suffice.papers.experiments.choices import SPLITS
 from suffice.papers.experiments.plan import Experiment
 from suffice.papers.experiments.stages import CellFolder, StageOutcome, write_stage
 from suffice.papers.experiments.variance import RunValues, Shown, runs_tables
-from suffice.papers.paper import Paper, PaperFigure, origin_table
+from suffice.papers.paper import Paper, PaperFigure, not_made_table, origin_table
 from suffice.papers.semantic import SemanticProtocol, semantic_protocol, tune
 from suffice.papers.semantic.page import protocol_part
 from suffice.papers.semantic.protocol_tables import summary_table
 from suffice.store import read_recording
-from suffice.tables import Column, Table
+from suffice.tables import Table
 
 __all__ = ["evaluate_semantic", "semantic_inputs", "semantic_paper"]
 
@@ -82,7 +82,6 @@ def semantic_paper(
     summary = summary_table([(name, one.compared, one.result) for name, one in first.items()])
     parts = [table for name, one in first.items() for table in _titled(one.tables()[:-1], name, several=len(first) > 1)]
     facts = (("command", command or "run_experiment"), ("draws", experiment.resampling.text))
-    missing = Table(title="Not made", columns=(Column("what"), Column("why")), rows=tuple(not_made.items()))
     lead = next(iter(first.values()))
     return Paper(
         title=f"Semantic early stopping: {experiment.path.stem}",
@@ -93,7 +92,7 @@ def semantic_paper(
             summary,
             *_protocol_runs(made, experiment),
             *parts,
-            *([missing] if not_made else []),
+            *not_made_table(not_made),
         ),
         not_made=not_made,
         figures=tuple(figure for name, one in first.items() for figure in _protocol_figures(one, name)),

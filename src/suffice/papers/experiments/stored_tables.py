@@ -14,7 +14,7 @@ from suffice.papers.paper import Paper, PaperFigure
 from suffice.results import jsonable
 from suffice.tables import Column, Table
 
-__all__ = ["read_paper", "write_paper"]
+__all__ = ["read_paper", "stored_value", "write_paper"]
 
 
 def write_paper(path: Path, paper: Paper) -> None:
@@ -62,7 +62,7 @@ def read_paper(path: Path) -> Paper:
 
 
 def _read_table(data: dict[str, Any]) -> Table:
-    rows = tuple(tuple(_stored_value(value) for value in row) for row in data["rows"])
+    rows = tuple(tuple(stored_value(value) for value in row) for row in data["rows"])
     return Table(
         title=data["title"],
         columns=tuple(Column(**column) for column in data["columns"]),
@@ -71,6 +71,6 @@ def _read_table(data: dict[str, Any]) -> Table:
     )
 
 
-def _stored_value(value: Any) -> Any:
-    """Return an interval as a tuple, with NaN where an end is undefined."""
+def stored_value(value: Any) -> Any:
+    """Return a value of a row as JSON has it: an interval as a tuple, with NaN where an end is undefined."""
     return tuple(float("nan") if part is None else part for part in value) if isinstance(value, list) else value

@@ -18,7 +18,7 @@ from suffice.papers.experiments.plan import Experiment
 from suffice.papers.experiments.rival_cells import WaysOfAsking
 from suffice.papers.experiments.stages import CellFolder, StageOutcome, run_stage, write_stage
 from suffice.papers.experiments.variance import RunValues, Shown, runs_tables
-from suffice.papers.paper import Paper
+from suffice.papers.paper import NOT_MADE, Paper, not_made_table
 from suffice.papers.tasr.cells import CellRuns, TasrCell, load_cell
 from suffice.papers.tasr.frontier import tasr_figures
 from suffice.papers.tasr.tables import paper_of_cells
@@ -174,13 +174,12 @@ def tasr_paper(
         if model.scripted
     ]
     cells = replace(cells, notes=(note, *ways.left_out, *scripted, *cells.notes))
-    missing = Table(title="Not made", columns=(Column("what"), Column("why")), rows=tuple(not_made.items()))
-    rest = [table for table in rest if table.title != "Not made"]
+    rest = [table for table in rest if table.title != NOT_MADE]
     return replace(
         paper,
         title=f"The tables of TASR: {experiment.path.stem}",
         headline=" ".join([paper.headline, *ways.sentences]),
-        parts=(origin, cells, *rest[:-1], *added, *([missing] if not_made else []), rest[-1]),
+        parts=(origin, cells, *rest[:-1], *added, *not_made_table(not_made), rest[-1]),
         not_made=not_made,
     )
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from suffice.errors import MissingExtraError
 from suffice.llm.prompts import ChainPrompt, Prompt
-from suffice.papers.cbdr.tiny import END_TOKEN, look_back, word_tokenizer
+from suffice.papers.cbdr.tiny import END_TOKEN, look_back, train_network, word_tokenizer
 from suffice.papers.cbdr.world import TITLES, write_questions
 from suffice.papers.rivals.chained_world import (
     BRIDGES,
@@ -282,36 +282,32 @@ def _train_chains(
     """Train with AdamW; only what the model writes counts in the loss."""
     import torch
 
-    optimizer = torch.optim.AdamW(network.parameters(), lr=_RATE, betas=(0.9, 0.98), weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _RATE, total_steps=steps, pct_start=_WARM)
-
     def loss(ids: npt.NDArray[np.int64], targets: npt.NDArray[np.int64]) -> Any:
         states = network.model(torch.from_numpy(ids)).last_hidden_state[:, :-1]
         wanted = torch.from_numpy(targets[:, 1:])
-        mask = wanted >= 0
+        mask = wanted != _NOT_LEARNED
         return torch.nn.functional.cross_entropy(network.lm_head(states[mask]), wanted[mask])
 
-    network.train()
-    for step in range(1, steps + 1):
-        optimizer.zero_grad()
+    def backward() -> None:
         for batch in lessons.batches():
             loss(*_padded_lessons(tokenizer, batch)).backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        if on_progress is not None:
-            on_progress(step, steps)
+
+    train_network(network, backward, steps, rate=_RATE, warm=_WARM, on_progress=on_progress)
+
+
+_NOT_LEARNED = -1
+"""The target of a token that is not to be learned: one of the prompt, or none."""
 
 
 def _padded_lessons(
     tokenizer: Any, lessons: Sequence[tuple[str, str]]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the tokens of lessons, padded on the right, and their targets, -1 where nothing is to be learned."""
+    """Return the tokens of lessons, padded on the right, and their targets."""
     prompts = tokenizer([prompt for prompt, _ in lessons], add_special_tokens=False)["input_ids"]
     texts = tokenizer([text for _, text in lessons], add_special_tokens=False)["input_ids"]
     longest = max(len(prompt) + len(text) for prompt, text in zip(prompts, texts, strict=True))
     ids = np.full((len(lessons), longest), tokenizer.pad_token_id, dtype=np.int64)
-    targets = np.full((len(lessons), longest), -1, dtype=np.int64)
+    targets = np.full((len(lessons), longest), _NOT_LEARNED, dtype=np.int64)
     for row, (prompt, text) in enumerate(zip(prompts, texts, strict=True)):
         ids[row, : len(prompt) + len(text)] = [*prompt, *text]
         targets[row, len(prompt) : len(prompt) + len(text)] = text

@@ -298,7 +298,7 @@ def _within_budget(recording: Recording) -> Recording:
 def _tasr(tune: Recording, evaluation: Recording) -> tuple[Policy, list[str]]:
     """Return TASR fitted on tune, or TASR on the recorded `p_correct` if no margins were recorded."""
     if all(defined(recording, "answer_margin") for recording in (tune, evaluation)):
-        return calibrate(tune, rule="tasr", max_rounds=int(evaluation.index[-1]))[0], []
+        return calibrate(tune, rule="tasr", max_rounds=int(evaluation.index[-1]), compare=False)[0], []
     return policy_for(evaluation, "tasr"), ["no answer_margin was recorded: p_correct is read as it was recorded"]
 
 

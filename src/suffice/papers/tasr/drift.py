@@ -101,4 +101,4 @@ def _calibrated_policy(item: CellRuns) -> Policy | None:
     if not names:
         return None
     rule = " | ".join(f"({name} > 0.5)" for name in names)
-    return calibrate(item.tune, rule=rule, max_rounds=int(item.eval.index[-1]))[0]
+    return calibrate(item.tune, rule=rule, max_rounds=int(item.eval.index[-1]), compare=False)[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from suffice.errors import DataError, UnknownSignalError
-from suffice.papers.paper import Paper, flags_table, narrow, origin_table
+from suffice.papers.paper import Paper, flags_table, narrow, not_made_table, origin_table
 from suffice.papers.published import Published, published_tasr
 from suffice.papers.tasr.cells import CellRuns, TasrCell, load_cell
 from suffice.papers.tasr.drift import drift_table
@@ -112,16 +112,18 @@ def paper_of_cells(
         ("command", command or "suffice.papers.tasr.tables.paper_tasr"),
         ("draws", f"{resampling.n_resamples:,}, seed {resampling.seed}, {100 * resampling.level:g} % intervals"),
     )
-    missing = Table(title="Not made", columns=(Column("what"), Column("why")), rows=tuple(not_made.items()))
+    missing = not_made_table(not_made)
     return Paper(
         title="The tables of TASR",
         headline=_macro_headline(results),
-        summary=narrow(results[0], ("method", "cell", "figures", "F1", "calls", "ΔF1 vs k=3")) if results else missing,
+        summary=narrow(results[0], ("method", "cell", "figures", "F1", "calls", "ΔF1 vs k=3"))
+        if results
+        else missing[0],
         parts=(
             origin_table(facts),
             _cells_table(loaded, published),
             *results,
-            *([missing] if not_made else []),
+            *missing,
             flags_table(published.flags),
         ),
         not_made=not_made,

@@ -5,7 +5,11 @@ from __future__ import annotations
 import httpx
 import pytest
 
+from suffice import Recorder
+from suffice.rounds import Round
+from suffice.session import Policy, Session
 from suffice.studio import Folder
+from suffice.studio.browsing import FILTERS, Browsed
 from suffice.studio.door import HEADERS
 from tests.studio import TOKEN, filled, opened_studio
 
@@ -64,9 +68,12 @@ def test_another_name_or_page_is_refused_even_with_the_key(inside, headers):
 def test_a_folder_lists_everything_by_kind_and_damaged_files_with_their_error(folder):
     items = {item.name: item for item in Folder(folder).scan()}
     assert {name: item.kind for name, item in items.items()} == {
+        "certified.json": "policy",
+        "changed.json": "policy",
         "cut.parquet": "recording",
         "eval.parquet": "recording",
         "judged/june.parquet": "recording",
+        "log.parquet": "log",
         "questions.jsonl": "questions",
         "rounds.csv": "import",
         "stable.json": "policy",
@@ -74,3 +81,80 @@ def test_a_folder_lists_everything_by_kind_and_damaged_files_with_their_error(fo
     }
     assert "cannot be read as parquet" in items["cut.parquet"].error
     assert items["eval.parquet"].line.startswith("150 questions, rounds 1 to 5, f1 ")
+
+
+def test_a_folder_of_parts_is_one_recording_and_so_is_a_journal_without_a_file(tmp_path):
+    with Recorder(tmp_path / "log", part_questions=1) as recorder:
+        for q in range(3):
+            with recorder.question(f"Who is {q}?") as run:
+                run.observe("Oslo")
+        (tmp_path / "log" / "policy.json").write_bytes(b"{")
+        alone = Recorder(tmp_path / "alone.parquet").question("Where?").__enter__()
+        alone.observe("Here")
+        items = {item.name: item for item in Folder(tmp_path).scan()}
+        assert {name: item.kind for name, item in items.items()} == {
+            "log": "recording",
+            "log/policy.json": "other",
+            "alone.parquet": "recording",
+        }
+        assert items["log"].line.startswith("3 questions, round 1 alone")
+        assert items["alone.parquet"].line.startswith("1 question, round 1 alone")
+        assert items["alone.parquet"].line.endswith("1 in progress")
+        assert items["log/policy.json"].error
+        inside = {item.name: item.line for item in Folder(tmp_path / "log").scan()}
+        assert inside["."] == items["log"].line
+        alone.__exit__(None, None, None)
+
+
+def test_a_file_is_read_again_only_when_it_changed_and_hidden_ones_and_links_outside_are_not_shown(tmp_path):
+    root = tmp_path / "root"
+    root.mkdir()
+    Policy(rule="answer_stable").save(root / "p.json")
+    Policy(rule="answer_stable").save(tmp_path / "outside.json")
+    (root / ".hidden.json").write_text("{}")
+    (root / "link.json").symlink_to(tmp_path / "outside.json")
+    folder = Folder(root)
+    (first,) = folder.scan()
+    assert folder.skipped == ("link.json is a link that leaves the folder",)
+    assert folder.scan() == [first]
+    assert folder.scan()[0] is first
+    assert folder.policy(first) is folder.policy(first)
+    Policy(rule="fixed_k(2)").save(root / "p.json")
+    (second,) = folder.scan()
+    assert (second.id, second.line) == (first.id, "round >= 2, rounds 1 to 5, last")
+    assert str(folder.policy(second).rule) == "round >= 2"
+
+
+@pytest.mark.parametrize("name", ["tasr.json", "stable.json", "certified.json"])
+def test_every_question_is_shown_with_the_decision_of_a_real_session(folder, name):
+    policy = Policy.load(folder / name)
+    browsed = Browsed.read(folder / "eval.parquet")
+    fates = browsed.fates(policy)
+    for place in range(0, 150, 7):
+        shown = browsed.question(place, policy)
+        session = Session(policy, missing="ignore")
+        for one in shown["rounds"]:
+            if session.decision is None:
+                session.observe(Round(index=one["round"], answer=one.get("answer"), signals=one["signals"]))
+        decision = session.decision or session.end("exhausted")
+        decided = shown["policies"][0]
+        assert (decided["stop"], decided["answer"], decided["reason"], decided["fired"]) == (
+            decision.stop_round,
+            decision.answer_round,
+            decision.reason,
+            decision.fired,
+        )
+        assert (fates.stop[place], fates.answer[place]) == (decision.stop_round, decision.answer_round)
+        one = next(one for one in shown["rounds"] if one["round"] == decision.answer_round)
+        assert fates.score[place] == pytest.approx(one["metrics"]["f1"])
+
+
+def test_the_filters_divide_the_questions(folder):
+    browsed = Browsed.read(folder / "eval.parquet")
+    fates = browsed.fates(Policy.load(folder / "stable.json"))
+    counts = {name: len(browsed.positions(fates, name)) for name in FILTERS}
+    assert counts["all"] == 150
+    assert counts["early"] == counts["lost"] + counts["saved"] > 0
+    assert 0 < counts["lost"] < counts["saved"]
+    assert counts["failed"] == 0
+    assert len(browsed.positions(fates, "all", "TOWER 7?")) == 1

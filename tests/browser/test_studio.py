@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.studio import filled, opened_studio
+from suffice.replays import replay
+from suffice.session import Policy
+from suffice.store import read_recording
+from tests.cli_tools import cli
+from tests.studio import LONG, filled, log, opened_studio, strange
 
 
 class Visit:
@@ -22,13 +26,34 @@ class Visit:
 
     def tab(self):
         page = self.context.new_page()
+        page.on("dialog", self._dialog)
         page.goto(self.address)
         return page
 
+    def _dialog(self, dialog):
+        self.problems.append(dialog.message)
+        dialog.dismiss()
+
+    def open(self, name, tab=""):
+        """Open a thing of the folder by its name, and one of its tabs."""
+        self.page.goto(f"http://{where_from(self.address)}/")
+        self.page.get_by_role("link", name=name, exact=True).click()
+        if tab:
+            self.page.locator("nav.jump").get_by_role("link", name=tab, exact=True).click()
+        expect(self.page.locator("html[data-ready]")).to_have_count(1)
+        return self.page
+
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    with opened_studio(filled(tmp_path_factory.mktemp("studio"))) as address:
+def folder(tmp_path_factory):
+    path = filled(tmp_path_factory.mktemp("studio"))
+    strange(path / "strange.parquet")
+    return path
+
+
+@pytest.fixture(scope="module")
+def address(folder):
+    with opened_studio(folder) as address:
         yield address
 
 
@@ -63,3 +88,184 @@ def test_a_newcomers_folder_says_what_to_do_and_the_key_leaves_the_address(visit
         page.reload()
         expect(page.locator(".thing .name")).to_have_text("run.csv")
         assert "suffice import" in page.locator(".command code").inner_text()
+
+
+def test_the_folder_names_everything_and_damaged_files_with_their_error(visit):
+    page = visit().page
+    expect(page.locator(".thing").filter(has_text="cut.parquet")).to_contain_text("cannot be read as parquet")
+    expect(page.locator(".thing").filter(has_text="certified.json").locator(".tag")).to_have_text("certificate valid")
+    expect(page.locator(".thing").filter(has_text="changed.json").locator(".tag")).to_have_text("certificate void")
+    copied = page.locator(".thing").filter(has_text="rounds.csv")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    copied.get_by_role("button", name="Copy").click()
+    assert page.evaluate("navigator.clipboard.readText()") == copied.locator("code").inner_text()
+
+
+def test_a_recording_shows_what_fixed_budgets_reach_as_replay_does(visit, folder):
+    page = visit().open("eval.parquet")
+    rows = {row.label: row for row in replay(read_recording(folder / "eval.parquet"), "tasr", metrics="f1").rows}
+    for k in range(1, 6):
+        cells = page.locator("tbody tr").filter(has_text=f"fixed_k({k})").first.locator("td")
+        values = [float(cell) for cell in cells.evaluate_all("cells => cells.map(cell => cell.dataset.value)")[:2]]
+        assert values == pytest.approx([rows[f"fixed_k({k})"].metrics["f1"], rows[f"fixed_k({k})"].calls.mean])
+    page.locator("summary").first.click()
+    expect(page.get_by_role("row").filter(has_text="overlap").first).to_be_visible()
+
+
+def test_a_walk_leads_to_what_a_policy_lost_and_says_why_it_stopped(visit, folder):
+    page = visit().open("eval.parquet", "Questions")
+    page.get_by_label("Policy").select_option(label="tasr.json")
+    page.locator("[data-filter=lost]").click()
+    n = int(page.locator("[data-filter=lost] .dim").inner_text())
+    assert page.locator(".item").count() == n > 1
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/questions/**")
+    expect(page.locator(".walk")).to_contain_text(f"1 of {n}")
+    stop = page.locator(".rounds .stop")
+    expect(stop.locator(".stopline")).to_contain_text(
+        "Stops here: the rule held: (answer_stable >= 1) & (p_correct > 0.25)"
+    )
+    expect(stop.locator(".tag")).to_have_class("tag bad")
+    expect(page.locator(".why")).to_contain_text("The full budget would have returned")
+    first = page.url
+    page.keyboard.press("j")
+    page.wait_for_url(lambda url: url != first)
+    expect(page.locator(".walk")).to_contain_text(f"2 of {n}")
+    page.keyboard.press("k")
+    page.wait_for_url(first)
+    page.keyboard.press("w")
+    page.wait_for_url(lambda url: url != first)
+    expect(page.locator(".rounds .stop .tag")).not_to_have_class("tag good")
+    page.keyboard.press("l")
+    expect(page.locator("[data-filter=lost]")).to_have_attribute("aria-current", "true")
+    page.get_by_label("Search").fill("TOWER 7?")
+    page.get_by_label("Search").press("Enter")
+    expect(page.locator(".item")).to_have_count(1)
+
+
+def test_a_policy_shows_its_certificate_and_is_saved_as_it_is(visit, folder):
+    page = visit().open("certified.json")
+    expect(page.locator(".certificate")).to_contain_text("With 95 % confidence the expected net loss of f1 against")
+    expect(page.locator(".paste pre").first).to_contain_text(f'Session("{folder / "certified.json"}")')
+    with page.expect_download() as saving:
+        page.keyboard.press("d")
+    assert saving.value.suggested_filename == "certified.json"
+    assert Policy.load(saving.value.path()) == Policy.load(folder / "certified.json")
+    page = visit().open("changed.json")
+    expect(page.locator(".caveats").last).to_contain_text("VOID: the policy was changed after it was certified")
+
+
+def test_a_saved_report_is_what_the_command_writes(visit, folder):
+    page = visit().open("judged/june.parquet", "Questions")
+    with page.expect_download() as saving:
+        page.get_by_role("link", name="Save the report").click()
+    done = cli(
+        "report",
+        folder / "judged" / "june.parquet",
+        "--questions",
+        folder / "questions.jsonl",
+        "-o",
+        folder / "june.html",
+    )
+    assert done.code == 0, done
+    assert saving.value.path().read_text() == (folder / "june.html").read_text()
+    (folder / "june.html").unlink()
+
+
+def test_a_log_is_followed_while_it_grows(visit, tmp_path):
+    policy = Policy(rule="answer_stable")
+    policy.save(tmp_path / "stable.json")
+    log(tmp_path / "log.parquet", policy, n=40)
+    with opened_studio(tmp_path) as address:
+        one = visit(address)
+        page = one.open("log.parquet")
+        expect(page.locator(".headline")).to_contain_text("40 requests")
+        expect(page.get_by_role("row").filter(has_text="open or lost").locator("td")).to_have_text("1")
+        expect(page.locator(".command code")).to_contain_text(f"--policy {tmp_path / 'stable.json'}")
+        log(tmp_path / "log.parquet", policy, n=60)
+        expect(page.locator(".headline")).to_contain_text("60 requests", timeout=15_000)
+        expect(page.locator("#lost")).to_be_hidden()
+
+
+def test_hostile_texts_are_text_and_long_ones_are_cut_with_a_way_to_the_whole(visit):
+    page = visit().open("strange.parquet", "Questions")
+    for place in range(8):
+        page.goto(f"{page.url.split('/questions')[0]}/questions/{place}")
+        expect(page.locator(".rounds .answer").first).to_be_visible()
+        assert page.locator("main img, main script, main iframe").count() == 0
+    page.goto(f"{page.url.split('/questions')[0]}/questions/0")
+    answers = page.locator(".rounds .answer")
+    expect(answers.nth(0)).to_contain_text(f"({len(LONG):,} characters)")
+    expect(answers.nth(1)).to_contain_text("safe⟨U+202E⟩txt.exe⟨U+2066⟩ ⟨U+200F⟩done")
+    expect(answers.nth(2)).to_contain_text("before␀after␛[2J")
+    assert page.evaluate("document.body.innerText.length") < 60_000
+    page.get_by_role("link", name="the whole answer").click()
+    assert page.locator("body").inner_text().strip() == LONG.strip()
+
+
+def test_two_tabs_keep_their_own_policy_and_a_file_that_goes_away_is_said(visit, folder):
+    one = visit()
+    page = one.open("eval.parquet", "Questions")
+    page.get_by_label("Policy").select_option(label="tasr.json")
+    expect(page.locator("[data-filter=early] .dim")).not_to_have_text("0")
+    other = one.tab()
+    other.get_by_role("link", name="eval.parquet").click()
+    other.locator("nav.jump").get_by_role("link", name="Questions").click()
+    expect(other.locator("[data-filter=early] .dim")).to_have_text("0")
+    page.reload()
+    expect(page.get_by_label("Policy").locator("option:checked")).to_have_text("tasr.json")
+    (folder / "later.json").write_bytes((folder / "tasr.json").read_bytes())
+    other = one.tab()
+    other.get_by_role("link", name="later.json").click()
+    (folder / "later.json").unlink()
+    other.reload()
+    expect(other.locator(".headline")).to_contain_text("not in the folder any more")
+    assert "404" in one.problems.pop()
+
+
+def test_a_phone_in_the_dark_needs_no_sideways_scrolling(visit):
+    one = visit(viewport={"width": 390, "height": 800}, color_scheme="dark")
+    dark = one.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert dark == "rgb(20, 22, 26)"
+    for name, tab in (("eval.parquet", ""), ("strange.parquet", "Questions"), ("tasr.json", ""), ("log.parquet", "")):
+        page = one.open(name, tab)
+        if tab:
+            page.locator(".item a").first.click()
+        assert page.evaluate("document.documentElement.scrollWidth") == 390, name
+    one.page.emulate_media(media="print")
+    expect(one.page.locator("#theme")).to_be_hidden()
+    assert one.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+def test_everything_is_reached_by_keys_alone_and_the_focus_is_seen(visit):
+    page = visit().page
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("down and up in the list")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    names = []
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        names.append(page.evaluate("document.activeElement.innerText.trim()"))
+        if names[-1] == "eval.parquet":
+            break
+    assert names[0] == "Skip to the page"
+    assert names[-1] == "eval.parquet"
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/recording/**")
+    page.keyboard.press("2")
+    page.wait_for_url("**/questions")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_url("**page=2")
+    page.keyboard.press("/")
+    page.keyboard.type("tower 1?")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**search=**")
+    expect(page.locator(".count")).to_have_text("1 question")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1.question")).to_have_text("Where is tower 1?")
+    page.keyboard.press("f")
+    expect(page.locator(".thing").first).to_be_visible()

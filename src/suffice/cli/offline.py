@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,32 +22,28 @@ from suffice.replays import (
     policy_for,
 )
 from suffice.replays import replay as evaluate
+from suffice.replays.guarded import with_guarded
 from suffice.replays.prices import load_prices
 from suffice.replays.result import COSTS
 from suffice.replays.streaming import replay_stream
 from suffice.replays.tables import replay_notes, replay_tables
-from suffice.rules import answer_stable, parse_selector, signal, tasr
+from suffice.rules import parse_selector
 from suffice.session import Policy
 from suffice.statistics import DEFAULT_INTERVAL, INTERVALS
-from suffice.store import Recording, read_recording
+from suffice.store import read_recording
 
 __all__ = [
     "TEXT_RULES",
     "calibrate_command",
     "replay_command",
     "replay_screen",
-    "with_guarded",
 ]
-
-_log = logging.getLogger(__name__)
 
 TEXT_RULES = ("answer_stable",)
 """What is replayed where neither a rule nor a policy is named: it needs nothing but text."""
 
 SAMPLE_RULES = ("lead(3)", "adaptive_consistency")
 """The same for independent samples."""
-
-_GUARDABLE = (tasr(), answer_stable())
 
 
 def calibrate_command(
@@ -225,22 +220,6 @@ def _streamed_policy(context: typer.Context, candidates: Sequence[Policy | str])
     if len(candidates) != 1:
         raise typer.BadParameter("--stream takes one --rule or one --policy", param_hint="--stream")
     return candidates[0]
-
-
-def with_guarded(policies: Sequence[Policy], recording: Recording) -> list[Policy]:
-    """Add to `tasr` and `answer_stable` the variant that never stops on a refusal: both are always reported."""
-    reported: list[Policy] = []
-    for policy in policies:
-        reported.append(policy)
-        guarded = policy.rule & (signal("abstained") < 1)
-        if policy.rule not in _GUARDABLE or any(guarded == other.rule for other in policies):
-            continue
-        if "abstained" not in recording.table.column_names:
-            _log.warning("no column 'abstained' was recorded: %s is not shown without stops on refusals", policy.label)
-            continue
-        head, comma, selector = policy.name.partition(", ")
-        reported.append(replace(policy, rule=guarded, name=f"{head}_guarded{comma}{selector}" if head else ""))
-    return reported
 
 
 def replay_screen(result: ReplayResult, then: str = "") -> Screen:

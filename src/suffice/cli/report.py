@@ -14,10 +14,11 @@ from suffice.calibration import CALIBRATED
 from suffice.cli import options
 from suffice.cli.console import print_text, status
 from suffice.cli.groups import command_line
-from suffice.cli.offline import TEXT_RULES, with_guarded
+from suffice.cli.offline import TEXT_RULES
 from suffice.cli.output import Output, Screen
 from suffice.files import check_file, quoted, write_file
 from suffice.replays import calibrate, policy_for
+from suffice.replays.guarded import with_guarded
 from suffice.replays.outcomes import default_metrics
 from suffice.reports import Report, Settings, make_report, render_html
 from suffice.reports.trajectories import evidence

@@ -27,6 +27,7 @@ __all__ = [
     "points_chart",
     "reliability_chart",
     "scale_of",
+    "shares_chart",
     "stops_chart",
 ]
 
@@ -152,19 +153,37 @@ def stops_chart(result: ReplayResult, rules: Sequence[Row]) -> dict[str, Any]:
     if any(row.censored for row in rules):
         names, colours = [*names, "beyond the recording"], [*colours, "var(--muted)"]
         shares = [[*known, row.n_censored / row.n] for known, row in zip(shares, rules, strict=True)]
+    groups = {row.label: parts for row, parts in zip(rules, shares, strict=True)}
+    title = "Share of questions by stop round"
+    return shares_chart(groups, dict(zip(names, colours, strict=True)), f"share of {result.n:,} questions", title)
+
+
+def shares_chart(
+    groups: Mapping[str, Sequence[float]], parts: Mapping[str, str], axis: str, title: str, group: str = "policy"
+) -> dict[str, Any]:
+    """Return bars that are divided: one for each group.
+
+    Args:
+        groups: The shares of each group, in the order of `parts`.
+        parts: What a bar is divided into, each with its colour.
+        axis: The title of the axis.
+        title: Of the chart.
+        group: What a bar stands for.
+    """
+    names, colours = [*parts], [*parts.values()]
     data = [
-        {"policy": row.label, "round": name, "position": place, "share": share}
-        for row, parts in zip(rules, shares, strict=True)
-        for place, (name, share) in enumerate(zip(names, parts, strict=True))
+        {group: label, "round": name, "position": place, "share": share}
+        for label, shares in groups.items()
+        for place, (name, share) in enumerate(zip(names, shares, strict=True))
     ]
     bar = {
         "x": {
             "field": "share",
             "type": "quantitative",
             "stack": "zero",
-            "axis": {"format": ".0%", "title": f"share of {result.n:,} questions", "grid": False},
+            "axis": {"format": ".0%", "title": axis, "grid": False},
         },
-        "y": {"field": "policy", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 220}},
+        "y": {"field": group, "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 220}},
         "order": {"field": "position", "type": "quantitative"},
     }
     layers = [
@@ -179,7 +198,7 @@ def stops_chart(result: ReplayResult, rules: Sequence[Row]) -> dict[str, Any]:
                     **scale_of(names, colours),
                 },
                 "tooltip": [
-                    {"field": "policy"},
+                    {"field": group},
                     {"field": "round", "title": "stops at"},
                     {"field": "share", "format": ".1%"},
                 ],
@@ -187,7 +206,7 @@ def stops_chart(result: ReplayResult, rules: Sequence[Row]) -> dict[str, Any]:
         }
     ]
     legend = [legend_entry(name, c, "square") for name, c in zip(names, colours, strict=True)]
-    return chart_of(data, layers, 34 * len(rules) + 8, "Share of questions by stop round", legend)
+    return chart_of(data, layers, 34 * len(groups) + 8, title, legend)
 
 
 def reliability_chart(reports: Mapping[str, CalibrationReport], output: str) -> dict[str, Any]:

@@ -16,11 +16,11 @@ from suffice.studio.door import Door
 from suffice.studio.folder import Folder
 from suffice.studio.pages import assets, render_page
 from suffice.studio.view import View
-from suffice.studio.views import CONTENTS_VIEW, POLICY_VIEW, QUESTIONS_VIEW, RECORDING_VIEW
+from suffice.studio.views import CONTENTS_VIEW, EXPORTS_VIEW, LOG_VIEW, POLICY_VIEW, QUESTIONS_VIEW, RECORDING_VIEW
 
 __all__ = ["VIEWS", "studio_app"]
 
-VIEWS = (CONTENTS_VIEW, RECORDING_VIEW, QUESTIONS_VIEW, POLICY_VIEW)
+VIEWS = (CONTENTS_VIEW, LOG_VIEW, RECORDING_VIEW, QUESTIONS_VIEW, POLICY_VIEW, EXPORTS_VIEW)
 """All views; the order is that of their routes."""
 
 
@@ -37,7 +37,7 @@ def studio_app(folder: str | Path, *, token: str) -> Guard:
     routes = [Route("/static/{name}", _static)]
     for view in VIEWS:
         routes += [Route(path, _endpoint(page), methods=[method]) for method, path, page in view.pages]
-    app = Starlette(routes=routes, exception_handlers={SufficeError: _failed, 404: _missing})
+    app = Starlette(routes=routes, exception_handlers={SufficeError: _failed, 404: _missing, 500: _broken})
     app.state.folder = Folder(folder)
     app.state.tabs = sorted((tab for view in VIEWS for tab in view.tabs), key=lambda tab: tab.place)
     return Guard(Door(app, token), token=None, hosts=LOCAL_HOSTS)
@@ -71,3 +71,10 @@ def _missing(request: Request, error: Exception) -> Response:
     del error
     view = View(request)
     return HTMLResponse(render_page("error.html", view=view, title="Not here", text="There is no such page."), 404)
+
+
+def _broken(request: Request, error: Exception) -> Response:
+    text = f"The studio failed at this page: {type(error).__name__}. Its terminal shows where; please report it."
+    return HTMLResponse(
+        render_page("error.html", view=View(request), title="This is a fault of the studio", text=text), 500
+    )

@@ -196,11 +196,11 @@ class Browsed:
         if chosen not in FILTERS:
             raise DataError(f"there is no filter {chosen!r}; there are: {', '.join(FILTERS)}")
         places = np.flatnonzero(fates.filters[chosen])
-        words = search.lower().split()
+        words = search.lower().strip()
         if not words:
             return places
         texts = self._texts
-        return np.array([q for q in places.tolist() if all(word in texts[q] for word in words)], dtype=np.int64)
+        return np.array([q for q in places.tolist() if words in texts[q]], dtype=np.int64)
 
     def summaries(self, fates: Fates, places: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
         """Return the lines of a list, one for each of some questions."""

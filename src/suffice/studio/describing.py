@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,25 +21,29 @@ from suffice.retrieval import load_questions
 from suffice.session import Policy
 from suffice.session.policy import POLICY_FORMAT
 from suffice.store import Recording, read_recording
+from suffice.store.parts import part_paths
+from suffice.store.round_journal import RoundJournal
 from suffice.store.schema import META_KEY
 from suffice.tables import counted, figure
 
-__all__ = ["KINDS", "Description", "beside", "describe", "headline_metric", "is_parts_folder"]
+__all__ = ["DECIDER", "KINDS", "Description", "beside", "describe", "headline_metric", "is_part"]
 
 KINDS = {
-    "log": "Logs of deployed policies",
-    "recording": "Recordings",
-    "policy": "Policies",
-    "decision": "Decisions",
-    "questions": "Questions to record",
-    "import": "Logs to import",
-    "report": "Reports",
-    "unfinished": "Unfinished recordings",
-    "other": "Other files of Suffice",
+    "log": ("Logs of deployed policies", "log", "logs"),
+    "recording": ("Recordings", "recording", "recordings"),
+    "policy": ("Policies", "policy", "policies"),
+    "decision": ("Decisions", "decision", "decisions"),
+    "questions": ("Questions to record", "set of questions", "sets of questions"),
+    "import": ("Rounds to import", "file to import", "files to import"),
+    "report": ("Reports", "report", "reports"),
+    "unfinished": ("Unfinished recordings", "unfinished recording", "unfinished recordings"),
+    "other": ("Other files of Suffice", "other file of Suffice", "other files of Suffice"),
 }
-"""What a thing may be, and the heading under which the folder lists it."""
+"""What a thing may be: the heading under which the folder lists it, one of it, and several."""
 
-_LARGE = 32 << 20
+DECIDER = "POLICY.json"
+"""Stands in a command for the policy that decided a log."""
+
 _JOURNAL_ENDS = (".rounds", ".rounds-wal", ".rounds-shm", ".journal-wal", ".journal-shm", ".lock", ".tmp")
 _TEXTS = (
     ".md",
@@ -71,6 +75,7 @@ class Description:
         state: Of a certificate: valid, void or suspended; else empty.
         error: Why it cannot be read; empty where it can.
         next: The command to type next; empty where there is none.
+        page: The kind of page that opens it; empty where there is none.
         digest: Of a policy its digest, of a log that of the policy that decided; else empty.
     """
 
@@ -79,20 +84,18 @@ class Description:
     state: str = ""
     error: str = ""
     next: str = ""
+    page: str = ""
     digest: str = ""
 
 
-def is_parts_folder(names: Iterable[str]) -> bool:
-    """Return whether files of these names are the parts of one recording."""
-    return any(name.startswith("part-") and name.endswith((".parquet", ".parquet.rounds")) for name in names)
+def is_part(name: str) -> bool:
+    """Return whether a file of this name is a part of a recording that is a folder, or the journal of one."""
+    return name.startswith("part-") and ".parquet" in name
 
 
 def beside(path: Path) -> bool:
     """Return whether a file belongs to the recording beside it, which shows what is in it."""
-    if not path.name.endswith(_JOURNAL_ENDS):
-        return False
-    alone = path.name.endswith(".parquet.rounds") and not path.with_name(path.name.removesuffix(".rounds")).exists()
-    return not alone
+    return path.name.endswith(_JOURNAL_ENDS)
 
 
 def describe(path: Path) -> Description | None:
@@ -112,10 +115,8 @@ def describe(path: Path) -> Description | None:
 
 def _reader_of(path: Path) -> Callable[[Path], Description | None]:
     """Return what describes a file, by its name."""
-    if path.is_dir():
+    if path.is_dir() or not path.exists():  # of a recording that has only just begun there is only the journal
         return _recording
-    if path.name.endswith(".parquet.rounds"):
-        return _growing
     readers = {".journal": _journal, ".html": _report_page, ".htm": _report_page, **dict.fromkeys(_TEXTS, _nothing)}
     return readers.get(path.suffix, _data_file)
 
@@ -157,16 +158,19 @@ def _recording(path: Path) -> Description:
     """Return what a recording is, or a log: a recording that a deployed policy has decided."""
     recording = read_recording(path)
     is_log = "policy_digest" in recording.table.column_names
-    line = f"{counted(recording.shape[0], 'question')}, {_rounds_text(recording)}{_figures(recording)}"
+    unit = "request" if is_log else "question"
+    line = f"{counted(recording.shape[0], unit)}, {_rounds_text(recording)}{_figures(recording, is_log=is_log)}"
     failed = int((recording.ends == "failed").sum())
     line += f", {failed:,} failed" if failed else ""
+    contents = [RoundJournal(part).content() for part in (part_paths(path) if path.is_dir() else [path])]
+    going_on = sum(question.ending is None for content in contents if content for question in content.questions)
+    line += f", {going_on:,} in progress" if going_on else ""
     if is_log:
         digests = {text for text in recording.per_question("policy_digest", []).tolist() if text}
         digest = digests.pop() if len(digests) == 1 else ""
-        return Description(
-            kind="log", line=line, next=f"suffice watch {quoted(path)} --policy POLICY.json", digest=digest
-        )
-    return Description(kind="recording", line=line, next=f"suffice decide {quoted(path)}")
+        then = f"suffice watch {quoted(path)} --policy {DECIDER}"
+        return Description(kind="log", line=line, next=then, page="log", digest=digest)
+    return Description(kind="recording", line=line, next=f"suffice decide {quoted(path)}", page="recording")
 
 
 def _rounds_text(recording: Recording) -> str:
@@ -181,24 +185,23 @@ def headline_metric(recording: Recording) -> str:
     return names[0] if names else "agreement" if has_outcome(recording, "agreement") else ""
 
 
-def _figures(recording: Recording) -> str:
-    """Return the metric of the last round and the calls of all rounds, as the end of a line."""
+def _figures(recording: Recording, *, is_log: bool) -> str:
+    """Return the metric of the last recorded round, of a log that of the returned answers, and the calls, as the end of a line."""
     metric, text = headline_metric(recording), ""
     last = recording.seen.sum(axis=1) - 1
+    where = " at the last recorded round" if recording.cut.any() else " at full width"
+    if is_log and "answer_round" in recording.table.column_names:
+        rounds = recording.column("answer_round")[:, 0]
+        last = np.where(np.isnan(rounds), last, rounds - recording.index[0]).astype(np.int64).clip(0, last)
+        where = " of returned answers"
     fine = recording.ends != "failed"
     if metric and metric != "agreement" and fine.any():
         values = outcome(recording, metric)[np.arange(len(last)), last][fine]
-        text += f", {metric} {figure(float(np.mean(values)), '.1f', 100)} at full width"
+        if not np.isnan(values).all():
+            text += f", {metric} {figure(float(np.nanmean(values)), '.1f', 100)}{where}"
     columns = [name for name in recording.names("cost") if name.endswith(".calls") and "retrieval" not in name]
     calls = sum((np.nansum(recording.column(name)[fine]) for name in columns), 0.0) / max(int(fine.sum()), 1)
-    return text + (f", {figure(float(calls), '.2f')} calls a question" if calls and math.isfinite(calls) else "")
-
-
-def _growing(path: Path) -> Description:
-    target = path.with_name(path.name.removesuffix(".rounds"))
-    recording = read_recording(target)
-    line = f"{counted(recording.shape[0], 'question')} so far, {_rounds_text(recording)}"
-    return Description(kind="unfinished", line=line, next=f"suffice decide {quoted(target)}")
+    return text + (f", {figure(float(calls), '.2f')} calls each" if calls and math.isfinite(calls) else "")
 
 
 def _journal(path: Path) -> Description:
@@ -212,7 +215,7 @@ def _report_page(path: Path) -> Description | None:
         start = file.read(_PAGE_START)
     if b'name="generator" content="suffice' not in start:
         return None
-    return Description(kind="report", line=f"{path.stat().st_size / 1e6:.1f} MB; it needs no network")
+    return Description(kind="report", line=f"{path.stat().st_size / 1e6:.1f} MB; it needs no network", page="report")
 
 
 def _own_json(path: Path) -> str:
@@ -241,7 +244,7 @@ def _policy(path: Path) -> Description:
     then = f"suffice certify FRESH.parquet --policy {quoted(path)} --max-loss 0.02"
     if state == "valid":
         then = f"suffice deploy {quoted(path)}"
-    return Description(kind="policy", line=line, state=state, next=then, digest=policy.digest)
+    return Description(kind="policy", line=line, state=state, next=then, page="policy", digest=policy.digest)
 
 
 def _decision(path: Path) -> Description:

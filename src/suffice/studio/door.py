@@ -29,7 +29,7 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-"""What every response says."""
+"""What every response says that has not its own value."""
 
 _CLOSED = "Open the address that `suffice studio` printed: it contains the key to this page."
 
@@ -71,10 +71,9 @@ class Door:
 def _with_headers(send: Send) -> Send:
     async def sending(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            message["headers"] = [
-                *message.get("headers", ()),
-                *((name.encode(), value.encode()) for name, value in HEADERS.items()),
-            ]
+            own = {name for name, _ in message.get("headers", ())}
+            more = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in own]
+            message["headers"] = [*message.get("headers", ()), *more]
         await send(message)
 
     return sending

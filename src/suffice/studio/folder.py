@@ -12,18 +12,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from suffice.errors import NotFoundError
-from suffice.files import quoted
 from suffice.reports.trajectories import Passages, evidence
 from suffice.session import Policy
 from suffice.studio.browsing import Browsed
-from suffice.studio.describing import Description, beside, describe, is_parts_folder
+from suffice.studio.describing import Description, beside, describe, is_part
 
 __all__ = ["MOST_FILES", "Folder", "Item"]
 
 MOST_FILES = 5_000
 """Files that one folder is searched for."""
 
-_OPEN = 4
+_OPEN = 8
 """Recordings, policies and the like that stay in memory."""
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
 _Read = TypeVar("_Read")
@@ -44,11 +43,6 @@ class Item(Description):
     name: str
     path: Path
     changed: tuple[Any, ...]
-
-    @property
-    def typed(self) -> str:
-        """Its path as a shell takes it."""
-        return quoted(self.path)
 
 
 class Folder:
@@ -82,7 +76,7 @@ class Folder:
             before, items = self._items, dict[str, Item]()
             others: list[str] = []
             for path in self._paths():
-                name = path.relative_to(self.root).as_posix()
+                name = path.relative_to(self.root).as_posix()  # "." where the folder itself is a recording in parts
                 key = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:16]
                 changed = _state_of(path)
                 known = before.get(key)
@@ -98,21 +92,6 @@ class Folder:
             self._items = items
             self.others = tuple(others)
             return [*items.values()]
-
-    def of_kind(self, *kinds: str) -> list[Item]:
-        """Return the undamaged things of some kinds."""
-        return [item for item in self.scan() if item.kind in kinds and not item.error]
-
-    def item(self, key: str, *kinds: str) -> Item:
-        """Return one thing by its id.
-
-        Raises:
-            NotFoundError: Nothing of that id and kind is in the folder now.
-        """
-        item = next((item for item in self.scan() if item.id == key and item.kind in kinds), None)
-        if item is None:
-            raise NotFoundError("this is not in the folder any more: go back to the folder, which is read anew")
-        return item
 
     def recording(self, item: Item) -> Browsed:
         """Return a recording or a log, read once while it does not change.
@@ -155,13 +134,13 @@ class Folder:
         for place, folders, names in os.walk(self.root):
             folder = Path(place)
             folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
-            if folder != self.root and is_parts_folder(names):
-                folders.clear()
+            if any(map(is_part, names)):  # one recording; other files may be beside its parts
                 yield folder
-                continue
-            for name in sorted(names):
+            for name in sorted(name for name in names if not is_part(name)):
                 path = folder / name
-                if name.startswith((".", "~")) or beside(path):
+                if name.endswith(".parquet.rounds") and name.removesuffix(".rounds") not in names:
+                    path = folder / name.removesuffix(".rounds")  # its rounds are in the journal so far
+                elif name.startswith((".", "~")) or beside(path):
                     continue
                 if path.is_symlink() and not path.resolve().is_relative_to(root):
                     skipped.append(f"{path.relative_to(self.root)} is a link that leaves the folder")
@@ -175,9 +154,17 @@ class Folder:
         self.skipped = tuple(skipped)
 
 
+def _is_part_path(path: Path) -> bool:
+    return is_part(path.name)
+
+
 def _state_of(path: Path) -> tuple[Any, ...]:
     """Return names, sizes and times of what belongs to a thing: the file and its journal, or the files of a folder."""
-    files = sorted(path.iterdir()) if path.is_dir() else [path, *(path.with_name(path.name + end) for end in _JOURNALS)]
+    files = (
+        sorted(filter(_is_part_path, path.iterdir()))
+        if path.is_dir()
+        else [path, *(path.with_name(path.name + end) for end in _JOURNALS)]
+    )
     states = []
     for file in files:
         try:

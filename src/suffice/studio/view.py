@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from urllib.parse import urlencode
 
@@ -11,7 +12,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from suffice._version import __version__
+from suffice.errors import NotFoundError
+from suffice.files import quoted
+from suffice.reports.trajectories import Passages
 from suffice.results import jsonable
+from suffice.studio.describing import DECIDER
 from suffice.studio.folder import Folder, Item
 from suffice.studio.pages import render_page
 
@@ -33,13 +38,43 @@ class View:
         self.request = request
         self.folder: Folder = request.app.state.folder
 
-    def item(self, *kinds: str) -> Item:
-        """Return the thing that the address names by its id.
+    @cached_property
+    def items(self) -> list[Item]:
+        """Everything in the folder, as it is at this request."""
+        return self.folder.scan()
+
+    def of_kind(self, *kinds: str) -> list[Item]:
+        """Return the undamaged things of some kinds."""
+        return [item for item in self.items if item.kind in kinds and not item.error]
+
+    def item(self, *kinds: str, key: str = "") -> Item:
+        """Return a thing by its id.
+
+        Args:
+            kinds: What it may be.
+            key: Its id; empty = the one in the address.
 
         Raises:
-            NotFoundError: It is not in the folder now, or of another kind.
+            NotFoundError: It is not in the folder now, of another kind, or damaged.
         """
-        return self.folder.item(self.request.path_params["id"], *kinds)
+        key = key or self.request.path_params["id"]
+        item = next((item for item in self.items if item.id == key and item.kind in kinds), None)
+        if item is None:
+            raise NotFoundError("this is not in the folder any more: go back to the folder, which is read anew")
+        return item
+
+    def next_of(self, item: Item) -> str:
+        """Return the next command of a thing, with the policy of this folder that decided a log."""
+        policy = next((one for one in self.of_kind("policy") if item.digest and one.digest == item.digest), None)
+        return item.next if policy is None else item.next.replace(DECIDER, quoted(policy.path))
+
+    @cached_property
+    def passages(self) -> Passages:
+        """The passages of the folder's question sets, by question and passage."""
+        known: dict[str, Any] = {}
+        for item in self.of_kind("questions"):
+            known |= self.folder.passages(item)
+        return known
 
     def value(self, name: str, default: str = "") -> str:
         """Return a value of the query."""

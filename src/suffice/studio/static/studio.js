@@ -42,17 +42,44 @@ document.getElementById("keys").addEventListener("click", () => {
   help.showModal();
 });
 
-for (const button of all(document, "[data-copy]")) {
-  button.addEventListener("click", async () => {
-    try { await navigator.clipboard.writeText(button.dataset.copy); button.textContent = "Copied"; say("Copied"); }
-    catch { getSelection().selectAllChildren(button.parentElement.querySelector("code, pre")); say("Selected: copy it with your keys"); button.textContent = "Selected"; }
-    setTimeout(() => { button.textContent = "Copy"; }, 2000);
-  });
-}
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  try { await navigator.clipboard.writeText(button.dataset.copy); button.textContent = "Copied"; say("Copied"); }
+  catch { getSelection().selectAllChildren(find(button.parentElement, "code, pre")); button.textContent = "Selected"; say("Selected: copy it with your keys"); }
+  setTimeout(() => { button.textContent = "Copy"; }, 2000);
+});
 
 for (const form of all(document, "form[data-submit]")) {
   for (const select of all(form, "select")) select.addEventListener("change", () => { for (const hidden of all(form, "input[name=rule]")) hidden.remove(); form.submit(); });
 }
+
+/* A part of a page that follows the disk: it is asked for again, and takes the place of the old one where it differs. */
+const live = document.getElementById("live"), lost = document.getElementById("lost");
+let last;
+function replace(next) {
+  const open = all(live, "details").map((one) => one.open), at = all(live, "a, button, summary, [tabindex]").indexOf(document.activeElement);
+  live.replaceChildren(...next.childNodes);
+  all(live, "details").forEach((one, place) => { if (open[place]) one.open = true; });
+  const again = at < 0 ? null : all(live, "a, button, summary, [tabindex]")[at];
+  if (again) again.focus({ preventScroll: true });
+  say("This page has changed");
+}
+async function refresh() {
+  if (!document.hidden) {
+    try {
+      const response = await fetch(location.href);
+      const next = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("live");
+      if (!response.ok || !next) throw new Error(response.statusText);
+      const text = next.innerHTML;
+      if (last !== undefined && text !== last) replace(next);
+      last = text;
+      lost.hidden = true;
+    } catch { lost.hidden = false; }
+  }
+  setTimeout(refresh, 1000 * live.dataset.live);
+}
+if (live) refresh();
 
 let opened = [];
 addEventListener("beforeprint", () => { opened = all(document, "main details:not([open])"); for (const one of opened) one.open = true; });

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from starlette.responses import Response
 
 from suffice.files import quoted
 from suffice.studio.describing import KINDS
 from suffice.studio.view import View, ViewModule
+from suffice.tables import counted
 
 __all__ = ["CONTENTS_VIEW", "contents_page"]
-
-OPENED = {
-    "recording": "/recording/{id}",
-    "log": "/recording/{id}",
-    "unfinished": "/recording/{id}",
-    "policy": "/policy/{id}",
-    "report": "/report/{id}",
-}
-"""Where a thing is opened."""
 
 
 def contents_page(view: View) -> Response:
     """Return the page of the folder."""
-    items = view.folder.scan()
-    groups = [(title, [item for item in items if item.kind == kind]) for kind, title in KINDS.items()]
+    items = view.items
+    groups = [(title, [item for item in items if item.kind == kind]) for kind, (title, *_) in KINDS.items()]
+    numbers = Counter(item.kind for item in items)
+    damaged = sum(bool(item.error) for item in items)
+    texts = [counted(numbers[kind], *nouns) for kind, (_, *nouns) in KINDS.items() if numbers[kind]]
+    texts += [f"{damaged:,} of them damaged"] if damaged else []
     starts = [
         ("Try it first, offline: real questions, a rule, a report", f"suffice demo --out {quoted(view.folder.root)}"),
         (
@@ -39,8 +37,8 @@ def contents_page(view: View) -> Response:
         "contents.html",
         str(view.folder.root.resolve().name),
         groups=[group for group in groups if group[1]],
+        summary=", ".join(texts),
         starts=starts,
-        opened=OPENED,
         skipped=view.folder.skipped,
         others=view.folder.others,
     )

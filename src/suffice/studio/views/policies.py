@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +14,7 @@ from suffice.frameworks.lines import own_lines
 from suffice.studio.view import Tab, View, ViewModule
 from suffice.tables import Column, Table, counted
 
-__all__ = ["POLICY_VIEW", "policy_file", "policy_page"]
+__all__ = ["POLICY_VIEW", "policy_page"]
 
 
 def policy_page(view: View) -> Response:
@@ -59,16 +58,7 @@ def _short(provenance: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def policy_file(view: View) -> Response:
-    """Return the policy as a file to keep."""
-    item = view.item("policy")
-    text = json.dumps(view.folder.policy(item).to_dict(), indent=2, ensure_ascii=False) + "\n"
-    return Response(
-        text, media_type="application/json", headers={"content-disposition": 'attachment; filename="policy.json"'}
-    )
-
-
 POLICY_VIEW = ViewModule(
-    pages=[("GET", "/policy/{id}", policy_page), ("GET", "/policy/{id}/file", policy_file)],
+    pages=[("GET", "/policy/{id}", policy_page)],
     tabs=[Tab(title="Policy", path="/policy/{id}", kinds=("policy",), place=0)],
 )

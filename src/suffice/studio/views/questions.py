@@ -10,7 +10,6 @@ from starlette.responses import PlainTextResponse, Response
 
 from suffice.errors import SufficeError
 from suffice.replays import policy_for
-from suffice.reports.trajectories import Passages
 from suffice.session import Policy
 from suffice.studio.browsing import FILTERS, PAGE, Browsed, Fates
 from suffice.studio.folder import Item
@@ -61,7 +60,7 @@ class _Walk:
             if rule:
                 wanted = policy_for(browsed.recording, rule)
             elif policy:
-                wanted = view.folder.policy(view.folder.item(policy, "policy"))
+                wanted = view.folder.policy(view.item("policy", key=policy))
             fates = browsed.fates(wanted or browsed.whole)
         except SufficeError as error:
             problem, fates = str(error), browsed.fates(browsed.whole)
@@ -73,7 +72,7 @@ class _Walk:
             search=view.value("search"),
             policy=policy,
             rule=rule,
-            choices=view.folder.of_kind("policy"),
+            choices=view.of_kind("policy"),
             problem=problem,
         )
 
@@ -89,7 +88,7 @@ class _Walk:
 
     def place_address(self, place: int) -> str:
         """Return the address of a question."""
-        return f"/recording/{self.item.id}/question/{place}{self.query()}"
+        return f"/recording/{self.item.id}/questions/{place}{self.query()}"
 
     def after(self, chosen: str, place: int) -> str:
         """Return the address of the next question of a filter; empty where there is none."""
@@ -132,7 +131,7 @@ def question_page(view: View) -> Response:
     """Return one question with all its rounds."""
     walk = _Walk.of(view)
     place = int(view.request.path_params["place"])
-    question = walk.browsed.question(place, walk.fates.policy, _evidence(view))
+    question = walk.browsed.question(place, walk.fates.policy, view.passages)
     places = walk.browsed.positions(walk.fates, walk.chosen, walk.search)
     before, after = np.searchsorted(places, place), np.searchsorted(places, place, side="right")
     moves = {
@@ -197,14 +196,6 @@ def _logged(walk: _Walk, place: int) -> dict[str, Any]:
     return {name: value for name, value in known.items() if value is not None} if "policy_digest" in known else {}
 
 
-def _evidence(view: View) -> Passages:
-    """Return the passages of the folder's question sets, by question and passage."""
-    known: dict[str, Any] = {}
-    for item in view.folder.of_kind("questions"):
-        known |= view.folder.passages(item)
-    return known
-
-
 def text_page(view: View) -> Response:
     """Return one text of a round whole, as plain text."""
     browsed = view.folder.recording(view.item(*RECORDINGS))
@@ -215,8 +206,8 @@ def text_page(view: View) -> Response:
 QUESTIONS_VIEW = ViewModule(
     pages=[
         ("GET", "/recording/{id}/questions", questions_page),
-        ("GET", "/recording/{id}/question/{place:int}", question_page),
-        ("GET", "/recording/{id}/question/{place:int}/round/{round:int}/{field}", text_page),
+        ("GET", "/recording/{id}/questions/{place:int}", question_page),
+        ("GET", "/recording/{id}/questions/{place:int}/round/{round:int}/{field}", text_page),
     ],
     tabs=[Tab(title="Questions", path="/recording/{id}/questions", kinds=RECORDINGS, place=10)],
 )

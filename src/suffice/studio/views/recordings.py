@@ -11,7 +11,7 @@ from suffice.tables import Column, Table
 
 __all__ = ["RECORDINGS", "RECORDING_VIEW", "recording_page"]
 
-RECORDINGS = ("recording", "log", "unfinished")
+RECORDINGS = ("recording", "log")
 """Kinds that hold rounds."""
 
 

@@ -1,0 +1,33 @@
+"""The variants of rules that never stop on a refusal, which are reported beside the rules."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from suffice.rules import answer_stable, signal, tasr
+from suffice.session import Policy
+from suffice.store.recording import Recording
+
+__all__ = ["with_guarded"]
+
+_log = logging.getLogger(__name__)
+
+_GUARDABLE = (tasr(), answer_stable())
+
+
+def with_guarded(policies: Sequence[Policy], recording: Recording) -> list[Policy]:
+    """Add to `tasr` and `answer_stable` the variant that never stops on a refusal: both are always reported."""
+    reported: list[Policy] = []
+    for policy in policies:
+        reported.append(policy)
+        guarded = policy.rule & (signal("abstained") < 1)
+        if policy.rule not in _GUARDABLE or any(guarded == other.rule for other in policies):
+            continue
+        if "abstained" not in recording.table.column_names:
+            _log.warning("no column 'abstained' was recorded: %s is not shown without stops on refusals", policy.label)
+            continue
+        head, comma, selector = policy.name.partition(", ")
+        reported.append(replace(policy, rule=guarded, name=f"{head}_guarded{comma}{selector}" if head else ""))
+    return reported

@@ -1,0 +1,103 @@
+"""What a log counts by itself, without a policy: stops by reason, audits, and when it stopped, over time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from suffice.display import Chart
+from suffice.replays.charts import accent_shades, shares_chart
+from suffice.rounds import Floats
+from suffice.store import Recording
+from suffice.tables import Column, Table
+
+__all__ = ["audits_table", "deciders_table", "reasons_table", "stops_over_time"]
+
+_WINDOWS = 10
+_RAN_ON = ("max_rounds", "exhausted")
+
+
+def _numbers(log: Recording, name: str) -> Floats:
+    """Return a column of numbers at each request's first round; NaN where it is missing."""
+    if name not in log.table.column_names:
+        return np.full(len(log.question_ids), np.nan)
+    return np.array([np.nan if value is None else float(value) for value in log.per_question(name, [])])
+
+
+def _times(log: Recording) -> Floats:
+    return _numbers(log, "recorded_at")
+
+
+def _moment(time: float) -> str:
+    return "" if np.isnan(time) else datetime.fromtimestamp(time, tz=UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def reasons_table(log: Recording) -> Table:
+    """Return how many requests stopped for which reason."""
+    counts = Counter(str(reason or "not known") for reason in log.per_question("stop_reason", [None] * log.shape[0]))
+    return Table(
+        title="Stops by reason",
+        columns=(Column("reason"), Column("requests", ",d"), Column("share", ".1f", scale=100)),
+        rows=tuple((reason, n, n / log.shape[0]) for reason, n in counts.most_common()),
+    )
+
+
+def audits_table(log: Recording) -> Table:
+    """Return how many requests were drawn for an audit, and what became of those."""
+    drawn, rates = _numbers(log, "audited") == 1, _numbers(log, "audit_rate")
+    ran_on = np.isin(log.ends.astype(str), _RAN_ON)
+    lost = drawn & ~ran_on
+    known = rates[~np.isnan(rates)]
+    rows: list[tuple[Any, ...]] = [
+        ("requests", log.shape[0]),
+        ("with an audit rate", len(known)),
+        ("drawn for an audit", int(drawn.sum())),
+        ("ran on to the last round", int((drawn & ran_on).sum())),
+        ("open or lost: each counts as a loss", int(lost.sum())),
+    ]
+    notes = () if not len(known) else (f"audit rates from {known.min():g} to {known.max():g}",)
+    return Table(title="Audits", columns=(Column("what"), Column("requests", ",d")), rows=tuple(rows), notes=notes)
+
+
+def deciders_table(log: Recording, names: Mapping[str, str]) -> Table:
+    """Return which policies decided, and since when.
+
+    Args:
+        log: The log.
+        names: Names of known policies, by digest.
+    """
+    digests, times = log.per_question("policy_digest", [None] * log.shape[0]), _times(log)
+    rows = []
+    for digest, n in Counter(digests.tolist()).most_common():
+        own = times[digests == digest]
+        own = own[~np.isnan(own)]
+        first, last = (_moment(float(own.min())), _moment(float(own.max()))) if len(own) else ("", "")
+        rows.append((digest or "not known", names.get(digest, "not in this folder"), n, first, last))
+    columns = (Column("policy"), Column("file"), Column("requests", ",d"), Column("first"), Column("last"))
+    return Table(title="Policies that decided", columns=columns, rows=tuple(rows))
+
+
+def stops_over_time(log: Recording) -> Chart:
+    """Return the share of requests that stopped at each round, in windows of equal size, in the order of time."""
+    stop, times = _numbers(log, "stop_round"), _times(log)
+    order = np.argsort(times, kind="stable")
+    rounds = sorted({int(r) for r in stop[~np.isnan(stop)]})
+    names = [f"round {r}" for r in rounds]
+    groups: dict[str, list[float]] = {}
+    for part in np.array_split(order, min(_WINDOWS, len(order))):
+        label = _moment(float(times[part[0]])) or f"from request {int(np.flatnonzero(order == part[0])[0]) + 1:,}"
+        groups[_unused(label, groups)] = [float((stop[part] == r).mean()) for r in rounds]
+    parts = dict(zip(names, accent_shades(len(rounds)), strict=True))
+    size = -(-len(order) // min(_WINDOWS, len(order)))
+    axis = f"share of about {size:,} requests each"
+    return Chart(shares_chart(groups, parts, axis, "Stop rounds over time", group="since"))
+
+
+def _unused(label: str, groups: Mapping[str, Any]) -> str:
+    """Return a label, numbered where another window has it."""
+    same = sum(name == label or name.startswith(f"{label} (") for name in groups)
+    return label if not same else f"{label} ({same + 1})"

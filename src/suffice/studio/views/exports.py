@@ -1,0 +1,72 @@
+"""What leaves the studio as a file: the report of a recording, a policy, and the reports that the folder has."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+
+from starlette.responses import Response
+
+from suffice.replays import policy_for
+from suffice.replays.guarded import with_guarded
+from suffice.replays.outcomes import default_metrics
+from suffice.reports import Settings, make_report, render_html
+from suffice.studio.view import View, ViewModule
+from suffice.studio.views.recordings import RECORDINGS
+
+__all__ = ["EXPORTS_VIEW", "policy_file", "report_file", "report_page"]
+
+_DEFAULT_RULE = "answer_stable"
+_SANDBOX = (
+    "sandbox allow-scripts allow-popups; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data:; base-uri 'none'; form-action 'none'"
+)
+"""A page of the folder may be anybody's: its scripts run, but neither read the studio nor ask it for anything."""
+
+_UNSAFE_NAME = re.compile(r"[^\w.-]+", re.ASCII)
+
+
+def _download(text: str, name: str, media_type: str) -> Response:
+    safe = _UNSAFE_NAME.sub("-", name)
+    return Response(text, media_type=media_type, headers={"content-disposition": f'attachment; filename="{safe}"'})
+
+
+def policy_file(view: View) -> Response:
+    """Return a policy as a file to keep."""
+    item = view.item("policy")
+    text = json.dumps(view.folder.policy(item).to_dict(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    return _download(text, item.path.name, "application/json")
+
+
+def report_file(view: View) -> Response:
+    """Return the report of a recording, as `suffice report` writes it."""
+    item = view.item(*RECORDINGS)
+    recording = view.folder.recording(item).recording
+    words = ["suffice", "report", item.path.name]
+    rule = view.value("rule")
+    if view.value("policy"):
+        chosen = view.item("policy", key=view.value("policy"))
+        policies = [view.folder.policy(chosen)]
+        words += ["--policy", chosen.path.name]
+    else:
+        policies = [policy_for(recording, rule or _DEFAULT_RULE)]
+        words += ["--rule", rule] if rule else []
+    settings = Settings(metrics=default_metrics(recording), command=shlex.join(words))
+    report = make_report({item.path.stem: recording}, with_guarded(policies, recording), settings=settings)
+    return _download(render_html(report, passages=view.passages), f"{item.path.stem}.html", "text/html")
+
+
+def report_page(view: View) -> Response:
+    """Return a report that is in the folder."""
+    item = view.item("report")
+    return Response(item.path.read_bytes(), media_type="text/html", headers={"content-security-policy": _SANDBOX})
+
+
+EXPORTS_VIEW = ViewModule(
+    pages=[
+        ("GET", "/policy/{id}/file", policy_file),
+        ("GET", "/recording/{id}/report", report_file),
+        ("GET", "/report/{id}", report_page),
+    ],
+)

@@ -34,7 +34,7 @@ def studio_app(folder: str | Path, *, token: str) -> Guard:
     Raises:
         NotFoundError: There is no such folder.
     """
-    routes = [Route("/static/{name}", _static)]
+    routes = [Route("/static/{name}", _static), Route("/favicon.ico", _icon)]
     for view in VIEWS:
         routes += [Route(path, _endpoint(page), methods=[method]) for method, path, page in view.pages]
     app = Starlette(routes=routes, exception_handlers={SufficeError: _failed, 404: _missing, 500: _broken})
@@ -58,6 +58,11 @@ def _static(request: Request) -> Response:
     if known is None:
         return PlainTextResponse("There is no such file.", 404)
     return Response(known[0], media_type=known[1])
+
+
+def _icon(request: Request) -> Response:
+    del request
+    return Response(status_code=204)  # browsers ask for one beside plain text
 
 
 def _failed(request: Request, error: Exception) -> Response:

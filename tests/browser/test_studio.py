@@ -73,6 +73,12 @@ def visit(browser, address):
         one.context.close()
 
 
+def press(page, key):
+    """Press a key once the page listens."""
+    page.wait_for_selector("html[data-ready]", state="attached")
+    page.keyboard.press(key)
+
+
 def where_from(url):
     return url.split("/")[2]
 
@@ -118,8 +124,8 @@ def test_a_walk_leads_to_what_a_policy_lost_and_says_why_it_stopped(visit, folde
     page.locator("[data-filter=lost]").click()
     n = int(page.locator("[data-filter=lost] .dim").inner_text())
     assert page.locator(".item").count() == n > 1
-    page.keyboard.press("j")
-    page.keyboard.press("Enter")
+    press(page, "j")
+    press(page, "Enter")
     page.wait_for_url("**/questions/**")
     expect(page.locator(".walk")).to_contain_text(f"1 of {n}")
     stop = page.locator(".rounds .stop")
@@ -129,15 +135,16 @@ def test_a_walk_leads_to_what_a_policy_lost_and_says_why_it_stopped(visit, folde
     expect(stop.locator(".tag")).to_have_class("tag bad")
     expect(page.locator(".why")).to_contain_text("The full budget would have returned")
     first = page.url
-    page.keyboard.press("j")
+    press(page, "j")
     page.wait_for_url(lambda url: url != first)
     expect(page.locator(".walk")).to_contain_text(f"2 of {n}")
-    page.keyboard.press("k")
+    press(page, "k")
     page.wait_for_url(first)
-    page.keyboard.press("w")
+    press(page, "w")
     page.wait_for_url(lambda url: url != first)
     expect(page.locator(".rounds .stop .tag")).not_to_have_class("tag good")
-    page.keyboard.press("l")
+    press(page, "l")
+    page.wait_for_url("**/questions?**")
     expect(page.locator("[data-filter=lost]")).to_have_attribute("aria-current", "true")
     page.get_by_label("Search").fill("TOWER 7?")
     page.get_by_label("Search").press("Enter")
@@ -149,7 +156,7 @@ def test_a_policy_shows_its_certificate_and_is_saved_as_it_is(visit, folder):
     expect(page.locator(".certificate")).to_contain_text("With 95 % confidence the expected net loss of f1 against")
     expect(page.locator(".paste pre").first).to_contain_text(f'Session("{folder / "certified.json"}")')
     with page.expect_download() as saving:
-        page.keyboard.press("d")
+        press(page, "d")
     assert saving.value.suggested_filename == "certified.json"
     assert Policy.load(saving.value.path()) == Policy.load(folder / "certified.json")
     page = visit().open("changed.json")
@@ -240,32 +247,32 @@ def test_a_phone_in_the_dark_needs_no_sideways_scrolling(visit):
 
 def test_everything_is_reached_by_keys_alone_and_the_focus_is_seen(visit):
     page = visit().page
-    page.keyboard.press("?")
+    press(page, "?")
     expect(page.get_by_role("dialog")).to_contain_text("down and up in the list")
-    page.keyboard.press("Escape")
+    press(page, "Escape")
     expect(page.get_by_role("dialog")).to_be_hidden()
     names = []
     for _ in range(40):
-        page.keyboard.press("Tab")
+        press(page, "Tab")
         names.append(page.evaluate("document.activeElement.innerText.trim()"))
         if names[-1] == "eval.parquet":
             break
     assert names[0] == "Skip to the page"
     assert names[-1] == "eval.parquet"
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-    page.keyboard.press("Enter")
+    press(page, "Enter")
     page.wait_for_url("**/recording/**")
-    page.keyboard.press("2")
+    press(page, "2")
     page.wait_for_url("**/questions")
-    page.keyboard.press("ArrowRight")
+    press(page, "ArrowRight")
     page.wait_for_url("**page=2")
-    page.keyboard.press("/")
+    press(page, "/")
     page.keyboard.type("tower 1?")
-    page.keyboard.press("Enter")
+    press(page, "Enter")
     page.wait_for_url("**search=**")
     expect(page.locator(".count")).to_have_text("1 question")
-    page.keyboard.press("j")
-    page.keyboard.press("Enter")
+    press(page, "j")
+    press(page, "Enter")
     expect(page.locator("h1.question")).to_have_text("Where is tower 1?")
-    page.keyboard.press("f")
+    press(page, "f")
     expect(page.locator(".thing").first).to_be_visible()

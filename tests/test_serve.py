@@ -79,9 +79,20 @@ def folder(tmp_path):
     return path
 
 
+STORES = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _closed():
+    yield
+    while STORES:
+        STORES.pop().close()
+
+
 def serving(folder, *, limits=None, sessions=None):
     limits = limits or Limits()
     service = Service(PolicyFolder(folder), SessionStore(sessions, limits))
+    STORES.append(service.store)
     return Client(make_app(service, limits, token=TOKEN), openapi(limits, token=True)), service
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from typer import Argument, Option
 
 from suffice.cli.console import say
 from suffice.errors import DataError
 from suffice.serve import check_extra
+from suffice.session import Audit
 from suffice.tables import counted
 
 __all__ = ["serve_command"]
@@ -19,20 +21,53 @@ _TOKEN = "SUFFICE_TOKEN"  # noqa: S105 - the name of a variable
 _LOCAL = ("127.0.0.1", "::1", "localhost")
 
 
-def serve_command(
-    folder: Annotated[Path, Argument(metavar="POLICIES", help="A folder of policies, one .json file each.")],
-    host: Annotated[str, Option("--host", help="The address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, Option("--port", min=0, max=65535, help="The port; 0 = a free one.")] = 8080,
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """Where the server listens, and to whom."""
+
+    panel: ClassVar[str] = "Access"
+
+    host: Annotated[str, Option("--host", help="The address to listen at.")] = "127.0.0.1"
+    port: Annotated[int, Option("--port", min=0, max=65535, help="The port; 0 = a free one.")] = 8080
     token_file: Annotated[
         Path | None, Option("--token-file", help=f"A file with the token; default: the variable {_TOKEN}.")
-    ] = None,
-    no_token: Annotated[bool, Option("--no-token", help="Ask for no token; at 127.0.0.1 only.")] = False,
-    sessions: Annotated[Path | None, Option("--sessions", help="A file that keeps sessions; default: memory.")] = None,
-    max_body: Annotated[int, Option("--max-body", min=1, help="Largest body of a request, bytes.")] = 4 << 20,
-    max_requests: Annotated[int, Option("--max-requests", min=1, help="Requests in flight.")] = 256,
-    max_rounds: Annotated[int, Option("--max-rounds", min=1, help="Rounds in a request.")] = 1000,
-    max_sessions: Annotated[int, Option("--max-sessions", min=1, help="Sessions that are open.")] = 10_000,
-    ttl: Annotated[float, Option("--ttl", min=1, help="Seconds until an idle session is forgotten.")] = 3600.0,
+    ] = None
+    no_token: Annotated[bool, Option("--no-token", help="Ask for no token; on this machine alone.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """What the server writes down."""
+
+    panel: ClassVar[str] = "What is kept"
+
+    log: Annotated[Path | None, Option("--log", help="A folder for the rounds of each question that stopped.")] = None
+    audit_rate: Annotated[
+        float | None, Option("--audit-rate", help="Share of questions that go on after the stop; needs --log.")
+    ] = None
+    sessions: Annotated[
+        Path | None, Option("--sessions", help="A file for sessions; default: in --log, or else memory.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitOptions:
+    """How much the server takes on; see `Limits`."""
+
+    panel: ClassVar[str] = "Limits"
+
+    body: Annotated[int, Option("--max-body", min=1, help="Largest body of a request, bytes.")] = 4 << 20
+    requests: Annotated[int, Option("--max-requests", min=1, help="Requests in flight.")] = 256
+    rounds: Annotated[int, Option("--max-rounds", min=1, help="Rounds in a request.")] = 1000
+    sessions_open: Annotated[int, Option("--max-sessions", min=1, help="Sessions that are open.")] = 10_000
+    ttl: Annotated[float, Option("--ttl", min=1, help="Seconds until an idle session is forgotten.")] = 3600.0
+
+
+def serve_command(
+    folder: Annotated[Path, Argument(metavar="POLICIES", help="A folder of policies, one .json file each.")],
+    access: Access,
+    kept: Kept,
+    limit: LimitOptions,
 ) -> None:
     """Loops in any language send their rounds and get the decision; /openapi.json describes how.
 
@@ -40,32 +75,51 @@ def serve_command(
     """
     check_extra("suffice serve")
     from suffice.serve.app import make_app
-    from suffice.serve.guard import LOCAL_HOSTS, Limits, read_token
+    from suffice.serve.guard import LOCAL_HOSTS, Limits
+    from suffice.serve.log import DecisionLog, audit_seed
     from suffice.serve.policies import PolicyFolder
     from suffice.serve.running import bind, run_app, url_of
     from suffice.serve.service import Service
     from suffice.serve.sessions import SessionStore
 
-    if no_token and host not in _LOCAL:
-        raise DataError(
-            f"--no-token is for this machine alone, not for --host {host}: set {_TOKEN}, or give --token-file"
-        )
-    token = None if no_token else read_token(_TOKEN, token_file)
-    if token is None and not no_token:
-        raise DataError(
-            f"the server needs a token: set {_TOKEN}, or give --token-file; `openssl rand -hex 32` makes one. At 127.0.0.1 "
-            "--no-token goes without"
-        )
-    limits = Limits(body=max_body, requests=max_requests, rounds=max_rounds, sessions=max_sessions, ttl=ttl)
+    token = _token_for(access)
+    values = asdict(limit)
+    limits = Limits(sessions=values.pop("sessions_open"), **values)
     policies = PolicyFolder(folder)
-    store = SessionStore(sessions, limits)
-    with bind(host, port) as listener:
-        app = make_app(Service(policies, store), limits, token=token, hosts=LOCAL_HOSTS if token is None else None)
+    log, sessions = None, kept.sessions
+    if kept.log is not None:
+        audit = None if kept.audit_rate is None else Audit(rate=kept.audit_rate, seed=audit_seed(kept.log))
+        kept.log.mkdir(parents=True, exist_ok=True)
+        log, sessions = DecisionLog(kept.log, audit), sessions or kept.log / "sessions.sqlite"
+    elif kept.audit_rate is not None:
+        raise DataError("--audit-rate says how many questions go on so that their log can be judged: give --log FOLDER")
+    with bind(access.host, access.port) as listener:
+        service = Service(policies, SessionStore(sessions, limits), log)
+        app = make_app(service, limits, token=token, hosts=LOCAL_HOSTS if token is None else None)
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
 
         def announce() -> None:
             url = url_of(listener)
             say(f"{counted(len(policies.policies), 'policy', 'policies')} at {url}, described by {url}/openapi.json")
 
-        run_app(app, listener, ready=announce)
-    store.close()
+        try:
+            run_app(app, listener, ready=announce)
+        finally:
+            service.close()
+
+
+def _token_for(access: Access) -> str | None:
+    """Return the token to ask for; None = none, where only this machine can ask."""
+    from suffice.serve.guard import read_token
+
+    if access.no_token and access.host not in _LOCAL:
+        raise DataError(
+            f"--no-token is for this machine alone, not for --host {access.host}: set {_TOKEN}, or give --token-file"
+        )
+    token = None if access.no_token else read_token(_TOKEN, access.token_file)
+    if token is None and not access.no_token:
+        raise DataError(
+            f"the server needs a token: set {_TOKEN}, or give --token-file; `openssl rand -hex 32` makes one. At 127.0.0.1 "
+            "--no-token goes without"
+        )
+    return token

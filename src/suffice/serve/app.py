@@ -76,7 +76,9 @@ def make_app(service: Service, limits: Limits, *, token: str | None, hosts: Coll
 
 def _route(operation: Operation, function: Callable[..., Any], service: Service, limits: Limits) -> Route:
     schemas = schemas_for(limits)
-    never_waits = operation.name in ("decide", "health", "ready", "document")
+    never_waits = operation.name in ("health", "ready", "document") or (
+        operation.name == "decide" and service.log is None
+    )
 
     def work(raw: bytes, parameters: Iterable[str]) -> Any:
         if operation.body is None:
@@ -130,10 +132,11 @@ async def _unknown(request: Request, error: Exception) -> Response:
 
 
 async def _reloading(service: Service) -> None:
-    """Load policies that changed, again and again."""
+    """Load policies that changed, and log what another process left, again and again."""
     while True:
         await asyncio.sleep(_RELOAD_S)
         try:
             await asyncio.to_thread(service.policies.refresh)
-        except DataError as error:
+            await asyncio.to_thread(service.log_pending)
+        except (DataError, RefusedError) as error:
             _LOG.warning("%s", error)

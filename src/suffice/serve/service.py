@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
 import time
@@ -10,8 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from suffice.errors import ConfigMismatchError, NotFoundError
-from suffice.rounds import Decision, Round
+from suffice.errors import ConfigMismatchError, NotFoundError, SufficeError
+from suffice.loop import OpenQuestion
+from suffice.rounds import Decision, Reason, Round
+from suffice.serve.answers import RefusedError
+from suffice.serve.log import DecisionLog, question_names
 from suffice.serve.metrics import Metrics
 from suffice.serve.policies import NamedPolicy, PolicyFolder
 from suffice.serve.rounds_in import round_of
@@ -20,6 +24,7 @@ from suffice.session import Policy, Session
 
 __all__ = ["Service"]
 
+_LOG = logging.getLogger(__name__)
 _LIVE = 2000
 """How many sessions are kept as they are, beside their stored state."""
 
@@ -34,13 +39,23 @@ class _Live:
         session: The session.
         names: The question and its id, for the log.
         expires: When it is forgotten, seconds since 1970.
+        logged: What the log says of the stop, for the rounds of an audit; None before it is there.
+        run: The question in the log; None before the stop, and if it is to be found again.
     """
 
     version: int
     expires: float
     named: NamedPolicy
     session: Session
-    names: Mapping[str, str | None]
+    names: Mapping[str, str]
+    logged: Mapping[str, Any] | None = None
+    run: OpenQuestion | None = None
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What is stored of it; its policy is stored once for all."""
+        session = {name: value for name, value in self.session.to_state().items() if name != "policy"}
+        return {"session": session, "names": dict(self.names), "logged": self.logged}
 
 
 class Service:
@@ -52,10 +67,11 @@ class Service:
     Args:
         policies: The policies.
         store: The sessions.
+        log: Where every stop is recorded before its decision is handed out; None = nowhere.
     """
 
-    def __init__(self, policies: PolicyFolder, store: SessionStore) -> None:
-        self.policies, self.store = policies, store
+    def __init__(self, policies: PolicyFolder, store: SessionStore, log: DecisionLog | None = None) -> None:
+        self.policies, self.store, self.log = policies, store, log
         self.metrics = Metrics(
             policies=lambda: len(policies.policies), broken=lambda: len(policies.broken), sessions=store.count
         )
@@ -63,50 +79,52 @@ class Service:
         self._locks = [threading.Lock() for _ in range(64)]
 
     def decide(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the decision on the rounds of a question so far."""
-        named = self.policies.named(body["policy"])
-        session = self._session(named, body)
-        decision = Decision(stop=False)
+        """Return the decision on the rounds of a question so far; an audit of it goes on in a session."""
+        named, names = self.policies.named(body["policy"]), question_names(body)
+        session = self._session(named, body, names)
         for given in body["rounds"]:
             decision = session.observe(round_of(given, session.next_round, named.policy))
-            if decision.stop:
+            if decision.stop and not session.auditing:
                 break
-        if decision.stop and len(session.rounds) == len(body["rounds"]):
-            self.metrics.stopped(named, decision, audited=False)
-        return _decided(decision, named, None, audit=False)
+        if session.decision is None:
+            going_on = Decision(stop=False) if not session.rounds else decision
+            return _decided(going_on, named, None, audit=False)
+        name = None
+        if session.auditing:
+            name, _ = self._added(named, session, names)
+            with self._lock(name):
+                self._logged(name, self._get(name))
+        elif self.log is not None:
+            self.log.write(named, session, names)
+        self._count(named, session)
+        return _decided(session.decision, named, name, audit=session.auditing)
 
     def open_session(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Begin a question."""
-        named = self.policies.named(body["policy"])
-        names = {name: body.get(name) for name in ("question", "question_id")}
-        name, session = secrets.token_urlsafe(18), self._session(named, body)
-        policy = (named.name, named.policy.to_dict())
-        expires = self.store.add(name, _state_of(session, names), digest=named.digest, policy=policy)
-        live = _Live(version=0, expires=expires, named=named, session=session, names=names)
-        self._keep(name, live)
+        named, names = self.policies.named(body["policy"]), question_names(body)
+        name, live = self._added(named, self._session(named, body, names), names)
         return self._described(name, live)
 
     def observe(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Take in the next round of a session, or one that it has already seen."""
         with self._lock(name):
-            live = self._get(name)
+            live = self._logged(name, self._get(name))
             observed = round_of(body, live.session.next_round, live.named.policy)
             if "index" in body and observed.index < live.session.next_round:
                 return self._repeated(name, live, observed)
-            if live.session.decision is not None:
+            if live.session.decision is None:
+                return self._changed(name, live, lambda session: session.observe(observed))
+            if not live.session.auditing or self.log is None:
                 raise ConfigMismatchError(
                     f"round {observed.index} came after the stop at round {live.session.decision.stop_round}: open a new "
                     "session for another question"
                 )
-            return self._changed(name, live, lambda session: session.observe(observed))
+            return self._audited(name, live, lambda run: run.observe(observed), lambda s: s.observe(observed))
 
     def end(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """End a question from outside."""
+        """End a question, or its audit, from outside."""
         with self._lock(name):
-            live = self._get(name)
-            if live.session.decision is not None:
-                return _decided(live.session.decision, live.named, name, audit=False)
-            return self._changed(name, live, lambda session: session.end(body["reason"]))
+            return self._ended(name, self._logged(name, self._get(name)), body["reason"])
 
     def session(self, name: str) -> dict[str, Any]:
         """Show where a session is."""
@@ -116,9 +134,7 @@ class Service:
     def close_session(self, name: str) -> None:
         """Forget a session, which is cancelled if it has not stopped."""
         with self._lock(name):
-            live = self._get(name)
-            if live.session.decision is None:
-                self._changed(name, live, lambda session: session.end("cancelled"))
+            self._ended(name, self._logged(name, self._get(name)), "cancelled")
             self._live.pop(name, None)
             self.store.remove(name)
 
@@ -132,8 +148,80 @@ class Service:
         n = len(self.policies.policies)
         return {"ready": n > 0, "policies": n, "broken": sorted(self.policies.broken)}
 
-    def _session(self, named: NamedPolicy, body: Mapping[str, Any]) -> Session:
-        return Session(named.policy, missing=body.get("missing", "error"))
+    def log_pending(self) -> None:
+        """Log the stops that were stored by a process that ended before it logged them."""
+        for name in self.store.pending():
+            try:
+                with self._lock(name):
+                    self._logged(name, self._get(name))
+            except (RefusedError, SufficeError) as error:
+                _LOG.warning("session %s is not logged yet: %s", name, error)
+
+    def close(self) -> None:
+        """Close the log and the sessions."""
+        if self.log is not None:
+            self.log.close()
+        self.store.close()
+
+    def _session(self, named: NamedPolicy, body: Mapping[str, Any], names: Mapping[str, str]) -> Session:
+        audit = None if self.log is None else self.log.audit
+        name = names["question_id"]
+        return Session(named.policy, missing=body.get("missing", "error"), audit=audit, question_id=name)
+
+    def _added(self, named: NamedPolicy, session: Session, names: Mapping[str, str]) -> tuple[str, _Live]:
+        """Store a new session; return its name and itself."""
+        name = secrets.token_urlsafe(18)
+        live = _Live(version=0, expires=0.0, named=named, session=session, names=names)
+        policy = (named.name, named.policy.to_dict())
+        pending = self._is_pending(live)
+        expires = self.store.add(name, live.state, digest=named.digest, policy=policy, pending=pending)
+        live = replace(live, expires=expires)
+        self._keep(name, live)
+        return name, live
+
+    def _is_pending(self, live: _Live) -> bool:
+        """Return whether the session has stopped and the log does not have it yet."""
+        return self.log is not None and live.session.decision is not None and live.logged is None
+
+    def _put(self, name: str, live: _Live) -> _Live:
+        """Store the next version of a session and return it."""
+        expires = self.store.put(name, live.version, live.state, pending=self._is_pending(live))
+        live = replace(live, version=live.version + 1, expires=expires)
+        self._keep(name, live)
+        return live
+
+    def _logged(self, name: str, live: _Live) -> _Live:
+        """Return a session after its stop, if there was one, is in the log."""
+        if self.log is None or not self._is_pending(live):
+            return live
+        run = self.log.write(live.named, live.session, live.names)
+        state = {key: value for key, value in run.to_state().items() if key != "session"}
+        return self._put(name, replace(live, logged=state, run=run))
+
+    def _ended(self, name: str, live: _Live, reason: Reason) -> dict[str, Any]:
+        if live.session.decision is None:
+            return self._changed(name, live, lambda session: session.end(reason))
+        if live.session.auditing and self.log is not None:
+            return self._audited(name, live, lambda run: run.end(reason), lambda session: session.end(reason))
+        return _decided(live.session.decision, live.named, name, audit=False)
+
+    def _audited(
+        self, name: str, live: _Live, log: Callable[[OpenQuestion], Any], change: Callable[[Session], Decision]
+    ) -> dict[str, Any]:
+        """Return the decision after a change of an audit, which is logged before."""
+        assert self.log is not None
+        assert live.logged is not None
+        self._live.pop(name, None)
+        run = live.run or self.log.resume(live.named, live.logged, live.session)
+        if run is not None:
+            self.log.change(run, log)
+        decision = change(live.session)
+        live = self._put(name, replace(live, run=run))
+        return _decided(decision, live.named, name, audit=live.session.auditing)
+
+    def _count(self, named: NamedPolicy, session: Session) -> None:
+        assert session.decision is not None
+        self.metrics.stopped(named, session.decision, audited=session.draw is not None and session.draw.audited)
 
     def _lock(self, name: str) -> threading.Lock:
         """Return the lock of a session, which it shares with some others."""
@@ -154,13 +242,13 @@ class Service:
             return live
         named = self._policy(stored.digest)
         state = {**stored.state["session"], "policy": named.policy.to_dict()}
-        session = Session.from_state(state, named.policy)
         live = _Live(
             version=stored.version,
             expires=stored.expires,
             named=named,
-            session=session,
+            session=Session.from_state(state, named.policy),
             names=stored.state["names"],
+            logged=stored.state["logged"],
         )
         self._keep(name, live)
         return live
@@ -177,11 +265,11 @@ class Service:
         """Return the decision after a change of a session, which is stored before."""
         self._live.pop(name, None)  # what fails below leaves the stored state alone
         decision = change(live.session)
-        expires = self.store.put(name, live.version, _state_of(live.session, live.names))
-        self._keep(name, replace(live, version=live.version + 1, expires=expires))
+        live = self._put(name, live)
         if decision.stop:
-            self.metrics.stopped(live.named, decision, audited=False)
-        return _decided(decision, live.named, name, audit=False)
+            live = self._logged(name, live)
+            self._count(live.named, live.session)
+        return _decided(decision, live.named, name, audit=live.session.auditing)
 
     def _repeated(self, name: str, live: _Live, observed: Round) -> dict[str, Any]:
         """Return the decision of a round that was observed before, if it is that round."""
@@ -191,7 +279,7 @@ class Service:
                 f"this session has another round {observed.index}: it expects round {live.session.next_round}"
             )
         decision = live.named.policy.decide(live.session.rounds[: position + 1], missing="ignore")
-        return _decided(decision, live.named, name, audit=False)
+        return _decided(decision, live.named, name, audit=live.session.auditing and self.log is not None)
 
     def _described(self, name: str, live: _Live) -> dict[str, Any]:
         decision = live.session.decision
@@ -201,15 +289,9 @@ class Service:
             "question_id": live.names["question_id"],
             "next_round": live.session.next_round,
             "decision": None if decision is None else decision.to_dict(),
-            "audit": False,
+            "audit": live.session.auditing and self.log is not None,
             "expires_in": max(0.0, round(live.expires - time.time(), 3)),
         }
-
-
-def _state_of(session: Session, names: Mapping[str, str | None]) -> dict[str, Any]:
-    """Return what is stored of a session; its policy is stored once for all."""
-    state = {name: value for name, value in session.to_state().items() if name != "policy"}
-    return {"session": state, "names": dict(names)}
 
 
 def _decided(decision: Decision, named: NamedPolicy, session: str | None, *, audit: bool) -> dict[str, Any]:

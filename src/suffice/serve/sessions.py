@@ -20,10 +20,13 @@ __all__ = ["SessionStore", "StoredSession"]
 
 _LOG = logging.getLogger(__name__)
 _BUSY_S = 10.0
+_LATE_S = 10.0
+"""After how long whoever should have logged a stop is taken for dead, seconds."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS policies (digest TEXT PRIMARY KEY, name TEXT NOT NULL, policy TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS sessions (
-    id TEXT PRIMARY KEY, version INTEGER NOT NULL, expires REAL NOT NULL, digest TEXT NOT NULL, state TEXT NOT NULL);
+    id TEXT PRIMARY KEY, version INTEGER NOT NULL, expires REAL NOT NULL, pending INTEGER NOT NULL, digest TEXT NOT NULL,
+    state TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS by_expires ON sessions (expires);
 """
 
@@ -90,7 +93,15 @@ class SessionStore:
             raise RefusedError(404, f"there is no policy {digest[:100]!r}", kind="NotFoundError")
         return row[0], json.loads(row[1])
 
-    def add(self, name: str, state: Mapping[str, Any], *, digest: str, policy: tuple[str, Mapping[str, Any]]) -> float:
+    def add(
+        self,
+        name: str,
+        state: Mapping[str, Any],
+        *,
+        digest: str,
+        policy: tuple[str, Mapping[str, Any]],
+        pending: bool = False,
+    ) -> float:
         """Store a new session, with its policy, and return when it expires.
 
         Args:
@@ -98,13 +109,14 @@ class SessionStore:
             state: JSON-ready values.
             digest: Of the policy.
             policy: Its name and JSON-ready values.
+            pending: Whether it stopped and the log does not have it yet.
 
         Raises:
             RefusedError: There are too many.
         """
         text, now = json.dumps(state), time.time()
         with self._writing() as database:
-            database.execute("DELETE FROM sessions WHERE expires <= ?", (now,))
+            database.execute("DELETE FROM sessions WHERE expires <= ? AND NOT pending", (now,))
             n, earliest = database.execute("SELECT count(*), min(expires) FROM sessions").fetchone()
             if n >= self.limits.sessions:
                 raise RefusedError(
@@ -116,7 +128,7 @@ class SessionStore:
                 "INSERT OR IGNORE INTO policies VALUES (?, ?, ?)", (digest, policy[0], json.dumps(policy[1]))
             )
             expires = now + self.limits.ttl
-            database.execute("INSERT INTO sessions VALUES (?, 0, ?, ?, ?)", (name, expires, digest, text))
+            database.execute("INSERT INTO sessions VALUES (?, 0, ?, ?, ?, ?)", (name, expires, pending, digest, text))
         return expires
 
     def get(self, name: str) -> StoredSession:
@@ -126,25 +138,32 @@ class SessionStore:
             RefusedError: There is none, or it has expired.
         """
         with self._lock, self._faults():
-            query = "SELECT version, expires, digest, state FROM sessions WHERE id = ? AND expires > ?"
+            query = "SELECT version, expires, digest, state FROM sessions WHERE id = ? AND (expires > ? OR pending)"
             row = self._database.execute(query, (name, time.time())).fetchone()
         if row is None:
             raise _unknown()
         return StoredSession(version=row[0], expires=row[1], digest=row[2], state=json.loads(row[3]))
 
-    def put(self, name: str, version: int, state: Mapping[str, Any]) -> float:
+    def put(self, name: str, version: int, state: Mapping[str, Any], *, pending: bool = False) -> float:
         """Store the next version of a session, and return when it expires.
 
         Raises:
             RefusedError: Another request stored it first.
         """
-        query = "UPDATE sessions SET version = ?, expires = ?, state = ? WHERE id = ? AND version = ?"
+        query = "UPDATE sessions SET version = ?, expires = ?, pending = ?, state = ? WHERE id = ? AND version = ?"
         expires = time.time() + self.limits.ttl
-        values = (version + 1, expires, json.dumps(state), name, version)
+        values = (version + 1, expires, pending, json.dumps(state), name, version)
         with self._writing() as database:
             if not database.execute(query, values).rowcount:
                 raise RefusedError(409, "another request changed this session at the same time: send yours again")
         return expires
+
+    def pending(self) -> list[str]:
+        """Return the sessions that stopped a while ago and are not in the log."""
+        query = "SELECT id FROM sessions WHERE pending AND expires < ?"
+        with self._lock, self._faults():
+            rows = self._database.execute(query, (time.time() + self.limits.ttl - _LATE_S,)).fetchall()
+        return [row[0] for row in rows]
 
     def remove(self, name: str) -> None:
         """Forget a session."""

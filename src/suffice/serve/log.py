@@ -1,0 +1,137 @@
+"""The log of a service: one folder of recorded rounds for each policy, written when a question stops."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from suffice.errors import DataError, SufficeError
+from suffice.files import disk_fault
+from suffice.loop import OpenQuestion, Recorder
+from suffice.serve.answers import RefusedError
+from suffice.serve.policies import NamedPolicy
+from suffice.session import Audit, Session
+
+__all__ = ["DecisionLog", "audit_seed", "question_names"]
+
+_LOG = logging.getLogger(__name__)
+_SEED = "audit.seed"
+
+
+def question_names(body: Mapping[str, Any]) -> dict[str, str]:
+    """Return the text and the id of a question; without both it is a question of its own."""
+    text = (body.get("question") or "").strip()
+    name = body.get("question_id") or (hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12] if text else "")
+    name = name or secrets.token_hex(12)
+    return {"question": text or name, "question_id": name}
+
+
+def audit_seed(folder: Path) -> str:
+    """Return the key of the audit's draws, made once for a folder and the same in every process.
+
+    Raises:
+        DataError: It cannot be written or read.
+    """
+    path = folder / _SEED
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            mine = folder / f".{_SEED}.{secrets.token_hex(6)}"
+            with os.fdopen(os.open(mine, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+                file.write(secrets.token_hex(32))
+            with suppress(FileExistsError):  # another process was first
+                path.hardlink_to(mine)
+            mine.unlink()
+        return path.read_text("ascii").strip()
+    except OSError as error:
+        raise disk_fault(path, error) from None
+
+
+class DecisionLog:
+    """Records every question that stopped: the folder NAME-DIGEST has those of one policy, as a recording.
+
+    Args:
+        folder: Where the folders are.
+        audit: The share of questions that go on after the stop; None = none.
+    """
+
+    def __init__(self, folder: Path, audit: Audit | None = None) -> None:
+        self.folder, self.audit = folder, audit
+        self._recorders: dict[str, Recorder] = {}
+        self._lock = threading.Lock()
+
+    def path(self, named: NamedPolicy) -> Path:
+        """Return the folder of a policy."""
+        return self.folder / f"{named.name}-{named.digest}"
+
+    def write(self, named: NamedPolicy, session: Session, names: Mapping[str, str]) -> OpenQuestion:
+        """Commit a question that has stopped, with its decision and its draw.
+
+        Raises:
+            RefusedError: The log cannot be written.
+        """
+        decision = session.decision
+        assert decision is not None
+        with _faults():
+            run = self._recorder(named).question(names["question"], question_id=names["question_id"])
+            for observed in session.rounds:
+                run.observe(observed)
+            if not run.done:
+                assert decision.reason in ("exhausted", "failed", "cancelled")
+                run.end(decision.reason)
+        return run
+
+    def resume(self, named: NamedPolicy, state: Mapping[str, Any], session: Session) -> OpenQuestion | None:
+        """Return the question of an audit, from what `OpenQuestion.to_state` said; None if its last round is there.
+
+        Raises:
+            RefusedError: The log cannot be written.
+        """
+        try:
+            return self._recorder(named).resume({**state, "session": session.to_state()})
+        except DataError as error:
+            # A round was recorded, and the process killed before its session was stored.
+            _LOG.warning("%s", error)
+            return None
+
+    def change(self, run: OpenQuestion, change: Callable[[OpenQuestion], Any]) -> None:
+        """Commit a round of an audit, or its end.
+
+        Raises:
+            RefusedError: The log cannot be written.
+        """
+        with _faults():
+            change(run)
+
+    def close(self) -> None:
+        """Compact what has ended; the rest stays in the journals, which are parts of the recordings."""
+        with self._lock:
+            for recorder in self._recorders.values():
+                try:
+                    recorder.close()
+                except SufficeError as error:
+                    _LOG.warning("%s", error)
+
+    def _recorder(self, named: NamedPolicy) -> Recorder:
+        path = self.path(named)
+        with self._lock:
+            if path.name not in self._recorders:
+                self._recorders[path.name] = Recorder(path, policy=named.policy, audit=self.audit, missing="ignore")
+            return self._recorders[path.name]
+
+
+@contextmanager
+def _faults() -> Iterator[None]:
+    try:
+        yield
+    except SufficeError:
+        _LOG.exception("the log cannot be written")
+        message = "the log cannot be written, so no decision is handed out; the server's own log says why"
+        raise RefusedError(503, message, retry_after=5) from None

@@ -1,0 +1,251 @@
+"""The log of the service: every stop before it is handed out, audits round by round, and nothing lost where it is killed."""
+
+import pytest
+from benchmarks.serve_soak import soak
+
+from suffice import Audit, Policy
+from suffice.errors import DataError
+from suffice.serve.answers import RefusedError
+from suffice.serve.guard import Limits
+from suffice.serve.log import DecisionLog, audit_seed, question_names
+from suffice.serve.policies import PolicyFolder
+from suffice.serve.service import Service
+from suffice.serve.sessions import SessionStore
+from suffice.store import read_recording
+
+STABLE = Policy(rule="answer_stable", max_rounds=4)
+ALL = Audit(rate=1.0, seed="key")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "policies"
+    path.mkdir()
+    STABLE.save(path / "stable.json")
+    return tmp_path
+
+
+STORES = []
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    while STORES:
+        STORES.pop().close()
+
+
+def served(folder, audit=None, **limits):
+    """Return a service on the sessions and the log of a folder, as another process would open them."""
+    store = SessionStore(folder / "sessions.sqlite", Limits(**limits))
+    STORES.append(store)
+    return Service(PolicyFolder(folder / "policies"), store, DecisionLog(folder / "log", audit))
+
+
+def logged(folder):
+    """Return the rows of the log by request."""
+    path = folder / "log" / f"stable-{STABLE.digest}"
+    rows = {}
+    for row in read_recording(path).table.to_pylist() if path.exists() else ():
+        rows.setdefault(row["question_id"], []).append(row)
+    return rows
+
+
+def question(name="q", **others):
+    return {"policy": "stable", "question": f"Where is {name}?", "question_id": name, **others}
+
+
+def rounds(*answers):
+    return [{"index": r, "answer": answer} for r, answer in enumerate(answers, 1)]
+
+
+def opened(service, *answers, name="q"):
+    """Return the name of a session after some rounds, and what was said at the last."""
+    session = service.open_session(question(name))["id"]
+    decided = [service.observe(session, observed) for observed in rounds(*answers)]
+    return session, decided[-1] if decided else None
+
+
+def test_stops_of_both_ways_are_in_the_log_when_they_are_handed_out(folder):
+    service = served(folder)
+    service.decide(question("a", rounds=rounds("Oslo")))
+    assert logged(folder) == {}
+    service.decide(question("a", rounds=rounds("Oslo", "Oslo")))
+    session, decided = opened(service, "Oslo", "Bergen", "Narvik", "Vardø", name="b")
+    assert decided["reason"] == "max_rounds"
+    assert decided["audit"] is False
+    ended, _ = opened(service, "Oslo", name="c")
+    service.end(ended, {"reason": "exhausted"})
+    other, _ = opened(service, "Oslo", name="d")
+    service.close_session(other)
+    rows = logged(folder)
+    facts = {name: [(len(of), of[0]["stop_round"], of[0]["stop_reason"], of[0]["end"])] for name, of in rows.items()}
+    assert facts == {
+        "a": [(2, 2, "rule", "rule")],
+        "b": [(4, 4, "max_rounds", "max_rounds")],
+        "c": [(1, 1, "exhausted", "exhausted")],
+        "d": [(1, 1, "cancelled", "failed")],
+    }
+    first = rows["a"][0]
+    assert (first["question"], first["policy_digest"], first["answer_round"]) == ("Where is a?", STABLE.digest, 2)
+    assert (first["audit_rate"], first["audited"]) == (None, None)
+    with pytest.raises(DataError, match="after the stop at round 4"):
+        service.observe(session, {"answer": "Oslo"})
+
+
+def test_an_audit_takes_further_rounds_and_the_decision_stays(folder):
+    service = served(folder, ALL)
+    session, decided = opened(service, "Oslo", "Oslo")
+    assert (decided["stop"], decided["audit"]) == (True, True)
+    assert logged(folder)["q"][0]["audited"] == 1
+    third = service.observe(session, {"index": 3, "answer": "Bergen"})
+    assert third == decided
+    assert service.observe(session, {"index": 3, "answer": "Bergen"}) == decided
+    assert service.session(session)["audit"] is True
+    assert service.observe(session, {"index": 4, "answer": "Narvik"}) == {**decided, "audit": False}
+    rows = logged(folder)["q"]
+    assert [row["answer"] for row in rows] == ["Oslo", "Oslo", "Bergen", "Narvik"]
+    assert {(row["stop_round"], row["audited"], row["audit_rate"], row["end"]) for row in rows} == {
+        (2, 1, 1.0, "max_rounds")
+    }
+    with pytest.raises(DataError, match="after the stop"):
+        service.observe(session, {"index": 5, "answer": "Oslo"})
+    assert b'suffice_audits_total{policy="stable"} 1.0' in service.metrics.text()
+
+
+def test_a_decision_without_a_session_gets_one_for_its_audit(folder):
+    service = served(folder, ALL)
+    decided = service.decide(question(rounds=rounds("Oslo", "Oslo", "Bergen")))
+    assert (decided["stop_round"], decided["audit"]) == (2, True)
+    assert service.observe(decided["session"], {"index": 4, "answer": "Oslo"})["audit"] is False
+    assert [row["answer"] for row in logged(folder)["q"]] == ["Oslo", "Oslo", "Bergen", "Oslo"]
+    assert not service.decide(question("r", rounds=rounds("a", "b", "c", "d")))["audit"]
+
+
+@pytest.mark.parametrize("give_up", ["close_session", "end"])
+def test_an_audit_that_is_given_up_is_a_lost_one(folder, give_up):
+    service = served(folder, ALL)
+    session, _ = opened(service, "Oslo", "Oslo")
+    getattr(service, give_up)(session, *([{"reason": "failed"}] if give_up == "end" else []))
+    assert {(row["audited"], row["end"]) for row in logged(folder)["q"]} == {(1, "rule")}
+
+
+def test_who_is_drawn_depends_on_the_question_and_the_key_of_the_folder(folder):
+    seed = audit_seed(folder / "log")
+    assert audit_seed(folder / "log") == seed
+    assert (folder / "log" / "audit.seed").stat().st_mode & 0o77 == 0
+    assert [path.name for path in (folder / "log").iterdir()] == ["audit.seed"]
+    audit = Audit(rate=0.5, seed=seed)
+    service = served(folder, audit)
+    for number in range(12):
+        decided = service.decide(question(f"q{number}", rounds=rounds("Oslo", "Oslo")))
+        assert decided["audit"] == audit.draw(f"q{number}").audited
+    drawn = {name: rows[0]["audited"] for name, rows in logged(folder).items()}
+    assert drawn == {f"q{number}": audit.draw(f"q{number}").audited for number in range(12)}
+
+
+def test_a_question_without_a_name_is_one_of_its_own():
+    assert question_names({"question": " Where? "}) == question_names({"question": "Where?"})
+    assert question_names({"question": "Where?", "question_id": "q"}) == {"question": "Where?", "question_id": "q"}
+    assert question_names({}) != question_names({})
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def killing(monkeypatch, target, name, *, after=False, calls=1):
+    """Let the process end at a call of a method, before or after what it does."""
+    method, left = getattr(target, name), [calls]
+
+    def killed(*arguments, **options):
+        left[0] -= 1
+        if left[0] == 0 and not after:
+            raise Killed
+        result = method(*arguments, **options)
+        if left[0] == 0:
+            raise Killed
+        return result
+
+    monkeypatch.setattr(target, name, killed)
+
+
+STEPS_OF_A_STOP = [("store", "put", False), ("store", "put", True), ("log", "write", False), ("log", "write", True)]
+
+
+@pytest.mark.parametrize("step", STEPS_OF_A_STOP)
+@pytest.mark.parametrize("asks_again", [True, False])
+def test_a_kill_at_any_point_of_a_stop_leaves_one_row_or_the_question_open(folder, monkeypatch, step, asks_again):
+    part, method, after = step
+    service = served(folder, ALL, ttl=10)
+    session, _ = opened(service, "Oslo")
+    killing(monkeypatch, getattr(service, part), method, after=after)
+    with pytest.raises(Killed):
+        service.observe(session, {"index": 2, "answer": "Oslo"})
+    service = served(folder, ALL, ttl=10)
+    if asks_again:
+        decided = service.observe(session, {"index": 2, "answer": "Oslo"})
+        assert (decided["stop_round"], decided["audit"]) == (2, True)
+    else:
+        monkeypatch.setattr("suffice.serve.sessions._LATE_S", -1.0)
+        service.log_pending()
+        service.log_pending()
+    rows = logged(folder)
+    copies = 2 if (part, after) == ("log", True) else 1  # between the log and its mark
+    stored = asks_again or (part, after) != ("store", False)
+    assert len(rows) == (copies if stored else 0)
+    assert {(of[0]["stop_round"], of[0]["audited"]) for of in rows.values()} <= {(2, 1)}
+
+
+@pytest.mark.parametrize(
+    ("part", "method", "after"), [("log", "change", False), ("log", "change", True), ("store", "put", True)]
+)
+def test_a_kill_at_any_point_of_an_audit_records_each_round_once(folder, monkeypatch, part, method, after):
+    service = served(folder, ALL)
+    session, decided = opened(service, "Oslo", "Oslo")
+    for index in (3, 4):
+        killing(monkeypatch, getattr(service, part), method, after=after)
+        with pytest.raises(Killed):
+            service.observe(session, {"index": index, "answer": "Bergen"})
+        service = served(folder, ALL)
+        again = service.observe(session, {"index": index, "answer": "Bergen"})
+        assert again == {**decided, "audit": index == 3}
+    rows = logged(folder)
+    assert [row["answer"] for row in rows["q"]] == ["Oslo", "Oslo", "Bergen", "Bergen"]
+    assert {row["end"] for row in rows["q"]} == {"max_rounds"}
+    assert len(rows) == 1
+
+
+def test_a_decision_that_cannot_be_logged_is_not_handed_out(folder, caplog):
+    service = served(folder)
+    session, _ = opened(service, "Oslo")
+    (folder / "log").write_text("a file where the folder should be")
+    with pytest.raises(RefusedError, match="cannot be written") as refused:
+        service.observe(session, {"index": 2, "answer": "Oslo"})
+    assert (refused.value.status, refused.value.retry_after) == (503, 5)
+    assert str(folder) not in str(refused.value)
+    with pytest.raises(RefusedError, match="cannot be written"):
+        service.decide(question("r", rounds=rounds("Oslo", "Oslo")))
+    (folder / "log").unlink()
+    assert service.observe(session, {"index": 2, "answer": "Oslo"})["stop"]
+    assert len(logged(folder)["q"]) == 2
+    assert "cannot be written" in caplog.text
+
+
+def test_a_log_that_is_closed_is_compacted_and_reads_the_same(folder):
+    service = served(folder, ALL)
+    opened(service, "Oslo", "Oslo", name="a")
+    opened(service, "Oslo", "Bergen", "Bergen", name="b")
+    before = logged(folder)
+    service.log.close()
+    assert logged(folder) == before
+    service = served(folder, ALL)
+    service.decide(question("c", rounds=rounds("Oslo", "Oslo")))
+    assert set(logged(folder)) == {"a", "b", "c"}
+
+
+@pytest.mark.whole
+def test_servers_that_are_killed_and_clients_that_misbehave_lose_nothing(tmp_path):
+    counts = soak(tmp_path, seconds=3, every=1, clients=3, rate=0.3, seed=1)
+    assert counts["questions"] >= 3
+    assert counts["kills"] >= 1

@@ -22,27 +22,31 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from suffice import Recorder, read_recording
+from suffice import Audit, Policy, Recorder, read_recording
 from suffice.store import Recording, compact_recording
 from suffice.store.parts import part_paths
 
 ROOT = Path(__file__).resolve().parent.parent
-ROUNDS = 3
+POLICY = Policy(rule="answer_stable", max_rounds=4)
+AUDIT = Audit(rate=0.3, seed="a secret text")
 PART_QUESTIONS = 5
 _DEADLINE_S = 60.0
 
 
 def log_questions(folder: Path, committed: Path, name: str) -> None:
     """Record questions for ever, and write down each round once it is committed."""
-    recorder = Recorder(folder, max_rounds=ROUNDS, part_questions=PART_QUESTIONS)
+    recorder = Recorder(folder, policy=POLICY, audit=AUDIT, part_questions=PART_QUESTIONS)
     numbers = random.Random(name)
     with committed.open("ab", buffering=0) as file:
         for q in range(1_000_000):
             with recorder.question(f"Who is {name} {q}?", question_id=f"{name}-{q}") as run:
-                while not run.done:
-                    answer = f"{name} {q} {run.next_round} {numbers.random()}"
-                    run.observe(answer)
-                    file.write(json.dumps([run.run, len(run.rounds), answer]).encode() + b"\n")
+                while not run.done or run.auditing:
+                    answer = f"{name} {q} {numbers.randrange(3)}"
+                    decision = run.observe(answer)
+                    line = [run.run, len(run.rounds), answer]
+                    if decision is not None and decision.stop and len(run.rounds) == decision.stop_round:
+                        line += [AUDIT.draw(run.question_id).audited, decision.stop_round]
+                    file.write(json.dumps(line).encode() + b"\n")
             if numbers.random() < 0.1:
                 recorder.save()
 
@@ -56,26 +60,34 @@ def compact_for_ever(folder: Path, ready: Path) -> None:
         time.sleep(0.05)
 
 
-def committed_rounds(folder: Path) -> dict[tuple[str, int], str]:
-    """Return the answers that loggers know to be committed, by run and round."""
+def committed_rounds(folder: Path) -> dict[tuple[str, int], list[Any]]:
+    """Return what loggers know to be committed, by run and round: the answer, and at a stop the draw and the round."""
     rounds = {}
     for file in sorted(folder.glob("*.committed")):
         for line in file.read_bytes().splitlines(keepends=True):
             if line.endswith(b"\n"):
-                run, r, answer = json.loads(line)
-                rounds[run, r] = answer
+                run, r, *values = json.loads(line)
+                rounds[run, r] = values
     return rounds
 
 
-def check(recording: Recording, committed: dict[tuple[str, int], str]) -> None:
-    """Raise unless every committed round is there with its answer, and each run once."""
-    table = recording.table.select(["run", "round", "answer", "question_id"]).to_pylist()
-    rows = {(row["run"], row["round"]): row["answer"] for row in table}
-    lost = {key: answer for key, answer in committed.items() if rows.get(key) != answer}
-    if lost:
-        raise AssertionError(f"{len(lost)} of {len(committed)} committed rounds are lost: {sorted(lost.items())[:3]}")
-    names = {(row["run"], row["question_id"]) for row in table}
-    if len(rows) != len(table) or len(names) != len({run for run, _ in names}):
+def check(recording: Recording, committed: dict[tuple[str, int], list[Any]]) -> None:
+    """Raise unless every committed round is there with its answer and its question's draw, and each run once."""
+    names = ["run", "round", "question_id", "answer", "audited", "stop_round", "audit_rate", "policy_digest", "cluster"]
+    table = recording.table.select(names).to_pylist()
+    rows = {(row["run"], row["round"]): row for row in table}
+    for key, (answer, *decided) in committed.items():
+        row = rows.get(key)
+        if row is None or row["answer"] != answer or (decided and decided != [row["audited"], row["stop_round"]]):
+            raise AssertionError(
+                f"of {len(committed)} committed rounds {key} with {answer!r}, {decided} is lost: {row}"
+            )
+    for row in table:
+        drawn = [AUDIT.rate, AUDIT.draw(row["cluster"]).audited, POLICY.digest]
+        if row["stop_round"] is not None and [row["audit_rate"], row["audited"], row["policy_digest"]] != drawn:
+            raise AssertionError(f"the draw of {row['run']} changed: {row}")
+    runs = {(row["run"], row["question_id"]) for row in table}
+    if len(rows) != len(table) or len(runs) != len({run for run, _ in runs}):
         raise AssertionError("a run counts twice")
 
 
@@ -162,6 +174,7 @@ def run(folder: Path, *, kills: int, loggers: int, seed: int = 0, pause_s: float
         "recorded_rounds": after.table.num_rows,
         "questions": after.shape[0],
         "unfinished": int((after.ends == "failed").sum()),
+        "audited": int((after.column("audited")[:, 0] == 1).sum()),
         "parts": len(part_paths(cast.log)),
     }
 

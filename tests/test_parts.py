@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from suffice import Recorder, Resampling, read_recording, replay
 from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
 from suffice.replays.streaming import replay_stream
-from suffice.store import compact_recording, merge_recordings, write_recording
+from suffice.store import bundled_recording, compact_recording, merge_recordings, write_recording
 from suffice.store.merging import RUN
 from suffice.store.parts import part_paths
 from suffice.store.round_journal import RoundJournal, SealedError
@@ -488,3 +488,32 @@ def test_kill_9_of_loggers_and_of_a_compaction_loses_no_committed_round(tmp_path
     result = part_kills.run(tmp_path, kills=2, loggers=2, seed=1)
     assert result["recorded_rounds"] >= result["committed_rounds"] > 10
     assert result["parts"] == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("replay", "--rule", "semantic(0.03)", "--metric", "target_sentiment"),
+        ("decide", "--metric", "target_sentiment", "-o", "decision.json"),
+        ("diagnose", "--metric", "target_sentiment"),
+    ],
+)
+def test_commands_read_a_folder_as_the_file_into_which_it_is_merged(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    recording = bundled_recording("self_refine_dv3")
+    n = len(recording.question_ids)
+    parts_of(Path("log"), recording.table, [q * 7 % 3 for q in range(n)], recording.metadata)
+    merge_recordings("log.parquet", ["log"])
+    outputs = []
+    for path in ("log", "log.parquet"):
+        result = cli(command[0], path, *command[1:], "--json")
+        assert result.code == 0, result
+        outputs.append(result.out.replace("log.parquet", "log"))
+        Path("decision.json").unlink(missing_ok=True)
+    assert outputs[0] == outputs[1]
+    assert cli("replay", "log", "--rule", "semantic(0.03)", "--metric", "target_sentiment", "--stream").code == 0
+
+
+@pytest.mark.parametrize("command", ["replay", "decide", "diagnose", "report"])
+def test_a_folder_that_is_not_a_recording_is_an_error_in_one_line(tmp_path, command):
+    assert "is a folder without a recording" in cli(command, tmp_path).error

@@ -32,7 +32,7 @@ from suffice.gates import (
 from suffice.llm import PROMPTS, TransformersModel
 from suffice.llm.prompts import prompt as built_in_prompt
 from suffice.replays.outcomes import choice_note
-from suffice.store import Recording, read_recording
+from suffice.store import Recording, is_recording, read_recording
 from suffice.tables import render
 
 __all__ = ["GATE_METRICS", "compare_gates_command", "comparison_page", "comparison_screen", "read_answers"]
@@ -178,7 +178,7 @@ def _answering(gate: ScoredGate) -> ScoredGate:
 
 def read_answers(source: str | Path) -> Recording:
     """Return a recording with round 0: a parquet file, or questions answered both ways."""
-    return read_recording(source) if Path(source).suffix == ".parquet" else answered_recording(load_answered(source))
+    return read_recording(source) if is_recording(source) else answered_recording(load_answered(source))
 
 
 def comparison_screen(comparison: GateComparison, name: str = "") -> Screen:

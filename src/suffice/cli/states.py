@@ -21,7 +21,7 @@ from suffice.llm.states import StateSource
 from suffice.probes.collect import CollectionSummary, StatePrompt, collect_states
 from suffice.retrieval import BUNDLED_QUESTIONS, PoolBM25, Question, load_questions
 from suffice.rounds import Passage
-from suffice.store import Recording, read_recording
+from suffice.store import Recording, is_recording, read_recording
 
 __all__ = ["states_command"]
 
@@ -119,7 +119,7 @@ def states_command(
             about={"passages": n_passages},
             on_progress=progress,
         )
-    labels = data if data.endswith(".parquet") else "RECORDING"
+    labels = data if is_recording(data) else "RECORDING"
     then = f"suffice gate train {quoted(out)} --labels {quoted(labels)} -o probe"
     output.show(*_states_shown(collected, source, prompt, then))
 
@@ -139,7 +139,7 @@ def _check_place(base_url: str | None, encoder: str | None, *, layers: str | Non
 
 def _prompted(data: str, dataset: str | None, n_passages: int, limit: int | None) -> list[StatePrompt]:
     """Return what is to be read."""
-    if data.endswith(".parquet"):
+    if is_recording(data):
         return _prompts_of(read_recording(data), dataset, n_passages)[:limit]
     return [_of_question(question, n_passages) for question in load_questions(data, limit=limit)]
 

@@ -13,7 +13,7 @@ from suffice.cli.output import Output, Screen
 from suffice.errors import DataError
 from suffice.files import json_lines, quoted
 from suffice.probes import closed_book_labels
-from suffice.store import read_recording
+from suffice.store import is_recording, read_recording
 from suffice.store.states import read_states
 from suffice.train.examples import split_by_hash
 from suffice.train.probe import CALIBRATIONS, HIDDEN, ProbeSettings
@@ -135,7 +135,7 @@ def train_probe_command(
 
 def _labels_of(path: Path, rule: str, least: float, at: int) -> tuple[dict[str, float], dict[str, Any]]:
     """Return labels by question, and where they come from."""
-    if path.suffix == ".parquet":
+    if is_recording(path):
         result = closed_book_labels(read_recording(path), rule, least=least, at=at)
         about = {"rule": result.rule, "least": least, "failed": result.n_failed, "unlabelled": result.n_unlabelled}
         return result.known, {"questions": len(result.shares), "known": sum(result.known.values()), **about}
@@ -147,7 +147,7 @@ def _labels_of(path: Path, rule: str, least: float, at: int) -> tuple[dict[str, 
 
 def _question_texts(path: Path) -> dict[str, str]:
     """Return the questions that a recording of labels holds, by id; other labels have ids alone."""
-    recording = read_recording(path) if path.suffix == ".parquet" else None
+    recording = read_recording(path) if is_recording(path) else None
     if recording is None or "question" not in recording.table.column_names:
         return {}
     texts = zip(recording.question_ids, recording.per_question("question", []).tolist(), strict=True)

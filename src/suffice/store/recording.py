@@ -28,6 +28,7 @@ from suffice.tables import Table
 
 __all__ = [
     "Recording",
+    "is_recording",
     "open_recording",
     "read_recording",
     "write_recording",
@@ -291,6 +292,11 @@ def _identities(table: pa.Table) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64
     ):  # smaller gaps are reported with their question; this one is too large for an array
         raise DataError(f"round {numbers.max()} appears in a table of {table.num_rows} rows: rounds must have no gaps")
     return ids.to_numpy(zero_copy_only=False), numbers
+
+
+def is_recording(path: str | Path) -> bool:
+    """Return whether a path names a recording, and not questions, answers or labels: a parquet file, or a folder of parts."""
+    return Path(path).suffix == ".parquet" or Path(path).is_dir()
 
 
 def open_recording(path: str | Path) -> OpenRecording:

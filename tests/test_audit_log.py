@@ -13,6 +13,7 @@ from suffice.frameworks.runs import QuestionRun
 from suffice.session import stops
 from suffice.session.sources import shadow_policies
 from suffice.signals import AnswerPosition
+from suffice.store.audits import without_audits
 from tests.strategies import NAN
 from tests.test_replies import PAYLOADS
 
@@ -27,16 +28,16 @@ def path(tmp_path):
     return tmp_path / "log.parquet"
 
 
-def logged(path, answers_by_question, *, audit=HALF, shadow=SHADOWS, save=True):
+def logged(path, answers_by_question, *, audit=HALF):
     """Record a loop that runs the rest of each audit at once."""
-    recorder = Recorder(path, policy=POLICY, audit=audit, shadow=shadow)
+    recorder = Recorder(path, policy=POLICY, audit=audit, shadow=SHADOWS)
     for name, answers in answers_by_question.items():
         with recorder.question(f"What is {name}?", golds="a", question_id=name) as run:
             while not run.done or run.auditing:
                 run.observe(Round(index=run.next_round, answer=answers[len(run.rounds)], costs=COST))
-    if save:
-        recorder.close()
-    return recorder
+    columns_in_journal = columns(path, "stop_round", "end", "audited")
+    recorder.close()
+    assert columns(path, "stop_round", "end", "audited") == columns_in_journal
 
 
 def columns(path, *names):
@@ -52,10 +53,16 @@ def columns(path, *names):
     return values
 
 
-@pytest.fixture
-def answers():
-    rng = np.random.default_rng(5)
-    return {f"q{i}": [*map(str, rng.choice(["a", "b", "c"], size=4))] for i in range(40)}
+RNG = np.random.default_rng(5)
+ANSWERS = {f"q{i}": [*map(str, RNG.choice(["a", "b", "c"], size=4))] for i in range(40)}
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory):
+    """A log of which the audit draws half of the questions."""
+    path = tmp_path_factory.mktemp("half") / "log.parquet"
+    logged(path, ANSWERS)
+    return path
 
 
 def test_each_question_has_its_decision_its_draw_and_where_shadows_stop(path):
@@ -72,23 +79,18 @@ def test_each_question_has_its_decision_its_draw_and_where_shadows_stop(path):
     assert recording.names("label") == ["question_type", "run", "end_inferred"]
 
 
-@pytest.mark.parametrize("save", [False, True])
-def test_who_is_not_drawn_is_censored_and_who_is_has_every_round(path, answers, save):
-    recorder = logged(path, answers, save=save)
-    values = columns(path, "audited", "audit_rate", "end", "stop_round", "shadow.three")
-    draws = {name: HALF.draw(name).audited for name in answers}
+def test_who_is_not_drawn_is_censored_and_who_is_has_every_round(half):
+    values = columns(half, "audited", "audit_rate", "end", "stop_round", "shadow.three")
+    draws = {name: HALF.draw(name).audited for name in ANSWERS}
     assert 0 < sum(draws.values()) < len(draws)
     for name, (audited, rate, end, stop_round, third) in values.items():
         assert (bool(audited), rate) == (draws[name], 0.5)
         assert end == "max_rounds" if draws[name] else end == "rule" or stop_round == 4
         assert third == (3 if draws[name] or stop_round >= 3 else None)
-    if not save:
-        recorder.close()
 
 
-def test_the_log_says_what_a_replay_of_it_says(path, answers):
-    logged(path, answers)
-    recording = read_recording(path)
+def test_the_log_says_what_a_replay_of_it_says(half):
+    recording = read_recording(half)
     for policy, column in (
         (POLICY, "stop_round"),
         *((item, f"shadow.{name}") for name, item in shadow_policies(SHADOWS, POLICY).items()),
@@ -101,19 +103,40 @@ def test_the_log_says_what_a_replay_of_it_says(path, answers):
     np.testing.assert_array_equal(recording.column("answer_round")[:, 0], answered)
 
 
-def test_the_rounds_of_an_audit_are_no_cost_of_the_policy(path, answers):
-    logged(path, answers, audit=ALWAYS)
-    recording = read_recording(path)
-    assert recording.seen.all()  # 160 calls were made
+def test_the_rounds_of_an_audit_are_no_cost_of_the_policy(half):
+    recording = read_recording(half)
+    recording = recording.select(recording.column("audited")[:, 0] == 1)
+    assert recording.seen.all()
     rows = {row.label: row for row in replay(recording, [POLICY], metrics="em").rows}
     stop_rounds = recording.column("stop_round")[:, 0]
     assert rows["deployed"].calls.mean == pytest.approx(stop_rounds.mean())
     assert rows["deployed"].calls.mean < 4
 
 
-def test_audited_questions_are_judged_by_anything_and_censored_ones_stay_unknown(path, answers):
-    logged(path, answers)
-    recording = read_recording(path)
+def test_the_audited_share_costs_its_share_of_the_calls_that_the_policy_saves(half):
+    recording = read_recording(half)
+    stop_rounds = recording.column("stop_round")[:, 0]
+    drawn = recording.column("audited")[:, 0] == 1
+    assert recording.seen.sum() == (stop_rounds + drawn * (4 - stop_rounds)).sum()
+
+
+def test_what_the_loop_did_by_itself_is_what_it_did_before_its_audits(half):
+    recording = read_recording(half)
+    rows = {row.label: row for row in replay(recording, [POLICY], metrics="em").rows}
+    assert rows["recorded"].calls.mean == pytest.approx(rows["deployed"].calls.mean)
+    assert rows["recorded"].metrics["em"] == pytest.approx(rows["deployed"].metrics["em"])
+    cut = without_audits(recording)
+    stop_rounds = recording.column("stop_round")[:, 0]
+    np.testing.assert_array_equal(cut.seen.sum(axis=1), stop_rounds)
+    assert set(cut.ends[stop_rounds < 4].tolist()) == {"rule"}
+    assert without_audits(cut) is cut
+    advice, without = (decide(log, metric="em") for log in (recording, cut))
+    assert str(advice.sentence) == str(without.sentence)
+    assert advice.tables()[0] == without.tables()[0]
+
+
+def test_audited_questions_are_judged_by_anything_and_censored_ones_stay_unknown(half):
+    recording = read_recording(half)
     audited = recording.select(recording.column("audited")[:, 0] == 1)
     assert replay(audited, [POLICY, "never()"], metrics="em").rows
     assert audited.ends.tolist() == ["max_rounds"] * audited.shape[0]

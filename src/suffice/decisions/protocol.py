@@ -34,6 +34,7 @@ from suffice.replays.prices import Price
 from suffice.rounds import Mask
 from suffice.rules import Selector, parse_selector
 from suffice.statistics import hash_places
+from suffice.store.audits import without_audits
 from suffice.store.recording import Recording
 from suffice.tables import counted
 
@@ -116,6 +117,8 @@ def decide(
     }
     given = {name: value for name, value in given.items() if value is not None}
     notes: list[str] = []
+    if (previous.trial.baseline if previous is not None else baseline or _DEFAULTS["baseline"]) == "recorded":
+        recording, tune = without_audits(recording), without_audits(tune) if isinstance(tune, Recording) else tune
     if previous is None:
         declared = {**_DEFAULTS, **({"selector": "majority_of_samples"} if recording.independent else {}), **given}
         declared["orders"] = n_orders(recording, orders or (1 if recording.cut.any() else None), [])

@@ -16,6 +16,7 @@ from suffice.replays.recorded import run_notes
 from suffice.rounds import Floats, Mask, Positions, Rounds
 from suffice.rules import Selector, fixed_k
 from suffice.session import Policy, Stops
+from suffice.store.audits import stop_rounds
 from suffice.tables import counted
 
 __all__ = [
@@ -169,7 +170,7 @@ def fixed_policy(k: int, like: Policy) -> Policy:
 def recorded_run(prepared: PreparedRecording, like: Policy | None = None, *, start_round: int | None = None) -> Run:
     """Return what was recorded: each question up to its last round, wherever the recording's own rule ended it.
 
-    It starts at round 0 only where the rule ended questions there, as a gate does; otherwise round 0 is the closed book
+    The rounds of an audit, which ran after the answer, are no part of it.  It starts at round 0 only where the rule ended questions there, as a gate does; otherwise round 0 is the closed book
     beside a loop from round 1 on.
 
     Args:
@@ -185,10 +186,14 @@ def recorded_run(prepared: PreparedRecording, like: Policy | None = None, *, sta
         )
         start_round = 0 if at_0 else 1
     policy = replace(like, start_round=start_round, max_rounds=max(prepared.highest, 1), name=f"{RECORDED}{like.name}")
-    ended = Counter(str(end) for end in prepared.recording.ends.tolist())
-    run = _stopped_run(
-        prepared, policy, prepared.stops(policy), np.zeros_like(prepared.cut), ended, label="", kind=RECORDED
-    )
+    stopped, ends = prepared.stops(policy), prepared.recording.ends
+    position = np.fmin(stopped.position, stop_rounds(prepared.recording) - stopped.view.index[0]).astype(np.int64)
+    audited = position < stopped.position
+    if audited.any():
+        answers = policy.selector.select(stopped.view, position)
+        stopped, ends = replace(stopped, position=position, answer_position=answers), np.where(audited, "rule", ends)
+    ended = Counter(map(str, ends.tolist()))
+    run = _stopped_run(prepared, policy, stopped, np.zeros_like(prepared.cut), ended, label="", kind=RECORDED)
     return replace(run, notes=("the recording's own stops; what its rule itself cost is not counted",))
 
 

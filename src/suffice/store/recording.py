@@ -223,7 +223,7 @@ class Recording(Displayed):
     def tables(self) -> list[Table]:
         """Return a summary of the recording as one table."""
         ends = self.ends.tolist()
-        kinds = ("metric", "signal", "cost", "label")
+        kinds = ("metric", "signal", "cost", "label", *(["decision"] if self.names("decision") else []))
         facts = {
             "questions": f"{self.shape[0]:,}",
             "rounds": f"{int(self.index[0])} to {int(self.index[-1])}, {self.table.num_rows:,} rows",

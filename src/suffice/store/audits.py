@@ -1,0 +1,32 @@
+"""The log of a deployed policy without its audits: what ran for the answers that were returned."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from suffice.rounds import Floats
+from suffice.store.recording import Recording
+
+__all__ = ["stop_rounds", "without_audits"]
+
+
+def stop_rounds(recording: Recording) -> Floats:
+    """Return the round of the stop that each question's log names, shape ``(n_questions,)``; NaN where it names none."""
+    return np.array(recording.per_question("stop_round", [None] * len(recording.question_ids)), dtype=np.float64)
+
+
+def without_audits(recording: Recording) -> Recording:
+    """Return the recording without rounds that ran after the answer; the rule ended their questions."""
+    rounds = recording.table.column("round").to_numpy()
+    later = rounds > stop_rounds(recording)[recording.row_question]  # False where no stop is known
+    if not later.any():
+        return recording
+    audited = np.unique(recording.row_question[later])
+    ends = recording.ends.copy()
+    ends[audited] = "rule"
+    table = recording.table
+    place = table.column_names.index("end")
+    column = pa.array(ends[recording.row_question].tolist(), table.schema.field("end").type)
+    table = table.set_column(place, table.schema.field("end"), column)
+    return Recording(table.filter(pa.array(~later)), recording.metadata)

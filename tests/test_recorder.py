@@ -218,6 +218,26 @@ def test_a_save_that_was_killed_before_the_journal_was_emptied_adds_nothing_twic
     assert read_recording(path).question_ids == ["q1", "q2"]
 
 
+@pytest.mark.parametrize("folder", [False, True])
+def test_rounds_recorded_together_are_committed_at_once_or_not_at_all(tmp_path, folder):
+    path = tmp_path / ("log" if folder else "log.parquet")
+    recorder = Recorder(path, policy="fixed_k(2)")
+    with pytest.raises(UnknownSignalError), recorder.question("Where?", question_id="a").together() as run:
+        raise UnknownSignalError(run.observe("Oslo"))
+    with recorder.question("Where?", question_id="b").together() as run:
+        assert not run.observe("Oslo").stop
+        with pytest.raises(DataError, match="no round was observed yet"):
+            read_recording(path)
+        assert run.observe("Bergen").stop
+    run = recorder.question("Where?", question_id="c")
+    assert not run.observe("Oslo").stop
+    assert run.observe("Bergen").stop
+    recording = read_recording(path)
+    assert recording.answers.tolist() == [["Oslo", "Bergen"]] * 2
+    assert list(recording.question_ids) == ["b", "c"]
+    recorder.close()
+
+
 def test_a_save_that_fails_loses_nothing(path, monkeypatch):
     recorder = Recorder(path)
     play(recorder, "one", ["a"], question_id="q1")

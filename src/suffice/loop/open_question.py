@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
@@ -157,6 +158,19 @@ class OpenQuestion:
             raise DataError(f"question {self.question_id!r} has ended already")
         self._end(reason, why=reason if reason in ("failed", "cancelled") else "")
         return self.decision
+
+    @contextmanager
+    def together(self) -> Iterator[Self]:
+        """Commit all that the block records at once: for a question whose rounds are there, a commit instead of one for each.
+
+        If the block raises, nothing of it is recorded, and the question is not to be used any more.
+        """
+        journal = self._journal
+        try:
+            with journal.together() as self._journal:
+                yield self
+        finally:
+            self._journal = journal
 
     def to_state(self) -> dict[str, Any]:
         """Return the question as JSON-ready values, for `Recorder.resume`, in this process or another.

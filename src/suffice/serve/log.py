@@ -81,11 +81,12 @@ class DecisionLog:
         assert decision is not None
         with _faults():
             run = self._recorder(named).question(names["question"], question_id=names["question_id"])
-            for observed in session.rounds:
-                run.observe(observed)
-            if not run.done:
-                assert decision.reason in ("exhausted", "failed", "cancelled")
-                run.end(decision.reason)
+            with run.together():
+                for observed in session.rounds:
+                    run.observe(observed)
+                if not run.done:
+                    assert decision.reason in ("exhausted", "failed", "cancelled")
+                    run.end(decision.reason)
         return run
 
     def resume(self, named: NamedPolicy, state: Mapping[str, Any], session: Session) -> OpenQuestion | None:

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,15 @@ class RoundJournal:
         path = Path(path)
         self.path = path.with_name(path.name + ".rounds")
         self._is_part = is_part
+        self._database: sqlite3.Connection | None = None
+
+    @contextmanager
+    def together(self) -> Iterator[RoundJournal]:
+        """Yield this journal with its lock: what the block writes to it is committed at once, or not at all if it raises."""
+        with self._writing() as database:
+            journal = copy(self)
+            journal._database = database  # noqa: SLF001 - another self
+            yield journal
 
     def check(self, metadata: Mapping[str, Any]) -> None:
         """Write what the recording depends on, or compare it with what the file has.
@@ -221,6 +231,9 @@ class RoundJournal:
             create: Whether to create the journal of a part.
             sealed: Whether a sealed one is opened, too.
         """
+        if self._database is not None:
+            yield self._database
+            return
         try:
             with self._faults():
                 self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -109,6 +109,8 @@ def test_an_unknown_name_has_the_near_ones_as_fixes_in_its_place():
     problem = complete_rule(text, 3, SIGNALS).problem
     assert text[problem.first : problem.last] == "answer_stabel"
     assert problem.fixes[0].applied(text)[0] == "(answer_stable >= 1) & (p_correct > 0.2)"
+    problem = complete_rule("(p_correct > 0.2) & over", 3, SIGNALS).problem
+    assert problem.message == "this is not finished; for example: (p_correct > 0.2) & (overlap  > 0)"
     assert not complete_rule("p_correct > ", 0, SIGNALS).problem.fixes
     assert complete_rule("tasrr", 5, SIGNALS).problem.fixes[0].insert == "tasr"
 
@@ -117,6 +119,12 @@ def test_a_text_that_only_ends_too_early_is_said_to_be_unfinished():
     problem = complete_rule("(p_correct > 0.2) & (over", 3, SIGNALS).problem
     assert (problem.first, problem.last) == (21, 25)
     assert problem.message == "this is not finished; for example: (p_correct > 0.2) & (over > 0)"
+
+
+def test_a_word_that_nothing_knows_is_said_to_be_unknown():
+    problem = complete_rule("(nothing) & tasr", 3, SIGNALS).problem
+    assert (problem.first, problem.last) == (1, 8)
+    assert problem.message == "nothing is neither a named rule nor a signal that this recording has"
 
 
 def test_a_named_rule_says_which_of_its_signals_the_recording_lacks():

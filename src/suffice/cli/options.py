@@ -14,7 +14,7 @@ from suffice.cli.console import progress_bar
 from suffice.cli.local import hub_name
 from suffice.cli.models import cross_encoder
 from suffice.errors import DataError, NotFoundError
-from suffice.replays import Price, component_prices, list_price
+from suffice.replays import Price, list_price, prices_of
 from suffice.retrieval import (
     BUNDLED_QUESTIONS,
     DenseRetriever,
@@ -28,7 +28,7 @@ from suffice.retrieval import (
 )
 from suffice.seen import Seen
 from suffice.session import Policy
-from suffice.signals import GATE, LOOP_COMPONENTS, QUERY, FittedState, Idf, member_component
+from suffice.signals import FittedState, Idf
 from suffice.store import Recording, read_recording
 
 __all__ = [
@@ -58,7 +58,6 @@ __all__ = [
     "idf_state",
     "load_policy",
     "overlap_state",
-    "prices_of",
     "read_baseline",
     "split_names",
     "start_of",
@@ -163,24 +162,6 @@ class Pricing:
     def of(self, recording: Recording) -> Price | dict[str, Price] | None:
         """Return the prices of the recorded components."""
         return self.price() or prices_of(self.prices, recording)
-
-
-def prices_of(path: Path | None, recording: Recording) -> dict[str, Price] | None:
-    """Return the prices of the recorded components; one whose model the recording does not name goes by its own name."""
-    if path is None:
-        return None
-    config = recording.metadata.get("config", {})
-    names = {column.split(".")[1]: "" for column in recording.names("cost")}
-    names |= {component: about.get("model", "") for component, about in config.get("enrichers", {}).items()}
-    models = {about["name"]: about["model"] for about in config.get("models", ())}
-    panel = {member_component(name): model for name, model in models.items()} if len(models) > 1 else {}
-    if panel:
-        names = {**{name: model for name, model in names.items() if name != "generator"}, **panel}
-    else:
-        names["generator"] = next(iter(models.values()), config.get("model", {}).get("model", ""))
-        names |= {QUERY: names["generator"]} if QUERY in names else {}
-    priced = {*LOOP_COMPONENTS, GATE, *panel}
-    return component_prices(path, {c: n for c, n in names.items() if c in priced or c.startswith("judge:")})
 
 
 @dataclass(frozen=True, kw_only=True)

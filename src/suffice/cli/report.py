@@ -17,7 +17,7 @@ from suffice.cli.groups import command_line
 from suffice.cli.offline import TEXT_RULES
 from suffice.cli.output import Output, Screen
 from suffice.files import check_file, quoted, write_file
-from suffice.replays import calibrate, policy_for
+from suffice.replays import calibrate, policy_for, prices_of
 from suffice.replays.guarded import with_guarded
 from suffice.replays.outcomes import default_metrics
 from suffice.reports import Report, Settings, make_report, render_html
@@ -77,7 +77,7 @@ def report_command(
             _policies_of(next(iter(recordings.values())), compared, tune_recording),
             tune=tune_recording,
             settings=settings,
-            prices={name: options.prices_of(prices, recording) for name, recording in recordings.items()},
+            prices={name: prices_of(prices, recording) for name, recording in recordings.items()},
         )
         if form == "html":
             text = render_html(

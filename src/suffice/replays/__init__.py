@@ -8,7 +8,7 @@ from suffice.replays.evaluate import replay, replay_matrix
 from suffice.replays.fitting import CalibrationSummary, CalibratorFit, FitComparison, calibrate
 from suffice.replays.outcomes import AGREEMENT, outcome
 from suffice.replays.panels import OrderedPanel, PanelMember, order_panel
-from suffice.replays.prices import ListPrice, Price, component_prices, list_price, list_prices, load_prices
+from suffice.replays.prices import ListPrice, Price, component_prices, list_price, list_prices, load_prices, prices_of
 from suffice.replays.replayer import ComparedRuns, Replayer
 from suffice.replays.result import ReplayResult, Row, Spread
 from suffice.replays.selected import Selected, dividing_names, seen_by, seen_from, seen_in, selected_on, tuned_on
@@ -55,6 +55,7 @@ __all__ = [
     "order_panel",
     "outcome",
     "policy_for",
+    "prices_of",
     "reads_round_0",
     "replay",
     "replay_matrix",

@@ -15,9 +15,20 @@ from typing import Any
 
 from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.rounds import Floats
+from suffice.signals import GATE, LOOP_COMPONENTS, QUERY, member_component
+from suffice.store.recording import Recording
 from suffice.tables import Column, Table
 
-__all__ = ["ListPrice", "Price", "component_prices", "list_price", "list_prices", "load_prices", "price_table"]
+__all__ = [
+    "ListPrice",
+    "Price",
+    "component_prices",
+    "list_price",
+    "list_prices",
+    "load_prices",
+    "price_table",
+    "prices_of",
+]
 
 LIST_PRICES = "list"
 """What names the bundled list prices where a file of prices may be named."""
@@ -179,3 +190,30 @@ def component_prices(path: str | Path, models: Mapping[str, str]) -> dict[str, P
             )
         by_component[component] = prices[name]
     return by_component
+
+
+def prices_of(path: str | Path | None, recording: Recording) -> dict[str, Price] | None:
+    """Return the prices of the recorded components; one whose model the recording does not name goes by its own name.
+
+    Args:
+        path: The file, see `load_prices`; None = no prices.
+        recording: Says which models ran.
+
+    Raises:
+        DataError: A component has no price.
+        SchemaError: The file does not read.
+    """
+    if path is None:
+        return None
+    config = recording.metadata.get("config", {})
+    names = {column.split(".")[1]: "" for column in recording.names("cost")}
+    names |= {component: about.get("model", "") for component, about in config.get("enrichers", {}).items()}
+    models = {about["name"]: about["model"] for about in config.get("models", ())}
+    panel = {member_component(name): model for name, model in models.items()} if len(models) > 1 else {}
+    if panel:
+        names = {**{name: model for name, model in names.items() if name != "generator"}, **panel}
+    else:
+        names["generator"] = next(iter(models.values()), config.get("model", {}).get("model", ""))
+        names |= {QUERY: names["generator"]} if QUERY in names else {}
+    priced = {*LOOP_COMPONENTS, GATE, *panel}
+    return component_prices(path, {c: n for c, n in names.items() if c in priced or c.startswith("judge:")})

@@ -15,7 +15,7 @@ from suffice.display import html_table
 from suffice.display.chart import VENDOR, components, vendored
 from suffice.display.svg import chart_svg
 from suffice.display.tables import style
-from suffice.replays import Row
+from suffice.replays import ReplayResult, Row
 from suffice.replays.charts import pareto_chart, pareto_costs, path_chart, reliability_chart, stops_chart
 from suffice.replays.tables import (
     costs_table,
@@ -31,7 +31,7 @@ from suffice.reports.slider import make_slider, slidable
 from suffice.reports.trajectories import FEW, Passages, choose, to_dicts
 from suffice.tables import Column
 
-__all__ = ["LARGEST_PAGE", "environment", "page_style", "render_html"]
+__all__ = ["LARGEST_PAGE", "environment", "page_style", "render_html", "tiles"]
 
 LARGEST_PAGE = 5_000_000
 """The largest page in bytes, unless everything is requested."""
@@ -111,7 +111,7 @@ def _shown_cell(cell: ReportCell, sliders: list[dict[str, Any]]) -> dict[str, An
         "name": cell.name,
         "advice": "" if cell.advice is None else cell.advice.sentence,
         "headlines": cell.headlines,
-        "tiles": _tiles(cell, rules[0]),
+        "tiles": tiles(result, rules[0], cell.prepared.highest),
         "costs": pareto_costs(result),
         "reliability": list(cell.reliability),
         "censored": any(row.censored for row in result.rows),
@@ -133,26 +133,31 @@ _TILES = {
 }
 
 
-def _tiles(cell: ReportCell, row: Row) -> list[dict[str, Any]]:
-    """Return the figures at the top of a cell: of its first policy."""
-    result = cell.result
+def tiles(result: ReplayResult, row: Row, highest: int) -> list[dict[str, Any]]:
+    """Return the figures at the top of a page.
+
+    Args:
+        result: The replay.
+        row: Whose figures.
+        highest: The highest recorded round, whose fixed budget costs are compared with.
+    """
     metric = result.metrics[0]
-    whole_rows = (other for other in result.rows if other.label.startswith(f"fixed_k({cell.prepared.highest})"))
+    whole_rows = (other for other in result.rows if other.label.startswith(f"fixed_k({highest})"))
     full = next((other for other in whole_rows if other.kind == "fixed" and other.selector == row.selector), None)
     delta = row.difference(metric)
     note = "the baseline"
     if delta is not None and row.label != row.baseline:
         note = f"{Column('', '+.1f', scale=100, interval=True).text(delta)} vs {row.baseline}"
     quality = row.bounds.get(metric, row.metrics[metric])
-    tiles = [_tile(metric, Column(metric.upper(), ",.1f", scale=100), quality, note)]
+    listed = [_tile(metric, Column(metric.upper(), ",.1f", scale=100), quality, note)]
     for key, column in _TILES.items():
         value = row.calls.mean if key == "calls" else row.costs.get(key, math.nan)
         whole = math.nan if full is None else full.calls.mean if key == "calls" else full.costs.get(key, math.nan)
         known = whole > 0 and full is not None and not (full.censored or row.censored)
         note = f"{Column('', '+.0%').text(value / whole - 1)} vs the full budget" if known else ""
         if not math.isnan(value):
-            tiles.append(_tile(key, column, row.at_least(value), note))
-    return [*tiles, {"key": "", "name": "verdict", "value": None, "text": row.verdict, "note": f"n = {row.n:,}"}]
+            listed.append(_tile(key, column, row.at_least(value), note))
+    return [*listed, {"key": "", "name": "verdict", "value": None, "text": row.verdict, "note": f"n = {row.n:,}"}]
 
 
 def _tile(key: str, column: Column, value: float | tuple[float, float], note: str) -> dict[str, Any]:

@@ -16,11 +16,19 @@ from suffice.studio.door import Door
 from suffice.studio.folder import Folder
 from suffice.studio.pages import assets, render_page
 from suffice.studio.view import View
-from suffice.studio.views import CONTENTS_VIEW, EXPORTS_VIEW, LOG_VIEW, POLICY_VIEW, QUESTIONS_VIEW, RECORDING_VIEW
+from suffice.studio.views import (
+    CONTENTS_VIEW,
+    EXPORTS_VIEW,
+    LOG_VIEW,
+    POLICY_VIEW,
+    QUESTIONS_VIEW,
+    RECORDING_VIEW,
+    TRYING_VIEW,
+)
 
 __all__ = ["VIEWS", "studio_app"]
 
-VIEWS = (CONTENTS_VIEW, LOG_VIEW, RECORDING_VIEW, QUESTIONS_VIEW, POLICY_VIEW, EXPORTS_VIEW)
+VIEWS = (CONTENTS_VIEW, LOG_VIEW, RECORDING_VIEW, QUESTIONS_VIEW, POLICY_VIEW, EXPORTS_VIEW, TRYING_VIEW)
 """All views; the order is that of their routes."""
 
 

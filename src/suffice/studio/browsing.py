@@ -22,6 +22,7 @@ from suffice.rounds import Floats, Mask
 from suffice.session import Policy
 from suffice.store import Recording, read_recording
 from suffice.studio.describing import headline_metric
+from suffice.studio.workbench import Workbench
 from suffice.tables import Column, Table
 
 __all__ = ["FILTERS", "PAGE", "Browsed", "Fates"]
@@ -81,11 +82,13 @@ class Browsed:
     Attributes:
         recording: The same.
         metric: What the lists show; empty where there is neither a metric nor an answer.
+        workbench: Where rules are tried on it.
     """
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.metric = headline_metric(recording)
+        self.workbench = Workbench(recording, self.metric)
         self._fates: dict[str, Fates] = {}
         self._lock = threading.RLock()
 

@@ -16,8 +16,8 @@ from suffice.rules.parse import OWN_RULES, OWN_SELECTORS
 
 __all__ = [
     "LONGEST",
-    "Candidate",
-    "Completion",
+    "Offer",
+    "Offers",
     "Problem",
     "Vocabulary",
     "complete_rule",
@@ -28,18 +28,18 @@ __all__ = [
 LONGEST = 2_000
 """Characters before the cursor beyond which nothing is offered: every candidate is tried with the parser."""
 
-_WORD = re.compile(r"[A-Za-z_][A-Za-z_0-9]*\Z")
-_REST = re.compile(r"[A-Za-z_0-9]*")
-_TOKEN = re.compile(r"(?P<name>[A-Za-z_]\w*)|(?P<number>\d[\w.]*|\.\d[\w.]*)|(?P<sign>>=|<=|[^\s\w])")
-_NUMBER = re.compile(r"-?[\d.][\d.eE]*\Z")
+_WORD_BEFORE = re.compile(r"[A-Za-z_][A-Za-z_0-9]*\Z")
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_WORD_END = re.compile(r"[A-Za-z_0-9]*")
+_LEXEME = re.compile(r"(?P<name>[A-Za-z_]\w*)|(?P<number>\d[\w.]*|\.\d[\w.]*)|(?P<sign>>=|<=|[^\s\w])")
 
-_FUNCTIONS: Mapping[str, tuple[str, str]] = {
+_CALLABLES: Mapping[str, tuple[str, str]] = {
     "k_of": ("k_of(k, (rule), ...)", "at least k of the rules fire"),
     "patience": ("patience((rule), n)", "the rule fired in each of the last n rounds"),
     "first_of": ("first_of((rule), ...)", "any rule fires; the first that does gives the reason"),
     "never": ("never()", "never stops: the whole budget"),
 }
-_SIGNS: Mapping[str, str] = {
+_OPERATORS: Mapping[str, str] = {
     ")": "close the parenthesis",
     ">": "greater than",
     ">=": "at least",
@@ -52,17 +52,17 @@ _SIGNS: Mapping[str, str] = {
     "*": "weight a signal",
     ",": "the next argument",
 }
-_ENDS = ("", "0", " > 0", "round > 0", "(round > 0)", "2", "0.5", " round > 0", ", round > 0", "1, round > 0", ", 2")
+_CLOSERS = ("", "0", " > 0", "round > 0", "(round > 0)", "2", "0.5", " round > 0", ", round > 0", "1, round > 0", ", 2")
 """What may be missing of the innermost rule."""
 
 _MOST_FILLED = 20
 _DEEPEST = 40
 
-Kind = Literal["signal", "rule", "function", "sign", "number", "selector"]
+OfferKind = Literal["signal", "rule", "function", "sign", "number", "selector"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Offer:
     """What may be put at the cursor.
 
     Attributes:
@@ -78,7 +78,7 @@ class Candidate:
     insert: str
     first: int
     last: int
-    kind: Kind
+    kind: OfferKind
     about: str = ""
 
     def applied(self, text: str) -> tuple[str, int]:
@@ -100,14 +100,14 @@ class Problem:
     message: str
     first: int
     last: int
-    fixes: tuple[Candidate, ...] = ()
+    fixes: tuple[Offer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
+class Offers:
     """What may be put at the cursor, and what is wrong with the text; nothing where it can be tried."""
 
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[Offer, ...] = ()
     problem: Problem | None = None
 
 
@@ -129,7 +129,7 @@ class Vocabulary:
         return [name for name in self.signals if name.isidentifier() and name.isascii() and not keyword.iskeyword(name)]
 
 
-def complete_rule(text: str, cursor: int, vocabulary: Vocabulary) -> Completion:
+def complete_rule(text: str, cursor: int, vocabulary: Vocabulary) -> Offers:
     """Return what may be put at the cursor of a rule's text, and what is wrong with the text.
 
     With a candidate in its place, the text up to the cursor is the beginning of some rule: the parser was asked.
@@ -146,11 +146,11 @@ def complete_rule(text: str, cursor: int, vocabulary: Vocabulary) -> Completion:
         vocabulary: What the recording gives.
     """
     cursor = min(max(0, cursor), len(text))
-    candidates = tuple(_candidates(text, cursor, vocabulary)) if cursor <= LONGEST else ()
-    return Completion(candidates=candidates, problem=_rule_problem(text, vocabulary))
+    candidates = tuple(_rule_offers(text, cursor, vocabulary)) if cursor <= LONGEST else ()
+    return Offers(candidates=candidates, problem=_rule_problem(text, vocabulary))
 
 
-def complete_selector(text: str, cursor: int, vocabulary: Vocabulary) -> Completion:
+def complete_selector(text: str, cursor: int, vocabulary: Vocabulary) -> Offers:
     """Return what may be put in the place of a selector's text, and what is wrong with it.
 
     Args:
@@ -169,7 +169,7 @@ def complete_selector(text: str, cursor: int, vocabulary: Vocabulary) -> Complet
     for name in vocabulary.names:
         named |= {f"{kind}_{name}": f"the answer at the {kind} of: {vocabulary.signals[name]}" for kind in _EXTREMES}
     candidates = [
-        Candidate(label=name, insert=name, first=0, last=len(text), kind="selector", about=_SELECTED.get(name, about))
+        Offer(label=name, insert=name, first=0, last=len(text), kind="selector", about=_SELECTOR_WORDS.get(name, about))
         for name, about in _matching(before, named)
     ]
     problem = None
@@ -177,13 +177,13 @@ def complete_selector(text: str, cursor: int, vocabulary: Vocabulary) -> Complet
         parse_selector(text)
     except RuleSyntaxError as error:
         near = get_close_matches(text.strip(), named, n=3)
-        fixes = [Candidate(label=name, insert=name, first=0, last=len(text), kind="selector") for name in near]
+        fixes = [Offer(label=name, insert=name, first=0, last=len(text), kind="selector") for name in near]
         problem = Problem(message=str(error), first=0, last=len(text), fixes=tuple(fixes))
-    return Completion(candidates=tuple(candidates), problem=problem)
+    return Offers(candidates=tuple(candidates), problem=problem)
 
 
 _EXTREMES = ("max", "min", "median")
-_SELECTED: Mapping[str, str] = {
+_SELECTOR_WORDS: Mapping[str, str] = {
     "last": "the answer at the stop",
     "first": "the first answer",
     "max_p_correct": "the answer most likely to be right",
@@ -201,35 +201,33 @@ def _matching(word: str, named: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     )
 
 
-def _candidates(text: str, cursor: int, vocabulary: Vocabulary) -> Iterator[Candidate]:
+def _rule_offers(text: str, cursor: int, vocabulary: Vocabulary) -> Iterator[Offer]:
     before = text[:cursor]
-    word = _WORD.search(before)
+    word = _WORD_BEFORE.search(before)
     if word is None and re.search(r"[\w.]\Z", before):
         yield from _numbers(text, cursor, vocabulary)
         return
     first = cursor if word is None else word.start()
-    rest = _REST.match(text, cursor)
+    rest = _WORD_END.match(text, cursor)
     last = rest.end() if rest and word else cursor
     head, typed = text[:first], text[first:cursor]
     gap = "" if not head or head[-1] in " (\n" else " "
     opening = "" if _begins(f"{head}{gap}round") else "("
     if not opening or _begins(f"{head}{gap}(round"):
         for name, about in _matching(typed, {name: vocabulary.signals[name] for name in vocabulary.names}):
-            yield Candidate(
-                label=name, insert=f"{gap}{opening}{name} ", first=first, last=last, kind="signal", about=about
-            )
+            yield Offer(label=name, insert=f"{gap}{opening}{name} ", first=first, last=last, kind="signal", about=about)
     for label, insert, about, kind in _callable(typed) if _begins(f"{head}{gap}never()") else ():
         if _begins(f"{head}{gap}{insert}"):
-            yield Candidate(label=label, insert=gap + insert, first=first, last=last, kind=kind, about=about)
+            yield Offer(label=label, insert=gap + insert, first=first, last=last, kind=kind, about=about)
     if not typed:
         yield from _numbers(text, cursor, vocabulary)
         yield from _signs(text, cursor, vocabulary)
 
 
-def _callable(typed: str) -> Iterator[tuple[str, str, str, Kind]]:
+def _callable(typed: str) -> Iterator[tuple[str, str, str, OfferKind]]:
     """Yield label, text, meaning and kind of the named rules and functions that match a word."""
-    for name, _ in _matching(typed, dict.fromkeys(_FUNCTIONS, "")):
-        yield _FUNCTIONS[name][0], "never()" if name == "never" else f"{name}(", _FUNCTIONS[name][1], "function"
+    for name, _ in _matching(typed, dict.fromkeys(_CALLABLES, "")):
+        yield _CALLABLES[name][0], "never()" if name == "never" else f"{name}(", _CALLABLES[name][1], "function"
     for name, about in _matching(typed, {name: entry.doc for name, entry in NAMED_RULES.items()}):
         arity = NAMED_RULES[name].arity
         numbers = ", ".join("xy"[: max(arity)])
@@ -239,7 +237,7 @@ def _callable(typed: str) -> Iterator[tuple[str, str, str, Kind]]:
         yield f"{name}(...)", f"{name}(", "a rule of your own", "rule"
 
 
-def _numbers(text: str, cursor: int, vocabulary: Vocabulary) -> Iterator[Candidate]:
+def _numbers(text: str, cursor: int, vocabulary: Vocabulary) -> Iterator[Offer]:
     """Yield typical values of the signal that is compared at the cursor."""
     match = re.search(r"([A-Za-z_]\w*)\s*(?:>=|<=|>|<)\s*(-?[\d.]*)\Z", text[:cursor])
     if match is None or match[1] not in vocabulary.signals:
@@ -247,31 +245,31 @@ def _numbers(text: str, cursor: int, vocabulary: Vocabulary) -> Iterator[Candida
         return
     first, rest = match.start(2), re.compile(r"[\d.]*").match(text, cursor)
     gap = "" if text[first - 1 : first] == " " else " "
-    for value, about in _described(vocabulary.values_of(match[1])):
+    for value, about in _value_offers(vocabulary.values_of(match[1])):
         insert = f"{value:.3g}"
         if insert.startswith(match[2]) and _begins(text[:first] + gap + insert):
             last = rest.end() if rest else cursor
-            yield Candidate(label=insert, insert=gap + insert, first=first, last=last, kind="number", about=about)
+            yield Offer(label=insert, insert=gap + insert, first=first, last=last, kind="number", about=about)
 
 
-def _arguments(text: str, cursor: int) -> Iterator[Candidate]:
+def _arguments(text: str, cursor: int) -> Iterator[Offer]:
     """Yield numbers where a function takes one."""
     levels = _open_levels(text[:cursor])
     if levels and levels[-1][0] and re.search(r"[(,]\s*\Z", text[:cursor]):
         for number in ("1", "2", "3", "5", "0.5", "0.9"):
             if _begins(f"{text[:cursor]}{number} "):
                 about = f"a number that {levels[-1][0]} takes"
-                yield Candidate(label=number, insert=number, first=cursor, last=cursor, kind="number", about=about)
+                yield Offer(label=number, insert=number, first=cursor, last=cursor, kind="number", about=about)
 
 
-def _described(values: Sequence[float]) -> Iterator[tuple[float, str]]:
-    if len(values) == len(_QUANTILES):
-        yield from dict(zip(values, _QUANTILES, strict=True)).items()
+def _value_offers(values: Sequence[float]) -> Iterator[tuple[float, str]]:
+    if len(values) == len(_VALUE_WORDS):
+        yield from dict(zip(values, _VALUE_WORDS, strict=True)).items()
     else:
         yield from ((value, "a value here") for value in values)
 
 
-_QUANTILES = (
+_VALUE_WORDS = (
     "a tenth of its values lie below",
     "a quarter lies below",
     "half lie below",
@@ -280,15 +278,15 @@ _QUANTILES = (
 )
 
 
-def _signs(text: str, cursor: int, vocabulary: Vocabulary) -> Iterator[Candidate]:
+def _signs(text: str, cursor: int, vocabulary: Vocabulary) -> Iterator[Offer]:
     """Yield operators and closing signs; a bare comparison is put into parentheses first, as ``&`` and ``|`` want it."""
     head = text[:cursor]
-    tokens = list(_TOKEN.finditer(head))
+    tokens = list(_LEXEME.finditer(head))
     if not tokens:
         return
     before = tokens[-1]
     operand = before["number"] or before[0] == ")" or before["name"] in vocabulary.signals
-    for sign, about in _SIGNS.items():
+    for sign, about in _OPERATORS.items():
         if sign not in "&|,)" and not operand:
             continue
         tight = sign in ",)"
@@ -298,15 +296,15 @@ def _signs(text: str, cursor: int, vocabulary: Vocabulary) -> Iterator[Candidate
             inner = head[begin:].strip()
             wrapped = f"({inner}) {sign} ("
             if inner and _parses(inner) and _begins(head[:begin] + wrapped):
-                yield Candidate(label=sign, insert=wrapped, first=begin, last=cursor, kind="sign", about=about)
+                yield Offer(label=sign, insert=wrapped, first=begin, last=cursor, kind="sign", about=about)
         elif _begins(head + insert):
-            yield Candidate(label=sign, insert=insert, first=cursor, last=cursor, kind="sign", about=about)
+            yield Offer(label=sign, insert=insert, first=cursor, last=cursor, kind="sign", about=about)
 
 
 def _level(head: str) -> int:
     """Return where the innermost open parenthesis, or its current argument, begins."""
     begins = [0]
-    for token in _TOKEN.finditer(head):
+    for token in _LEXEME.finditer(head):
         if token[0] == "(":
             begins.append(token.end())
         elif token[0] == ")" and len(begins) > 1:
@@ -340,7 +338,7 @@ def ends_of(head: str) -> Iterator[str]:
     if len(levels) > _DEEPEST:
         return
     closings = [f"{fill})" for _, fill in reversed(levels)]
-    for end in _ENDS:
+    for end in _CLOSERS:
         if _parses(whole := head + end + "".join(closings)):
             yield whole
         for place, (name, _) in enumerate(reversed(levels), 1):
@@ -354,7 +352,7 @@ def _open_levels(head: str) -> list[tuple[str, str]]:
     """Return each open parenthesis, the outermost first: the name before it, and the arguments that are still missing."""
     levels: list[list[str]] = []
     name = ""
-    for token in _TOKEN.finditer(head):
+    for token in _LEXEME.finditer(head):
         sign = token["sign"]
         if sign == "(":
             levels.append([name])
@@ -363,10 +361,10 @@ def _open_levels(head: str) -> list[tuple[str, str]]:
         elif levels:
             levels[-1].append(token[0])
         name = token["name"] or ""
-    return [(tokens[0], _missing(tokens)) for tokens in levels]
+    return [(tokens[0], _missing_arguments(tokens)) for tokens in levels]
 
 
-def _missing(tokens: list[str]) -> str:
+def _missing_arguments(tokens: list[str]) -> str:
     if tokens[0] != "k_of" or len(tokens) < 2 or not tokens[1].isdecimal():  # noqa: PLR2004
         return ""
     return ", round > 0" * min(max(0, int(tokens[1]) - tokens.count(",")), _MOST_FILLED)
@@ -376,15 +374,7 @@ def _rule_problem(text: str, vocabulary: Vocabulary) -> Problem | None:
     try:
         rule = parse_rule(text)
     except RuleSyntaxError as error:
-        first, last = error.span or (0, len(text))
-        message = str(error).replace(" (<unknown>, line 1)", "")
-        whole = next(ends_of(text), None) if len(text) <= LONGEST else None
-        if whole is not None:
-            message = f"this is not finished; for example: {whole}"
-            word = _WORD.search(text)
-            first, last = (word.start() if word else len(text)), len(text)
-        known = {*vocabulary.names, *NAMED_RULES, *OWN_RULES, *_FUNCTIONS}
-        return Problem(message=message, first=first, last=last, fixes=tuple(_fixes(text, first, known)))
+        return _syntax_problem(text, error, vocabulary)
     missing = sorted(rule.signals - set(vocabulary.signals))
     if not missing:
         return None
@@ -395,10 +385,35 @@ def _rule_problem(text: str, vocabulary: Vocabulary) -> Problem | None:
     return Problem(message=message, first=first, last=last, fixes=tuple(_fixes(text, first, vocabulary.names)))
 
 
-def _fixes(text: str, first: int, known: Iterable[str]) -> Iterator[Candidate]:
+def _syntax_problem(text: str, error: RuleSyntaxError, vocabulary: Vocabulary) -> Problem:
+    """Return what is wrong with a text that does not parse: that it is not finished, or a word, or what the parser says."""
+    known = {*vocabulary.names, *NAMED_RULES, *OWN_RULES, *_CALLABLES}
+    first, last = error.span or (0, len(text))
+    message = str(error).replace(" (<unknown>, line 1)", "")
+    ending, wrong = _WORD_BEFORE.search(text), _IDENTIFIER.match(text, first)
+    more = _some_whole(text, vocabulary)
+    if more:
+        message = f"this is not finished; for example: {more}"
+        first, last = (ending.start() if ending else len(text)), len(text)
+    elif wrong is not None and wrong[0] not in known and not keyword.iskeyword(wrong[0]) and "is not a rule" in message:
+        message = f"{wrong[0]} is neither a named rule nor a signal that this recording has"
+        last = wrong.end()
+    return Problem(message=message, first=first, last=last, fixes=tuple(_fixes(text, first, known)))
+
+
+def _some_whole(text: str, vocabulary: Vocabulary) -> str:
+    """Return a rule that begins with a text, or with what may be put at its end; empty where there is none."""
+    if len(text) > LONGEST:
+        return ""
+    whole = next(ends_of(text), "")
+    begun = None if whole or not _WORD_BEFORE.search(text) else next(_rule_offers(text, len(text), vocabulary), None)
+    return whole if begun is None else next(ends_of(begun.applied(text)[0]), "")
+
+
+def _fixes(text: str, first: int, known: Iterable[str]) -> Iterator[Offer]:
     """Yield known names in the place of the word where a text goes wrong, if they are near."""
-    word = re.compile(r"[A-Za-z_]\w*").match(text, first)
+    word = _IDENTIFIER.match(text, first)
     if word is None or word[0] in known:
         return
     for name in get_close_matches(word[0], sorted(known), n=3):
-        yield Candidate(label=name, insert=name, first=word.start(), last=word.end(), kind="signal")
+        yield Offer(label=name, insert=name, first=word.start(), last=word.end(), kind="signal")

@@ -11,5 +11,14 @@ from suffice.studio.views.logs import LOG_VIEW
 from suffice.studio.views.policies import POLICY_VIEW
 from suffice.studio.views.questions import QUESTIONS_VIEW
 from suffice.studio.views.recordings import RECORDING_VIEW
+from suffice.studio.views.trying import TRYING_VIEW
 
-__all__ = ["CONTENTS_VIEW", "EXPORTS_VIEW", "LOG_VIEW", "POLICY_VIEW", "QUESTIONS_VIEW", "RECORDING_VIEW"]
+__all__ = [
+    "CONTENTS_VIEW",
+    "EXPORTS_VIEW",
+    "LOG_VIEW",
+    "POLICY_VIEW",
+    "QUESTIONS_VIEW",
+    "RECORDING_VIEW",
+    "TRYING_VIEW",
+]

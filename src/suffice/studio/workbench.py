@@ -1,0 +1,317 @@
+"""What one rule does on a recording, at once: figures first, intervals after, and an edit ends the one before."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from suffice.errors import DataError, SufficeError
+from suffice.replays import (
+    Price,
+    ReplayResult,
+    Row,
+    check_policy,
+    list_price,
+    policy_for,
+    prices_of,
+    seen_by,
+    seen_from,
+)
+from suffice.replays.prices import LIST_PRICES
+from suffice.replays.replayer import ComparedRuns, Replayer
+from suffice.rules import parse_rule, parse_selector
+from suffice.session import Policy
+from suffice.signals import SIGNALS
+from suffice.signals.votes import VOTES, weights_of
+from suffice.statistics import Resampling
+from suffice.store.recording import Recording
+from suffice.studio.completion import Vocabulary
+
+__all__ = ["RuleDraft", "SupersededError", "Tryout", "Turns", "Workbench"]
+
+_FEW_ORDERS = 10
+"""Orders of independent samples that the first figures are means over."""
+
+_MANY_UNITS = 25_000
+"""Questions from which intervals rest on fewer draws: all draws are kept in memory."""
+
+_FEW_DRAWS = 200
+_REPLAYERS = 4
+_TABS = 256
+_TYPICAL = (0.1, 0.25, 0.5, 0.75, 0.9)
+
+
+class SupersededError(Exception):
+    """A newer edit of the same tab came: the figures of this one would never be shown."""
+
+
+class Turns:
+    """Who is the latest of each tab."""
+
+    def __init__(self) -> None:
+        self._latest: OrderedDict[str, int] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def begin(self, tab: str) -> Callable[[], None]:
+        """Begin a turn of a tab; return a function that raises a `SupersededError` once a later turn began."""
+        with self._lock:
+            turn = self._latest[tab] = self._latest.pop(tab, 0) + 1
+            while len(self._latest) > _TABS:
+                self._latest.popitem(last=False)
+
+        def check() -> None:
+            if self._latest.get(tab) != turn:
+                raise SupersededError(tab)
+
+        return check
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleDraft:
+    """What is tried.
+
+    Attributes:
+        rule: The text of the rule.
+        selector: That of the selector; empty = the recording's own.
+        start_round: Where the policy starts; None = the recording's own.
+        max_rounds: The highest round; None = the recording's own.
+        metric: What quality means; empty = the recording's own.
+        cost: What "cheapest" and "dominated" compare.
+        model: Whose list price all tokens have; empty = those of the recorded models, where they are listed.
+        baseline: What differences are taken against, see `replay`.
+        fitted: The policy whose fitted state the rule reads; None = nothing fitted.
+    """
+
+    rule: str
+    selector: str = ""
+    start_round: int | None = None
+    max_rounds: int | None = None
+    metric: str = ""
+    cost: str = "calls"
+    model: str = ""
+    baseline: str | Policy | None = None
+    fitted: Policy | None = None
+
+    def options(self) -> list[str]:
+        """Return what commands are given to do the same, but for the baseline and the fitted state."""
+        given = {
+            "--selector": self.selector,
+            "--start-round": self.start_round,
+            "--max-rounds": self.max_rounds,
+        }
+        return [part for name, value in given.items() if value not in ("", None) for part in (name, str(value))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tryout:
+    """What a rule does on a recording.
+
+    Attributes:
+        policy: The policy that was tried.
+        result: The replay.
+        highest: The highest recorded round.
+        final: Whether intervals are there, and every order of samples.
+        deployable: Why the policy cannot run live as it is; empty if it can.
+    """
+
+    policy: Policy
+    result: ReplayResult
+    highest: int
+    final: bool
+    deployable: str
+
+    @property
+    def row(self) -> Row:
+        """The row of the policy."""
+        return self.result.rows[0]
+
+
+class Workbench:
+    """A recording on which rules are tried.
+
+    Args:
+        recording: Recorded rounds.
+        metric: What quality means where nothing else is said; empty = costs and stops alone.
+
+    Attributes:
+        recording: The same.
+        metric: The same.
+        turns: The tabs that try rules.
+    """
+
+    def __init__(self, recording: Recording, metric: str) -> None:
+        self.recording = recording
+        self.metric = metric
+        self.turns = Turns()
+        self._computing = threading.Lock()  # one at a time: what replays share is not for two threads
+        self._replayers: OrderedDict[tuple[Any, ...], Replayer] = OrderedDict()
+        self._vocabularies: dict[str, Vocabulary] = {}
+
+    def policy(self, draft: RuleDraft) -> Policy:
+        """Return the policy of a draft.
+
+        Raises:
+            RuleSyntaxError: The rule or the selector does not parse.
+            SufficeError: It cannot decide on this recording.
+        """
+        rule, changes = parse_rule(draft.rule), dict[str, Any]()
+        if draft.selector:
+            changes["selector"] = parse_selector(draft.selector)
+        if draft.max_rounds is not None:
+            changes["max_rounds"] = draft.max_rounds
+        if draft.start_round is not None:
+            changes["start_round"] = draft.start_round
+        name = ", ".join(filter(None, [" ".join(draft.rule.split()), draft.selector]))
+        if draft.fitted is None:
+            policy = policy_for(self.recording, rule, name=name, **changes)
+        else:
+            policy = replace(draft.fitted, rule=rule, name=name, certificate=None, **changes)
+        check_policy(policy, self.recording)
+        return policy
+
+    def stages(self, draft: RuleDraft, check: Callable[[], None]) -> Iterator[Tryout]:
+        """Yield what a draft does: first figures without intervals, then all.
+
+        Args:
+            draft: What is tried.
+            check: Called now and then; what it raises ends it.
+
+        Raises:
+            SupersededError: A newer edit came.
+            SufficeError: The rule does not parse, or cannot decide on this recording.
+        """
+        policy = self.policy(draft)
+        deployable = _deployable(policy)
+        compared: ComparedRuns | None = None
+        for few, intervals in ((self.recording.exchangeable, False), (False, True)):
+            with self._computing:
+                check()
+                replayer = self._replayer(draft, few=few)
+                if compared is None or compared.replayer is not replayer:
+                    compared = replayer.compare(policy, draft.baseline, check=check)
+                check()
+                result = compared.result(intervals=intervals, tests=False)
+            highest = replayer.prepared.highest
+            yield Tryout(policy=policy, result=result, highest=highest, final=intervals, deployable=deployable)
+
+    def _replayer(self, draft: RuleDraft, *, few: bool) -> Replayer:
+        key = (draft.metric, draft.cost, draft.model, few)
+        if key not in self._replayers:
+            metric = draft.metric or self.metric
+            units = len(set(self.recording.clusters.tolist()))
+            self._replayers[key] = Replayer(
+                self.recording,
+                metrics=(metric,) if metric else (),
+                resampling=Resampling(n_resamples=_FEW_DRAWS) if units > _MANY_UNITS else Resampling(),
+                prices=self.prices(draft.model),
+                cost=draft.cost,
+                orders=_FEW_ORDERS if few else None,
+            )
+        self._replayers.move_to_end(key)
+        while len(self._replayers) > _REPLAYERS:
+            self._replayers.popitem(last=False)
+        return self._replayers[key]
+
+    def prices(self, model: str = "") -> Price | Mapping[str, Price] | None:
+        """Return the list price of a model; without one those of the recorded models, None where one is not listed.
+
+        Raises:
+            NotFoundError: The model is not listed.
+        """
+        if model:
+            return list_price(model).price
+        try:
+            return prices_of(LIST_PRICES, self.recording)
+        except DataError:
+            return None
+
+    def vocabulary(self, fitted: Policy | None = None) -> Vocabulary:
+        """Return what rules can read here, with the fitted state of a policy or without."""
+        key = "" if fitted is None else fitted.digest
+        if key not in self._vocabularies:
+            names = [*self.recording.names("signal"), *SIGNALS]
+            names += [] if fitted is None else [calibrator.output for calibrator in fitted.calibrators]
+            readable = [name for name in dict.fromkeys(names) if name not in VOTES and self._reads(name, fitted)]
+            if self._reads("vote_lead", fitted):
+                readable += [name for name in sorted(VOTES) if {*weights_of([name])} <= {*readable}]
+            meanings = {
+                name: SIGNALS[name].doc if name in SIGNALS else "a column of the recording" for name in readable
+            }
+            self._vocabularies[key] = Vocabulary(signals=meanings, values_of=lambda name: self._values(name, fitted))
+        return self._vocabularies[key]
+
+    def _reads(self, name: str, fitted: Policy | None) -> bool:
+        try:
+            self.policy(RuleDraft(rule=f"{name} > 0", fitted=fitted))
+        except SufficeError:
+            return False
+        return True
+
+    def _values(self, name: str, fitted: Policy | None) -> list[float]:
+        """Return quantiles of a signal over all rounds; the values themselves where they are few."""
+        try:
+            policy = self.policy(RuleDraft(rule=f"{name} > 0", fitted=fitted))
+        except SufficeError:
+            return []
+        with self._computing:
+            view = self._whole.prepared.view(policy)
+        known = view[name][np.isfinite(view[name]) & view.seen]
+        distinct = np.unique(known)
+        values = distinct if len(distinct) <= len(_TYPICAL) else np.quantile(known, _TYPICAL)
+        return [float(value) for value in values]
+
+    @cached_property
+    def _whole(self) -> Replayer:
+        return self._replayer(RuleDraft(rule=""), few=False)
+
+    def file(self, draft: RuleDraft) -> str:
+        """Return the policy of a draft as a file; its provenance says that it was chosen on these questions.
+
+        Raises:
+            SufficeError: It cannot run live as it is: something must be fitted first.
+        """
+        policy = self.policy(draft)
+        policy.check()
+        seen = (seen_by(policy) | seen_from(self.recording)).to_dict()
+        provenance = {**policy.provenance, **seen, "chosen": "by its figures on these questions"}
+        return json.dumps(replace(policy, provenance=provenance).to_dict(), indent=2, ensure_ascii=False) + "\n"
+
+    def commands(self, draft: RuleDraft, path: Path) -> dict[str, str]:
+        """Return the commands that go on from a draft, by what they do."""
+        rule = ["--policy", "policy.json"] if draft.fitted is not None else ["--rule", draft.rule, *draft.options()]
+        more = ["--metric", draft.metric] if draft.metric else []
+        more += ["--cost", draft.cost] if draft.cost != "calls" else []
+        more += ["--model", draft.model] if draft.model else []
+        more += ["--baseline", draft.baseline] if isinstance(draft.baseline, str) else []
+        commands = {"These figures": shlex.join(["suffice", "replay", str(path), *rule, *more])}
+        if draft.fitted is None:
+            fit = [part for part in _pairs(draft.options()) if part[0] != "--max-rounds"]
+            options = [text for pair in fit for text in pair]
+            commands["Fit what it reads, on tune questions"] = shlex.join(
+                ["suffice", "calibrate", "TUNE.parquet", "--rule", draft.rule, *options, "-o", "policy.json"]
+            )
+        metric = ["--metric", draft.metric] if draft.metric else []
+        certify = ["suffice", "certify", "FRESH.parquet", "--policy", "policy.json", *metric, "--max-loss", "0.02"]
+        commands["Show on fresh questions that it loses little"] = shlex.join(certify)
+        return commands
+
+
+def _pairs(options: list[str]) -> list[tuple[str, str]]:
+    return list(zip(options[::2], options[1::2], strict=True))
+
+
+def _deployable(policy: Policy) -> str:
+    try:
+        policy.check()
+    except SufficeError as error:
+        return str(error)
+    return ""

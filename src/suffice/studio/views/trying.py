@@ -11,6 +11,7 @@ from typing import Any
 from starlette.responses import Response, StreamingResponse
 
 from suffice.errors import NotFittedError, RuleSyntaxError, SufficeError
+from suffice.files import quoted
 from suffice.replays.baselines import RECORDED
 from suffice.replays.charts import pareto_chart, pareto_costs, stops_chart
 from suffice.replays.costs import COSTS
@@ -57,7 +58,7 @@ def _draft(view: View) -> RuleDraft:
     """
     baseline: Any = view.value("baseline") or None
     if baseline is not None and baseline.startswith("policy:"):
-        baseline = view.folder.policy(view.folder.item(baseline.removeprefix("policy:"), "policy"))
+        baseline = view.folder.policy(view.item("policy", key=baseline.removeprefix("policy:")))
     fitted = view.value("fitted")
     return RuleDraft(
         rule=view.value("rule"),
@@ -68,7 +69,7 @@ def _draft(view: View) -> RuleDraft:
         cost=view.value("cost") or "calls",
         model=view.value("model"),
         baseline=baseline,
-        fitted=view.folder.policy(view.folder.item(fitted, "policy")) if fitted else None,
+        fitted=view.folder.policy(view.item("policy", key=fitted)) if fitted else None,
     )
 
 
@@ -84,7 +85,7 @@ def try_page(view: View) -> Response:
     item = view.item(*RECORDINGS)
     browsed = view.folder.recording(item)
     bench, recording = browsed.workbench, browsed.recording
-    policies = view.folder.of_kind("policy")
+    policies = view.of_kind("policy")
     names = [bench.metric, *default_metrics(recording), *recording.names("metric"), "agreement"]
     signals = bench.vocabulary().signals
     texts = VOTES_EXAMPLES if recording.independent else EXAMPLES
@@ -96,6 +97,7 @@ def try_page(view: View) -> Response:
         f"Try a rule on {item.name}",
         item=item,
         charts=True,
+        typed=quoted(item.path),
         rule=rule,
         examples=examples[:_MOST_EXAMPLES],
         policies=policies,
@@ -120,7 +122,7 @@ def completion_answer(view: View) -> Response:
     """Return what may be put at the cursor, and what is wrong with the text."""
     bench = view.folder.recording(view.item(*RECORDINGS)).workbench
     fitted = view.value("fitted")
-    policy = view.folder.policy(view.folder.item(fitted, "policy")) if fitted else None
+    policy = view.folder.policy(view.item("policy", key=fitted)) if fitted else None
     complete = complete_selector if view.value("what") == "selector" else complete_rule
     found: Offers = complete(view.value("text"), view.number("cursor", 0), bench.vocabulary(policy))
     return view.json(asdict(found))

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from suffice.searches import search
     from suffice.statistics import Resampling
     from suffice.store import Recording, read_recording, write_recording
+    from suffice.watches import watch
 
 _LAZY = {
     "Advice": "suffice.decisions",
@@ -73,6 +74,7 @@ _LAZY = {
     "register_importer": "suffice.adapters",
     "report": "suffice.reports",
     "search": "suffice.searches",
+    "watch": "suffice.watches",
     "write_recording": "suffice.store",
 }
 
@@ -138,6 +140,7 @@ __all__ = [
     "search",
     "signal",
     "tasr",
+    "watch",
     "write_recording",
 ]
 

@@ -1,6 +1,7 @@
 """The command line: parse, call, print.
 
-Exit codes: 0 done, 1 failed (the message says what and what to do), 2 wrong usage, 130 interrupted.
+Exit codes: 0 done, 1 failed (the message says what and what to do), 2 wrong usage, 130 interrupted; of `watch --exit-code`
+also 3 and 4.
 """
 
 from __future__ import annotations

@@ -49,6 +49,7 @@ class Place:
 
 TREE = {
     "demo": Place("Run the whole chain on real questions, offline.", "suffice.cli.demo:demo", "Start"),
+    "demo watch": Place("Watch a deployed policy while its signal breaks.", "suffice.cli.watch_demo:demo_watch"),
     "init": Place("Write suffice.toml: endpoint, data, prices, loss.", "suffice.cli.init:init_command", "Start"),
     "doctor": Place(
         "Examine an endpoint: what it supports, which rules can run.", "suffice.cli.inspect:doctor", "Start"
@@ -151,6 +152,11 @@ TREE = {
     ),
     "serve": Place(
         "Decide for loops in other languages, over HTTP.", "suffice.cli.serving:serve_command", "Deploy and inspect"
+    ),
+    "watch": Place(
+        "Say what a log shows of the deployed policy: keep it or not.",
+        "suffice.cli.watching:watch_command",
+        "Deploy and inspect",
     ),
     "answer": Place(
         "Answer one question from a corpus, stopping by a policy.", "suffice.cli.answer:answer", "Deploy and inspect"

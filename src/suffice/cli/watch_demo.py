@@ -1,0 +1,365 @@
+"""`suffice demo watch`: a deployed rule breaks half-way, and the log says so; a control run without the fault stays silent."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+import typer
+
+from suffice._version import __version__
+from suffice.certificates import Claim
+from suffice.cli import options
+from suffice.cli.bundled import record_bundled
+from suffice.cli.certify import certify_path
+from suffice.cli.console import print_json, say, status
+from suffice.cli.output import Output, Screen
+from suffice.errors import DataError
+from suffice.files import quoted
+from suffice.loop.rows import decision_columns
+from suffice.replays import calibrate, outcome
+from suffice.results import jsonable
+from suffice.rounds import Cost, Floats, Round
+from suffice.session import Audit, Policy, Session
+from suffice.store import Recording, read_recording, write_recording
+from suffice.tables import Column, Table, figure, render
+from suffice.watches import WatchResult, full_width, watch
+
+__all__ = ["WatchedRun", "certified_policy", "demo_watch", "watched_runs"]
+
+_DATASET = "hotpotqa"
+_RULE = "margin"
+_CERTIFIED = Claim(epsilon=0.08, metric="agreement", loss="harm")
+_SEED = 7
+_FIRST_REQUEST = 1_767_225_600.0  # 2026-01-01, of a clock that goes on by a minute with each request
+_BROKEN = "answer_margin"
+_LOGGED = ("answer_stable", "answer_length", "top_score", "score_gap")
+"""Signals that the log has beside the margin: they have no fault."""
+
+_SETTINGS = (
+    "Rule, bound, audit rate and number of requests were chosen while this was built, with these figures in view: it shows how a "
+    "fault is noticed, and is no estimate of how fast. Operating characteristics are simulated apart."
+)
+
+
+def demo_watch(
+    output: Output,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where recordings, policy and logs go.")] = Path(
+        "suffice-demo"
+    ),
+    requests: Annotated[
+        int, typer.Option("--requests", min=100, help="Before the fault, and as many after it.")
+    ] = 5000,
+    audit_rate: Annotated[
+        float, typer.Option("--audit-rate", min=0.001, max=1.0, help="Share of requests that run on after the answer.")
+    ] = 0.1,
+    markdown: options.Markdown = None,
+) -> None:
+    """Watch a deployed policy while its signal breaks.
+
+    Requests are drawn with replacement from bundled questions, whose rounds the embedded reader answered; half-way each reply gets the
+    margin of another request.
+
+    Example: suffice demo watch
+    """
+    if markdown is not None and not markdown.parent.is_dir():
+        raise DataError(f"the folder {str(markdown.parent)!r} does not exist, so {markdown.name!r} cannot be written")
+    began = time.monotonic()
+    for split in ("tune", "eval"):
+        record_bundled(_DATASET, split, out, quiet=output.as_json)
+    recordings = {split: read_recording(out / f"{_DATASET}_{split}.parquet") for split in ("tune", "eval")}
+    policy_path = out / "watched.policy.json"
+    with status(f"deciding {3 * requests:,} requests live", quiet=output.as_json):
+        policy = certified_policy(recordings)
+        policy.save(policy_path)
+        runs = watched_runs(recordings["eval"], policy, out, requests=requests, audit_rate=audit_rate)
+    safe = out / "full-width.policy.json"
+    full_width(policy).save(safe)
+    seconds = time.monotonic() - began
+    tables = [_table(runs), runs[0].result.table()]
+    notes = [
+        (
+            f"{recordings['eval'].shape[0]} questions of {_DATASET}_eval, on which the policy is certified; {requests:,} requests before the fault and "
+            f"as many after it, drawn with replacement, audit rate {audit_rate:g}, seed {_SEED}, data hash {recordings['eval'].data_hash}"
+        ),
+        _SETTINGS,
+    ]
+    sentences = [f"{run.name}: {run.truth}. {run.result.sentence}" for run in runs]
+    if markdown is not None:
+        markdown.write_text(_page(tables, sentences, notes, requests, audit_rate), encoding="utf-8")
+    if output.as_json:
+        data = {run.name: run.to_dict() for run in runs}
+        print_json(jsonable({"policy": str(policy_path), "runs": data, "seconds": seconds}))
+        return
+    for run in runs:
+        say(f"{run.name}:", bold=True)
+        say(f"  {run.truth}")
+        say(f"  {run.result.sentence}")
+    Screen(
+        sentences=[f"the whole demo took {seconds:.0f} s"],
+        tables=tables,
+        notes=notes,
+        files={"logs": out, "policy to fall back to": safe, "page": markdown},
+        then=f"suffice watch {quoted(runs[0].path)} --policy {quoted(policy_path)} --suspend",
+    ).print(details=output.details, lines=24)
+
+
+def certified_policy(recordings: Mapping[str, Recording]) -> Policy:
+    """Return the policy to deploy: calibrated on tune questions, certified on eval questions.
+
+    Raises:
+        DataError: No policy is certified.
+    """
+    locked, _ = calibrate(recordings["tune"], rule=_RULE)
+    policy = certify_path(recordings["eval"], recordings["tune"], locked, "p_correct", _CERTIFIED).policy
+    if policy is None:
+        raise DataError("no policy is certified on these questions, so there is none to deploy")
+    return policy
+
+
+def watched_runs(
+    recording: Recording, policy: Policy, out: Path, *, requests: int, audit_rate: float
+) -> list[WatchedRun]:
+    """Let sessions decide requests, with and without the fault from half-way on; return what each log says.
+
+    Args:
+        recording: The rounds of every question, at full width.
+        policy: What is deployed.
+        out: Where the logs go.
+        requests: Before half-way, and as many after it.
+        audit_rate: The share of requests that run on.
+    """
+    traffic = _Traffic.of(recording, policy, requests=requests, audit_rate=audit_rate)
+    before, healthy, broken = traffic.decide(0), traffic.decide(1), traffic.decide(1, broken=True)
+    runs = []
+    for title, name, after in (
+        ("margins permuted half-way", "broken", broken),
+        ("control, nothing permuted", "healthy", healthy),
+    ):
+        path = out / f"log-{name}.parquet"
+        write_recording(path, [*before.rows, *after.rows], kinds=traffic.kinds)
+        result = watch(read_recording(path), policy, tune=recording, window=max(1, requests // 5))
+        runs.append(WatchedRun(name=title, path=path, result=result, before=before, after=after))
+    return runs
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Stretch:
+    """Requests that were decided.
+
+    Attributes:
+        rows: Of the log.
+        losses: What each answer loses against the full run, by metric: known here, since every round was recorded once.
+        stops: The mean stop round.
+    """
+
+    rows: Sequence[dict[str, Any]]
+    losses: Mapping[str, Floats]
+    stops: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Traffic:
+    """Requests as they arrive: which question each asks, and whose margin each of its replies gets once the field is broken.
+
+    Attributes:
+        recording: The rounds of every question, at full width.
+        policy: What decides.
+        audit: The share that runs on.
+        asked: The place of each request's question, shape ``(n_requests,)``.
+        ids: Their names.
+        lent: The request whose margin each reply gets once the field is broken, shape ``(n_requests, n_rounds)``: a permutation of the second half at
+            each round.
+        metrics: Of every round, by name.
+    """
+
+    recording: Recording
+    policy: Policy
+    audit: Audit
+    asked: npt.NDArray[np.int64]
+    ids: Sequence[str]
+    lent: npt.NDArray[np.int64]
+    metrics: Mapping[str, Floats]
+
+    @classmethod
+    def of(cls, recording: Recording, policy: Policy, *, requests: int, audit_rate: float) -> _Traffic:
+        rng = np.random.default_rng(_SEED)
+        asked = rng.integers(recording.shape[0], size=2 * requests)
+        counts: Counter[str] = Counter()
+        ids = []
+        for place in asked.tolist():
+            name = recording.question_ids[place]
+            counts[name] += 1
+            ids.append(name if counts[name] == 1 else f"{name}#{counts[name]}")
+        lent = np.stack([requests + rng.permutation(requests) for _ in recording.index], axis=1)
+        return cls(
+            recording=recording,
+            policy=policy,
+            audit=Audit(rate=audit_rate, seed=_SEED),
+            asked=asked,
+            ids=ids,
+            lent=np.concatenate([lent, lent]),
+            metrics={name: outcome(recording, name) for name in (_CERTIFIED.metric, "f1")},
+        )
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        return dict.fromkeys((_BROKEN, *_LOGGED), "signal")
+
+    def decide(self, half: int, *, broken: bool = False) -> _Stretch:
+        """Let a session decide each request of the first or second half, round by round, and run the audits."""
+        n = len(self.asked) // 2
+        rows: list[dict[str, Any]] = []
+        stops, answered = [], []
+        columns = {name: self.recording.column(name) for name in (_BROKEN, *_LOGGED)}
+        names = self.recording.names("cost")
+        costs = {
+            name: np.nan_to_num(self.recording.column(name)) for name in names if name.startswith("cost.generator.")
+        }
+        for number in range(half * n, (half + 1) * n):
+            place = int(self.asked[number])
+            session = Session(self.policy, audit=self.audit, question_id=self.ids[number])
+            sources = self.asked[self.lent[number]] if broken else np.full(len(self.recording.index), place)
+            while session.decision is None or session.auditing:
+                at = session.next_round - int(self.recording.index[0])
+                signals = {name: float(column[place, at]) for name, column in columns.items()}
+                signals[_BROKEN] = float(columns[_BROKEN][sources[at], at])
+                answer = self.recording.answers[place, at]
+                spent = {name.rpartition(".")[2]: float(cost[place, at]) for name, cost in costs.items()}
+                session.observe(
+                    Round(
+                        index=session.next_round,
+                        answer=answer,
+                        text=answer or "",
+                        signals=signals,
+                        costs={"generator": Cost(**spent)},
+                    )
+                )
+            rows += _rows_of(session, self.ids[number], self.recording.question_ids[place], number)
+            assert session.decision.stop_round is not None
+            stops.append(session.decision.stop_round)
+            answered.append(session.decision.answer_round or session.decision.stop_round)
+        asked = self.asked[half * n : (half + 1) * n]
+        positions = np.array(answered) - int(self.recording.index[0])
+        losses = {name: metric[asked, -1] - metric[asked, positions] for name, metric in self.metrics.items()}
+        return _Stretch(rows=rows, losses=losses, stops=float(np.mean(stops)))
+
+
+def _rows_of(session: Session, name: str, question: str, number: int) -> list[dict[str, Any]]:
+    """Return the rows of the log for one request."""
+    ran_on = len(session.rounds) == session.policy.max_rounds - session.policy.start_round + 1
+    shared = {
+        "question_id": name,
+        "cluster": question,
+        "end": "max_rounds" if ran_on else "rule",
+        **decision_columns(session),
+        "recorded_at": _FIRST_REQUEST + 60.0 * number,
+    }
+    return [
+        {
+            **shared,
+            "round": observed.index,
+            "answer": observed.answer,
+            "text": observed.text,
+            **observed.signals,
+            **{f"cost.generator.{kind}": value for kind, value in observed.costs["generator"].to_dict().items()},
+        }
+        for observed in session.rounds
+    ]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WatchedRun:
+    """One log and what the watch says of it."""
+
+    name: str
+    path: Path
+    result: WatchResult
+    before: _Stretch
+    after: _Stretch
+
+    @property
+    def truth(self) -> str:
+        """The loss that no deployment knows."""
+        losses, f1 = (
+            [figure(float(half.losses[metric].mean()), ".1f", 100) for half in (self.before, self.after)]
+            for metric in (_CERTIFIED.metric, "f1")
+        )
+        return (
+            f"true loss: {losses[0]} points before half-way and {losses[1]} after it (answers that differ from the full run's; F1: {f1[0]} "
+            f"and {f1[1]}); accepted: {100 * _CERTIFIED.epsilon:g}"
+        )
+
+    @property
+    def delay(self) -> int | None:
+        """Requests from half-way to the alarm; None while it is silent."""
+        alarm = self.result.alarm
+        return None if alarm is None or alarm.rang is None else alarm.rang + 1 - self.result.n // 2
+
+    def row(self) -> tuple[Any, ...]:
+        """Return the row of the table."""
+        result = self.result
+        assert result.alarm is not None
+        return (
+            self.name,
+            float(self.before.losses[_CERTIFIED.metric].mean()),
+            float(self.after.losses[_CERTIFIED.metric].mean()),
+            result.whole.interval,
+            self.delay,
+            result.status,
+            result.n_audited,
+            result.alarm.highest,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        halves = {"before": self.before, "after": self.after}
+        truth = {
+            name: {metric: float(values.mean()) for metric, values in half.losses.items()} | {"stop_round": half.stops}
+            for name, half in halves.items()
+        }
+        return {"log": str(self.path), "true_loss": truth, "delay": self.delay, "watch": self.result.to_dict()}
+
+
+def _table(runs: Sequence[WatchedRun]) -> Table:
+    return Table(
+        title=f"Answers that differ from the full run's, points; certified: at most {100 * _CERTIFIED.epsilon:g}",
+        columns=(
+            Column("run"),
+            Column("true, before", ".1f", scale=100),
+            Column("true, after", ".1f", scale=100),
+            Column("as audited", ".1f", scale=100, interval=True),
+            Column("alarm after", ",.0f"),
+            Column("status"),
+            Column("audits", ",.0f"),
+            Column("evidence", ",.3g"),
+        ),
+        rows=tuple(run.row() for run in runs),
+        notes=("alarm after: requests from half-way to the alarm; a dash where it stayed silent",),
+    )
+
+
+def _page(
+    tables: Sequence[Table], sentences: Sequence[str], notes: Sequence[str], requests: int, audit_rate: float
+) -> str:
+    command = (
+        f"suffice demo watch --requests {requests} --audit-rate {audit_rate:g} --markdown docs/results/watch-demo.md"
+    )
+    return (
+        "\n\n".join(
+            [
+                "# A deployed rule that breaks",
+                f"Written by `{command}` (suffice {__version__}).",
+                *(f"- {sentence}" for sentence in sentences),
+                render(tables, "md"),
+                *notes,
+            ]
+        )
+        + "\n"
+    )

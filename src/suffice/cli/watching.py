@@ -1,0 +1,203 @@
+"""`suffice watch`: what a production log says about the policy that decided it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import typer
+from typer import Option
+
+from suffice.adapters.records import records_of
+from suffice.cli import options
+from suffice.cli.console import print_text, status
+from suffice.cli.output import Output, Screen
+from suffice.errors import DataError
+from suffice.files import quoted, write_file
+from suffice.session import Policy
+from suffice.store import read_recording, write_recording
+from suffice.watches import (
+    WatchResult,
+    audited_recording,
+    by_request,
+    export_metrics,
+    full_width,
+    prometheus_text,
+    seconds_of,
+    watch,
+)
+
+__all__ = ["EXIT_CODES", "watch_command"]
+
+EXIT_CODES = {"keep": 0, "not enough audits": 0, "recalibrate": 3, "re-certify": 3, "fall back": 4}
+"""What `--exit-code` makes of each status; 1 and 2 are failures of the command itself."""
+
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhd]?)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Judged:
+    """What is judged, and by what."""
+
+    panel: ClassVar[str] = "What is judged"
+
+    metric: Annotated[
+        str | None,
+        Option(
+            "--metric",
+            help="A metric of the log, or 'agreement' with the full run; default: the certificate's, else gold answers, else agreement.",
+        ),
+    ] = None
+    max_loss: Annotated[
+        float | None, Option("--max-loss", help="The largest accepted mean loss; default: that of the certificate.")
+    ] = None
+    signal: Annotated[
+        Path | None,
+        Option(
+            "--signal",
+            help="Judge by what users said: a file with question_id (the request's id), time and value (1 = complaint).",
+        ),
+    ] = None
+    deadline: Annotated[
+        str, Option("--deadline", help="How long signals and audits may take: 30m, 36h, 7d; younger requests wait.")
+    ] = "0"
+    since: Annotated[
+        str | None, Option("--since", help="Leave out requests before this time: 2026-05-01T12:00:00Z.")
+    ] = None
+    window: Annotated[int, Option("--window", min=1, help="Requests of a window.")] = 500
+    risk: Annotated[float, Option("--risk", help="Of a false alarm, ever.")] = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Written:
+    """What is written."""
+
+    panel: ClassVar[str] = "What is written"
+
+    fallback: Annotated[
+        Path | None, Option("--fallback", help="If the alarm has rung: the policy that never stops early.")
+    ] = None
+    suspend: Annotated[
+        bool, Option("--suspend", help="If the alarm has rung: mark the certificate in the policy file as suspended.")
+    ] = False
+    audited: Annotated[
+        Path | None, Option("--audited", help="Audited requests at full width, to calibrate and certify on.")
+    ] = None
+    plot: Annotated[Path | None, Option("--plot", help="The loss request by request: a .svg or .html file.")] = None
+    prometheus: Annotated[
+        str | None, Option("--prometheus", help="Figures as Prometheus reads them: a file, or - for standard output.")
+    ] = None
+
+
+def watch_command(
+    path: Annotated[Path, typer.Argument(metavar="LOG", help="A log of a deployed policy: a folder, or a file.")],
+    policy_path: Annotated[Path, Option("--policy", help="The policy file that was deployed.")],
+    judged: _Judged,
+    written: _Written,
+    output: Output,
+    tune: Annotated[
+        Path | None,
+        Option("--tune", help="The recording that the policy was calibrated or certified on: drift is against it."),
+    ] = None,
+    exit_code: Annotated[
+        bool,
+        Option(
+            "--exit-code", help="Exit with 3 if it says recalibrate or certify, 4 if the alarm has rung, 0 otherwise."
+        ),
+    ] = False,
+) -> None:
+    """Audited requests say what the rule loses; the alarm and all intervals hold however often you look.
+
+    Example: suffice watch log/ --policy policy.json --exit-code
+    """
+    if written.prometheus == "-" and output.as_json:
+        raise typer.BadParameter("standard output is for JSON: name a file", param_hint="--prometheus")
+    policy = options.load_policy(policy_path)
+    deadline, since = _seconds(judged.deadline), None if judged.since is None else seconds_of(judged.since)
+    with status("watching", quiet=output.as_json):
+        log = read_recording(path)
+        signal = None
+        if judged.signal is not None:
+            signal = by_request(record.values for record in records_of(judged.signal))
+        result = watch(
+            log,
+            policy,
+            tune=None if tune is None else read_recording(tune),
+            metric=judged.metric,
+            max_loss=judged.max_loss,
+            signal=signal,
+            deadline=deadline,
+            since=since,
+            window=judged.window,
+            alpha=judged.risk,
+        )
+        export_metrics(result)
+    files: dict[str, Path | str | None] = {}
+    if written.audited is not None:
+        audited = audited_recording(log, policy, since=since)
+        write_recording(written.audited, audited.table, audited.metadata)
+        files["audited requests"] = written.audited
+    if result.rang and written.fallback is not None:
+        full_width(policy).save(written.fallback)
+        files["policy to fall back to"] = written.fallback
+    notes = _suspend(result, policy, policy_path) if written.suspend else []
+    if written.plot is not None:
+        result.plot().save(written.plot)
+        files["plot"] = written.plot
+    if written.prometheus == "-":
+        print_text(prometheus_text(result))
+    else:
+        if written.prometheus is not None:
+            write_file(written.prometheus, prometheus_text(result))
+            files["figures"] = written.prometheus
+        then = _next(result, path, policy_path, policy, written)
+        screen = Screen(sentences=[result.sentence], tables=result.tables(), notes=notes, files=files, then=then)
+        output.show({**result.to_dict(), "files": {k: str(v) for k, v in files.items()}, "next": then}, screen)
+    if exit_code and EXIT_CODES[result.status]:
+        raise typer.Exit(EXIT_CODES[result.status])
+
+
+def _suspend(result: WatchResult, policy: Policy, path: Path) -> list[str]:
+    """Mark the certificate in a policy file as suspended if the alarm has rung; return what was done."""
+    if not result.rang:
+        return []
+    if policy.certificate is None:
+        return [f"{path} has no certificate, so nothing is suspended"]
+    if not policy.suspended:
+        assert result.alarm is not None
+        assert result.alarm.rang is not None
+        policy.suspended_because(
+            f"the alarm rang at {result.place_text(result.alarm.rang)}, the {result.question.text} had passed {result.question.bound:g}"
+        ).save(path)
+    return [f"the certificate in {path} is suspended: every program that loads it says so"]
+
+
+def _next(result: WatchResult, log: Path, policy_path: Path, policy: Policy, written: _Written) -> str:
+    """Return the next command."""
+    again = f"suffice watch {quoted(log)} --policy {quoted(policy_path)}"
+    if result.status == "fall back" and written.fallback is None:
+        return f"{again} --fallback full-width.json{' --suspend' * (policy.certificate is not None and not policy.suspended)}"
+    if result.status in {"keep", "not enough audits"}:
+        return again
+    if written.audited is None:
+        return f"{again} --audited audited.parquet"
+    audited = quoted(written.audited)
+    if result.status == "re-certify":
+        bound = 0.02 if result.question.bound is None else result.question.bound
+        return f"suffice certify {audited} --policy {quoted(policy_path)} --max-loss {bound:g} -o certified.json"
+    return f"suffice calibrate {audited} --rule {quoted(str(policy.rule))} -o recalibrated.json"
+
+
+def _seconds(text: str) -> float:
+    """Return a duration in seconds.
+
+    >>> _seconds("36h"), _seconds("90")
+    (129600.0, 90.0)
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise DataError(f"a deadline is a number with s, m, h or d, as 36h, not {text!r}")
+    return float(match["number"]) * _UNITS[match["unit"]]

@@ -1,0 +1,90 @@
+"""What changed behind the loop: model ids and fingerprints of the endpoint's replies, with the request at which each began."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from suffice.tables import Column, Table
+from suffice.watches.requests import Requests, moment
+
+__all__ = ["ReplyChange", "changes_of", "changes_table"]
+
+REPLY_COLUMNS = ("reply_model", "system_fingerprint")
+"""The columns of a log that name what replied."""
+
+MODEL = REPLY_COLUMNS[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyChange:
+    """A value that the replies had not named before.
+
+    Attributes:
+        column: One of `REPLY_COLUMNS`.
+        value: The new value.
+        before: The value of the request before it.
+        place: The place of the first request with it.
+        request: The id of that request.
+        time: When it came, seconds since 1970; NaN where unknown.
+        n: Requests with this value.
+    """
+
+    column: str
+    value: str
+    before: str
+    place: int
+    request: str
+    time: float
+    n: int
+
+
+def changes_of(requests: Requests) -> list[ReplyChange]:
+    """Return every value that came after the first one, in the order of their beginnings.
+
+    A request counts once, by the first reply that names one.
+    """
+    changes = []
+    for column in REPLY_COLUMNS:
+        if column not in requests.recording.table.column_names:
+            continue
+        values = [next((v for v in row if v is not None), None) for row in requests.recording.objects(column).tolist()]
+        before, known = None, dict[str, int]()
+        for value in values:
+            if value is not None:
+                known[value] = known.get(value, 0) + 1
+        seen: set[str] = set()
+        for place, value in enumerate(values):
+            if value is None:
+                continue
+            if value not in seen and before is not None:
+                changes.append(
+                    ReplyChange(
+                        column=column,
+                        value=str(value),
+                        before=str(before),
+                        place=place,
+                        request=requests.ids[place],
+                        time=float(requests.times[place]),
+                        n=known[value],
+                    )
+                )
+            seen.add(value)
+            before = value
+    return sorted(changes, key=lambda change: change.place)
+
+
+def changes_table(changes: Sequence[ReplyChange]) -> Table:
+    """Return the changes as a table."""
+    return Table.of(
+        "New model ids and fingerprints",
+        changes,
+        {
+            Column("what"): "column",
+            Column("before"): "before",
+            Column("new"): "value",
+            Column("since request"): "request",
+            Column("time"): lambda change: moment(change.time),
+            Column("requests", ",.0f"): "n",
+        },
+    )

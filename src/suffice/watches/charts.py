@@ -1,0 +1,77 @@
+"""The chart of a watch: the loss as it ran, its bound, the alarm, and where another model began to reply."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from suffice.display import Chart
+from suffice.replays.charts import axis_of, bound_layer, chart_of, legend_entry
+from suffice.watches.evidence import LossWindow
+from suffice.watches.losses import LossClaim
+
+if TYPE_CHECKING:
+    from suffice.watches.result import WatchPoint
+
+__all__ = ["watch_chart"]
+
+
+def watch_chart(
+    points: Sequence[WatchPoint], windows: Sequence[LossWindow], question: LossClaim, marks: Sequence[tuple[int, str]]
+) -> Chart:
+    """Return the mean loss since deployment with its interval, and that of each window.
+
+    Args:
+        points: Of the whole log, in the order of requests.
+        windows: Their means are drawn at their last requests.
+        question: Which loss, and which bound.
+        marks: What happened, with the number of the request.
+    """
+    data: list[dict[str, Any]] = [
+        {
+            "request": point.request,
+            "loss": 100 * point.mean,
+            "low": 100 * point.low,
+            "high": 100 * point.high,
+            "evidence": point.e_value,
+        }
+        for point in points
+    ]
+    means = [
+        {"request": item.last + 1, "window": 100 * item.mean, "audited": item.n_audited}
+        for item in windows
+        if item.n_audited
+    ]
+    x, y = axis_of("request", "request"), axis_of("loss", f"{question.text}, points")
+    tooltip = [
+        {"field": "request", "format": ",.0f"},
+        *({"field": name, "format": ".1f"} for name in ("loss", "low", "high")),
+        {"field": "evidence", "format": ".3~f"},
+    ]
+    layers: list[dict[str, Any]] = [
+        {
+            "mark": {"type": "rule", "color": "var(--accent)", "opacity": 0.35},
+            "encoding": {"x": x, "y": axis_of("low", None), "y2": {"field": "high"}},
+        },
+        {
+            "mark": {"type": "line", "color": "var(--accent)", "strokeWidth": 2},
+            "encoding": {"x": x, "y": y, "tooltip": tooltip},
+        },
+        {
+            "data": {"values": means},
+            "mark": {"type": "point", "filled": True, "color": "var(--text)", "size": 40, "opacity": 0.8},
+            "encoding": {
+                "x": x,
+                "y": axis_of("window", None),
+                "tooltip": [{"field": "request"}, {"field": "window", "format": ".1f"}, {"field": "audited"}],
+            },
+        },
+    ]
+    if question.bound is not None:
+        layers.append(bound_layer("y", "loss", 100 * question.bound, f"at most {100 * question.bound:g} points"))
+    layers += [bound_layer("x", "request", place, text) for place, text in marks]
+    legend = [
+        legend_entry("since deployment, with its interval", "var(--accent)", "line"),
+        legend_entry("each window", "var(--text)", "circle"),
+    ]
+    return Chart(chart_of(data, layers, 320, f"{question.text}, request by request", legend))

@@ -1,0 +1,307 @@
+"""What has moved since the policy was fitted: signals and habits of the log, beside tune questions under the same policy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.diagnostics.drift import kolmogorov_p, kolmogorov_smirnov
+from suffice.rounds import COST_KINDS, Floats, Mask
+from suffice.session import Policy
+from suffice.signals import ABSTAIN_PATTERNS, abstained_by, clean_column
+from suffice.statistics import Coded
+from suffice.statistics.shares import share
+from suffice.store.recording import Recording
+from suffice.tables import Column, Table, counted
+from suffice.watches.losses import reference_stops
+from suffice.watches.requests import Requests
+
+__all__ = ["Drifts", "Movement", "drifts_of"]
+
+_READ, _OTHER, _HABIT = "the rule reads it", "signal", "habit"
+_TOKENS = tuple(f".{kind}" for kind in COST_KINDS if kind.endswith("tokens"))
+_FEWEST = 20
+"""Values that a comparison needs on either side."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Movement:
+    """One number of each request, compared window by window with the same number of tune questions.
+
+    Attributes:
+        name: What it is.
+        role: Whether the rule reads it, another signal was recorded, or it is a habit of the loop (stops, costs, length).
+        before: Its mean before.
+        now: Its mean in the last whole window.
+        distance: The largest distance between the two distribution functions there, in [0, 1].
+        p: How often two sets of as many values of one kind differ by that much.
+        since: The place of the first request of the first window that moved; None if none did.
+        moved: Whether a window moved, and the last whole one is still as far away as the effect size.
+    """
+
+    name: str
+    role: str
+    before: float
+    now: float
+    distance: float
+    p: float
+    since: int | None
+    moved: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drifts:
+    """What moved.
+
+    Attributes:
+        movements: Every number that both sides have.
+        reference: What the log is compared with, in words.
+        window: Requests of a window.
+        n_windows: Whole windows, each of which is a look.
+        alpha: The risk that any of these finds is false, over all numbers and all looks.
+        effect: The smallest distance that counts.
+        notes: What a reader must know.
+    """
+
+    movements: tuple[Movement, ...]
+    reference: str
+    window: int
+    n_windows: int
+    alpha: float
+    effect: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def moved(self) -> list[Movement]:
+        """What moved, what the rule reads first, then the largest distance first."""
+        moved = [item for item in self.movements if item.moved]
+        return sorted(moved, key=lambda item: (item.role != _READ, -item.distance))
+
+    @property
+    def of_rule(self) -> list[Movement]:
+        """The signals that the rule reads and that moved."""
+        return [item for item in self.moved if item.role == _READ]
+
+    def table(self, ids: list[str]) -> Table:
+        """Return every number, those that moved first."""
+        rows = [*self.moved, *sorted((m for m in self.movements if not m.moved), key=lambda m: (m.role, -m.distance))]
+        return Table.of(
+            f"What has moved: the last whole window of {self.window:,} requests beside {self.reference}",
+            rows,
+            {
+                Column("what"): "name",
+                Column("role"): "role",
+                Column("before", ",.3g"): "before",
+                Column("now", ",.3g"): "now",
+                Column("distance", ".3f"): "distance",
+                Column("p", ".2g"): "p",
+                Column("moved"): lambda item: (
+                    "" if item.since is None else f"since {ids[item.since]}" if item.moved else "for a while"
+                ),
+            },
+            notes=(
+                (
+                    f"one number for each request, and p by the number of different questions; distance: between the two distribution functions, at least {self.effect:g} to count; "
+                    f"the risk of any false alarm is {100 * self.alpha:g} %, over all numbers and {counted(self.n_windows, 'window')}"
+                ),
+                *self.notes,
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Habits:
+    """Numbers of questions by name, each of shape ``(n_questions,)``, and the role of each."""
+
+    values: Mapping[str, Floats]
+    roles: Mapping[str, str]
+
+
+def drifts_of(
+    requests: Requests, tune: Recording | None, *, window: int, alpha: float = 0.05, effect: float = 0.1
+) -> Drifts:
+    """Compare each whole window of a log with tune questions that the same policy stopped, by replay.
+
+    The policy stops both alike, and what it cut off is missing on both sides.  Each window is a look; look k spends
+    ``alpha * share(k)`` over all numbers, so the risk over an infinite log is alpha.
+
+    Args:
+        requests: Of the log.
+        tune: Recorded rounds; None = the first window of the log itself.
+        window: Requests of a window.
+        alpha: The risk of any false alarm.
+        effect: The smallest distance between the distribution functions that counts: a difference that a million requests
+            can show may be too small to matter.
+    """
+    notes = []
+    mine = _habits(requests.recording, requests.policy, requests.ran, requests.stop, requests.answer)
+    n = len(requests)
+    if tune is not None:
+        stopped = reference_stops(tune, requests.policy)
+        ran = tune.seen & (tune.index >= requests.policy.start_round) & (tune.index <= stopped.rounds[:, None])
+        theirs, first = _habits(tune, requests.policy, ran, stopped.rounds, stopped.answer_rounds), 0
+        unrun = int(stopped.unrun(tune.ends, requests.policy.max_rounds).sum())
+        reference = f"{counted(len(stopped.rounds), 'tune question')} under the same policy"
+        if unrun:
+            notes.append(
+                f"in {counted(unrun, 'tune question')} the policy goes on past what was recorded: censored there"
+            )
+    else:
+        part = {name: values[:window] for name, values in mine.values.items()}
+        theirs, first = _Habits(values=part, roles=mine.roles), window
+        reference = f"the first {window:,} requests of the log"
+        notes.append(
+            "without tune questions (tune) the log is compared with its own beginning: what was wrong from the first day does not show"
+        )
+    starts = range(first, n - window + 1, window)
+    questions = np.unique(requests.questions, return_inverse=True)[1]
+    names = [name for name in mine.values if name in theirs.values and not _is_void(theirs.values[name])]
+    missing = sorted(name for name, role in mine.roles.items() if role == _READ and name not in names)
+    if missing:
+        notes.append(f"not compared, since tune questions do not have it: {', '.join(missing)}")
+    if not starts:
+        more = first + window - n
+        notes.append(f"{counted(more, 'more request')} until the first whole window")
+    movements = tuple(
+        _compared(
+            name,
+            mine.roles[name],
+            before=theirs.values[name],
+            values=mine.values[name],
+            questions=questions,
+            starts=starts,
+            window=window,
+            alpha=alpha / max(len(names), 1),
+            effect=effect,
+        )
+        for name in names
+    )
+    return Drifts(
+        movements=movements,
+        reference=reference,
+        window=window,
+        n_windows=len(starts),
+        alpha=alpha,
+        effect=effect,
+        notes=tuple(notes),
+    )
+
+
+def _is_void(values: Floats) -> bool:
+    return int(np.isfinite(values).sum()) < _FEWEST
+
+
+def _compared(
+    name: str,
+    role: str,
+    *,
+    before: Floats,
+    values: Floats,
+    questions: npt.NDArray[np.int64],
+    starts: range,
+    window: int,
+    alpha: float,
+    effect: float,
+) -> Movement:
+    reference = Coded.of(before)
+    n_before = int(reference.defined.sum())
+    since, distance, p = None, math.nan, math.nan
+    for look, start in enumerate(starts, start=1):
+        part = Coded.of(values[start : start + window])
+        # Requests that repeat a question bring no new value.
+        n_now = len(np.unique(questions[start : start + window][part.defined]))
+        if n_now < _FEWEST:
+            distance, p = math.nan, math.nan
+            continue
+        distance = kolmogorov_smirnov(reference, part)
+        p = kolmogorov_p(distance, n_before, n_now)
+        if since is None and distance >= effect and p <= alpha * float(share(look)):
+            since = start
+    last = values[starts[-1] : starts[-1] + window] if len(starts) else values
+    return Movement(
+        name=name,
+        role=role,
+        before=_mean(before),
+        now=_mean(last),
+        distance=distance,
+        p=p,
+        since=since,
+        moved=since is not None and distance >= effect,
+    )
+
+
+def _mean(values: Floats) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else math.nan
+
+
+def _habits(
+    recording: Recording, policy: Policy, ran: Mask, stop: npt.NDArray[np.int64], answer: npt.NDArray[np.int64]
+) -> _Habits:
+    """Return the numbers of questions that a policy stopped: signals over the rounds that ran, and habits of the loop."""
+    values: dict[str, Floats] = {}
+    roles: dict[str, str] = {}
+
+    def add(name: str, role: str, column: Floats) -> None:
+        values[name], roles[name] = np.asarray(column, dtype=np.float64), role
+
+    n_ran = ran.sum(axis=1)
+    columns = {
+        name: clean_column(name, recording.column(name), index=recording.index) for name in recording.names("signal")
+    }
+    read = {policy.raw_of(name) for name in policy.signals} & set(columns)
+    for name, column in columns.items():
+        defined = ran & np.isfinite(column)
+        sums, counts = np.where(defined, column, 0.0).sum(axis=1), defined.sum(axis=1)
+        role = _READ if name in read else _OTHER
+        add(name, role, np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0))
+        if name in read:
+            lacking = np.divide(n_ran - counts, n_ran, out=np.full(len(sums), np.nan), where=n_ran > 0)
+            add(f"{name} undefined", role, lacking)
+    for name in sorted(read):
+        add(f"{name} at the stop", _READ, _at(columns[name], recording, stop))
+    add("stop round", _HABIT, np.where(stop >= 0, stop, np.nan))
+    add("calls", _HABIT, _spent(recording, ran, ("cost.generator.calls",)))
+    add("tokens", _HABIT, _spent(recording, ran, tuple(n for n in recording.names("cost") if n.endswith(_TOKENS))))
+    if "answer" in recording.table.column_names:
+        refuses = abstained_by(policy.abstain_patterns or ABSTAIN_PATTERNS)
+        given = _given(recording.answers, recording, answer)
+        add("answer refuses", _HABIT, np.array([math.nan if text is None else refuses(text) for text in given]))
+        add(
+            "answer length",
+            _HABIT,
+            np.array([math.nan if text is None else len(text) for text in given], dtype=np.float64),
+        )
+    if "text" in recording.table.column_names:
+        replies = _given(recording.objects("text"), recording, answer)
+        add(
+            "reply length",
+            _HABIT,
+            np.array([math.nan if text is None else len(text) for text in replies], dtype=np.float64),
+        )
+    return _Habits(values=values, roles=roles)
+
+
+def _at(column: Floats, recording: Recording, rounds: npt.NDArray[np.int64]) -> Floats:
+    place = rounds - int(recording.index[0])
+    inside = (place >= 0) & (place < column.shape[1])
+    return np.where(inside, column[np.arange(len(place)), np.clip(place, 0, column.shape[1] - 1)], np.nan)
+
+
+def _given(texts: npt.NDArray[np.object_], recording: Recording, rounds: npt.NDArray[np.int64]) -> list[str | None]:
+    place = rounds - int(recording.index[0])
+    return [row[at] if 0 <= at < len(row) else None for row, at in zip(texts, place.tolist(), strict=True)]
+
+
+def _spent(recording: Recording, ran: Mask, names: tuple[str, ...]) -> Floats:
+    known = [name for name in names if name in recording.table.column_names]
+    if not known:
+        return np.full(len(ran), np.nan)
+    total = np.zeros(len(ran))
+    for name in known:
+        total = total + np.where(ran, recording.column(name), 0.0).sum(axis=1)
+    return total

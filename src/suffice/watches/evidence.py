@@ -1,0 +1,161 @@
+"""How sure the loss of a log is: intervals that hold at every look, and the alarm when it passes a bound."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from suffice.rounds import Floats, Mask
+from suffice.statistics import Alarm, ConfidenceSequence
+from suffice.statistics.shares import share
+from suffice.watches.losses import Losses
+from suffice.watches.requests import Requests
+
+__all__ = ["LossAlarm", "LossWindow", "audits_needed", "loss_alarm", "loss_windows", "sequence_of", "whole_log"]
+
+_STAKES = 99
+_LARGEST = 0.99
+_MIXED = 50.0
+"""What an alarm pays for not knowing when the loss rises, nor by how much: about this many times the evidence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossWindow:
+    """The mean loss of a run of requests.
+
+    Attributes:
+        first: The place of the first request.
+        last: That of the last one.
+        n: Requests.
+        n_audited: Those of them whose loss is known.
+        mean: Their mean loss, NaN where none is.
+        low: Lower end of its interval.
+        high: Upper end.
+    """
+
+    first: int
+    last: int
+    n: int
+    n_audited: int
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def interval(self) -> tuple[float, float, float]:
+        """The mean with both ends."""
+        return self.mean, self.low, self.high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossAlarm:
+    """Evidence that the loss has passed its bound, see `suffice.statistics.Alarm`.
+
+    Attributes:
+        e_value: Evidence now.
+        highest: The largest so far.
+        rang: The place of the request at which the alarm rang; None while it is silent.
+        after: The requests since the loss seems to have risen; None while the alarm is silent.  Its mean is chosen because it
+            is large, so it has no interval.
+    """
+
+    e_value: float
+    highest: float
+    rang: int | None
+    after: LossWindow | None
+
+
+def sequence_of(losses: Losses, alpha: float) -> ConfidenceSequence:
+    """Return a confidence sequence before the first of these losses."""
+    largest = losses.largest
+    return ConfidenceSequence.start(losses.lowest * largest, largest, alpha, predictions=(losses.lowest, 1.0))
+
+
+def loss_alarm(losses: Losses, bound: float, n: int, *, alpha: float) -> tuple[LossAlarm, Floats]:
+    """Return the alarm of all losses, and the logarithm of the evidence after each.
+
+    Args:
+        losses: At least one.
+        bound: The largest accepted mean loss.
+        n: Requests of the log.
+        alpha: The risk of a false alarm, ever.
+    """
+    rates = None if losses.least_rate is None else losses.rates
+    start = Alarm.start(bound, alpha, low=losses.lowest, least_rate=losses.least_rate)
+    state = start.observe(losses.loss, audited=losses.known, rates=rates)
+    path = start.path(losses.loss, audited=losses.known, rates=rates)
+    rang, after = None, None
+    if state.rings:
+        at = int(state.rang_at) - 1
+        rang = int(losses.places[at])
+        # Where the sum of losses above the bound was lowest before the alarm, the rise began, as far as one sees.
+        sums = np.cumsum(losses.values - bound)[: at + 1]
+        began = int(np.argmin(np.concatenate([[0.0], sums[:-1]])))
+        values = losses.values[began:]
+        first = int(losses.places[began])
+        after = LossWindow(
+            first=first,
+            last=n - 1,
+            n=n - first,
+            n_audited=int(losses.known[began:].sum()),
+            mean=float(values.mean()),
+            low=math.nan,
+            high=math.nan,
+        )
+    evidence = LossAlarm(
+        e_value=_e_value(float(state.log_value)), highest=_e_value(float(state.log_highest)), rang=rang, after=after
+    )
+    return evidence, path
+
+
+def _e_value(logarithm: float) -> float:
+    return math.exp(min(logarithm, 700.0))
+
+
+def whole_log(requests: Requests, losses: Losses, alpha: float) -> LossWindow:
+    """Return the loss since the first request; the interval is valid at every look."""
+    return _window(losses, np.ones(len(losses), dtype=np.bool_), 0, len(requests) - 1, alpha)
+
+
+def loss_windows(requests: Requests, losses: Losses, *, window: int, alpha: float) -> list[LossWindow]:
+    """Return the loss of each window of requests; the windows share alpha, see `suffice.statistics.window_sequences`."""
+    windows = []
+    for number, first in enumerate(range(0, len(requests), window), start=1):
+        last = min(first + window, len(requests)) - 1
+        inside = (losses.places >= first) & (losses.places <= last)
+        windows.append(_window(losses, inside, first, last, alpha * float(share(number))))
+    return windows
+
+
+def _window(losses: Losses, inside: Mask, first: int, last: int, alpha: float) -> LossWindow:
+    values = losses.values[inside]
+    n = last - first + 1
+    if not len(values):
+        return LossWindow(first=first, last=last, n=n, n_audited=0, mean=math.nan, low=losses.lowest, high=1.0)
+    state = sequence_of(losses, alpha).observe(values)
+    low, high = (float(np.clip(end, losses.lowest, 1.0)) for end in (state.low_end, state.high_end))
+    known = int(losses.known[inside].sum())
+    return LossWindow(first=first, last=last, n=n, n_audited=known, mean=float(state.mean), low=low, high=high)
+
+
+def audits_needed(bound: float, lowest: float, *, alpha: float, rise: float) -> int:
+    """Return about how many audits an alarm needs to notice that the loss is that much above its bound.
+
+    Losses of 0 and 1 are bet on with the best constant stake.
+
+    >>> audits_needed(0.05, 0.0, alpha=0.05, rise=0.05)
+    333
+
+    Args:
+        bound: The largest accepted mean loss.
+        lowest: The smallest possible loss, 0 or -1.
+        alpha: The risk of a false alarm.
+        rise: By how much the loss passes the bound.
+    """
+    p = min(bound + rise, 1.0)
+    stakes = np.linspace(0.0, _LARGEST / (bound - lowest), _STAKES + 1)[1:]
+    with np.errstate(divide="ignore"):
+        growth = p * np.log1p(stakes * (1 - bound)) + (1 - p) * np.log1p(-stakes * bound)
+    return math.ceil(math.log(_MIXED / alpha) / float(growth.max()))

@@ -1,0 +1,379 @@
+"""What each request lost, in the order of the requests: against its own full run, or by what its user said later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.certificates import Certificate
+from suffice.errors import DataError, RuleSyntaxError
+from suffice.replays.outcomes import default_metrics, has_outcome, is_agreement, outcome
+from suffice.replays.references import baseline_policy
+from suffice.rounds import Floats, Mask
+from suffice.rules import Never
+from suffice.session import Policy, Stops, stops
+from suffice.store.recording import Recording
+from suffice.tables import counted
+from suffice.watches.requests import Requests
+
+__all__ = ["LossClaim", "Losses", "UserSignal"]
+
+LossKind = str
+_WORST = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserSignal:
+    """What a user, or what watches users, said of a request later.
+
+    Attributes:
+        request: The id of the request.
+        value: What was lost, in [0, 1]: 1 is a complaint.
+        time: When it arrived, seconds since 1970.
+    """
+
+    request: str
+    value: float
+    time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossClaim:
+    """What is asked of a log: which loss, and the largest that is accepted.
+
+    Attributes:
+        metric: What is lost: a metric, `agreement`, or `user signal`.
+        kind: `net` or `harm`, see `suffice.certificates.Claim`.
+        baseline: What the loss is against; the text of a rule.
+        bound: The largest accepted mean loss; None where there is none.
+        source: Where the bound comes from: `certificate`, `max_loss`, or empty.
+        notes: What a reader must know.
+    """
+
+    metric: str
+    kind: LossKind = "net"
+    baseline: str = "full"
+    bound: float | None = None
+    source: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def lowest(self) -> float:
+        """The smallest possible loss of a request."""
+        return -1.0 if self.kind == "net" and not self.never_gains else 0.0
+
+    @property
+    def never_gains(self) -> bool:
+        """Whether no policy can have more of the metric than its baseline: users complain or not, and all agree with themselves."""
+        return self.metric == USER_SIGNAL or (is_agreement(self.metric) and self.baseline == "full")
+
+    @property
+    def text(self) -> str:
+        """The loss in words."""
+        if self.metric == USER_SIGNAL:
+            return "loss by user signal"
+        if self.never_gains and self.metric in {"agreement", "agreement_em"}:
+            return "share of answers that differ from the full run's"
+        against = "the full run" if self.baseline == "full" else self.baseline
+        return f"{'loss' if self.kind == 'net' else 'harm'} of {self.metric} against {against}"
+
+    @classmethod
+    def of(
+        cls, requests: Requests, certificate: Certificate | None, *, metric: str | None, max_loss: float | None
+    ) -> LossClaim:
+        """Return what can be asked of a log.
+
+        Args:
+            requests: Of the log.
+            certificate: What must hold; None = nothing.
+            metric: What is lost; None = that of the certificate where the log has it, else gold answers, else agreement.
+            max_loss: The largest mean loss that is accepted; None = that of the certificate.
+
+        Raises:
+            DataError: The log does not have the metric, or `max_loss` is outside (0, 1).
+        """
+        if max_loss is not None and not 0 < max_loss < 1:
+            raise DataError(f"max_loss must lie between 0 and 1, both excluded, not {max_loss!r}: 0.02 is two points")
+        audited = requests.recording.select(requests.complete) if requests.complete.any() else requests.recording
+        notes: list[str] = []
+        if metric is None:
+            metric = _best_metric(audited, certificate)
+        elif not has_outcome(audited, metric):
+            outcome(audited, metric)  # which says what there is
+        if certificate is None or certificate.metric != metric:
+            if certificate is not None and max_loss is None:
+                notes.append(
+                    f"the certificate is about {certificate.metric}, and this is about {metric}: whether the certificate still holds "
+                    f"cannot be seen here. Add {certificate.metric} to the log (--metric {certificate.metric}), or give the largest "
+                    f"loss of {metric} (--max-loss)"
+                )
+            source = "" if max_loss is None else "max_loss"
+            return cls(metric=metric, bound=max_loss, source=source, notes=tuple(notes))
+        question = cls(metric=metric, kind=certificate.loss, baseline=certificate.baseline)
+        try:
+            _reference(requests, question)
+        except (RuleSyntaxError, DataError):
+            notes.append(
+                f"the certificate compares with {certificate.baseline!r}, which does not run in an audit: the loss here is against the full run"
+            )
+            return replace(
+                question,
+                baseline="full",
+                bound=max_loss,
+                source="" if max_loss is None else "max_loss",
+                notes=tuple(notes),
+            )
+        if max_loss is not None:
+            return replace(question, bound=max_loss, source="max_loss")
+        return replace(question, bound=certificate.epsilon, source="certificate")
+
+
+USER_SIGNAL = "user signal"
+
+
+def _best_metric(audited: Recording, certificate: Certificate | None) -> str:
+    wanted = [*([] if certificate is None else [certificate.metric]), *default_metrics(audited)]
+    return next((name for name in wanted if _is_known(audited, name)), "agreement")
+
+
+def _is_known(audited: Recording, metric: str) -> bool:
+    if not has_outcome(audited, metric) or (is_agreement(metric) and "answer" not in audited.table.column_names):
+        return False
+    return not np.isnan(outcome(audited, metric)[audited.seen]).all()
+
+
+def _reference(requests: Requests, question: LossClaim) -> Policy:
+    """Return the policy that a loss is against; it returns answers by the same selector."""
+    if question.baseline == "full":
+        return replace(requests.policy, rule=Never(), certificate=None)
+    return baseline_policy(requests.recording, question.baseline, requests.policy)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Losses:
+    """Losses in the order of requests; every array has shape ``(n,)``.
+
+    Attributes:
+        places: The places of their requests: those that were audited; where audit rates vary, all that could be.
+        loss: What each lost; NaN where that was not audited.
+        rates: The probability of each audit; 1 where every loss is seen.
+        lowest: The smallest possible loss, 0 or -1.
+        n_lost: Audits that got lost, whose loss counts as 1.
+        notes: What a reader must know.
+    """
+
+    places: npt.NDArray[np.int64]
+    loss: Floats
+    rates: Floats
+    lowest: float
+    n_lost: int = 0
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.loss)
+
+    @property
+    def known(self) -> Mask:
+        """Which losses were seen."""
+        return ~np.isnan(self.loss)
+
+    @property
+    def n_audited(self) -> int:
+        """How many were seen."""
+        return int(self.known.sum())
+
+    @property
+    def least_rate(self) -> float | None:
+        """The smallest rate where rates vary; None where the audited requests alone are a fair sample."""
+        return None if self.known.all() else float(self.rates.min())
+
+    @property
+    def values(self) -> Floats:
+        """Estimates of each loss without bias: 0 where it was not audited, else the loss divided by the rate."""
+        return self.loss if self.least_rate is None else np.where(self.known, self.loss, 0.0) / self.rates
+
+    @property
+    def largest(self) -> float:
+        """The largest possible value."""
+        return 1 / (self.least_rate or 1.0)
+
+
+def audited_losses(requests: Requests, question: LossClaim) -> Losses:
+    """Return what audited requests lost, in the order of requests."""
+    notes: list[str] = []
+    loss = np.full(len(requests), np.nan)
+    complete = requests.complete
+    if complete.any():
+        loss[complete] = full_run_losses(requests.at(complete), question)
+    loss[requests.lost] = _WORST
+    drawn = requests.drawn & requests.counting
+    repeats = int((~requests.counting).sum())
+    if repeats:
+        notes.append(
+            f"{counted(repeats, 'request')} repeat a question of the log and share its draw: each question counts once, at its first request "
+            "(question(..., request_id=...) draws each request by itself)"
+        )
+    n_lost = int((requests.lost & drawn).sum())
+    if n_lost:
+        notes.append(
+            f"{counted(n_lost, 'audit')} of {int(drawn.sum()):,} got lost (drawn, and never run to the end): their loss counts as 1"
+        )
+    unknown = drawn & np.isnan(loss)
+    if unknown.any():
+        notes.append(
+            f"{question.metric} is unknown in {int(unknown.sum()):,} of {int(drawn.sum()):,} audited requests, which are left "
+            "out: right only if it is missing by chance"
+        )
+    without = int(np.isnan(requests.rate).sum())
+    if without:
+        notes.append(
+            f"{counted(without, 'request')} without an audit rate: they could not be drawn, and say nothing here"
+        )
+    rated = ~np.isnan(requests.rate) & ~unknown & requests.counting
+    rates = np.unique(requests.rate[rated])
+    if len(rates) > 1:
+        notes.append(
+            f"audit rates vary ({rates.min():g} to {rates.max():g}): the loss of each audited request is divided by its rate"
+        )
+        places = np.flatnonzero(rated)
+    else:
+        places = np.flatnonzero(drawn & ~unknown)
+    return Losses(
+        places=places,
+        loss=loss[places],
+        rates=requests.rate[places],
+        lowest=question.lowest,
+        n_lost=n_lost,
+        notes=tuple(notes),
+    )
+
+
+def full_run_losses(requests: Requests, question: LossClaim) -> Floats:
+    """Return what requests that ran on lost against the baseline, shape ``(n_requests,)``; NaN where it was not measured."""
+    metric = outcome(requests.recording, question.metric)
+    mine = _value_at(requests.recording, metric, requests.answer, requests.stop)
+    reference = _reference(requests, question)
+    full = reference_stops(requests.recording, reference)
+    difference = _value_at(requests.recording, metric, full.answer_rounds, full.rounds) - mine
+    return np.maximum(difference, 0.0) if question.kind == "harm" else difference
+
+
+def reference_stops(recording: Recording, policy: Policy) -> Stops:
+    """Return where a policy stops on the rounds of requests."""
+    raw = recording.rounds(policy.raw_columns)
+    return stops(policy, raw)
+
+
+def _value_at(
+    recording: Recording, metric: Floats, answer: npt.NDArray[np.int64], stop: npt.NDArray[np.int64]
+) -> Floats:
+    """Return a metric at the answered round, or at the stop where no round has an answer."""
+    position = np.where(answer >= 0, answer, stop) - int(recording.index[0])
+    rows = np.arange(len(position))
+    inside = (position >= 0) & (position < metric.shape[1])
+    return np.where(inside, metric[rows, np.clip(position, 0, metric.shape[1] - 1)], np.nan)
+
+
+def signalled_losses(requests: Requests, signals: Iterable[UserSignal], *, deadline: float, now: float) -> Losses:
+    """Return what users said was lost, in the order of requests; 0 where nobody said anything before the deadline.
+
+    Complaints arrive at once and contentment never does, so a request counts only when its deadline has passed.
+
+    Args:
+        requests: Of the log.
+        signals: In any order; of several for one request the largest counts.
+        deadline: Seconds after a request from which on it counts, and after which a signal is late.
+        now: The time, seconds since 1970.
+
+    Raises:
+        DataError: The log does not say when requests came, or a value is outside [0, 1].
+    """
+    if np.isnan(requests.times).any():
+        raise DataError("a deadline needs to know when each request came, and the log has no recorded_at")
+    place_of = {name: place for place, name in enumerate(requests.ids)}
+    values = np.zeros(len(requests))
+    late = unknown = 0
+    heard: Mask = np.zeros(len(requests), dtype=np.bool_)
+    for item in signals:
+        if not 0 <= item.value <= 1:
+            raise DataError(
+                f"the signal of request {item.request!r} is {item.value!r}: it says what was lost, from 0 to 1 (a complaint)"
+            )
+        place = place_of.get(item.request)
+        if place is None:
+            unknown += 1
+        elif item.time > requests.times[place] + deadline:
+            late += 1
+        else:
+            values[place] = max(values[place], item.value)
+            heard[place] = True
+    due = np.flatnonzero(requests.times + deadline <= now)
+    waiting = len(requests) - len(due)
+    notes = [
+        text
+        for n, text in (
+            (unknown, f"{counted(unknown, 'signal')} of requests that are not judged here"),
+            (late, f"{counted(late, 'signal')} came after the deadline of {deadline:g} seconds: reported, not used"),
+            (waiting, f"{counted(waiting, 'request')} still before the deadline: not used yet"),
+        )
+        if n
+    ]
+    return Losses(
+        places=due,
+        loss=values[due],
+        rates=np.ones(len(due)),
+        lowest=0.0,
+        notes=(*notes, f"{int(heard[due].sum()):,} of {len(due):,} requests have a signal; without one the loss is 0"),
+    )
+
+
+def by_request(records: Iterable[Mapping[str, object]]) -> list[UserSignal]:
+    """Return records with `question_id`, `value` (1 where it is missing) and `time` as signals.
+
+    >>> by_request([{"question_id": "q7", "time": "1970-01-01T00:01:00Z"}])
+    [UserSignal(request='q7', value=1.0, time=60.0)]
+
+    Raises:
+        DataError: A record has no id or no time, or its time is neither seconds since 1970 nor ISO 8601.
+    """
+    signals = []
+    for number, record in enumerate(records, start=1):
+        name, time = record.get("question_id"), record.get("time")
+        if not isinstance(name, str) or not name or time is None:
+            raise DataError(
+                f"signal {number} needs a question_id (the id of its request) and a time, not {dict(record)!r:.120}"
+            )
+        value = record.get("value")
+        signals.append(
+            UserSignal(request=name, value=1.0 if value in (None, "") else _number(value), time=seconds_of(time))
+        )
+    return signals
+
+
+def _number(value: object) -> float:
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise DataError(f"the value of a signal is a number from 0 to 1, not {value!r}") from None
+
+
+def seconds_of(time: object) -> float:
+    """Return a time in seconds since 1970: seconds, or ISO 8601 (UTC where it names no zone).
+
+    Raises:
+        DataError: It is neither.
+    """
+    from datetime import UTC, datetime
+
+    try:
+        return float(time)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        pass
+    try:
+        moment = datetime.fromisoformat(str(time))
+    except ValueError:
+        raise DataError(f"a time is seconds since 1970 or ISO 8601 as 2026-05-01T12:00:00Z, not {time!r}") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,256 @@
+"""The requests of a production log that one policy decided, in the order in which they came."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from suffice.errors import DataError
+from suffice.replays import dividing_names
+from suffice.rounds import Floats, Mask
+from suffice.session import Policy
+from suffice.store.recording import Recording
+from suffice.tables import counted
+
+__all__ = ["Requests"]
+
+_REQUIRED = ("policy_digest", "stop_round", "answer_round", "stop_reason")
+"""The columns of a log that say what a policy decided."""
+
+_RAN_ON = frozenset({"max_rounds", "exhausted"})
+"""The ends of questions that ran as far as they could."""
+
+_DECIDED = frozenset({"rule", "max_rounds", "exhausted"})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Requests:
+    """Requests that a policy decided; arrays have shape ``(n_requests,)``, in the order of time.
+
+    Attributes:
+        recording: Their rounds.
+        policy: What decided.
+        times: When each began, seconds since 1970; NaN where unknown.
+        stop: The round at which each stopped.
+        answer: The round whose answer was returned; -1 where none was.
+        reasons: Why each stopped.
+        rate: The probability with which each was drawn for an audit; NaN without one.
+        drawn: Which were drawn.
+        others: Requests of the log that are not judged, by why.
+        notes: What a reader must know.
+    """
+
+    recording: Recording
+    policy: Policy
+    times: Floats
+    stop: npt.NDArray[np.int64]
+    answer: npt.NDArray[np.int64]
+    reasons: npt.NDArray[np.object_]
+    rate: Floats
+    drawn: Mask
+    others: Counter[str]
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, log: Recording, policy: Policy, *, since: float | None = None) -> Requests:
+        """Return the requests of a log that a policy decided.
+
+        Args:
+            log: Recorded by deployed policies, with the columns of their decisions.
+            policy: The one that is judged.
+            since: Leave out requests before this time, seconds since 1970.
+
+        Raises:
+            DataError: The log does not say what was decided, or no request of it was decided by this policy.
+        """
+        missing = [name for name in _REQUIRED if name not in log.table.column_names]
+        if missing:
+            raise DataError(
+                f"the log has no column {missing[0]!r}, so it does not say what a deployed policy decided: log with "
+                "Recorder(path, policy=..., audit=Audit(rate=0.05))"
+            )
+        digests = log.per_question("policy_digest", [])
+        mine: Mask = np.asarray(digests == policy.digest, dtype=np.bool_)
+        others = Counter({f"of the policy {name}": n for name, n in Counter(digests[~mine].tolist()).items()})
+        if not mine.any():
+            known = ", ".join(f"{name} ({n:,})" for name, n in Counter(digests.tolist()).most_common(5))
+            raise DataError(
+                f"no request of this log was decided by the policy {policy.label!r} ({policy.digest}); its policies are "
+                f"{known}. Name the policy file that was deployed: any change of what decides makes another policy"
+            )
+        times = _times(log)
+        order = np.argsort(times, kind="stable")
+        notes = []
+        if np.isnan(times[mine]).any():
+            notes.append("recorded_at is missing, so the order of the log counts as the order of time")
+            order = np.arange(len(times))
+        order = order[mine[order]]
+        if since is not None:
+            late = order[times[order] >= since]
+            if not len(late):
+                raise DataError(f"no request of the policy {policy.label!r} is as late as --since")
+            others["before the time from which on requests count (since)"] += len(order) - len(late)
+            order = late
+        rows = _in_order(log, order)
+        reasons = rows.per_question("stop_reason", [])
+        requests = cls(
+            recording=rows,
+            policy=policy,
+            times=times[order],
+            stop=_rounds(rows, "stop_round"),
+            answer=_rounds(rows, "answer_round"),
+            reasons=reasons,
+            rate=_numbers(rows, "audit_rate"),
+            drawn=np.asarray(_numbers(rows, "audited") == 1, dtype=np.bool_),
+            others=others,
+            notes=tuple(notes),
+        )
+        requests.check()
+        undecided = Counter(str(reason) for reason in reasons.tolist() if reason not in _DECIDED)
+        others.update(
+            {f"that ended as {reason}, without a decision of the policy": n for reason, n in undecided.items()}
+        )
+        if not undecided:
+            return requests
+        decided: Mask = np.isin(reasons.astype(str), [*_DECIDED])
+        if not decided.any():
+            raise DataError(
+                f"no request of the policy {policy.label!r} was decided: all {len(reasons)} failed or were cancelled"
+            )
+        return requests.at(decided)
+
+    def check(self) -> None:
+        """Raise if rates and draws contradict each other."""
+        wrong = (self.rate <= 0) | (self.rate > 1)
+        if wrong.any():
+            place = int(np.argmax(wrong))
+            raise DataError(
+                f"request {self.ids[place]!r} has the audit rate {self.rate[place]:g}: a rate is the probability of the draw, "
+                "above 0 and at most 1"
+            )
+        unknown = self.drawn & np.isnan(self.rate)
+        if unknown.any():
+            raise DataError(
+                f"request {self.ids[int(np.argmax(unknown))]!r} was audited, and its audit rate is missing: without the "
+                "probability of the draw no loss can be estimated"
+            )
+
+    def __len__(self) -> int:
+        return len(self.stop)
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids."""
+        return self.recording.question_ids
+
+    @cached_property
+    def questions(self) -> list[str]:
+        """The question of each request."""
+        return [*map(str, dividing_names(self.recording))]
+
+    @cached_property
+    def counting(self) -> Mask:
+        """Which count for the loss: all that are drawn by themselves; of those that share the draw of their question, the first.
+
+        The loss of a question that comes again is known beforehand, and a bet on it is none.  Draws are shared unless two requests of
+        one question and one rate were drawn differently.
+        """
+        _, question = np.unique(self.questions, return_inverse=True)
+        _, cell = np.unique(
+            np.stack([question, np.nan_to_num(self.rate, nan=-1.0)], axis=1), axis=0, return_inverse=True
+        )
+        cell = cell.ravel()
+        drawn, all_of = np.bincount(cell, weights=self.drawn), np.bincount(cell)
+        if ((drawn > 0) & (drawn < all_of)).any():
+            return np.ones(len(self), dtype=np.bool_)
+        first: Mask = np.zeros(len(self), dtype=np.bool_)
+        first[np.unique(question, return_index=True)[1]] = True
+        return first
+
+    @cached_property
+    def complete(self) -> Mask:
+        """Which were drawn and ran as far as they could, so that their loss is known."""
+        return self.drawn & np.isin(self.recording.ends.astype(str), [*_RAN_ON])
+
+    @property
+    def lost(self) -> Mask:
+        """Which were drawn and did not run on: their loss counts as 1."""
+        return self.drawn & ~self.complete
+
+    @property
+    def cut(self) -> Mask:
+        """Which the rule stopped before the highest round."""
+        return np.asarray((self.reasons == "rule") & (self.stop < self.policy.max_rounds), dtype=np.bool_)
+
+    @cached_property
+    def ran(self) -> Mask:
+        """The rounds up to the stop: what the user's request took, without the rounds of an audit."""
+        index = self.recording.index
+        mask: Mask = self.recording.seen & (index >= self.policy.start_round) & (index <= self.stop[:, None])
+        return mask
+
+    def at(self, keep: Mask | npt.NDArray[np.int64]) -> Requests:
+        """Return some of the requests, in the same order."""
+        keep = np.flatnonzero(keep) if keep.dtype == np.bool_ else keep
+        arrays = {name: getattr(self, name)[keep] for name in ("times", "stop", "answer", "reasons", "rate", "drawn")}
+        chosen = np.zeros(len(self), dtype=np.bool_)
+        chosen[keep] = True
+        return replace(self, recording=self.recording.select(chosen), **arrays)
+
+    def name_of(self, place: int) -> str:
+        """Return a request in words: its id, and when it came."""
+        return f"request {self.ids[place]}{moment(self.times[place], ' of ')}"
+
+
+def moment(seconds: float, before: str = "") -> str:
+    """Return a time in words, to the minute; empty where it is unknown.
+
+    >>> moment(0.0, "since ")
+    'since 1970-01-01 00:00 UTC'
+    """
+    from datetime import UTC, datetime
+
+    if np.isnan(seconds):
+        return ""
+    return f"{before}{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def others_text(others: Counter[str]) -> list[str]:
+    """Return how many requests are not judged and why, one note for each reason."""
+    return [f"{counted(n, 'request')} {why}: not judged here" for why, n in sorted(others.items()) if n]
+
+
+def _times(log: Recording) -> Floats:
+    if "recorded_at" not in log.table.column_names:
+        return np.full(log.shape[0], np.nan)
+    column = log.column("recorded_at")
+    known: Mask = np.asarray(np.isfinite(column).any(axis=1), dtype=np.bool_)
+    return np.where(known, np.nanmin(np.where(known[:, None], column, 0.0), axis=1), np.nan)
+
+
+def _numbers(log: Recording, name: str) -> Floats:
+    """Return a number of each question, NaN where it is missing."""
+    if name not in log.table.column_names:
+        return np.full(log.shape[0], np.nan)
+    return log.column(name)[:, 0]
+
+
+def _rounds(log: Recording, name: str) -> npt.NDArray[np.int64]:
+    values = _numbers(log, name)
+    return np.where(np.isnan(values), -1, values).astype(np.int64)
+
+
+def _in_order(log: Recording, places: Sequence[int] | npt.NDArray[np.int64]) -> Recording:
+    """Return some questions of a recording in another order."""
+    rank = np.full(log.shape[0], -1, dtype=np.int64)
+    rank[np.asarray(places)] = np.arange(len(places))
+    of_rows = rank[log.row_question]
+    rows = np.flatnonzero(of_rows >= 0)
+    table = log.table.take(pa.array(rows[np.argsort(of_rows[rows], kind="stable")]))
+    return Recording(table, log.metadata)

@@ -1,0 +1,365 @@
+"""What a watch returns: one sentence with a verb, a status, and the tables behind it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from suffice.calibration import CalibrationReport
+from suffice.display import Chart, facts_table
+from suffice.results import Result
+from suffice.tables import Column, Table, counted, figure
+from suffice.watches.changes import MODEL, ReplyChange, changes_table
+from suffice.watches.charts import watch_chart
+from suffice.watches.drift import Drifts, Movement
+from suffice.watches.evidence import LossAlarm, LossWindow
+from suffice.watches.losses import LossClaim
+from suffice.watches.requests import moment
+from suffice.watches.shadows import ShadowFigures, shadows_table
+
+__all__ = ["STATUSES", "WatchPoint", "WatchResult", "WatchStatus"]
+
+WatchStatus = Literal["keep", "recalibrate", "re-certify", "fall back", "not enough audits"]
+
+STATUSES: Mapping[WatchStatus, str] = {
+    "keep": "nothing shows that the loss is above its bound, and it would have been noticed",
+    "recalibrate": "a signal that the rule reads has moved, or its probabilities are off",
+    "re-certify": "another model replies, or there is no bound to judge by",
+    "fall back": "the loss is above its bound: let the loop run at full width",
+    "not enough audits": "a loss above the bound would not have been noticed yet",
+}
+"""What each status says."""
+
+_MOST_WINDOWS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchPoint:
+    """The loss after one of the requests, for a chart.
+
+    Attributes:
+        request: Its number, from 1.
+        mean: The mean loss so far.
+        low: Lower end of its interval.
+        high: Upper end.
+        e_value: Evidence against the bound; NaN without one.
+    """
+
+    request: int
+    mean: float
+    low: float
+    high: float
+    e_value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalFit:
+    """One calibrated signal on audited requests.
+
+    Attributes:
+        signal: The calibrated signal.
+        report: Predicted and observed, in bins.
+        gap: The mean of observed less predicted over audited requests, with an interval that is valid at every look.
+        is_off: Whether the gap is larger than the effect size for sure.
+    """
+
+    signal: str
+    report: CalibrationReport
+    gap: tuple[float, float, float]
+    is_off: bool
+
+
+@dataclass(frozen=True, slots=False, kw_only=True)
+class WatchResult(Result):
+    """What a production log says about the policy that decided it.
+
+    Attributes:
+        policy: Its label.
+        digest: Its digest.
+        question: Which loss, and which bound.
+        n: Requests that it decided.
+        ids: Their ids, in the order of time.
+        times: When each came, seconds since 1970.
+        n_audited: Requests whose loss is known.
+        n_drawn: Requests that were drawn for an audit.
+        n_lost: Audits that got lost.
+        n_cut: Requests that the rule stopped before the last round.
+        stops: Requests by the reason of their stop.
+        rounds_saved: Rounds that the rule did not run, of requests that it stopped.
+        whole: The loss since the first request.
+        windows: The loss by window, the latest first.
+        alarm: Evidence against the bound; None without a bound or an audit.
+        needed: About how many more audits would notice a loss of `rise` above the bound; 0 where there are enough.
+        rise: What counts as a rise worth noticing.
+        alpha: The risk of a false alarm, and of an interval that misses.
+        drifts: What moved.
+        reliability: How well calibrated signals fit.
+        changes: New model ids and fingerprints.
+        shadows: What shadow policies would have done.
+        suspended: Why the certificate is suspended already; empty where it is not.
+        certified: Whether there is a certificate that is about this loss.
+        points: For the chart.
+        notes: What a reader must know.
+    """
+
+    policy: str
+    digest: str
+    question: LossClaim
+    n: int
+    ids: list[str]
+    times: list[float]
+    n_audited: int
+    n_drawn: int
+    n_lost: int
+    n_cut: int
+    stops: Mapping[str, int]
+    rounds_saved: int
+    whole: LossWindow
+    windows: tuple[LossWindow, ...]
+    alarm: LossAlarm | None
+    needed: int
+    rise: float
+    alpha: float
+    drifts: Drifts
+    reliability: tuple[SignalFit, ...]
+    changes: tuple[ReplyChange, ...]
+    shadows: tuple[ShadowFigures, ...]
+    suspended: str
+    certified: bool
+    points: tuple[WatchPoint, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rang(self) -> bool:
+        """Whether the alarm rang."""
+        return self.alarm is not None and self.alarm.rang is not None
+
+    @property
+    def new_model(self) -> ReplyChange | None:
+        """The last new model id in the replies."""
+        return next((change for change in reversed(self.changes) if change.column == MODEL), None)
+
+    @property
+    def off(self) -> list[str]:
+        """The calibrated signals that do not fit any more."""
+        return [item.signal for item in self.reliability if item.is_off]
+
+    @property
+    def status(self) -> WatchStatus:
+        """What to do, see `STATUSES`."""
+        if self.rang:
+            return "fall back"
+        if self.question.bound is None or (self.certified and self.new_model):
+            return "re-certify"
+        if self.drifts.of_rule or self.off or self.new_model:
+            return "recalibrate"
+        return "not enough audits" if self.needed and self.n_cut else "keep"
+
+    @property
+    def lead(self) -> str:
+        """The sentence."""
+        return self.sentence
+
+    @property
+    def sentence(self) -> str:
+        """What to do and why, a verb first."""
+        text = {
+            "fall back": self._fall_back,
+            "re-certify": self._certify_again,
+            "recalibrate": self._recalibrate,
+            "not enough audits": self._wait,
+            "keep": self._keep,
+        }[self.status]()
+        if self.suspended and not self.rang:
+            text += f" Its certificate is suspended already: {self.suspended}."
+        return text
+
+    def _loss_text(self, window: LossWindow | None = None) -> str:
+        window = window or self.whole
+        if not window.n_audited:
+            return "not known: no request was audited"
+        return f"{_points(window.interval)} points on {counted(window.n_audited, self._audited)}"
+
+    @property
+    def _audited(self) -> str:
+        return "request that is due" if self.question.metric == "user signal" else "audited request"
+
+    @property
+    def _bound(self) -> str:
+        return "" if self.question.bound is None else f"{100 * self.question.bound:g} points"
+
+    def place_text(self, place: int) -> str:
+        """Return a request in words: its id, and when it came."""
+        return f"request {self.ids[place]}{moment(self.times[place], ' of ')}"
+
+    def _moved_text(self, movement: Movement) -> str:
+        since = "" if movement.since is None else f" since {self.place_text(movement.since)}"
+        return f"{movement.name} moved{since} ({figure(movement.before, ',.3g')} before, {figure(movement.now, ',.3g')} now)"
+
+    def _causes(self) -> str:
+        """Return what else was seen that may be why; empty where nothing was."""
+        texts = [self._moved_text(movement) for movement in self.drifts.moved[:1]]
+        if self.new_model is not None:
+            texts.append(f"{self.new_model.value} replies since {self.place_text(self.new_model.place)}")
+        return f" Look at this first: {'; '.join(texts)}." if texts else ""
+
+    def _fall_back(self) -> str:
+        assert self.alarm is not None
+        assert self.alarm.rang is not None
+        after = self.alarm.after
+        assert after is not None
+        since = f", and about {figure(after.mean, '.1f', 100)} on the {after.n_audited:,} since {self.place_text(after.first)}"
+        return (
+            f"Fall back to full width: the {self.question.text} has passed {self._bound}. The alarm rang at "
+            f"{self.place_text(self.alarm.rang)} (risk {100 * self.alpha:g} %); the loss is {self._loss_text()}{since}.{self._causes()}"
+        )
+
+    def _certify_again(self) -> str:
+        if self.question.bound is None:
+            return (
+                f"Certify the policy, or say which loss would be too much (max_loss, --max-loss): nothing here says so. The "
+                f"{self.question.text} is {self._loss_text()}."
+            )
+        assert self.new_model is not None
+        return (
+            f"Certify again: {self.new_model.value} replies since {self.place_text(self.new_model.place)}, and the certificate assumes the "
+            f"model that it was given for. Nothing shows yet that the loss has passed {self._bound}: it is {self._loss_text()}."
+        )
+
+    def _recalibrate(self) -> str:
+        causes = [self._moved_text(movement) for movement in self.drifts.of_rule[:2]]
+        causes += [
+            f"{item.signal} says {figure(-item.gap[0], '+.1f', 100)} points too much"
+            for item in self.reliability
+            if item.is_off
+        ]
+        if self.new_model is not None:
+            causes.append(f"{self.new_model.value} replies since {self.place_text(self.new_model.place)}")
+        return (
+            f"Recalibrate the policy: {'; '.join(causes)}. Nothing shows yet that the loss has passed {self._bound}: it is "
+            f"{self._loss_text()}."
+        )
+
+    def _wait(self) -> str:
+        more = counted(self.needed, "more audit")
+        return (
+            f"Not enough audits yet: {counted(self.n_audited, self._audited)} would not show that the {self.question.text} has passed "
+            f"{self._bound}. Keep the policy, and audit about {more}{self._requests_needed()}: they show a loss of "
+            f"{100 * (self.rise + (self.question.bound or 0)):g} points."
+        )
+
+    def _requests_needed(self) -> str:
+        if not self.n_drawn or self.question.metric == "user signal":
+            return ""
+        return f" (about {math.ceil(self.needed * self.n / self.n_drawn):,} requests at this rate)"
+
+    def _keep(self) -> str:
+        if not self.n_cut:
+            return (
+                f"Keep the policy, or replace it: it stopped none of {counted(self.n, 'request')} early, so it loses nothing and saves "
+                "nothing."
+            )
+        assert self.alarm is not None
+        return (
+            f"Keep the policy: the {self.question.text} is {self._loss_text()}, and nothing shows that it has passed {self._bound} "
+            f"(evidence {figure(self.alarm.e_value, ',.2g')}; {1 / self.alpha:g} would ring)."
+        )
+
+    def tables(self) -> list[Table]:
+        """Return the loss, what moved, calibration, changes and shadows, as far as there are any, and the facts."""
+        tables = [self.table()]
+        if self.drifts.movements:
+            tables.append(self.drifts.table(self.ids))
+        if self.changes:
+            tables.append(changes_table(self.changes))
+        if self.shadows:
+            tables.append(shadows_table(self.shadows, self.question))
+        tables += [_reliability_table(item) for item in self.reliability]
+        return [*tables, self._facts()]
+
+    def table(self) -> Table:
+        """Return the loss since deployment, then of the last windows, the latest first."""
+        rows: list[tuple[Any, ...]] = [("all", self._span(self.whole), *_row(self.whole))]
+        shown = self.windows[:_MOST_WINDOWS]
+        rows += [
+            ("latest" if place == 0 else f"{place} before", self._span(item), *_row(item))
+            for place, item in enumerate(shown)
+        ]
+        notes = [
+            f"intervals hold at every look, {100 * (1 - self.alpha):g} %: that of all requests for their running mean, those of all windows together"
+        ]
+        if len(self.windows) > len(shown):
+            notes.append(f"{counted(len(self.windows) - len(shown), 'older window')} not shown")
+        if not self.drifts.movements:
+            notes += self.drifts.notes
+        title = f"{self.question.text}, points{f'; at most {self._bound}' if self._bound else ''}"
+        return Table(
+            title=title,
+            columns=(
+                Column("window"),
+                Column("since"),
+                Column("requests", ",.0f"),
+                Column("audited", ",.0f"),
+                Column("loss", "+.1f", scale=100, interval=True),
+            ),
+            rows=tuple(rows),
+            notes=(*self.question.notes, *notes, *self.notes),
+        )
+
+    def _span(self, window: LossWindow) -> str:
+        return moment(self.times[window.first]) or f"request {window.first + 1:,}"
+
+    def _facts(self) -> Table:
+        drawn = f"{self.n_drawn:,}, {self.n_lost:,} of them got lost"
+        facts = {
+            "policy": f"{self.policy} ({self.digest})",
+            "status": f"{self.status}: {STATUSES[self.status]}",
+            "requests": f"{self.n:,}",
+            "stopped early by the rule": f"{self.n_cut:,}, which saved {self.rounds_saved:,} rounds",
+            "stops": ", ".join(f"{reason} {n:,}" for reason, n in self.stops.items()),
+            "drawn for an audit": drawn,
+            "bound": f"{self._bound} ({self.question.source})" if self._bound else "none",
+        }
+        if self.alarm is not None:
+            facts["evidence"] = (
+                f"{self.alarm.e_value:.3g} now, {self.alarm.highest:.3g} at most; the alarm rings at {1 / self.alpha:g}"
+            )
+        return facts_table("The log", facts)
+
+    def plot(self) -> Chart:
+        """Return the running loss with its interval, the bound, the alarm, and where another model began to reply."""
+        marks = [(change.place + 1, f"{change.column} {change.value}") for change in self.changes]
+        if self.alarm is not None and self.alarm.rang is not None:
+            marks.append((self.alarm.rang + 1, "alarm"))
+        return watch_chart(self.points, self.windows, self.question, marks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values: status and sentence first, without the ids and times of all requests; places count from 0."""
+        values: dict[str, Any] = {"status": self.status, "sentence": self.sentence}
+        values |= {name: value for name, value in Result.to_dict(self).items() if name not in ("ids", "times")}
+        return values
+
+
+def _row(window: LossWindow) -> tuple[Any, ...]:
+    return window.n, window.n_audited, window.interval
+
+
+def _points(interval: tuple[float, float, float]) -> str:
+    return figure(interval, ".1f", 100)
+
+
+def _reliability_table(item: SignalFit) -> Table:
+    return Table.of(
+        f"{item.signal} on audited requests, at every round",
+        [bin_ for bin_ in item.report.bins if bin_.n],
+        {
+            Column("bin"): lambda bin_: f"{bin_.low:.1f}-{bin_.high:.1f}",
+            Column("rounds", ",.0f"): "n",
+            Column("predicted", ".3f"): "predicted",
+            Column("observed", ".3f"): "observed",
+            Column("observed - predicted", "+.3f"): lambda bin_: bin_.observed - bin_.predicted,
+        },
+        notes=(f"observed less predicted, by request: {figure(item.gap, '+.1f', 100)} points (valid at every look)",),
+    )

@@ -1,0 +1,234 @@
+"""Watch: what a production log says about the policy that decided it, in one sentence."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from suffice.calibration import calibration_report
+from suffice.certificates import Certificate
+from suffice.diagnostics.rows import right_if_known
+from suffice.errors import DataError
+from suffice.replays import seen_from, seen_in
+from suffice.rounds import Floats
+from suffice.rules import Never
+from suffice.session import Policy
+from suffice.statistics import ConfidenceSequence
+from suffice.store.recording import Recording
+from suffice.store.schema import DECISION_COLUMNS, SHADOW
+from suffice.tables import counted
+from suffice.watches.changes import changes_of
+from suffice.watches.drift import drifts_of
+from suffice.watches.evidence import audits_needed, loss_alarm, loss_windows, sequence_of, whole_log
+from suffice.watches.losses import (
+    USER_SIGNAL,
+    LossClaim,
+    Losses,
+    UserSignal,
+    audited_losses,
+    signalled_losses,
+)
+from suffice.watches.requests import Requests, others_text
+from suffice.watches.result import SignalFit, WatchPoint, WatchResult
+from suffice.watches.shadows import shadow_figures
+
+__all__ = ["audited_recording", "full_width", "watch"]
+
+_MOST_POINTS = 120
+
+
+def watch(
+    log: Recording,
+    policy: Policy,
+    *,
+    tune: Recording | None = None,
+    metric: str | None = None,
+    max_loss: float | None = None,
+    signal: Iterable[UserSignal] | None = None,
+    deadline: float = 0.0,
+    now: float | None = None,
+    since: float | None = None,
+    window: int = 500,
+    alpha: float = 0.05,
+    rise: float = 0.05,
+    effect: float = 0.1,
+) -> WatchResult:
+    """Say what a production log shows of the policy that decided it: keep it, calibrate or certify it again, or fall back.
+
+    A deployed rule hides what it did not run, so its loss is known only where an audit ran on after the answer.  Intervals and
+    the alarm hold at every look: call this as often as you like.
+
+    Args:
+        log: Recorded by `Recorder` with this policy and an `Audit`.
+        policy: The policy; its certificate, if it is about the same loss, is what must hold.
+        tune: Recorded rounds that the policy was fitted on: signals of the log are compared with it, by replay.
+        metric: What is lost, a metric of the log (gold answers, a judge's mark) or `agreement`, which needs neither; None = that of
+            the certificate if the log has it, else gold answers, else agreement with the full run.
+        max_loss: The largest accepted mean loss; None = that of the certificate.
+        signal: What users said later: judged instead of the loss against the full run, on all requests that are due.
+        deadline: Seconds after which a user signal is late, and until which a request does not count: neither its signal nor its audit.
+        now: The time, seconds since 1970; None = the clock's.
+        since: Leave out requests before this time: since a fault was mended, for instance.
+        window: Requests of a window.
+        alpha: The risk of a false alarm, ever, and that of an interval that misses.
+        rise: A rise of the loss above its bound that must be noticed: how many audits are enough follows from it.
+        effect: The smallest distance between distribution functions that counts as drift.
+
+    Raises:
+        DataError: The log does not say what was decided, has no request of this policy, or lacks the metric.
+    """
+    if window < 1:
+        raise DataError(f"a window has at least one request, not {window!r}")
+    requests = Requests.of(log, policy, since=since)
+    notes = [*requests.notes, *others_text(requests.others), *_overlap_notes(requests, tune)]
+    certificate = Certificate.of(policy)
+    if certificate is not None and not certificate.holds_for(policy):
+        notes.append("the certificate is void: the policy was changed after it was certified")
+        certificate = None
+    moment = time.time() if now is None else now
+    if signal is not None:
+        if metric is not None:
+            raise DataError("a user signal is judged instead of a metric: give one of them")
+        question = LossClaim(metric=USER_SIGNAL, kind="harm", bound=max_loss, source="max_loss" if max_loss else "")
+        losses = signalled_losses(requests, signal, deadline=deadline, now=moment)
+    else:
+        question = LossClaim.of(requests, certificate, metric=metric, max_loss=max_loss)
+        losses = audited_losses(_due(requests, deadline, moment), question)
+    notes += losses.notes
+    alarm, path = (None, np.array([]))
+    if question.bound is not None and losses.n_audited:
+        alarm, path = loss_alarm(losses, question.bound, len(requests), alpha=alpha)
+    needed = 0
+    if question.bound is not None:
+        needed = audits_needed(question.bound, question.lowest, alpha=alpha, rise=rise)
+    whole = whole_log(requests, losses, alpha)
+    if question.bound is None or whole.high <= question.bound:
+        needed = 0
+    if not requests.drawn.any() and signal is None:
+        notes.append("no request of this log was audited: deploy with audit=Audit(rate=0.05, seed=...)")
+    return WatchResult(
+        policy=policy.label,
+        digest=policy.digest,
+        question=question,
+        n=len(requests),
+        ids=requests.ids,
+        times=requests.times.tolist(),
+        n_audited=losses.n_audited,
+        n_drawn=int(requests.drawn.sum()),
+        n_lost=losses.n_lost,
+        n_cut=int(requests.cut.sum()),
+        stops=dict(Counter(map(str, requests.reasons.tolist()))),
+        rounds_saved=int((policy.max_rounds - requests.stop)[requests.cut].sum()),
+        whole=whole,
+        windows=tuple(reversed(loss_windows(requests, losses, window=window, alpha=alpha))),
+        alarm=alarm,
+        needed=max(0, needed - losses.n_audited),
+        rise=rise,
+        alpha=alpha,
+        drifts=drifts_of(requests, tune, window=window, alpha=alpha, effect=effect),
+        reliability=tuple(_fits(requests, alpha, effect)),
+        changes=tuple(changes_of(requests)),
+        shadows=tuple(shadow_figures(requests, question)) if signal is None else (),
+        suspended=policy.suspended,
+        certified=question.source == "certificate",
+        points=tuple(_points(losses, path, alpha)),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _due(requests: Requests, deadline: float, now: float) -> Requests:
+    """Return the requests with their draws, those undone that are younger than the deadline: their audits may still run."""
+    if not deadline:
+        return requests
+    young = requests.times + deadline > now
+    return replace(requests, drawn=requests.drawn & ~young, rate=np.where(young, np.nan, requests.rate))
+
+
+def _overlap_notes(requests: Requests, tune: Recording | None) -> list[str]:
+    """Return what a reader must know of questions that came before."""
+    notes = []
+    repeated = len(requests) - len(set(requests.questions))
+    if repeated and requests.counting.all():
+        notes.append(
+            f"{counted(repeated, 'request')} repeat a question of the log, each drawn by itself: all of them count"
+        )
+    if tune is not None:
+        shared = int(seen_in(requests.recording, seen_from(tune)).sum())
+        if shared:
+            notes.append(
+                f"selected here: {counted(shared, 'request')} ask a tune question, on which the policy was fitted"
+            )
+    return notes
+
+
+def _fits(requests: Requests, alpha: float, effect: float) -> list[SignalFit]:
+    """Return how well calibrated signals that the policy reads fit on audited requests, at every round."""
+    calibrators = [item for item in requests.policy.calibrators if item.output in requests.policy.signals]
+    if not calibrators or not requests.complete.any():
+        return []
+    audited = requests.at(requests.complete)
+    view = requests.policy.view(audited.recording.rounds(requests.policy.raw_columns))
+    first = int(view.index[0] - audited.recording.index[0])
+    fits = []
+    for calibrator in calibrators:
+        right = right_if_known(audited.recording, calibrator.target)[:, first : first + len(view)]
+        said: Floats = view[calibrator.output]
+        gaps = np.where(view.seen, right - said, np.nan)
+        known = np.isfinite(gaps)
+        if not known.any():
+            continue
+        rows = known.any(axis=1)
+        means = np.where(known, gaps, 0.0).sum(axis=1)[rows] / known.sum(axis=1)[rows]
+        state = ConfidenceSequence.start(-1.0, 1.0, alpha).observe(np.clip(means, -1.0, 1.0))
+        low, high = float(state.low_end), float(state.high_end)
+        fits.append(
+            SignalFit(
+                signal=calibrator.output,
+                report=calibration_report(said[known], right[known]),
+                gap=(float(state.mean), low, high),
+                is_off=low > effect or high < -effect,
+            )
+        )
+    return fits
+
+
+def _points(losses: Losses, path: Floats, alpha: float) -> list[WatchPoint]:
+    """Return the loss and the evidence after some of the requests, evenly spread, the last one included."""
+    if not len(losses):
+        return []
+    state = sequence_of(losses, alpha).looks(losses.values)
+    chosen = np.unique(np.linspace(0, len(losses) - 1, min(_MOST_POINTS, len(losses))).round().astype(np.int64))
+    lows, highs = (np.clip(end, losses.lowest, 1.0)[chosen] for end in (state.low_end, state.high_end))
+    evidence = np.exp(np.minimum(path[chosen], 700.0)) if len(path) else np.full(len(chosen), np.nan)
+    return [
+        WatchPoint(
+            request=int(losses.places[at]) + 1, mean=float(mean), low=float(low), high=float(high), e_value=float(e)
+        )
+        for at, mean, low, high, e in zip(chosen, state.mean[chosen], lows, highs, evidence, strict=True)
+    ]
+
+
+def full_width(policy: Policy) -> Policy:
+    """Return the safe policy to fall back to: the same loop, which never stops early and returns answers by the same selector."""
+    return replace(policy, rule=Never(), certificate=None, name=f"full width instead of {policy.label}")
+
+
+def audited_recording(log: Recording, policy: Policy, *, since: float | None = None) -> Recording:
+    """Return the audited requests that ran on as a recording at full width, without the columns of decisions.
+
+    They are a fair sample of the requests, so a policy can be calibrated and certified on them.  The questions are the units: rows
+    that repeat one stay, as one cluster.
+
+    Raises:
+        DataError: There are none.
+    """
+    requests = Requests.of(log, policy, since=since)
+    if not requests.complete.any():
+        raise DataError("no audited request of this log ran to its end, so there is nothing to calibrate or certify on")
+    audited = requests.at(requests.complete).recording
+    dropped = [name for name in audited.table.column_names if name in DECISION_COLUMNS or name.startswith(SHADOW)]
+    return Recording(audited.table.drop_columns(dropped), audited.metadata)

@@ -1,0 +1,506 @@
+"""Watch: the loss of a deployed policy from its log, the alarm, what drifted, and what to do."""
+
+from __future__ import annotations
+
+import json
+import math
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from suffice import Audit, Calibrator, Policy, Recorder, Round, read_recording
+from suffice.certificates import Claim, measure_losses
+from suffice.errors import DataError, NotFoundError
+from suffice.replays import replay
+from suffice.store.recording import Recording
+from suffice.watches import (
+    Requests,
+    UserSignal,
+    audited_recording,
+    by_request,
+    full_width,
+    prometheus_text,
+    seconds_of,
+    watch,
+)
+from suffice.watches.evidence import audits_needed
+from suffice.watches.losses import LossClaim, audited_losses
+from tests.production import BEGIN, MINUTE, POLICY, certified, production_log
+from tests.shared import recording_of
+
+HALF = 2500
+
+
+def broken(number: int) -> float:
+    return 0.01 if number < HALF else 0.4
+
+
+@pytest.fixture(scope="module")
+def healthy_log() -> Recording:
+    return production_log(2 * HALF)
+
+
+@pytest.fixture(scope="module")
+def broken_log() -> Recording:
+    return production_log(2 * HALF, loss=broken)
+
+
+def without(log: Recording, *names: str) -> Recording:
+    return Recording(log.table.drop_columns([*names]), log.metadata)
+
+
+# The verdict
+
+
+def test_a_policy_that_loses_as_little_as_certified_is_kept(healthy_log):
+    result = watch(healthy_log, certified())
+    assert result.status == "keep"
+    assert result.sentence.startswith("Keep the policy: the harm of em against the full run is 0.")
+    assert not result.rang
+    assert result.question.source == "certificate"
+    assert result.whole.low <= 0.01 * result.n_cut / result.n <= result.whole.high
+
+
+def test_a_loss_that_rises_half_way_rings_after_it_and_says_what_to_do(broken_log):
+    result = watch(broken_log, certified())
+    assert result.status == "fall back"
+    assert result.sentence.startswith(
+        "Fall back to full width: the harm of em against the full run has passed 3 points."
+    )
+    assert result.alarm.rang is not None
+    assert HALF < result.alarm.rang < HALF + 1200
+    assert f"request {broken_log.question_ids[result.alarm.rang]}" in result.sentence
+    assert abs(result.alarm.after.first - HALF) < 500, "where it seems to have begun"
+    assert result.alarm.highest >= 20
+
+
+def test_without_a_bound_the_sentence_asks_for_one_and_nothing_rings(broken_log):
+    result = watch(broken_log, POLICY)
+    assert (result.status, result.alarm) == ("re-certify", None)
+    assert "--max-loss" in result.sentence
+    asked = watch(broken_log, POLICY, max_loss=0.03)
+    assert (asked.status, asked.question.source) == ("fall back", "max_loss")
+
+
+def test_few_audits_are_not_enough_and_it_says_how_many_more(healthy_log):
+    result = watch(healthy_log.select(np.arange(2 * HALF) < 200), certified())
+    assert result.status == "not enough audits"
+    assert result.needed == audits_needed(0.03, 0.0, alpha=0.05, rise=0.05) - result.n_audited
+    assert f"audit about {result.needed} more audits" in result.sentence
+
+
+def test_a_log_without_an_audit_says_how_to_have_one():
+    log = production_log(50, rate=lambda _: 1e-12)
+    result = watch(log, certified())
+    assert (result.status, result.n_audited, result.alarm) == ("not enough audits", 0, None)
+    assert any("audit=Audit(rate=0.05" in note for note in result.notes)
+    assert math.isnan(result.whole.mean)
+    unrated = watch(without(log, "audit_rate", "audited"), certified())
+    assert unrated.n_audited == 0
+    assert any("50 requests without an audit rate" in note for note in unrated.notes)
+
+
+def test_a_log_in_which_nothing_was_cut_loses_nothing_and_saves_nothing():
+    log = production_log(100, margin=lambda _: -99.0)
+    result = watch(log, certified())
+    assert (result.status, result.n_cut, result.rounds_saved) == ("keep", 0, 0)
+    assert "stopped none of 100 requests early" in result.sentence
+
+
+def test_a_certificate_about_another_metric_cannot_be_seen_here(healthy_log):
+    result = watch(healthy_log, certified(metric="judged"))
+    assert result.question.bound is None
+    assert any("the certificate is about judged, and this is about f1" in note for note in result.question.notes)
+    against = watch(healthy_log, certified(baseline="oracle_best"))
+    assert any("does not run in an audit" in note for note in against.question.notes)
+
+
+def test_a_void_certificate_is_none_and_a_suspended_one_is_said(healthy_log):
+    void = watch(healthy_log, certified(policy_digest="another"))
+    assert void.status == "re-certify"
+    assert any("void" in note for note in void.notes)
+    suspended = watch(healthy_log, certified().suspended_because("it rang in May"))
+    assert "suspended already: it rang in May" in suspended.sentence
+
+
+# The loss
+
+
+@pytest.mark.parametrize("kind", ["net", "harm"])
+@pytest.mark.parametrize("baseline", ["full", "fixed_k(2)"])
+def test_where_every_request_is_audited_the_loss_is_that_of_a_certificate(kind, baseline):
+    log = production_log(300, loss=lambda _: 0.3, rate=lambda _: 1.0)
+    requests = Requests.of(log, POLICY)
+    mine = audited_losses(requests, LossClaim(metric="em", kind=kind, baseline=baseline))
+    theirs = measure_losses(log, [POLICY], Claim(epsilon=0.1, metric="em", loss=kind, baseline=baseline))
+    assert len(mine) == 300
+    assert mine.values.mean() == pytest.approx(theirs.losses.mean())
+
+
+def test_rates_that_vary_weigh_each_audited_loss_without_bias():
+    rates = [0.1, 0.5]
+    totals = []
+    for seed in range(8):
+        log = production_log(500, loss=lambda _: 0.5, rate=lambda number: rates[number % 2], seed=seed)
+        losses = audited_losses(Requests.of(log, POLICY), LossClaim(metric="em"))
+        assert (losses.least_rate, losses.largest, len(losses)) == (0.1, 10.0, 500)
+        totals.append(losses.values.mean())
+    full = [
+        audited_losses(
+            Requests.of(production_log(500, loss=lambda _: 0.5, rate=lambda _: 1.0, seed=seed), POLICY),
+            LossClaim(metric="em"),
+        ).values.mean()
+        for seed in range(8)
+    ]
+    assert np.mean(totals) == pytest.approx(np.mean(full), abs=0.06)
+    log = production_log(3000, loss=lambda _: 0.5, rate=lambda number: rates[number % 2])
+    result = watch(log, POLICY, max_loss=0.03)
+    assert result.rang
+    assert any("audit rates vary (0.1 to 0.5)" in note for note in result.notes)
+    assert result.n_audited == Requests.of(log, POLICY).drawn.sum()
+
+
+def test_an_audit_that_got_lost_counts_as_lost_and_is_said():
+    log = production_log(1000, loss=lambda _: 0.0, lost=lambda number: number % 2 == 0)
+    result = watch(log, certified())
+    cut = [number for number in range(1000) if number % 2 == 0 and log.seen[number].sum() < 3]
+    drawn = log.column("audited")[:, 0] == 1
+    assert result.n_lost == sum(drawn[number] for number in cut) > 0
+    assert result.whole.mean == pytest.approx(result.n_lost / result.n_drawn)
+    assert result.status == "fall back"
+    assert any(f"{result.n_lost} audits of {result.n_drawn}" in note for note in result.notes)
+    young = watch(log, certified(), deadline=1e9, now=BEGIN + MINUTE * 1000)
+    assert young.n_audited == 0, "audits that may still run do not count yet"
+
+
+def test_what_gold_answers_do_not_score_is_left_out_and_counted():
+    log = production_log(400)
+    em = log.column("em").copy()
+    em[::2] = np.nan
+    rows = log.table.set_column(
+        log.table.column_names.index("em"),
+        log.table.schema.field("em"),
+        [[None if math.isnan(v) else v for v in em[log.seen].tolist()]],
+    )
+    result = watch(Recording(rows), certified())
+    assert result.n_audited < result.n_drawn
+    assert any("em is unknown in" in note for note in result.notes)
+
+
+def test_without_gold_answers_agreement_with_the_full_run_is_judged(broken_log):
+    log = without(broken_log, "em", "f1")
+    result = watch(log, POLICY, max_loss=0.03)
+    assert (result.question.metric, result.question.lowest) == ("agreement", 0.0)
+    assert result.status == "fall back"
+    marked = recording_of(
+        [["a", "b"], ["a", "a"]], mark=[[0.5, 1.0], [1.0, 1.0]], policy_digest=POLICY.digest, stop_round=1.0,
+        answer_round=1.0, stop_reason="rule", audit_rate=1.0, audited=1.0, answer_margin=2.0,
+    )  # fmt: skip
+    assert watch(marked, POLICY, metric="mark", max_loss=0.1).whole.mean == pytest.approx(0.25)
+
+
+def test_every_interval_is_valid_at_every_look_of_a_true_loss():
+    missed = 0
+    for seed in range(8):
+        result = watch(production_log(400, loss=lambda _: 0.3, seed=seed), POLICY, max_loss=0.5, window=100)
+        truth = 0.3 * result.n_cut / result.n
+        missed += not result.whole.low <= truth <= result.whole.high
+    assert missed <= 2
+
+
+# What users say
+
+
+def test_a_user_signal_counts_when_its_deadline_has_passed_in_the_order_of_requests(healthy_log):
+    log = healthy_log.select(np.arange(2 * HALF) < 1000)
+    ids, now = log.question_ids, BEGIN + MINUTE * 1000
+    complaints = [
+        UserSignal(request=name, value=1.0, time=BEGIN + MINUTE * number + 30) for number, name in enumerate(ids)
+    ]
+    late = UserSignal(request=ids[0], value=1.0, time=now)
+    result = watch(log, certified(), signal=[*complaints[500:][::-1], late, UserSignal(request="?", value=1.0, time=now)],
+                   deadline=100 * MINUTE, now=now, max_loss=0.1)  # fmt: skip
+    assert result.n_audited == 901, "the last 99 are still before the deadline"
+    assert result.whole.mean == pytest.approx(401 / 901)
+    assert 500 < result.alarm.rang < 560
+    assert any("1 signal came after the deadline" in note for note in result.notes)
+    assert any("99 requests still before the deadline" in note for note in result.notes)
+    assert any("1 signal of requests that are not judged here" in note for note in result.notes)
+    silent = watch(log, POLICY, signal=[], deadline=60, now=now)
+    assert (silent.status, silent.whole.mean) == ("re-certify", 0.0)
+
+
+def test_signals_read_from_records_and_refuse_what_they_are_not(healthy_log):
+    assert by_request([{"question_id": "a", "time": "2026-01-01T01:00:00+01:00", "value": "0.5"}]) == [
+        UserSignal(request="a", value=0.5, time=BEGIN)
+    ]
+    assert seconds_of("2026-01-01") == BEGIN
+    for record, words in (
+        ({"time": 1}, "question_id"),
+        ({"question_id": "a"}, "time"),
+        ({"question_id": "a", "time": "soon"}, "ISO 8601"),
+        ({"question_id": "a", "time": 1, "value": "bad"}, "number from 0 to 1"),
+    ):
+        with pytest.raises(DataError, match=words):
+            by_request([record])
+    with pytest.raises(DataError, match="from 0 to 1"):
+        watch(healthy_log, POLICY, signal=[UserSignal(request="q0", value=5.0, time=0.0)])
+    with pytest.raises(DataError, match="recorded_at"):
+        watch(without(healthy_log, "recorded_at"), POLICY, signal=[])
+    with pytest.raises(DataError, match="instead of a metric"):
+        watch(healthy_log, POLICY, signal=[], metric="em")
+
+
+# Drift
+
+
+def test_a_signal_that_moves_is_noticed_in_its_window_and_asks_for_calibration():
+    log = production_log(3000, margin=lambda number: 0.0 if number < 1500 else -1.0)
+    tune = production_log(1000, rate=lambda _: 1.0, seed=5)
+    result = watch(log, certified(), tune=tune)
+    assert result.status == "recalibrate"
+    assert result.sentence.startswith("Recalibrate the policy: answer_margin")
+    moved = {item.name: item for item in result.drifts.moved}
+    assert moved["answer_margin"].since == 1500
+    assert {"stop round", "calls"} <= set(moved)
+    assert watch(production_log(3000, seed=6), certified(), tune=tune).drifts.moved == []
+
+
+def test_without_tune_questions_the_beginning_of_the_log_is_what_it_is_compared_with():
+    result = watch(production_log(1500, margin=lambda number: 0.0 if number < 1000 else 1.0), certified())
+    assert result.drifts.reference == "the first 500 requests of the log"
+    assert result.drifts.of_rule[0].since == 1000
+    short = watch(production_log(100), certified())
+    assert any("900 more requests until the first whole window" in note for note in short.drifts.notes)
+
+
+def test_a_trifle_is_no_alarm_however_many_requests_show_it():
+    tune = production_log(6000, rate=lambda _: 1.0, seed=5)
+    log = production_log(6000, margin=lambda _: 0.15, rate=lambda _: 0.01)
+    drifts = watch(log, certified(), tune=tune, window=6000).drifts
+    moved = next(item for item in drifts.movements if item.name == "answer_margin")
+    assert moved.p < 1e-6
+    assert not moved.moved
+    assert watch(log, certified(), tune=tune, window=6000, effect=0.02).drifts.moved
+
+
+def test_requests_that_repeat_a_question_are_no_new_values():
+    tune = production_log(300, rate=lambda _: 1.0, seed=5)
+    kept = watch(production_log(1000, cluster=[f"c{number % 25}" for number in range(1000)]), certified(), tune=tune)
+    assert all(item.p > 0.5 for item in kept.drifts.movements)
+    assert any("975 requests repeat a question" in note for note in kept.notes)
+
+
+def test_requests_that_share_the_draw_of_their_question_count_once():
+    log = production_log(800, loss=lambda _: 0.5)
+    drawn = log.column("audited")[:400, 0]
+    names = [f"c{number % 400}" for number in range(800)]
+    twice = production_log(800, loss=lambda _: 0.5, cluster=names, audited=[*drawn, *drawn])
+    result = watch(twice, certified())
+    assert result.n == 800
+    assert result.n_audited == drawn.sum()
+    assert any("400 requests repeat a question of the log and share its draw" in note for note in result.notes)
+    alone = watch(production_log(800, loss=lambda _: 0.5, cluster=names), certified())
+    assert alone.n_audited == log.column("audited")[:, 0].sum(), "each drawn by itself"
+
+
+def test_a_signal_that_ceases_to_be_defined_moves():
+    margins = production_log(1500).column("answer_margin")
+    log = production_log(1500)
+    cells = [
+        [None if number >= 1000 else float(margins[number, r]) for r in range(int(log.seen[number].sum()))]
+        for number in range(1500)
+    ]
+    moved = {item.name for item in watch(production_log(1500, answer_margin=cells), certified()).drifts.moved}
+    assert "answer_margin undefined" in moved
+
+
+def test_a_new_model_asks_for_certification_and_a_fingerprint_is_a_mark(healthy_log):
+    models = ["m-1"] * HALF + ["m-2"] * HALF
+    log = production_log(2 * HALF, reply_model=models, system_fingerprint=["f1", "f2"] * HALF)
+    result = watch(log, certified())
+    assert result.status == "re-certify"
+    assert f"m-2 replies since request q{HALF}" in result.sentence
+    assert [(item.column, item.place, item.n) for item in result.changes] == [
+        ("system_fingerprint", 1, HALF),
+        ("reply_model", HALF, HALF),
+    ]
+    assert "reply_model m-2" in result.plot().svg()
+    assert watch(log, POLICY, max_loss=0.03).status == "recalibrate", "nothing was certified"
+    fingerprints = production_log(2 * HALF, system_fingerprint=["f1", "f2"] * HALF, reply_model=[None] * 2 * HALF)
+    assert watch(fingerprints, certified()).status == "keep"
+
+
+def test_probabilities_that_do_not_fit_ask_for_calibration():
+    tune = production_log(400, rate=lambda _: 1.0, seed=3)
+    right = np.where(tune.column("answer_margin") > 2, 1.0, 0.0)
+    calibrator = Calibrator(per_round=False).fit(tune.column("answer_margin"), right, index=tune.index)
+    policy = Policy(rule="p_correct >= 0.99", calibrators=(calibrator,), max_rounds=3)
+    log = production_log(2000, policy=policy)
+    result = watch(log, certified(policy))
+    assert result.off == ["p_correct"]
+    assert result.status == "recalibrate"
+    assert "p_correct says" in result.sentence
+    assert any(table.title.startswith("p_correct on audited requests") for table in result.tables())
+
+
+def test_shadows_are_judged_beside_the_policy_where_the_rounds_ran():
+    log = production_log(600, loss=lambda _: 0.4, **{"shadow.careful": [3.0] * 600, "shadow.hasty": [1.0] * 600})
+    figures = {item.name: item for item in watch(log, certified()).shadows}
+    assert figures["careful"].loss[0] == 0.0
+    assert figures["careful"].stop == 3.0
+    assert figures["hasty"].loss[0] >= figures["hasty"].own_loss[0] > 0
+    assert figures["careful"].difference[0] == pytest.approx(-figures["careful"].own_loss[0])
+    unknown = production_log(600, **{"shadow.late": [None] * 600})
+    assert watch(unknown, certified()).shadows[0].unknown == 600
+
+
+# Wrong inputs
+
+
+def test_rows_of_other_policies_are_counted_and_not_judged():
+    other = replace(POLICY, max_rounds=4)
+    digests = [POLICY.digest] * 300 + [other.digest] * 100
+    result = watch(production_log(400, policy_digest=digests), certified())
+    assert result.n == 300
+    assert any(f"100 requests of the policy {other.digest}" in note for note in result.notes)
+    with pytest.raises(DataError, match=f"no request of this log .* {POLICY.digest} \\(300\\)"):
+        watch(production_log(400, policy_digest=digests), replace(POLICY, max_rounds=5))
+
+
+def test_requests_that_no_policy_decided_are_left_out_and_counted():
+    reasons = ["failed", "cancelled"] + ["max_rounds"] * 98
+    result = watch(production_log(100, stop_reason=reasons), certified())
+    assert result.n == 98
+    assert any("1 request that ended as failed" in note for note in result.notes)
+    with pytest.raises(DataError, match="all 5 failed or were cancelled"):
+        watch(production_log(5, stop_reason=["failed"] * 5), certified())
+
+
+def test_what_is_not_a_log_of_decisions_is_refused():
+    log = production_log(20)
+    with pytest.raises(DataError, match="no column 'stop_reason'.*audit=Audit"):
+        watch(without(log, "stop_reason"), POLICY)
+    for rate, words in ((0.0, "audit rate 0"), (1.5, "audit rate 1.5"), (None, "audit rate is missing")):
+        with pytest.raises(DataError, match=words):
+            watch(production_log(20, audit_rate=[rate] * 20, audited=[1.0] * 20), POLICY)
+    with pytest.raises(DataError, match="between 0 and 1"):
+        watch(log, POLICY, max_loss=2)
+    with pytest.raises(NotFoundError, match="no metric 'nothing'"):
+        watch(log, POLICY, metric="nothing")
+    with pytest.raises(DataError, match="at least one request"):
+        watch(log, POLICY, window=0)
+    with pytest.raises(DataError, match="as late as"):
+        watch(log, POLICY, since=BEGIN * 2)
+
+
+def test_a_log_in_any_order_is_read_in_the_order_of_time(broken_log):
+    rows = np.random.default_rng(0).permutation(broken_log.table.num_rows)
+    shuffled = watch(Recording(broken_log.table.take(rows)), certified())
+    assert shuffled.to_dict() == watch(broken_log, certified()).to_dict()
+    timeless = watch(without(broken_log, "recorded_at"), certified())
+    assert timeless.alarm == watch(broken_log, certified()).alarm
+    assert any("recorded_at is missing" in note for note in timeless.notes)
+    late = watch(broken_log, certified(), since=BEGIN + MINUTE * HALF)
+    assert late.n == HALF
+    assert any(f"{HALF:,} requests before the time" in note for note in late.notes)
+
+
+def test_tune_questions_that_the_log_asks_again_are_said(healthy_log):
+    log = healthy_log.select(np.arange(2 * HALF) < 600)
+    result = watch(log, certified(), tune=log.select(np.arange(600) < 100))
+    assert any("selected here: 100 requests ask a tune question" in note for note in result.notes)
+
+
+# From the recorder to the verdict
+
+
+def asked(recorder: Recorder, number: int, *, is_broken: bool) -> None:
+    """Let a loop answer a question: a high margin says that the answer is final, until the field is broken."""
+    rng = np.random.default_rng(number)
+    final = int(rng.integers(1, 4))
+    with recorder.question(f"what is {number}?", golds="a") as run:
+        while not run.done or run.auditing:
+            is_final = run.next_round >= final
+            margin = rng.normal(3.0 if is_final or is_broken else 0.0, 0.1)
+            run.observe(
+                Round(
+                    index=run.next_round,
+                    answer="a" if is_final else "b",
+                    signals={"answer_margin": float(margin)},
+                    reply_model="m-1",
+                )
+            )
+
+
+def test_what_a_recorder_logs_is_watched_from_a_folder(tmp_path):
+    policy = certified(Policy(rule="answer_margin >= 1", max_rounds=3))
+    tmp_path.joinpath("log").mkdir()
+    audit = Audit(rate=0.8, seed=7)
+    with closing(Recorder(tmp_path / "log", policy=policy, audit=audit, shadow=["fixed_k(2)"])) as recorder:
+        for number in range(40):
+            asked(recorder, number, is_broken=number >= 8)
+    log = read_recording(tmp_path / "log")
+    result = watch(log, policy, window=50)
+    assert result.status == "fall back"
+    assert result.alarm.rang >= 8
+    assert (result.n, result.n_drawn) == (40, (log.column("audited")[:, 0] == 1).sum())
+    assert [item.name for item in result.shadows] == ["round >= 2"]
+    assert result.shadows[0].loss[0] < result.shadows[0].own_loss[0]
+    assert audited_recording(log, policy).seen.all()
+
+
+# What comes out
+
+
+def test_the_result_is_json_tables_and_a_chart(broken_log):
+    result = watch(broken_log, certified())
+    values = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert (values["status"], values["sentence"]) == (result.status, result.sentence)
+    assert values["alarm"]["rang"] == result.alarm.rang
+    assert "ids" not in values
+    table = result.table()
+    assert [row[0] for row in table.rows[:2]] == ["all", "latest"]
+    assert "2 older" not in str(table.notes)
+    svg = result.plot().svg()
+    assert "alarm" in svg
+    assert "at most 3 points" in svg
+    assert "The log" in [table.title for table in result.tables()]
+
+
+def test_prometheus_reads_the_figures_of_several_policies(broken_log, healthy_log):
+    results = watch(broken_log, certified()), watch(healthy_log, replace(certified(), name="other"))
+    families = {item.name: item for item in text_string_to_metric_families(prometheus_text(*results))}
+    alarms = {sample.labels["policy"]: sample.value for sample in families["suffice_alarm"].samples}
+    assert alarms == {POLICY.label: 1.0, "other": 0.0}
+    losses = {
+        sample.labels["bound"]: sample.value
+        for sample in families["suffice_audited_loss"].samples
+        if sample.labels["policy"] == POLICY.label
+    }
+    assert tuple(losses[name] for name in ("mean", "low", "high")) == results[0].whole.interval
+    stops = [sample.value for sample in families["suffice_log_stops"].samples if sample.labels["policy"] == "other"]
+    assert sum(stops) == 2 * HALF
+    saved = next(sample.value for sample in families["suffice_log_rounds_saved"].samples)
+    assert saved == results[0].rounds_saved
+
+
+def test_audited_requests_are_a_recording_at_full_width_to_calibrate_and_certify_on(healthy_log):
+    audited = audited_recording(healthy_log, POLICY)
+    assert audited.seen.all()
+    assert {"policy_digest", "audit_rate", "stop_round"}.isdisjoint(audited.table.column_names)
+    rows = {row.label: row for row in replay(audited, ["answer_margin >= 1"]).rows}
+    assert rows["fixed_k(3)"].metrics["em"] == 1.0
+    with pytest.raises(DataError, match="nothing to calibrate or certify on"):
+        audited_recording(production_log(50, rate=lambda _: 1e-12), POLICY)
+
+
+def test_the_policy_to_fall_back_to_never_stops_early_and_answers_as_before():
+    safe = full_width(replace(certified(), selector="max_answer_margin"))
+    assert safe.certificate is None
+    assert (str(safe.rule), str(safe.selector), safe.max_rounds) == ("never()", "max_answer_margin", 3)
+    row = replay(production_log(50, rate=lambda _: 1.0), [safe]).rows[0]
+    assert row.costs["calls"] == 3.0

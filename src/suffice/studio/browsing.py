@@ -264,6 +264,7 @@ class Browsed:
                     return text
         raise NotFoundError("there is no such text in this round")
 
+    @cached_property
     def budgets(self) -> Table:
         """Return what every fixed budget reaches and costs, one row for each."""
         first = max(1, int(self.recording.index[0]))

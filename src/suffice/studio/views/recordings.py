@@ -23,7 +23,7 @@ def recording_page(view: View) -> Response:
     facts = recording.tables()[0]
     notes = []
     try:
-        budgets = [browsed.budgets()]
+        budgets = [browsed.budgets]
     except DataError as error:
         budgets, notes = [], [str(error)]
     if recording.exchangeable:

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from tests.report_tools import rows
+from tests.studio import opened_studio
 
 from suffice.replays import policy_for
 from suffice.store import read_recording, write_recording
 from suffice.studio import Folder
 from suffice.tables import Column, Table, render
-from tests.report_tools import rows
-from tests.studio import opened_studio
 
 SMALL, LARGE, VISITS = 210, 20_900, 9
 TARGET_RATIO, TARGET_MS = 10.0, 300.0

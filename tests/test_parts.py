@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from suffice import Recorder, Resampling, read_recording, replay
 from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
 from suffice.replays.streaming import replay_stream
-from suffice.store import bundled_recording, compact_recording, merge_recordings, write_recording
+from suffice.store import bundled_recording, compact_recording, merge_recordings, parts, write_recording
 from suffice.store.merging import RUN
 from suffice.store.parts import part_paths
+from suffice.store.recording import open_recording
 from suffice.store.round_journal import RoundJournal, SealedError
 from tests.cli_tools import cli
 
@@ -517,3 +518,31 @@ def test_commands_read_a_folder_as_the_file_into_which_it_is_merged(tmp_path, mo
 @pytest.mark.parametrize("command", ["replay", "decide", "diagnose", "report"])
 def test_a_folder_that_is_not_a_recording_is_an_error_in_one_line(tmp_path, command):
     assert "is a folder without a recording" in cli(command, tmp_path).error
+
+
+def test_a_compaction_while_the_parts_are_opened_and_read_changes_nothing(log, monkeypatch):
+    before = small_parts(log)
+    original, calls = parts._part_with_rows, []
+
+    def compacting(path):
+        calls.append(path)
+        if len(calls) == 2:
+            compact_recording(log)  # the parts that were listed are gone, but the first one is open
+        return original(path)
+
+    monkeypatch.setattr(parts, "_part_with_rows", compacting)
+    assert read_recording(log).table.equals(before.table)
+    assert len(calls) == 5
+    small_parts(log, 2)
+    with open_recording(log) as opened:
+        compact_recording(log)
+        assert sum(table.num_rows for table in opened.tables()) == 12
+    monkeypatch.setattr(parts, "_OPEN_FILES", 0)
+    small_parts(log, 2)
+    with open_recording(log) as opened:
+        compact_recording(log)
+        with pytest.raises(NotFoundError, match="while it was read: try again"):
+            [*opened.tables()]
+    (log / "part-0.parquet").symlink_to(log / "nowhere")
+    with pytest.raises(DataError, match=r"'part-0\.parquet' .* cannot be opened"):
+        read_recording(log)

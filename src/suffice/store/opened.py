@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ from suffice.store.schema import META_KEY, RECORDING_FORMAT, RECORDING_VERSION, 
 __all__ = ["OpenFile", "OpenRecording", "open_file", "run_starts", "with_journal", "write_recording", "write_tables"]
 
 _MAGIC = b"PAR1"
+_Opened = TypeVar("_Opened", bound="OpenFile")
 
 
 class OpenRecording(ABC):
@@ -82,7 +83,6 @@ class OpenFile(OpenRecording):
 
     Attributes:
         digests: The checksum of each column; empty for files of older releases.
-        is_final: Whether the file will not change, so that it may be closed between two passes.
 
     Raises:
         NotFoundError: The file does not exist.
@@ -92,7 +92,7 @@ class OpenFile(OpenRecording):
     def __init__(self, path: str | Path, buffer: pa.Buffer | None = None) -> None:
         if buffer is None and not Path(path).is_file():
             raise NotFoundError(f"the recording {str(path)!r} does not exist")
-        self.path, self.is_final = Path(path), False
+        self.path = Path(path)
         self._buffer = buffer
         self._opened: pq.ParquetFile | None = None
         try:
@@ -183,7 +183,7 @@ class OpenFile(OpenRecording):
             self._opened = None
 
 
-def open_file(path: str | Path, kind: type[OpenFile] = OpenFile) -> OpenFile:
+def open_file(path: str | Path, kind: type[_Opened]) -> _Opened:
     """Open a file of a recording; rounds that a `Recorder` is still adding to it are there, too.
 
     Args:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,9 +34,9 @@ __all__ = [
 
 _PART_FILES = "part-*.parquet"
 _JOURNAL = ".rounds"
-_TRIES = 20
+_OPEN_FILES = 200
+_LISTINGS = 100
 _LISTED = 3
-_Used = TypeVar("_Used")
 _GATHERED_ROWS = 1 << 11
 
 
@@ -124,8 +124,6 @@ class OpenFolder(OpenRecording):
             wanted = None if columns is None else self._needed(part, questions, names)
             for table in part.tables(rows, wanted):
                 yield conformed(questions.applied(table), schema)
-            if part.is_final:
-                part.close()
 
     def _needed(self, part: OpenFile, questions: PartQuestions, names: Sequence[str]) -> list[str]:
         """Return the columns of a part from which those that are asked for follow."""
@@ -148,50 +146,91 @@ def open_folder(path: Path) -> OpenFolder:
         DataError: There are no parts, or none has a round.
         SchemaError: A part is damaged; the message names it.
     """
-    return _with_folder(path, lambda folder: folder)
+    opened: dict[Path, _OpenPart | None] = {}
+    # A file may get another name while the folder is listed, and be missed. So it is listed until nothing is new; what was
+    # opened before stays open, even if a compaction has removed it.
+    for _ in range(_LISTINGS):
+        new = [place for place in part_paths(path) if place not in opened]
+        if not new:
+            break
+        for place in new:
+            with suppress(NotFoundError):
+                opened[place] = _part_with_rows(place)
+    else:
+        raise DataError(f"{new[0].name!r} of {str(path)!r} cannot be opened: try again, or move it away")
+    parts = [opened[place] for place in sorted(opened)]
+    current = _counted([part for part in parts if part is not None])
+    if not opened:
+        others = sorted(item.name for item in path.glob("*.parquet"))
+        raise NotFoundError(
+            f"{str(path)!r} is a folder without a recording: there is no part-*.parquet in it"
+            + (f". It has {', '.join(others[:_LISTED])}: give the file" if others else "")
+        )
+    if not current:
+        raise DataError(f"no round was observed yet: the {counted(len(opened), 'part')} of {str(path)!r} have no rows")
+    for part in current[_OPEN_FILES:]:
+        if part.is_final:
+            part.closes_itself = True
+            part.close()
+    return OpenFolder(path, current)
+
+
+def _counted(parts: Sequence[_OpenPart]) -> list[_OpenPart]:
+    """Return the parts that are in no other one; close the others."""
+    replaced = replaced_parts(parts)
+    for part in parts:
+        if part.path.name in replaced:
+            part.close()
+    return [part for part in parts if part.path.name not in replaced]
 
 
 def read_folder(path: Path) -> tuple[pa.Table, dict[str, Any]]:
     """Return the rows of all parts, by the time of their question's first round, and the metadata; see `open_folder`."""
-
-    def content(folder: OpenFolder) -> tuple[pa.Table, dict[str, Any]]:
-        with folder:
-            return _in_order_of_time(pa.concat_tables(folder.tables())), folder.metadata
-
-    return _with_folder(path, content)
-
-
-def _with_folder(path: Path, use: Callable[[OpenFolder], _Used]) -> _Used:
-    """Use an opened folder; again, if parts were compacted meanwhile."""
-    for _ in range(_TRIES):
-        paths = part_paths(path)
-        if not paths:
-            others = sorted(item.name for item in path.glob("*.parquet"))
-            raise NotFoundError(
-                f"{str(path)!r} is a folder without a recording: there is no part-*.parquet in it"
-                + (f". It has {', '.join(others[:_LISTED])}: give the file" if others else "")
-            )
-        with suppress(NotFoundError):
-            parts = [part for part in map(_part_with_rows, paths) if part is not None]
-            replaced = replaced_parts(parts)
-            current = [part for part in parts if part.path.name not in replaced]
-            if not current:
-                raise DataError(
-                    f"no round was observed yet: the {counted(len(paths), 'part')} of {str(path)!r} have no rows"
-                )
-            return use(OpenFolder(path, current))
-    raise DataError(f"the parts of {str(path)!r} are being compacted: try again")
+    with open_folder(path) as folder:
+        return _in_order_of_time(pa.concat_tables(folder.tables())), folder.metadata
 
 
 class _OpenPart(OpenFile):
-    """One part, opened."""
+    """One part, opened.
+
+    Attributes:
+        is_final: Whether it will not change.
+        closes_itself: Whether its file is closed after each use, because a process can only open so many.
+    """
+
+    is_final = False
+    closes_itself = False
+
+    @property
+    def n_rows(self) -> int:
+        """The number of its rows."""
+        with self._used():
+            return super().n_rows
+
+    def round_range(self) -> tuple[int, int]:
+        """Return the lowest and the highest round."""
+        with self._used():
+            return super().round_range()
+
+    def is_blank(self, name: str) -> bool:
+        """Return whether a column has no value."""
+        with self._used():
+            return super().is_blank(name)
 
     def tables(self, rows: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Yield the rows; see `OpenRecording.tables`."""
-        try:
+        with self._used():
             yield from super().tables(rows, columns)
+
+    @contextmanager
+    def _used(self) -> Iterator[None]:
+        try:
+            yield
         except SchemaError as error:
             raise _damaged_part(self.path, error) from None
+        finally:
+            if self.closes_itself:
+                self.close()
 
 
 def _damaged_part(path: Path, error: SchemaError) -> SchemaError:
@@ -201,7 +240,7 @@ def _damaged_part(path: Path, error: SchemaError) -> SchemaError:
     )
 
 
-def _part_with_rows(path: Path) -> OpenFile | None:
+def _part_with_rows(path: Path) -> _OpenPart | None:
     """Return a part, opened; None if it has no rows yet."""
     journal = RoundJournal(path, is_part=True)
     try:
@@ -212,12 +251,10 @@ def _part_with_rows(path: Path) -> OpenFile | None:
         return None if journal.path.exists() else _part_with_rows(path)
     part = open_part(path)
     part.is_final = content is None
-    if part.is_final:
-        part.close()
     return part
 
 
-def open_part(path: Path) -> OpenFile:
+def open_part(path: Path) -> _OpenPart:
     """Open one part of a folder; the error for a damaged one says what to do.
 
     Raises:

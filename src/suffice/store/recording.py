@@ -21,7 +21,7 @@ from suffice.normalizers import normalizer_of
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.seen import one_name_per_text
 from suffice.signals import answer_ids, clean_column
-from suffice.store.opened import OpenRecording, open_file, write_recording
+from suffice.store.opened import OpenFile, OpenRecording, open_file, write_recording
 from suffice.store.parts import open_folder, read_folder
 from suffice.store.schema import column_kind
 from suffice.tables import Table
@@ -308,7 +308,7 @@ def open_recording(path: str | Path) -> OpenRecording:
         DataError: The file does not exist.
         SchemaError: It is corrupt or truncated, not a recording, of another version, or its header is damaged.
     """
-    return open_folder(Path(path)) if Path(path).is_dir() else open_file(path)
+    return open_folder(Path(path)) if Path(path).is_dir() else open_file(path, OpenFile)
 
 
 def read_recording(path: str | Path) -> Recording:
@@ -320,6 +320,6 @@ def read_recording(path: str | Path) -> Recording:
     """
     if Path(path).is_dir():
         return Recording(*read_folder(Path(path)))
-    with open_file(path) as opened:
+    with open_file(path, OpenFile) as opened:
         (table,) = opened.tables()
         return Recording(table, opened.metadata)

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import httpx
@@ -52,9 +53,15 @@ def test_the_server_starts_answers_and_ends(folder, tmp_path, number):
         response = httpx.post(f"{url}/v1/decide", json=body, headers=headers)
         assert response.json()["stop_round"] == 2
         assert "server" not in response.headers
+        (folder / "broken.json").write_text("{")
+        while httpx.get(f"{url}/ready").json()["broken"] != ["broken"]:
+            time.sleep(0.1)
         process.send_signal(number)
         out, err = process.communicate(timeout=60)
-        assert (process.returncode, out, err) == (0, "", "")
+        assert (process.returncode, out) == (0, "")
+        assert re.fullmatch(r"\S+ \S+ WARNING the policy file broken.json does not load: .* is not JSON: .*\n", err), (
+            err
+        )
 
 
 CLIENT = Path(__file__).resolve().parent.parent / "examples" / "typescript" / "client.ts"
@@ -123,6 +130,20 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path):
     result = cli("serve", tmp_path / "none", "--no-token")
     assert result.code != 0
     assert "the folder of policies cannot be read" in result.err
+
+
+def test_a_place_for_sessions_or_logs_that_cannot_be_written_is_an_error(folder, tmp_path):
+    (tmp_path / "text").write_text("not a database, and long enough to have a header of one" * 5)
+    for options in (
+        ["--sessions", tmp_path / "text"],
+        ["--sessions", tmp_path / "none" / "s"],
+        ["--log", tmp_path / "text"],
+    ):
+        result = cli("serve", folder, "--no-token", "--port", "0", *options)
+        assert result.code == 1, options
+        assert "error: " in result.err
+        assert "internal" not in result.err
+    assert "give --log FOLDER" in cli("serve", folder, "--no-token", "--audit-rate", "0.5").err
 
 
 @pytest.mark.whole

@@ -96,16 +96,26 @@ def serve_command(
     with bind(access.host, access.port) as listener:
         service = Service(policies, SessionStore(sessions, limits), log)
         app = make_app(service, limits, token=token, hosts=LOCAL_HOSTS if token is None else None)
-        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
 
         def announce() -> None:
             url = url_of(listener)
             say(f"{counted(len(policies.policies), 'policy', 'policies')} at {url}, described by {url}/openapi.json")
 
+        _log_to_stderr()
         try:
             run_app(app, listener, ready=announce)
         finally:
             service.close()
+
+
+def _log_to_stderr() -> None:
+    """Write what the server logs with its time, and tracebacks, which no client sees."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    for name, level in (("suffice.serve", logging.INFO), ("uvicorn.error", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.setLevel(level)
+        logger.handlers, logger.propagate = [handler], False
 
 
 def _token_for(access: Access) -> str | None:

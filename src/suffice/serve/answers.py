@@ -71,7 +71,7 @@ def answered(handler: Handler) -> Handler:
         except ClientDisconnect:
             return Response(status_code=499)  # nobody reads it
         except Exception:  # noqa: BLE001 - logged, and never shown
-            _LOG.exception("%s %s failed", request.method, request.url.path)
+            _LOG.exception("%s %r failed", request.method, request.url.path[:200])
             message = "the server failed at this request; its log says why"
             return refused(RefusedError(500, message, kind="InternalError"))
 

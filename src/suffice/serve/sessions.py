@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from suffice.errors import DataError
 from suffice.serve.answers import RefusedError
 from suffice.serve.guard import Limits
 
@@ -28,6 +29,7 @@ CREATE TABLE IF NOT EXISTS sessions (
     id TEXT PRIMARY KEY, version INTEGER NOT NULL, expires REAL NOT NULL, pending INTEGER NOT NULL, digest TEXT NOT NULL,
     state TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS by_expires ON sessions (expires);
+CREATE INDEX IF NOT EXISTS by_pending ON sessions (expires) WHERE pending;
 """
 
 
@@ -56,18 +58,29 @@ class SessionStore:
     Args:
         path: The file; None = memory, which ends with the process.
         limits: The number of sessions, and how long they live.
+
+    Raises:
+        DataError: The file cannot be written, or is something else.
     """
 
     def __init__(self, path: Path | None, limits: Limits) -> None:
         self.limits = limits
         self._lock = threading.Lock()
-        with self._faults():
+        try:
             self._database = sqlite3.connect(
                 ":memory:" if path is None else path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
             )
-            self._database.execute("PRAGMA journal_mode=WAL")
-            self._database.execute("PRAGMA synchronous=NORMAL")
-            self._database.executescript(_SCHEMA)
+            try:
+                self._database.execute("PRAGMA journal_mode=WAL")
+                self._database.execute("PRAGMA synchronous=NORMAL")
+                self._database.executescript(_SCHEMA)
+            except sqlite3.Error:
+                self._database.close()
+                raise
+        except sqlite3.Error as error:
+            raise DataError(
+                f"sessions cannot be kept in {str(path)!r}: {error}. Give another file (--sessions)"
+            ) from None
 
     def close(self) -> None:
         """Close the file."""

@@ -174,6 +174,10 @@ def test_an_audit_that_got_lost_counts_as_lost_and_is_said():
     assert any(f"{result.n_lost} audits of {result.n_drawn}" in note for note in result.notes)
     young = watch(log, certified(), deadline=1e9, now=BEGIN + MINUTE * 1000)
     assert young.n_audited == 0, "audits that may still run do not count yet"
+    assert any("audited requests younger than the deadline" in note for note in young.notes)
+    later = watch(log, certified(), deadline=100 * MINUTE, now=BEGIN + MINUTE * 1000)
+    assert later.n_audited == drawn[:901].sum()
+    assert later.sentence.count("got lost and count as lost answers") == 1
 
 
 def test_what_gold_answers_do_not_score_is_left_out_and_counted():
@@ -461,6 +465,7 @@ def test_the_result_is_json_tables_and_a_chart(broken_log):
     values = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert (values["status"], values["sentence"]) == (result.status, result.sentence)
     assert values["alarm"]["rang"] == result.alarm.rang
+    assert values["rang_at"]["request"] == broken_log.question_ids[result.alarm.rang]
     assert "ids" not in values
     table = result.table()
     assert [row[0] for row in table.rows[:2]] == ["all", "latest"]

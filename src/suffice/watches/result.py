@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 from suffice.calibration import CalibrationReport
 from suffice.display import Chart, facts_table
-from suffice.results import Result
+from suffice.results import Result, jsonable
 from suffice.tables import Column, Table, counted, figure
 from suffice.watches.changes import MODEL, ReplyChange, changes_table
 from suffice.watches.charts import watch_chart
 from suffice.watches.drift import Drifts, Movement
 from suffice.watches.evidence import LossAlarm, LossWindow
-from suffice.watches.losses import LossClaim
+from suffice.watches.losses import USER_SIGNAL, LossClaim
 from suffice.watches.requests import moment
 from suffice.watches.shadows import ShadowFigures, shadows_table
 
@@ -184,7 +184,7 @@ class WatchResult(Result):
 
     @property
     def _audited(self) -> str:
-        return "request that is due" if self.question.metric == "user signal" else "audited request"
+        return "request that is due" if self.question.metric == USER_SIGNAL else "audited request"
 
     @property
     def _bound(self) -> str:
@@ -203,6 +203,8 @@ class WatchResult(Result):
         texts = [self._moved_text(movement) for movement in self.drifts.moved[:1]]
         if self.new_model is not None:
             texts.append(f"{self.new_model.value} replies since {self.place_text(self.new_model.place)}")
+        if self.n_lost:
+            texts.append(f"{counted(self.n_lost, 'audit')} of {self.n_drawn:,} got lost and count as lost answers")
         return f" Look at this first: {'; '.join(texts)}." if texts else ""
 
     def _fall_back(self) -> str:
@@ -251,7 +253,7 @@ class WatchResult(Result):
         )
 
     def _requests_needed(self) -> str:
-        if not self.n_drawn or self.question.metric == "user signal":
+        if not self.n_drawn or self.question.metric == USER_SIGNAL:
             return ""
         return f" (about {math.ceil(self.needed * self.n / self.n_drawn):,} requests at this rate)"
 
@@ -301,7 +303,7 @@ class WatchResult(Result):
                 Column("window"),
                 Column("since"),
                 Column("requests", ",.0f"),
-                Column("audited", ",.0f"),
+                Column("due" if self.question.metric == USER_SIGNAL else "audited", ",.0f"),
                 Column("loss", "+.1f", scale=100, interval=True),
             ),
             rows=tuple(rows),
@@ -338,6 +340,8 @@ class WatchResult(Result):
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values: status and sentence first, without the ids and times of all requests; places count from 0."""
         values: dict[str, Any] = {"status": self.status, "sentence": self.sentence}
+        rang = None if self.alarm is None else self.alarm.rang
+        values["rang_at"] = None if rang is None else {"request": self.ids[rang], "time": jsonable(self.times[rang])}
         values |= {name: value for name, value in Result.to_dict(self).items() if name not in ("ids", "times")}
         return values
 

@@ -97,7 +97,10 @@ def watch(
         losses = signalled_losses(requests, signal, deadline=deadline, now=moment)
     else:
         question = LossClaim.of(requests, certificate, metric=metric, max_loss=max_loss)
-        losses = audited_losses(_due(requests, deadline, moment), question)
+        due, waiting = _due(requests, deadline, moment)
+        losses = audited_losses(due, question)
+        if waiting:
+            notes.append(f"{counted(waiting, 'audited request')} younger than the deadline: not used yet")
     notes += losses.notes
     alarm, path = (None, np.array([]))
     if question.bound is not None and losses.n_audited:
@@ -140,12 +143,13 @@ def watch(
     )
 
 
-def _due(requests: Requests, deadline: float, now: float) -> Requests:
-    """Return the requests with their draws, those undone that are younger than the deadline: their audits may still run."""
-    if not deadline:
-        return requests
-    young = requests.times + deadline > now
-    return replace(requests, drawn=requests.drawn & ~young, rate=np.where(young, np.nan, requests.rate))
+def _due(requests: Requests, deadline: float, now: float) -> tuple[Requests, int]:
+    """Return the requests whose audits must have ended, and how many audits may still run; places stay as they were."""
+    young = requests.times + deadline > now if deadline else np.zeros(len(requests), dtype=np.bool_)
+    waiting = int((young & requests.drawn).sum())
+    if young.all():
+        return replace(requests, drawn=~young), waiting
+    return requests.at(~young) if waiting else requests, waiting  # the youngest are the last ones
 
 
 def _overlap_notes(requests: Requests, tune: Recording | None) -> list[str]:

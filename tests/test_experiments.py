@@ -144,6 +144,12 @@ def cells_of(path):
         ("scripted = [0.3, 0.3, 0.5]", 'temperature = "m"', DataError, "the key 'model' is missing"),
         ('tune = "tune.jsonl"', 'calibrate-on = "other"', DataError, "calibrate-on is 'other'"),
         ('tune = "tune.jsonl"', "", DataError, "give either tune, or calibrate-on"),
+        (
+            'eval = "eval.jsonl"\n',
+            'eval = "eval.jsonl"\nretrievers = ["a"]\n[[retriever]]\nname = "a"\n[[retriever]]\nname = "b"\n',
+            DataError,
+            "retriever 'b' is used by no data",
+        ),
         ("[[data]]", "[data]", SchemaError, "write [[data]]"),
         ("[[data]]", "[[datum]]", SchemaError, "unknown key 'datum'"),
         ("seeds = [1, 2]", 'prices = "mine.toml"', NotFoundError, "mine.toml"),
@@ -686,6 +692,22 @@ def test_the_interval_over_runs_is_students_t_and_that_over_both_is_wider():
     assert width["both"] >= max(width.values())
     one = repeated(values[:1], Resampling())
     assert (one.runs, one.both) == (None, None)
+
+
+def test_one_question_or_one_draw_has_no_interval_over_questions_and_the_tables_say_why(tmp_path):
+    one = repeated(np.array([[0.0], [1.0]]), Resampling())
+    assert np.isnan([*one.questions, *one.both]).all()
+    assert one.runs[0] < 0.5 < one.runs[1]
+    for limit, draws, why in ((1, 20, "one question (or one cluster"), (6, 1, "one bootstrap draw shows no spread")):
+        text = SMALL.replace("resamples = 50", f"resamples = {draws}").replace("tune-draws = 2", "tune-draws = 1")
+        path = written(tmp_path, text.replace('"eval.jsonl"', f'"eval.jsonl"\neval-limit = {limit}'))
+        result = cli("run", path, "--out", tmp_path / str(limit), "--json")
+        assert result.code == 0, result.err
+        runs = next(table for table in result.json["tables"] if table["title"].startswith("Runs: F1"))
+        assert any(why in note for note in runs["notes"])
+        assert all(row["over questions"]["low"] is None for row in runs["rows"])
+        curve = next(table for table in result.json["tables"] if table["title"].startswith("Learning curve"))
+        assert all(row["F1"]["low"] is None for row in curve["rows"] if row["tune questions"] == 8)
 
 
 def pairwise_width(interval):

@@ -14,13 +14,18 @@ from hypothesis.extra.numpy import arrays
 
 from suffice.errors import DataError
 from suffice.statistics import (
+    INTERVALS,
+    CellDeltas,
+    Resampling,
     Units,
     bootstrap_weights,
     equivalence,
+    macro_bootstrap,
     non_inferiority,
     paired_bootstrap,
     paired_results,
     sign_flip_test,
+    undefined_notes,
 )
 from suffice.statistics import bootstrap as module
 
@@ -232,3 +237,18 @@ def test_what_cannot_be_compared_is_refused():
         Units.of(3, ["a", "b"])
     with pytest.raises(DataError, match="no questions"):
         Units.of(0)
+
+
+@pytest.mark.parametrize("method", [*INTERVALS])
+def test_one_draw_has_no_interval(method):
+    rows = np.random.default_rng(0).normal(size=(2, 30))
+    one, many = (Resampling(n_resamples=n, interval=method).draws(30) for n in (1, 50))
+    assert not np.isnan(many.intervals(rows).low).any()
+    assert np.isnan(one.intervals(rows).low).all()
+    assert np.isnan(one.intervals(rows).high).all()
+    assert np.isnan(paired_bootstrap(rows, bootstrap_weights(30, 1, rng=0), method=method).low).all()
+    assert np.isnan(one.ratio(rows[0] + 9, rows[1] + 9)[0][1])
+    cell = CellDeltas(name="one", deltas=rows, questions=[*range(30)])
+    assert np.isnan(macro_bootstrap([cell], n_resamples=1, rng=0).low).all()
+    assert len({*undefined_notes(30, 1), *undefined_notes(1, 50)}) == 2
+    assert undefined_notes(30, 50) == []

@@ -31,7 +31,7 @@ from suffice.results import Evaluation, Result
 from suffice.rules import Rule, parse_rule, thresholds
 from suffice.session import Policy
 from suffice.signals import KNOWN
-from suffice.statistics import ONE_UNIT, Resampling
+from suffice.statistics import Resampling, undefined_notes
 from suffice.store.recording import Recording
 from suffice.tables import Table, counted
 
@@ -206,8 +206,7 @@ class _Inputs:
             readers.append(policy_for(recording, _GATED))
         notes += selected_on(readers, recording).notes
         notes += filter(None, [choice_note(recording)])
-        if len(set(recording.clusters.tolist())) == 1:
-            notes.append(ONE_UNIT)
+        notes += undefined_notes(len(set(recording.clusters.tolist())), self.resampling.n_resamples)
         if self.policy is None:
             notes.append("no policy: no threshold sweep, no types of questions, no premature stops")
         else:

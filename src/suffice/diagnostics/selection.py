@@ -18,7 +18,7 @@ from suffice.rounds import Floats
 from suffice.rules.parse import parse_selector
 from suffice.rules.selectors import Last, Selector
 from suffice.session import Policy
-from suffice.statistics import ONE_UNIT, Draws, Resampling
+from suffice.statistics import Draws, Resampling, undefined_notes
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table
 
@@ -147,8 +147,8 @@ def compare_selectors(
         notes.append(
             f"censored: a rule ended {int(prepared.cut.sum())} of {len(prepared.cut)} questions, so the best of all rounds is unknown"
         )
-    if draws.units.n_units == 1:
-        notes.append(ONE_UNIT)
+    if unspread := undefined_notes(draws.units.n_units, resampling.n_resamples):
+        notes += unspread
     elif undefined:
         notes.append("some resamples have no gap between last and oracle; intervals of shares leave them out")
     if any(row.n_selected for row in rows):

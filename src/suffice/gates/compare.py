@@ -18,7 +18,7 @@ from suffice.results import Evaluation, Result
 from suffice.rounds import Floats
 from suffice.seen import Seen
 from suffice.signals import GATE, KNOWN
-from suffice.statistics import ONE_UNIT, Area, area_under_roc, holm
+from suffice.statistics import Area, area_under_roc, holm, undefined_notes
 from suffice.tables import Table
 
 __all__ = ["ComparedGate", "GateComparison", "GatePrice", "ScoredGate", "compare_gates"]
@@ -216,7 +216,7 @@ def _seen_notes(
     """Return what the recorded gate, where it is compared, has seen of the questions."""
     rules = [gate_rule(KNOWN, 0.5)] if any(gate.component == GATE for gate in gates) else []
     notes = [*selected_on(map(evaluation.gated, rules), evaluation.recording).notes]
-    notes += [ONE_UNIT] if evaluation.draws.units.n_units == 1 else []
+    notes += undefined_notes(evaluation.draws.units.n_units, evaluation.draws.resampling.n_resamples)
     if tune is not None:
         notes += [f"tune: {note}" for note in selected_on(map(tune.gated, rules), tune.recording).notes]
     return tuple(notes)

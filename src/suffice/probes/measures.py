@@ -104,7 +104,7 @@ def measure_probe(
     figures = {}
     for name in MEASURES:
         defined = resampled[name][~np.isnan(resampled[name])]  # a resample may contain only one kind of question
-        low, high = np.quantile(defined, resampling.ends) if len(defined) else (np.nan, np.nan)
+        low, high = np.quantile(defined, resampling.ends) if len(defined) > 1 else (np.nan, np.nan)
         figures[name] = ProbeFigure(value=float(whole[name][0]), low=float(low), high=float(high))
     return ProbeMeasures(n=len(p), n_known=int(y.sum()), n_undefined=n_undefined, figures=figures)
 

@@ -35,7 +35,7 @@ from suffice.replays.selected import dividing_names, selected_on, tuned_on
 from suffice.rounds import COST_KINDS, Floats
 from suffice.rules import Rule
 from suffice.session import Policy
-from suffice.statistics import ONE_UNIT, ROUNDING, Draws, MarginTest, PairedResult, Resampling, Units
+from suffice.statistics import ROUNDING, Draws, MarginTest, PairedResult, Resampling, Units, undefined_notes
 from suffice.store.recording import Recording
 from suffice.tables import counted
 
@@ -190,7 +190,7 @@ class Replayer:
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """What a reader of any replay of this recording must know."""
-        return _replay_notes(self.prepared, self.metrics)
+        return _replay_notes(self.prepared, self.metrics, self.resampling.n_resamples)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,7 +345,7 @@ def _spread(mean_of: Floats, values: Floats, weights: Floats) -> Spread:
     return Spread(mean=float(mean_of.mean()), p50=p50, p95=p95)
 
 
-def _replay_notes(prepared: PreparedRecording, metrics: Sequence[str]) -> tuple[str, ...]:
+def _replay_notes(prepared: PreparedRecording, metrics: Sequence[str], n_resamples: int) -> tuple[str, ...]:
     notes = [*prepared.costs.notes, *filter(None, [prepared.charging.note])]
     if any(is_agreement(name) for name in metrics):
         notes.append(agreement_note(prepared.recording))
@@ -353,8 +353,7 @@ def _replay_notes(prepared: PreparedRecording, metrics: Sequence[str]) -> tuple[
     notes += best_single_note(prepared.recording, metrics[0]) if metrics else []
     if prepared.n_failed:
         notes.append(f"{counted(prepared.n_failed, 'question')} failed while recording: left out of every row alike")
-    if len(set(prepared.recording.clusters.tolist())) == 1:
-        notes.append(ONE_UNIT)
+    notes += undefined_notes(len(set(prepared.recording.clusters.tolist())), n_resamples)
     units, texts = (
         len(set(names)) for names in (prepared.recording.clusters.tolist(), dividing_names(prepared.recording))
     )

@@ -15,7 +15,7 @@ from suffice.statistics.hypotheses import (
 )
 from suffice.statistics.intervals import DEFAULT_INTERVAL, INTERVALS, Intervals, paired_bootstrap, paired_t
 from suffice.statistics.margins import MarginTest, equivalence, non_inferiority
-from suffice.statistics.paired import FEW_NONZERO, ONE_UNIT, PairedResult, paired_results
+from suffice.statistics.paired import FEW_NONZERO, ONE_UNIT, PairedResult, paired_results, undefined_notes
 from suffice.statistics.resampling import Draws, Resampling, holm_within
 from suffice.statistics.restarts import Alarm
 from suffice.statistics.rounding import ROUNDING
@@ -64,6 +64,7 @@ __all__ = [
     "permutation_tests",
     "share",
     "sign_flip_test",
+    "undefined_notes",
     "wilcoxon_test",
     "window_sequences",
 ]

@@ -206,7 +206,8 @@ def paired_bootstrap(
         clusters: The unit of each row; None if each row is its own.
         level: Nominal coverage, in (0, 1).
         method: `expanded` (percentile, widened for small samples), `percentile`, `bca`, or `t` (studentised).
-            Without variance all give ``[delta, delta]``; from one unit alone `t` is unbounded and the others are NaN.
+            Without variance all give ``[delta, delta]``; from one unit alone `t` is unbounded and the others are NaN,
+            and from one draw all are.
 
     Raises:
         DataError: Shapes that do not fit, NaN or infinite differences, a level outside (0, 1), an unknown method.
@@ -219,6 +220,8 @@ def paired_bootstrap(
     for rows, means in resampled_means(deltas, weights, units):
         block = Resampled(deltas=deltas[rows], means=means, weights=weights, units=units)
         low[rows], high[rows] = INTERVALS[method](block, (1 - level) / 2)
+    if len(weights) == 1:
+        low[:] = high[:] = np.nan
     return Intervals(
         delta=deltas.mean(axis=-1), low=low, high=high, level=level, n_resamples=len(weights), method=method
     )

@@ -14,7 +14,15 @@ from suffice.statistics.hypotheses import sign_flip_test
 from suffice.statistics.intervals import DEFAULT_INTERVAL, paired_bootstrap
 from suffice.statistics.units import Clusters, Units
 
-__all__ = ["FEW_NONZERO", "ONE_UNIT", "PairedResult", "few_warning", "json_ready", "paired_results"]
+__all__ = [
+    "FEW_NONZERO",
+    "ONE_UNIT",
+    "PairedResult",
+    "few_warning",
+    "json_ready",
+    "paired_results",
+    "undefined_notes",
+]
 
 FEW_NONZERO = 10
 """With fewer non-zero pairs than this, every interval under-covers and an exact test is given (SEMANTICS)."""
@@ -22,6 +30,18 @@ FEW_NONZERO = 10
 
 ONE_UNIT = "one question (or one cluster of them) shows no spread, so its intervals are not defined (n/a)"
 """What a reader of figures over one unit must know."""
+
+ONE_DRAW = "one bootstrap draw shows no spread, so intervals are not defined (n/a): draw more"
+"""What a reader of figures with one draw must know."""
+
+
+def undefined_notes(n_units: int, n_resamples: int) -> list[str]:
+    """Return why intervals are not defined, if they are not.
+
+    >>> undefined_notes(20, 1000)
+    []
+    """
+    return [ONE_UNIT] if n_units == 1 else [ONE_DRAW] if n_resamples == 1 else []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

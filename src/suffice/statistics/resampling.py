@@ -60,6 +60,8 @@ class Resampling:
         """
         units = Units.of(n_rows, clusters)
         weights = bootstrap_weights(units.n_units, self.n_resamples, rng=self.seed)
+        if self.n_resamples == 1:  # one draw shows no spread, and no interval may pretend to have no width
+            weights = np.full_like(weights, np.nan)
         # With every row a unit of its own, no test has to look for clusters again.
         return Draws(resampling=self, clusters=None if units.codes is None else clusters, units=units, weights=weights)
 

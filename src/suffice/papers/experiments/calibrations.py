@@ -91,7 +91,7 @@ def curve_table(cells: Sequence[CellRuns], sizes: Sequence[int], draws: int, res
         Column("ΔF1 vs all", "+.2f", scale=100, interval=True),
     )
     spread = (
-        f"[low, high] holds {100 * resampling.level:g} % of the draws of tune questions: it is a spread, not an interval of the mean; "
+        f"[low, high] holds {100 * resampling.level:g} % of the draws of tune questions: it is a spread, not an interval of the mean, and one set has none (n/a); "
         "with fewer draws than asked for, the other sets could not calibrate"
     )
     return Table(title=title, columns=columns, rows=tuple(rows), notes=(spread, *notes))
@@ -114,7 +114,7 @@ def _fitted(cell: CellRuns, keep: Mask) -> Policy | None:
 def _with_spread(values: Sequence[float], resampling: Resampling) -> Any:
     if not values:
         return None
-    low, high = np.quantile(values, resampling.ends).tolist()
+    low, high = np.quantile(values, resampling.ends).tolist() if len(values) > 1 else (math.nan, math.nan)
     return float(np.mean(values)), low, high
 
 

@@ -158,6 +158,11 @@ class Experiment:
     def _check_tables(self) -> None:
         for item in self.data:
             self._check_data(item, f"{self.path}: data {item.name!r}")
+        for retriever in self.retrievers:
+            if all(item.retrievers and retriever.name not in item.retrievers for item in self.data):
+                raise DataError(
+                    f"{self.path}: retriever {retriever.name!r} is used by no data: name it in their 'retrievers', or leave it out"
+                )
         for rival in self.rivals:
             self._check_rival(rival, f"{self.path}: rival {rival.name!r}")
 

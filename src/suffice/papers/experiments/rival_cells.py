@@ -16,6 +16,7 @@ from suffice.papers.experiments.variance import RunValues, Shown, runs_tables
 from suffice.papers.rivals.lines import RivalLine, fixed_lines, line_of, rivals_table
 from suffice.replays import calibrate, policy_for
 from suffice.session import Policy
+from suffice.statistics import Units, undefined_notes
 from suffice.store import Recording, read_recording
 from suffice.tables import Column, Table, counted
 
@@ -129,8 +130,13 @@ class WaysOfAsking:
             title="Ways of asking: cells of one model, data and seed that differ in how they ask for evidence",
             columns=(Column("cell"), *columns),
             rows=tuple(rows),
-            notes=(*_WAY_NOTES, resampling.text),
+            notes=(*_WAY_NOTES, resampling.text, *self._undefined()),
         )
+
+    def _undefined(self) -> list[str]:
+        """Return why differences have no intervals, where they have none."""
+        fewest = min(Units.of(len(lines[0].questions), lines[0].clusters).n_units for _, lines in self._lines)
+        return undefined_notes(fewest, self._experiment.resampling.n_resamples)
 
     def _runs(self) -> list[Table]:
         """Return the figures of each way over runs and questions, where some are repeated."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from suffice.errors import DataError
 from suffice.rounds import Floats
-from suffice.statistics import CellDeltas, Resampling, macro_bootstrap
+from suffice.statistics import CellDeltas, Resampling, Units, macro_bootstrap, undefined_notes
 from suffice.statistics.units import Clusters
 from suffice.tables import Column, Table
 
@@ -84,6 +84,8 @@ def repeated(values: Floats, resampling: Resampling, clusters: Clusters = None) 
     spread = sum(part**2 / free for part, free in parts)
     over_runs = half(runs, n_runs - 1)
     both = max(half(total, total**2 / spread if spread > 0 else freedom), over_runs, half(questions, parts[1][1]))
+    if Units.of(n_questions, clusters).n_units == 1:  # one question shows no spread, so the two together show none
+        both = math.nan
     return Repeated(
         mean=mean,
         n_runs=n_runs,
@@ -148,7 +150,8 @@ def runs_tables(
     """
     if not runs:
         raise DataError("; ".join(notes) or "there are no runs")
-    listed = [METHOD, *notes]
+    fewest = min(Units.of(len(run.questions), run.clusters).n_units for parts in runs.values() for run in parts)
+    listed = [METHOD, *undefined_notes(fewest, resampling.n_resamples), *notes]
     figures: dict[str, dict[str, Repeated]] = {}
     for name, parts in runs.items():
         if len({part.questions for part in parts}) > 1:

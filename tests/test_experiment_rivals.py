@@ -245,6 +245,11 @@ def test_a_classifier_of_questions_is_a_rival_in_front_of_the_plain_loop(ways, t
         assert cli("run", path, "--dry-run", "--json").json["cells"][1]["calls left"] == 16 * 4
         result = cli("run", path, "--json")
         assert result.code == 0, result.err
+        seen = tune.with_name("eval.parquet")
+        fit_complexity(read_recording(seen), MiniLM()).save(tmp_path / "seen")
+        path.write_text(f'{text}{gated}[[rival]]\nname = "seen"\ngate = "seen"\nrule = "adaptive_rag"\n')
+        notes = table_of(cli("run", path, "--json").json, "Ways")["notes"]
+    assert [note.partition(":")[0] for note in notes if "selected here" in note] == ["seen"]
     row = next(row for row in table_of(result.json, "Ways")["rows"] if row["method"] == "adaptive-rag")
     recording = read_recording(tune.parents[2] / "adaptive-rag/answer_first/seed-1/eval.parquet")
     told = replay(recording, "adaptive_rag", metrics="em").rows[0]

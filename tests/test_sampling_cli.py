@@ -166,3 +166,21 @@ def test_passages_of_a_data_set_are_contexts_unless_it_is_asked_closed_book(tmp_
         assert "Passage 5" in endpoint.requests[0].prompt
         cli("sample", "record", file, "-o", tmp_path / "b.parquet", *at(endpoint), "--samples", 1, "--closed-book")
         assert "Passage" not in endpoint.requests[1].prompt.partition("Question:")[2]
+
+
+def test_each_model_of_a_panel_may_have_an_endpoint_of_its_own(tmp_path):
+    data = tower(tmp_path / "q.jsonl", n=2)
+    with Endpoint("Answer: Oslo") as first, Endpoint("Answer: Lima") as second:
+        models = f"a,b@{second.url},a"
+        arguments = ("-o", tmp_path / "s.parquet", "--samples", 3, "--json")
+        told = cli("sample", "record", data, "--model", models, "--base-url", first.url, *arguments)
+        assert told.code == 0, told.err
+        assert [{request.body["model"] for request in at.requests} for at in (first, second)] == [{"a"}, {"b"}]
+        assert (len(first.requests), len(second.requests)) == (4, 2)
+        answers = read_recording(tmp_path / "s.parquet").table["answer"].to_pylist()
+        assert answers == ["Oslo", "Lima", "Oslo"] * 2
+        one = ("sample", "answer", TOWER, "--samples", 2, "--model")
+        alone = cli(*one, f"b@{second.url}", "--json")
+        assert alone.json["answer"] == "Lima"
+        refused = cli(*one, f"a@{first.url},a@{second.url}")
+        assert "--model has 'a' at two endpoints" in refused.error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -26,6 +27,7 @@ from suffice.signals import LOGPROB_NEEDS, AnswerPosition, member_component
 
 __all__ = ["record_samples_command", "sample_command"]
 
+_AT_URL = re.compile(r"(?P<name>.+?)@(?P<url>https?://.+)")
 _RULE, _SELECTOR, _MOST = "lead(3)", "majority_of_samples", 10
 
 _Most = Annotated[int | None, Option("--samples", min=1, help=f"The largest number of samples; default: {_MOST}.")]
@@ -43,7 +45,12 @@ class _Sampled(models.Examined):
     """Models that answer in turn."""
 
     model: Annotated[
-        str, Option("--model", help="The model's name at the endpoint; several in turn, the cheapest first: a,a,b.")
+        str,
+        Option(
+            "--model",
+            help="The model's name at the endpoint; several in turn, the cheapest first: a,a,b. One at another endpoint is "
+            "NAME@URL, which is sent the same API key.",
+        ),
     ]
     prompt: Annotated[str, Option("--prompt", help=f"{', '.join(PROMPTS)}; several in turn: a,b.")] = "step_by_step"
     max_tokens: Annotated[int, Option("--max-tokens", min=1, help="Most tokens per reply.")] = 512
@@ -55,19 +62,40 @@ class _Sampled(models.Examined):
     ] = None
 
     @property
+    def members(self) -> list[tuple[str, str | None]]:
+        """The models and their own endpoints, in the order in which they are asked.
+
+        Raises:
+            DataError: One name stands for models at different endpoints.
+        """
+        members = [
+            (match["name"], match["url"]) if (match := _AT_URL.fullmatch(text)) else (text, None)
+            for text in options.split_names(self.model)
+        ]
+        urls: dict[str, str | None] = {}
+        for name, url in members:
+            if urls.setdefault(name, url) != url:
+                raise DataError(
+                    f"--model has {name!r} at two endpoints, and answers and prices are told apart by a model's name: serve one of "
+                    "them under another name"
+                )
+        return members
+
+    @property
     def names(self) -> list[str]:
-        """The models, in the order in which they are asked."""
-        return options.split_names(self.model)
+        """Their names."""
+        return [name for name, _ in self.members]
 
     def chats(self, *, logprobs: bool, position: AnswerPosition | None = None) -> list[ChatModel]:
         """Return the models, each with the first prompt."""
-        if "span-reader" in self.names and self.base_url is None:
+        if ("span-reader", None) in self.members and self.base_url is None:
             raise DataError(
                 "the embedded span reader always gives the same answer: samples need a model at an endpoint (--base-url)"
             )
         by_name = {
             name: self.other(
                 name,
+                url,
                 extra_body=json_object(self.extra_body),
                 prompt=built_in_prompt(options.split_names(self.prompt)[0]),
                 position=position or models.answer_position(self.answer_position),
@@ -75,7 +103,7 @@ class _Sampled(models.Examined):
                 max_tokens=self.max_tokens,
                 top_logprobs=5 if logprobs else None,
             )
-            for name in self.names
+            for name, url in dict(self.members).items()
         }
         return [by_name[name] for name in self.names]
 

@@ -15,6 +15,7 @@ from suffice.papers.experiments.stages import CellFolder
 from suffice.papers.experiments.variance import RunValues, Shown, runs_tables
 from suffice.papers.rivals.lines import RivalLine, fixed_lines, line_of, rivals_table
 from suffice.replays import calibrate, policy_for
+from suffice.replays.selected import selected_on
 from suffice.session import Policy
 from suffice.statistics import Units, undefined_notes
 from suffice.store import Recording, read_recording
@@ -45,6 +46,7 @@ class WaysOfAsking:
 
     def __init__(self, folders: Sequence[CellFolder], experiment: Experiment) -> None:
         self._folders, self._experiment = folders, experiment
+        self._selected_here: list[str] = []
 
     @property
     def left_out(self) -> list[str]:
@@ -111,10 +113,10 @@ class WaysOfAsking:
         except SufficeError as error:
             return str(error)
 
-    @staticmethod
-    def _line(name: str, kind: str, recording: Recording, policy: Policy | str) -> RivalLine:
+    def _line(self, name: str, kind: str, recording: Recording, policy: Policy | str) -> RivalLine:
         if isinstance(policy, str):
             return RivalLine.not_run(name, kind, policy)
+        self._selected_here += [f"{name}: {note}" for note in selected_on(policy, recording).notes]
         try:
             return line_of(name, kind, recording, policy)
         except SufficeError as error:
@@ -130,7 +132,7 @@ class WaysOfAsking:
             title="Ways of asking: cells of one model, data and seed that differ in how they ask for evidence",
             columns=(Column("cell"), *columns),
             rows=tuple(rows),
-            notes=(*_WAY_NOTES, resampling.text, *self._undefined()),
+            notes=(*_WAY_NOTES, resampling.text, *self._undefined(), *dict.fromkeys(self._selected_here)),
         )
 
     def _undefined(self) -> list[str]:

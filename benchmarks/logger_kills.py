@@ -1,9 +1,8 @@
-"""Does `kill -9` cost a log a row that was committed, or change a draw of its audit?
+"""Does `kill -9` cost a log in one file a round that was committed, or an audit its draw?
 
-Two loggers at a time record audited questions, half of them to one file and half to a folder of parts; each is killed at a
-random moment, and another one takes its place.  A logger writes down what `observe` has returned.  Afterwards every such
-round is in the log with its answer, every decision and draw is as it was returned, every draw is that of the question's
-id, and what is in the log beyond that is at most one round for each kill.
+Two loggers at a time append to one parquet file; each is killed at a random moment, and another takes its place.  Afterwards
+every committed round is there, once, with its answer, its decision and its draw; beyond that there is at most one round for each
+kill; and an audit that did not end is censored.  `benchmarks.part_kills` asks the same of a folder, with compactions.
 
     python -m benchmarks.logger_kills --kills 100
 """
@@ -15,115 +14,68 @@ import json
 import multiprocessing
 import os
 import random
+import signal
 import tempfile
 import time
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from suffice import Audit, Policy, Recorder, read_recording
+from benchmarks.part_kills import POLICY, check, committed_rounds, log_questions
+from suffice import read_recording
 
-POLICY = Policy(rule="fixed_k(2)", max_rounds=4)
-AUDIT = Audit(rate=0.5, seed="kills")
-SHADOWS = ("fixed_k(1)", "fixed_k(3)")
-LONGEST_S, AT_ONCE = 0.3, 2
-COMMITTED = ("stop_round", "audited", "audit_rate", "policy_digest")
+AT_ONCE = 2
 
 
-def log(path: Path, name: str, returned: Path) -> None:
-    """Record question after question until somebody kills this process."""
-    recorder = Recorder(path, policy=POLICY, audit=AUDIT, shadow=SHADOWS, part_questions=5)
-    with returned.open("ab", buffering=0) as file:
-        for number in range(10**6):
-            run = recorder.question(f"{name} {number}", question_id=f"{name}-{number}")
-            while not run.done or run.auditing:
-                answer = f"{run.question_id} {run.next_round}"
-                run.observe(answer)
-                draw = run.session.draw if run.session is not None and run.done else None
-                line = [run.run, len(run.rounds), answer, None if draw is None else draw.audited]
-                file.write(json.dumps(line).encode() + b"\n")
-            if number % 7 == 0:
-                recorder.save()
+def run(folder: Path, *, kills: int, seed: int = 0, pause_s: float = 0.3) -> dict[str, Any]:
+    """Kill loggers at random; return what was read at the end.
 
-
-def kill_loggers(path: Path, folder: Path, kills: int, rng: random.Random) -> int:
-    """Start loggers and kill each at a random moment after its first round; return how many were killed."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    running: list[tuple[Any, Path]] = []
-    for number in range(kills):
-        while len(running) < min(AT_ONCE, kills - number):
-            returned = folder / f"{number}-{len(running)}-{path.name}.jsonl"
-            process = context.Process(target=log, args=(path, returned.stem, returned), daemon=True)
-            process.start()
-            running.append((process, returned))
-        process, returned = running.pop(0)
-        while not returned.exists() or not returned.stat().st_size:
-            if not process.is_alive():
-                raise RuntimeError(f"a logger ended by itself, with code {process.exitcode}")
-            time.sleep(0.002)
-        time.sleep(rng.random() * LONGEST_S)
-        os.kill(process.pid, 9)
-        process.join()
-    return kills
-
-
-def check(path: Path, folder: Path, kills: int) -> dict[str, int]:
-    """Compare a log with what its loggers saw; return counts.
+    Args:
+        folder: An empty folder.
+        kills: How many are killed.
+        seed: When they are killed.
+        pause_s: The longest time between the first round of a logger and its end, seconds.
 
     Raises:
-        AssertionError: A row is missing, a draw differs, or there is more than one further round for each kill.
+        AssertionError: A committed round is lost or counts twice, a draw changed, or an audit that did not end looks whole.
     """
-    recording = read_recording(path)
-    names = ("run", "answer", "end", *COMMITTED)
-    columns = {name: recording.objects(name) for name in names}
-    place = {run: q for q, run in enumerate(columns["run"][:, 0])}
-    returned: dict[str, list[Any]] = defaultdict(list)
-    for file in folder.glob(f"*-{path.name}.jsonl"):
-        for line in file.read_text("utf-8").splitlines():
-            run, *rest = json.loads(line)
-            returned[run].append(rest)
-    for run, lines in returned.items():
-        row = place[run]
-        for n, answer, audited in lines:
-            assert columns["answer"][row, n - 1] == answer
-            if audited is not None:
-                assert columns["audited"][row, n - 1] == audited
-    decided = [q for q, stop in enumerate(columns["stop_round"][:, 0]) if stop is not None]
-    drawn, lost = 0, 0
-    for q in decided:
-        audited = AUDIT.draw(recording.clusters[q]).audited
-        seen = recording.seen[q]
-        for name, value in zip(COMMITTED, (2, int(audited), AUDIT.rate, POLICY.digest), strict=True):
-            assert set(columns[name][q][seen].tolist()) == {value}, (q, name)
-        is_whole = columns["end"][q, 0] == "max_rounds"
-        assert not is_whole or (audited and seen.all())
-        drawn += audited
-        lost += audited and not is_whole
-    n_rows, n_returned = int(recording.seen.sum()), sum(map(len, returned.values()))
-    assert n_returned <= n_rows <= n_returned + kills
+    numbers, path = random.Random(seed), folder / "log.parquet"
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["benchmarks.part_kills"])
+    loggers: list[tuple[Any, Path]] = []
+    for started in range(kills + AT_ONCE - 1):
+        if started < kills:
+            committed = folder / f"{started}.committed"
+            process = context.Process(target=log_questions, args=(path, committed, f"p{started}"), daemon=True)
+            process.start()
+            loggers.append((process, committed))
+        if started >= AT_ONCE - 1:
+            _kill(*loggers.pop(0), numbers.random() * pause_s)
+    recording, rounds = read_recording(path), committed_rounds(folder)
+    check(recording, rounds)
+    whole, drawn = recording.seen[:, POLICY.max_rounds - 1], recording.column("audited")[:, 0] == 1
+    lost = drawn & (recording.ends == "rule")
+    assert not (drawn & ~lost & ~whole).any()
+    assert len(rounds) <= recording.table.num_rows <= len(rounds) + kills
     return {
         "kills": kills,
-        "questions": len(recording.question_ids),
-        "rounds": n_rows,
-        "rounds_returned": n_returned,
-        "decided": len(decided),
-        "drawn": drawn,
-        "audits_lost": lost,
-        "in_flight": len(recording.question_ids) - len(decided),
+        "committed_rounds": len(rounds),
+        "recorded_rounds": recording.table.num_rows,
+        "questions": recording.shape[0],
+        "unfinished": int((recording.ends == "failed").sum()),
+        "audited": int(drawn.sum()),
+        "audits_lost": int(lost.sum()),
     }
 
 
-def run(kills: int = 100, seed: int = 0) -> list[dict[str, int]]:
-    """Kill loggers of a file and of a folder; return the counts of both."""
-    rng = random.Random(seed)
-    counts = []
-    with tempfile.TemporaryDirectory() as folder:
-        for name in ("log.parquet", "log"):
-            path = Path(folder) / name
-            n = kill_loggers(path, Path(folder), kills // 2, rng)
-            counts.append({"folder": int(path.is_dir()), **check(path, Path(folder), n)})
-    return counts
+def _kill(process: Any, committed: Path, pause_s: float) -> None:
+    """Kill a logger some time after its first round."""
+    while not committed.exists() or not committed.stat().st_size:
+        if not process.is_alive():
+            raise AssertionError(f"a logger ended by itself: {process.exitcode}")
+        time.sleep(0.002)
+    time.sleep(pause_s)
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
 
 
 if __name__ == "__main__":
@@ -131,5 +83,5 @@ if __name__ == "__main__":
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    for counted in run(arguments.kills, arguments.seed):
-        print(json.dumps(counted))
+    with tempfile.TemporaryDirectory() as place:
+        print(json.dumps({"benchmark": "logger_kills", **run(Path(place), kills=arguments.kills, seed=arguments.seed)}))

@@ -76,6 +76,8 @@ WHOLE = Round(
     costs={"generator": Cost(calls=1.0, uncached_tokens=7.0, cached_tokens=NAN, output_tokens=2.0, seconds=0.1)},
     finish_reason="stop",
     feedback="Say more.",
+    reply_model="gpt-x-2026-01-01",
+    system_fingerprint="fp_1",
     embedding=np.array([0.1, -3.5e-7], dtype=np.float32),
 )
 
@@ -85,6 +87,12 @@ def test_a_round_survives_json_with_every_field():
     assert repr(again) == repr(WHOLE)
     assert again.embedding.dtype == np.float32
     np.testing.assert_array_equal(again.embedding, WHOLE.embedding)
+
+
+def test_a_round_of_an_older_release_names_no_model_of_its_reply():
+    data = Round(index=1, answer="Oslo").to_dict()
+    assert not {"reply_model", "system_fingerprint"} & set(data)
+    assert Round.from_dict(data).reply_model is None
 
 
 def test_an_embedding_keeps_its_precision_and_one_without_a_distance_is_left_out():

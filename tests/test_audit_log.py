@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from suffice import Audit, Cost, Policy, Recorder, Reply, Round, decide, read_recording, replay
+from suffice import Audit, Cost, Policy, Recorder, Reply, Round, decide, import_recording, read_recording, replay
 from suffice.errors import ConfigMismatchError, DataError, SchemaError, UnknownSignalError
 from suffice.frameworks.runs import QuestionRun
 from suffice.session import stops
@@ -398,6 +398,27 @@ def test_rounds_say_which_model_replied_where_the_endpoint_does(path):
     with Recorder(path.with_name("plain.parquet"), max_rounds=1) as recorder, recorder.question("one") as run:
         run.observe("a")
     assert "reply_model" not in read_recording(path.with_name("plain.parquet")).table.column_names
+
+
+def test_what_a_log_of_others_says_of_its_replies_is_imported_under_the_same_names(tmp_path):
+    says = {"answer": "a", "reply_model": "m1", "system_fingerprint": "fp", "audited": 1}
+    rows = [{"qid": f"q{i}", "round": r, **says} for i in range(3) for r in (1, 2)]
+    source = tmp_path / "log.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    import_recording(source, out=tmp_path / "imported.parquet", columns={"question_id": "qid"})
+    recording = read_recording(tmp_path / "imported.parquet")
+    assert recording.objects("reply_model").tolist() == [["m1", "m1"]] * 3
+    assert {"system_fingerprint", "imported_audited"} <= set(recording.table.column_names)
+    assert not recording.names("decision")
+
+
+def test_shadows_of_samples_compare_answers_as_the_recorder_says(path):
+    recorder = Recorder(path, max_rounds=3, samples=True, normalizer="number", shadow=["lead(2)"])
+    with recorder, recorder.question("one", question_id="q1") as run:
+        for answer in ("5", "5.0", "7"):
+            run.observe(answer)
+    (name,) = read_recording(path).names("decision")
+    assert columns(path, name) == {"q1": [2]}
 
 
 POLICY_DIGEST = POLICY.digest

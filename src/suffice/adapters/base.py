@@ -15,7 +15,7 @@ from suffice.loop.rows import cost_names, fill_costs, measured_columns, said_col
 from suffice.metrics import METRICS
 from suffice.rounds import Cost, End, Round
 from suffice.signals import EMBEDDER, SIGNALS
-from suffice.store.schema import column_kind
+from suffice.store.schema import REPLY_COLUMNS, column_kind
 
 __all__ = [
     "ColumnReading",
@@ -183,7 +183,7 @@ def _trajectory_rows(trajectory: ImportedTrajectory) -> Iterable[dict[str, Any]]
         extras = trajectory.extras[i] if trajectory.extras else {}
         for name, value in {**trajectory.labels, **extras}.items():
             # A foreign column must not be mistaken for one of this library; an importer knows the meaning of its labels.
-            is_ours = name in row or (column_kind(name) != "label" and name not in trajectory.labels)
+            is_ours = name in row or not (column_kind(name) == "label" or name in {*trajectory.labels, *REPLY_COLUMNS})
             row[f"imported_{name}" if is_ours else name] = value
         yield row
 

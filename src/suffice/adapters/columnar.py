@@ -23,7 +23,7 @@ from suffice.metrics import EQUAL_WEIGHTS, METRICS
 from suffice.rounds import COST_KINDS, Floats, Positions, Round
 from suffice.signals import SIGNALS, clean_column, compute_signals
 from suffice.signals.from_policy import WRITERS
-from suffice.store.schema import column_kind, cost_column, table_of_columns
+from suffice.store.schema import REPLY_COLUMNS, column_kind, cost_column, table_of_columns
 
 __all__ = ["RecordingPart", "columnar_part"]
 
@@ -276,7 +276,8 @@ class _Part:
                 columns[cost] = self.costs.get(cost, np.full(len(self.rows), math.nan))
         columns |= self.labels
         for name in self.extras:
-            target = f"imported_{name}" if name in columns or column_kind(name) != "label" else name
+            is_ours = name in columns or not (column_kind(name) == "label" or name in REPLY_COLUMNS)
+            target = f"imported_{name}" if is_ours else name
             columns[target] = self.cells(name)
             late[target] = next(i for i, row in enumerate(self.rows) if name in row.values)
         return {name: columns[name] for name in sorted(columns, key=lambda name: late.get(name, 0))}

@@ -124,9 +124,9 @@ class Recorder:
         self.golds = {text.strip(): checked_golds(value) for text, value in (golds or {}).items()}
         self.missing = missing
         self.is_deployed = policy is not None
-        self.audit, self.shadow = audit, self._checked_following(audit, shadow)
         self.samples = samples
         self.normalizer = self._compared_by(normalizer)
+        self.audit, self.shadow = audit, self._checked_following(audit, shadow)
         self._log.check(self._metadata())
         atexit.register(self._log.close)
 

@@ -17,7 +17,7 @@ from suffice.rounds import COST_KINDS, Cost, End, Reply, Round, Token
 from suffice.session import Session
 from suffice.signals import compute_signals
 from suffice.signals.state import FittedState
-from suffice.store.schema import EMBEDDING, SHADOW, cost_column, cost_names, fill_costs
+from suffice.store.schema import EMBEDDING, REPLY_COLUMNS, SHADOW, cost_column, cost_names, fill_costs
 
 __all__ = [
     "cost_names",
@@ -157,8 +157,7 @@ def said_columns(observed: Round) -> dict[str, Any]:
         "finish_reason": observed.finish_reason,
         "feedback": observed.feedback,
     }
-    given = {"reply_model": observed.reply_model, "system_fingerprint": observed.system_fingerprint}
-    columns |= {name: text for name, text in given.items() if text is not None}
+    columns |= {name: text for name in REPLY_COLUMNS if (text := getattr(observed, name)) is not None}
     return columns if observed.embedding is None else {**columns, EMBEDDING: observed.embedding.tolist()}
 
 

@@ -12,10 +12,11 @@ from typing import Any, get_args, overload
 import numpy as np
 import numpy.typing as npt
 
-from suffice.errors import DataError, NotFittedError, SchemaError, UnknownSignalError, did_you_mean
+from suffice.errors import DataError, SchemaError
 from suffice.normalizers import normalizer_of
 from suffice.rounds import COST_KINDS, Cost, Decision, Reason, Round, Rounds
 from suffice.session.audits import Audit, Draw
+from suffice.session.lacks import lack_error
 from suffice.session.shadows import Shadows
 from suffice.session.sources import PolicySource, as_policy, shadow_policies
 from suffice.session.state import Missing, SessionState, pack, unpack
@@ -388,27 +389,12 @@ class Session:
             lack = lacking(raw, observed, sum(float(self._columns[c][position]) for c in columns))
             if lack is not None:
                 missing[name] = lack
-        if missing:
-            self._say(observed.index, missing)
-
-    def _say(self, r: int, missing: Mapping[str, str]) -> None:
-        """Raise, or warn, that round `r` lacks what some signals need."""
-        policy = self.policy
-        lacks = dict.fromkeys(missing.values())
-        unfitted = any(map(policy.unfitted, missing))
-        ways = ["fit a calibrator (`suffice calibrate`)"] if unfitted else []
-        ways += [f"give the round {lack}=..." for lack in lacks if not lack.startswith("value")]
-        values = sorted({policy.raw_of(name) for name in missing if name not in CUMULATED})
-        if values:
-            ways.append(f"signals={{{', '.join(f'{name!r}: ...' for name in values)}}}, NaN where a value is undefined")
-        text = (
-            f"the policy {policy.label!r} reads {', '.join(map(repr, missing))}, and round {r} brings no "
-            f"{', '.join(lacks)}.{''.join(did_you_mean(name, SIGNALS) for name in missing if name not in SIGNALS)} To "
-            f"decide by it, {', or '.join(ways)}; Session(missing='warn') or 'ignore' goes on without"
-        )
+        if not missing:
+            return
+        error = lack_error(self.policy, observed.index, missing)
         if self._missing == "error":
-            raise NotFittedError(text) if unfitted else UnknownSignalError(text)
-        warnings.warn(text, stacklevel=4)
+            raise error
+        warnings.warn(str(error), stacklevel=3)
 
     def _write_costs(self, observed: Round, position: int) -> None:
         # A host that reports no cost at all has not said that the round was free.

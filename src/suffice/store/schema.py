@@ -21,6 +21,7 @@ __all__ = [
     "PINNED_LABELS",
     "RECORDING_FORMAT",
     "RECORDING_VERSION",
+    "REPLY_COLUMNS",
     "SHADOW",
     "TEXT_COLUMNS",
     "Columns",
@@ -37,6 +38,9 @@ RECORDING_VERSION = 1
 META_KEY = b"suffice"
 """Key in the file metadata of a JSON object with format, version, configuration and provenance."""
 
+REPLY_COLUMNS = ("reply_model", "system_fingerprint")
+"""Text columns of what the endpoint's reply of a round names, present where one names it."""
+
 TEXT_COLUMNS = (
     "question_id",
     "cluster",
@@ -47,8 +51,7 @@ TEXT_COLUMNS = (
     "finish_reason",
     "feedback",
     "prompt_id",
-    "reply_model",
-    "system_fingerprint",
+    *REPLY_COLUMNS,
 )
 """Text columns with a fixed meaning, except `round`, `golds`, `passage_ids` and `recorded_at`."""
 

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
-from suffice import Policy, Round
+from suffice import Audit, Policy, Round
 from suffice.errors import DataError
 from suffice.rounds import Cost, Decision, Passage, Token
 from suffice.serve.answers import RefusedError
 from suffice.serve.app import make_app
 from suffice.serve.document import OPERATIONS, openapi, schemas_for
 from suffice.serve.guard import Limits
+from suffice.serve.log import DecisionLog
 from suffice.serve.policies import PolicyFolder
 from suffice.serve.schema import check_value
 from suffice.serve.service import Service
@@ -64,7 +65,7 @@ class Client:
 
 def matches(template, path):
     ours, theirs = template.split("/"), path.split("?")[0].split("/")
-    return len(ours) == len(theirs) and all(a in (b, "{id}") for a, b in zip(ours, theirs, strict=True))
+    return len(ours) == len(theirs) and all(a == b or a.startswith("{") for a, b in zip(ours, theirs, strict=True))
 
 
 def valid(value, schema, document):
@@ -89,9 +90,9 @@ def _closed():
         STORES.pop().close()
 
 
-def serving(folder, *, limits=None, sessions=None):
+def serving(folder, *, limits=None, sessions=None, log=None):
     limits = limits or Limits()
-    service = Service(PolicyFolder(folder), SessionStore(sessions, limits))
+    service = Service(PolicyFolder(folder), SessionStore(sessions, limits), log)
     STORES.append(service.store)
     return Client(make_app(service, limits, token=TOKEN), openapi(limits, token=True)), service
 
@@ -126,12 +127,15 @@ REQUESTS = {
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-def test_every_operation_does_what_the_document_says(ask, operation):
+def test_every_operation_does_what_the_document_says(folder, tmp_path, operation):
+    ask, _ = serving(folder, log=DecisionLog(tmp_path / "log", Audit(rate=1.0, seed="key")))
+    ask("POST", "/v1/decide", REQUESTS["decide"], status=200)  # so that the log has something to watch
     body = REQUESTS.get(operation.name)
     assert (body is None) == (operation.body is None)
     if body is not None:
         valid(body, {"$ref": f"#/components/schemas/{operation.body}"}, ask.document)
-    path = operation.path.replace("{id}", ask("POST", "/v1/sessions", {"policy": "stable"})["id"])
+    session = ask("POST", "/v1/sessions", {"policy": "stable"})["id"]
+    path = operation.path.replace("{id}", session).replace("{policy}", "stable")
     ask(operation.method, path, body, status=operation.status)
     is_open = "security" not in ask.document["paths"][operation.path][operation.method.lower()]
     ask(operation.method, path, body, token=None, status=None if is_open else 401)
@@ -141,8 +145,8 @@ def test_every_operation_does_what_the_document_says(ask, operation):
             if wrong != {} or operation.name != "observe":  # a round may be empty
                 assert refused["error"]["type"] == "DataError", refused
         ask(operation.method, path, content=b"{", status=422)
-    if "{id}" in operation.path:
-        ask(operation.method, operation.path.replace("{id}", "unknown"), body, status=404)
+    if "{" in operation.path:
+        ask(operation.method, re.sub(r"\{\w+\}", "unknown", operation.path), body, status=404)
     other = "PUT" if operation.method != "PUT" else "PATCH"
     assert ask(other, path, body, status=405)["error"]["type"] == "RefusedError"
 

@@ -4,7 +4,7 @@ import pytest
 from benchmarks.serve_soak import soak
 
 from suffice import Audit, Policy
-from suffice.errors import DataError
+from suffice.errors import DataError, NotFoundError
 from suffice.serve.answers import RefusedError
 from suffice.serve.guard import Limits
 from suffice.serve.log import DecisionLog, audit_seed, question_names
@@ -12,6 +12,7 @@ from suffice.serve.policies import PolicyFolder
 from suffice.serve.service import Service
 from suffice.serve.sessions import SessionStore
 from suffice.store import read_recording
+from suffice.watches import watch
 
 STABLE = Policy(rule="answer_stable", max_rounds=4)
 ALL = Audit(rate=1.0, seed="key")
@@ -242,6 +243,26 @@ def test_a_log_that_is_closed_is_compacted_and_reads_the_same(folder):
     service = served(folder, ALL)
     service.decide(question("c", rounds=rounds("Oslo", "Oslo")))
     assert set(logged(folder)) == {"a", "b", "c"}
+
+
+def test_the_log_is_watched_and_prometheus_sees_it(folder):
+    service = served(folder, ALL)
+    with pytest.raises(NotFoundError, match="has no question of policy 'stable'"):
+        service.watched("stable")
+    for number in range(4):
+        session, _ = opened(service, "Oslo", "Oslo", name=f"q{number}")
+        for index, answer in ((3, "Oslo"), (4, "Oslo" if number else "Bergen")):
+            service.observe(session, {"index": index, "answer": answer})
+    service.watch_again()
+    seen = service.watched(STABLE.digest)
+    result = watch(read_recording(folder / "log" / f"stable-{STABLE.digest}"), STABLE)
+    assert (seen["sentence"], seen["status"]) == (result.sentence, result.status)
+    assert (seen["requests"], seen["audited"], seen["loss"]["mean"], seen["alarm"]) == (4, 4, 0.25, False)
+    assert b'suffice_audited_loss{bound="mean",metric="agreement",policy="' in service.metrics.text()
+    opened(service, "Oslo", "Oslo", name="new")
+    assert service.watched("stable")["requests"] == 4  # it is looked at again after a while
+    with pytest.raises(NotFoundError, match="--log FOLDER"):
+        Service(service.policies, service.store).watched("stable")
 
 
 @pytest.mark.whole

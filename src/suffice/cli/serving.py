@@ -45,6 +45,7 @@ class Kept:
     audit_rate: Annotated[
         float | None, Option("--audit-rate", help="Share of questions that go on after the stop; needs --log.")
     ] = None
+    watch_every: Annotated[float, Option("--watch-every", min=1, help="Seconds until the log is judged again.")] = 300.0
     sessions: Annotated[
         Path | None, Option("--sessions", help="A file for sessions; default: in --log, or else memory.")
     ] = None
@@ -94,7 +95,7 @@ def serve_command(
     elif kept.audit_rate is not None:
         raise DataError("--audit-rate says how many questions go on so that their log can be judged: give --log FOLDER")
     with bind(access.host, access.port) as listener:
-        service = Service(policies, SessionStore(sessions, limits), log)
+        service = Service(policies, SessionStore(sessions, limits), log, watch_s=kept.watch_every)
         app = make_app(service, limits, token=token, hosts=LOCAL_HOSTS if token is None else None)
 
         def announce() -> None:

@@ -7,7 +7,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.applications import Starlette
@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from suffice.errors import DataError
+from suffice.errors import DataError, SufficeError
 from suffice.json_text import refuse_constant, well_formed
 from suffice.serve.answers import Handler, RefusedError, answered, json_response, refused
 from suffice.serve.document import OPEN_PATHS, OPERATIONS, Operation, openapi, schemas_for
@@ -52,6 +52,7 @@ def make_app(service: Service, limits: Limits, *, token: str | None, hosts: Coll
         "session": service.session,
         "close_session": service.close_session,
         "policies": service.listed,
+        "watch": service.watched,
         "health": lambda: {"status": "ok"},
         "ready": service.ready,
         "metrics": service.metrics.text,
@@ -61,13 +62,18 @@ def make_app(service: Service, limits: Limits, *, token: str | None, hosts: Coll
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        task = asyncio.create_task(_reloading(service))
+        works = (
+            (service.policies.refresh, _RELOAD_S),
+            (service.log_pending, _RELOAD_S),
+            (service.watch_again, service.watch_s),
+        )
+        tasks = [asyncio.create_task(_again(work, seconds)) for work, seconds in works]
         try:
             yield
         finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _unknown})
     app.router.redirect_slashes = False
@@ -131,12 +137,13 @@ async def _unknown(request: Request, error: Exception) -> Response:
     return refused(RefusedError(error.status_code, f"there is no {what}: /openapi.json lists what there is"))
 
 
-async def _reloading(service: Service) -> None:
-    """Load policies that changed, and log what another process left, again and again."""
+async def _again(work: Callable[[], None], seconds: float) -> None:
+    """Do something in a thread again and again, and log what fails."""
     while True:
-        await asyncio.sleep(_RELOAD_S)
+        await asyncio.sleep(seconds)
         try:
-            await asyncio.to_thread(service.policies.refresh)
-            await asyncio.to_thread(service.log_pending)
-        except (DataError, RefusedError) as error:
+            await asyncio.to_thread(work)
+        except (SufficeError, RefusedError) as error:
             _LOG.warning("%s", error)
+        except Exception:  # noqa: BLE001 - logged, and done again
+            _LOG.exception("%s failed", work.__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -9,6 +10,7 @@ from suffice._version import __version__
 from suffice.rounds import COST_KINDS, Reason
 from suffice.serve.guard import Limits
 from suffice.serve.schema import Schema
+from suffice.watches import STATUSES
 
 __all__ = ["OPEN_PATHS", "OPERATIONS", "Operation", "openapi", "schemas_for"]
 
@@ -103,6 +105,14 @@ OPERATIONS = (
         path="/v1/policies",
         summary="List the policies, with their certificates, and the files that do not load.",
         result="Policies",
+    ),
+    Operation(
+        name="watch",
+        method="GET",
+        path="/v1/watch/{policy}",
+        summary="Say what the log shows of a policy, by its name or digest: keep it, or what else to do.",
+        result="Watched",
+        refusals=(404, 422),
     ),
     Operation(
         name="health",
@@ -292,6 +302,36 @@ def schemas_for(limits: Limits) -> dict[str, Schema]:
             policies={"type": "array", "items": _ref("Policy")},
             broken={"type": "object", "additionalProperties": {"type": "string"}},
         ),
+        "Watched": _object(
+            (
+                "policy",
+                "status",
+                "sentence",
+                "requests",
+                "audited",
+                "metric",
+                "loss",
+                "bound",
+                "e_value",
+                "alarm",
+                "seconds_ago",
+            ),
+            policy=_text("The digest of the policy."),
+            status={"type": "string", "enum": [*STATUSES]},
+            sentence=_text("What to do, and why."),
+            requests={"type": "integer", "minimum": 0},
+            audited={"type": "integer", "minimum": 0, "description": "Requests whose loss is known."},
+            metric=_text("What is lost."),
+            loss=_object(
+                ("mean", "low", "high"),
+                about="The mean loss since deployment, with an interval that holds at every look.",
+                **{name: {"type": ["number", "null"]} for name in ("mean", "low", "high")},
+            ),
+            bound={"type": ["number", "null"], "description": "The largest accepted mean loss, from the certificate."},
+            e_value={"type": ["number", "null"], "description": "Evidence that the loss has passed the bound."},
+            alarm={**_FLAG, "description": "Whether the alarm has rung."},
+            seconds_ago={"type": "number", "description": "How old this is."},
+        ),
         "Health": _object(("status",), status={"type": "string", "enum": ["ok"]}),
         "Ready": _object(
             ("ready", "policies", "broken"),
@@ -358,8 +398,12 @@ def _described(operation: Operation, *, token: bool) -> dict[str, Any]:
     if operation.name == "ready":
         responses["503"] = {**success, "description": "No policy."}
     described: dict[str, Any] = {"operationId": operation.name, "summary": operation.summary, "responses": responses}
-    if "{id}" in operation.path:
-        described["parameters"] = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]
+    parameters = re.findall(r"\{(\w+)\}", operation.path)
+    if parameters:
+        text = {"type": "string"}
+        described["parameters"] = [
+            {"name": name, "in": "path", "required": True, "schema": text} for name in parameters
+        ]
     if operation.body is not None:
         content = {"application/json": {"schema": _ref(operation.body)}}
         described["requestBody"] = {"required": True, "content": content}

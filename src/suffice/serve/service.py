@@ -20,7 +20,9 @@ from suffice.serve.metrics import Metrics
 from suffice.serve.policies import NamedPolicy, PolicyFolder
 from suffice.serve.rounds_in import round_of
 from suffice.serve.sessions import SessionStore
+from suffice.serve.watching import LogWatch
 from suffice.session import Policy, Session
+from suffice.watches import WatchCollector
 
 __all__ = ["Service"]
 
@@ -68,13 +70,20 @@ class Service:
         policies: The policies.
         store: The sessions.
         log: Where every stop is recorded before its decision is handed out; None = nowhere.
+        watch_s: How old what is known of the log may be, seconds.
     """
 
-    def __init__(self, policies: PolicyFolder, store: SessionStore, log: DecisionLog | None = None) -> None:
+    def __init__(
+        self, policies: PolicyFolder, store: SessionStore, log: DecisionLog | None = None, *, watch_s: float = 60.0
+    ) -> None:
         self.policies, self.store, self.log = policies, store, log
+        self.watch_s = watch_s
+        self._watch = None if log is None else LogWatch(log, watch_s)
         self.metrics = Metrics(
             policies=lambda: len(policies.policies), broken=lambda: len(policies.broken), sessions=store.count
         )
+        if self._watch is not None:
+            self.metrics.registry.register(WatchCollector(self._watch.results))
         self._live: OrderedDict[str, _Live] = OrderedDict()
         self._locks = [threading.Lock() for _ in range(64)]
 
@@ -142,6 +151,17 @@ class Service:
         """List the policies."""
         policies = [_listed(named) for named in self.policies.policies.values()]
         return {"policies": policies, "broken": dict(self.policies.broken)}
+
+    def watched(self, text: str) -> dict[str, Any]:
+        """Say what the log shows of a policy."""
+        if self._watch is None:
+            raise NotFoundError("this server keeps no log: start it with --log FOLDER")
+        return self._watch.described(self.policies.named(text))
+
+    def watch_again(self) -> None:
+        """Look at the logs of all policies, for the figures."""
+        if self._watch is not None:
+            self._watch.refresh([*self.policies.policies.values()])
 
     def ready(self) -> dict[str, Any]:
         """Say whether there is a policy to decide by."""

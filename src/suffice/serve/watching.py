@@ -1,0 +1,87 @@
+"""What the log of a service shows of its policies, looked at now and then."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from typing import Any
+
+from suffice.errors import NotFoundError, SufficeError
+from suffice.json_text import number_or_none
+from suffice.serve.log import DecisionLog
+from suffice.serve.policies import NamedPolicy
+from suffice.store import read_recording
+from suffice.watches import WatchResult, watch
+
+__all__ = ["LogWatch"]
+
+_LOG = logging.getLogger(__name__)
+
+
+class LogWatch:
+    """Watches the log of each policy, one at a time, and remembers what it saw last.
+
+    Args:
+        log: The log.
+        seconds: How old a result may be before the log is read again.
+    """
+
+    def __init__(self, log: DecisionLog, seconds: float) -> None:
+        self.log, self.seconds = log, seconds
+        self._latest: dict[str, tuple[float, WatchResult]] = {}
+        self._lock = threading.Lock()
+
+    def results(self) -> list[WatchResult]:
+        """Return what was seen last of each policy."""
+        return [result for _, result in [*self._latest.values()]]
+
+    def described(self, named: NamedPolicy) -> dict[str, Any]:
+        """Return what the log shows of a policy.
+
+        Raises:
+            NotFoundError: None of its questions has stopped yet.
+            DataError: The log cannot be judged.
+        """
+        moment, result = self._result(named)
+        mean, low, high = result.whole.interval
+        return {
+            "policy": named.digest,
+            "status": result.status,
+            "sentence": result.sentence,
+            "requests": result.n,
+            "audited": result.n_audited,
+            "metric": result.question.metric,
+            "loss": {"mean": number_or_none(mean), "low": number_or_none(low), "high": number_or_none(high)},
+            "bound": result.question.bound,
+            "e_value": None if result.alarm is None else _finite(result.alarm.e_value),
+            "alarm": result.rang,
+            "seconds_ago": round(max(0.0, time.time() - moment), 3),
+        }
+
+    def refresh(self, policies: list[NamedPolicy]) -> None:
+        """Look at the logs of policies again; one that cannot be judged is named in the server's log."""
+        for named in policies:
+            try:
+                self._result(named)
+            except NotFoundError:
+                continue
+            except SufficeError as error:
+                _LOG.warning("the log of policy %s cannot be watched: %s", named.name, error)
+
+    def _result(self, named: NamedPolicy) -> tuple[float, WatchResult]:
+        with self._lock:
+            latest = self._latest.get(named.digest)
+            if latest is not None and time.time() - latest[0] < self.seconds:
+                return latest
+            path = self.log.path(named)
+            if not path.is_dir():
+                raise NotFoundError(f"the log has no question of policy {named.name!r} ({named.digest}) yet")
+            moment = time.time()
+            self._latest[named.digest] = moment, watch(read_recording(path), named.policy)
+            return self._latest[named.digest]
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None

@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from suffice.errors import DataError
 from suffice.statistics import Alarm, share
+from suffice.statistics.restarts import EVEN
 from suffice.statistics.shares import share_left
 
 LOSSES = st.sampled_from([-1.0, -0.5, 0.0, 0.0, 0.25, 1.0])
@@ -31,10 +32,10 @@ def by_definition(alarm, losses, audited, rates=None):
         if bet:
             entries.append(place)
         bets.append(gain)
-        value = float(share_left(len(entries) + 1))
+        value = float(share_left(len(entries) + 1, EVEN))
         for number, entry in enumerate(entries, 1):
             capitals = [math.prod(1 + stake * gain for gain in bets[entry:]) for stake in alarm.stakes]
-            value += float(share(number)) * sum(capitals) / len(capitals)
+            value += float(share(number, EVEN)) * sum(capitals) / len(capitals)
         values.append(value)
     return values
 

@@ -133,8 +133,10 @@ def test_windows_share_alpha_and_forget():
 
 def test_shares_sum_to_one():
     numbers = np.arange(1, 10_001)
-    assert share(numbers).sum() + share_left(10_001) == pytest.approx(1.0, abs=1e-12)
-    assert (np.diff(share(numbers)) < 0).all()
+    for even in (1, 100):
+        assert share(numbers, even).sum() + share_left(10_001, even) == pytest.approx(1.0, abs=1e-12)
+        assert (np.diff(share(numbers, even)) < 0).all()
+    assert share(1, 100) < 1.2 * share(5, 100)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from suffice.rounds import Floats
 __all__ = ["share", "share_left"]
 
 
-def share(number: npt.ArrayLike) -> Floats:
+def share(number: npt.ArrayLike, even: float = 1.0) -> Floats:
     """Return the share of the k-th part, k = 1, 2, ...; all shares together are 1.
 
     It falls like ``1 / (k log(k)**2)``, which is nearly as slow as shares with a finite sum can fall: the logarithm of
@@ -18,17 +18,22 @@ def share(number: npt.ArrayLike) -> Floats:
 
     >>> share([1, 2, 3]).round(4).tolist()
     [0.4094, 0.1141, 0.0574]
+
+    Args:
+        number: k, any shape.
+        even: About how many of the first parts are nearly even.
     """
     k = np.asarray(number, dtype=np.float64)
-    shares: Floats = np.log1p(1 / k) * share_left(k) * share_left(k + 1)  # share_left(k) - share_left(k + 1)
+    # share_left(k) - share_left(k + 1), without cancellation
+    shares: Floats = np.log1p(1 / (even + k - 1)) * share_left(k, even) * share_left(k + 1, even)
     return shares
 
 
-def share_left(number: npt.ArrayLike) -> Floats:
-    """Return the share of the k-th part and all later ones, ``1 / (1 + log(k))``.
+def share_left(number: npt.ArrayLike, even: float = 1.0) -> Floats:
+    """Return the share of the k-th part and all later ones, ``1 / (1 + log(1 + (k - 1) / even))``.
 
     >>> share_left([1, 2]).round(4).tolist()
     [1.0, 0.5906]
     """
-    shares: Floats = 1 / (1 + np.log(np.asarray(number, dtype=np.float64)))
+    shares: Floats = 1 / (1 + np.log1p((np.asarray(number, dtype=np.float64) - 1) / even))
     return shares

@@ -130,14 +130,17 @@ class RecordedFolder:
         """Commit that a question has begun, in the part that takes new ones; return the journal of that part."""
         if os.getpid() != self._process:
             self._forget()
-        with self._lock:  # threads wait here, and not for the lock of the file, for which sqlite asks again and again
-            while True:
-                journal = RoundJournal(self._part(), is_part=True)
-                with suppress(SealedError):
-                    journal.begin(run, fields)
-                    self._begun += 1
-                    return journal
-                self._current = None
+        while True:
+            with self._lock:
+                part = self._part()
+                self._begun += 1
+            journal = RoundJournal(part, is_part=True)
+            with suppress(SealedError):
+                journal.begin(run, fields)
+                return journal
+            with self._lock:  # another thread was faster, and filled and sealed it
+                if self._current == part:
+                    self._current = None
 
     def _part(self) -> Path:
         """Return the part that takes a new question."""

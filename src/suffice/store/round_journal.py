@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field
@@ -14,6 +14,7 @@ from typing import Any
 from suffice.errors import ConfigMismatchError, DataError, SchemaError
 from suffice.json_text import load_json
 from suffice.store.faults import seal_of, sealed_text, sqlite_faults
+from suffice.store.group_commit import Writers, writers_of
 from suffice.store.journal import differences
 
 __all__ = ["JournalContent", "JournalQuestion", "RoundJournal", "SealedError"]
@@ -67,7 +68,7 @@ class RoundJournal:
     """A sqlite file beside a recording: each round is there once `put` has returned, also after `kill -9` and power loss.
 
     Any number of threads and processes may write at a time: each call opens the file, takes its lock, and closes it, so
-    nothing is shared between threads or inherited by a fork.  The file is never removed, because another process may be
+    nothing is inherited by a fork.  Threads that wait are committed together.  The file is never removed, because another process may be
     about to write to it; that of a part is, by `seal`, and a process that comes too late gets a `SealedError`.
 
     Args:
@@ -80,6 +81,7 @@ class RoundJournal:
         self.path = path.with_name(path.name + ".rounds")
         self._is_part = is_part
         self._database: sqlite3.Connection | None = None
+        self._known_writers: Writers | None = None
 
     @contextmanager
     def together(self) -> Iterator[RoundJournal]:
@@ -113,8 +115,8 @@ class RoundJournal:
 
     def begin(self, run: str, fields: Mapping[str, Any]) -> None:
         """Commit that a question has begun."""
-        with self._writing() as database:
-            database.execute("INSERT INTO questions VALUES (?, ?, NULL)", (run, sealed_text(json.dumps(fields), run)))
+        stored = (run, sealed_text(json.dumps(fields), run))
+        self._commit(lambda database: database.execute("INSERT INTO questions VALUES (?, ?, NULL)", stored))
 
     def put(self, run: str, r: int, row: Mapping[str, Any]) -> None:
         """Commit one round.
@@ -122,10 +124,11 @@ class RoundJournal:
         Raises:
             DataError: The disk is full, or not writable, or the round is there already.
         """
-        with self._writing() as database:
-            stored = (run, r, sealed_text(json.dumps(row), run, r))
-            if not database.execute("INSERT OR IGNORE INTO rounds VALUES (?, ?, ?)", stored).rowcount:
-                raise DataError(f"round {r} of this question was recorded already: two runs go on from one state")
+        stored = (run, r, sealed_text(json.dumps(row), run, r))
+        if not self._commit(
+            lambda database: database.execute("INSERT OR IGNORE INTO rounds VALUES (?, ?, ?)", stored).rowcount
+        ):
+            raise DataError(f"round {r} of this question was recorded already: two runs go on from one state")
 
     def n_rounds(self, run: str) -> int | None:
         """Return how many rounds of a question are in the file; None if it is not there, or has ended."""
@@ -141,16 +144,18 @@ class RoundJournal:
 
     def decide(self, run: str, columns: Mapping[str, Any]) -> None:
         """Commit what was decided on a question, which may go on."""
-        with self._writing() as database:
-            self._decide(database, run, columns)
+        self._commit(lambda database: self._decide(database, run, columns))
 
     def end(self, run: str, ending: Mapping[str, Any], columns: Mapping[str, Any] | None = None) -> None:
         """Commit how a question ended, and what was decided on it."""
-        with self._writing() as database:
+        text = sealed_text(json.dumps(ending), run, "ending")
+
+        def write(database: sqlite3.Connection) -> None:
             if columns:
                 self._decide(database, run, columns)
-            text = sealed_text(json.dumps(ending), run, "ending")
             database.execute("UPDATE questions SET ending = ? WHERE run = ?", (text, run))
+
+        self._commit(write)
 
     def _decide(self, database: sqlite3.Connection, run: str, columns: Mapping[str, Any]) -> None:
         (stored,) = database.execute("SELECT fields FROM questions WHERE run = ?", (run,)).fetchone()
@@ -223,6 +228,16 @@ class RoundJournal:
             by_run[run].rows.append(self._decoded(row, run, r))
         return JournalContent(metadata=self._metadata(database) or {}, questions=[*by_run.values()])
 
+    def _commit(self, write: Callable[[sqlite3.Connection], Any]) -> Any:
+        """Write in a commit that the threads of this process share; return what `write` returns."""
+        if self._database is not None:
+            return write(self._database)
+        return self._writers().commit(write, self._writing)
+
+    def _writers(self) -> Writers:
+        self._known_writers = writers_of(self.path, self._known_writers)
+        return self._known_writers
+
     @contextmanager
     def _writing(self, *, create: bool = False, sealed: bool = False) -> Iterator[sqlite3.Connection]:
         """Yield a connection with the lock of the file; commit unless the body raises.
@@ -235,7 +250,7 @@ class RoundJournal:
             yield self._database
             return
         try:
-            with self._faults():
+            with self._writers().lock, self._faults():
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 with closing(self._connection(create=create or not self._is_part)) as database:
                     database.execute("BEGIN IMMEDIATE")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import httpx
 import pytest
 
@@ -123,6 +125,15 @@ def test_a_file_is_read_again_only_when_it_changed_and_hidden_ones_and_links_out
     (second,) = folder.scan()
     assert (second.id, second.line) == (first.id, "round >= 2, rounds 1 to 5, last")
     assert str(folder.policy(second).rule) == "round >= 2"
+
+
+def test_a_policy_says_whether_its_certificate_is_valid_void_or_suspended(folder, tmp_path):
+    certified = Policy.load(folder / "certified.json")
+    certified.save(tmp_path / "valid.json")
+    certified.suspended_because("the alarm rang").save(tmp_path / "suspended.json")
+    replace(certified, max_rounds=3).suspended_because("the alarm rang").save(tmp_path / "void.json")
+    states = {item.name: item.state for item in Folder(tmp_path).scan()}
+    assert states == {f"{state}.json": state for state in ("suspended", "valid", "void")}
 
 
 @pytest.mark.parametrize("name", ["tasr.json", "stable.json", "certified.json"])

@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 from suffice.replays import replay
 from suffice.session import Policy
 from suffice.store import read_recording
+from suffice.watches import watch
 from tests.cli_tools import cli
 from tests.studio import LONG, filled, log, opened_studio, strange
 
@@ -195,12 +196,25 @@ def test_a_log_is_followed_while_it_grows(visit, tmp_path):
     with opened_studio(tmp_path) as address:
         one = visit(address)
         page = one.open("log.parquet")
-        expect(page.locator(".headline")).to_contain_text("40 requests")
+        expect(page.locator(".headline")).to_contain_text("on 8 audited requests")
         expect(page.get_by_role("row").filter(has_text="open or lost").locator("td")).to_have_text("1")
         expect(page.locator(".command code")).to_contain_text(f"--policy {tmp_path / 'stable.json'}")
         log(tmp_path / "log.parquet", policy, n=60)
-        expect(page.locator(".headline")).to_contain_text("60 requests", timeout=15_000)
+        expect(page.locator(".headline")).to_contain_text("on 12 audited requests", timeout=15_000)
         expect(page.locator("#lost")).to_be_hidden()
+        expect(page.locator("[data-status]")).to_have_text("re-certify")
+
+
+def test_a_log_is_watched_by_the_policy_that_decided_it(visit, folder):
+    page = visit().open("log.parquet")
+    result = watch(read_recording(folder / "log.parquet"), Policy.load(folder / "certified.json"))
+    expect(page.locator(".headline")).to_have_text(result.sentence)
+    expect(page.locator("[data-status]")).to_have_text(result.status)
+    expect(page.locator(".chart svg.marks")).to_have_count(2)
+    follow(page, page.get_by_label("Compared with tune questions").select_option, label="eval.parquet")
+    expect(page.locator(".command code")).to_contain_text(f"--tune {folder / 'eval.parquet'}")
+    follow(page, page.locator("select[name=policy]").select_option, label="tasr.json")
+    expect(page.locator(".caveats").last).to_contain_text("no request of this log was decided by the policy 'tasr'")
 
 
 def test_hostile_texts_are_text_and_long_ones_are_cut_with_a_way_to_the_whole(visit):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,17 @@ from suffice.store.round_journal import RoundJournal
 from suffice.store.schema import META_KEY
 from suffice.tables import counted, figure
 
-__all__ = ["DECIDER", "KINDS", "Description", "beside", "describe", "headline_metric", "is_part"]
+__all__ = [
+    "DECIDER",
+    "KINDS",
+    "Description",
+    "beside",
+    "certificate_state",
+    "describe",
+    "headline_metric",
+    "is_part",
+    "loaded_policy",
+]
 
 KINDS = {
     "log": ("Logs of deployed policies", "log", "logs"),
@@ -76,7 +87,8 @@ class Description:
         error: Why it cannot be read; empty where it can.
         next: The command to type next; empty where there is none.
         page: The kind of page that opens it; empty where there is none.
-        digest: Of a policy its digest, of a log that of the policy that decided; else empty.
+        digest: Of a policy its digest; else empty.
+        deciders: Of a log the digests of the policies that decided it, the last one first.
     """
 
     kind: str
@@ -86,6 +98,7 @@ class Description:
     next: str = ""
     page: str = ""
     digest: str = ""
+    deciders: tuple[str, ...] = ()
 
 
 def is_part(name: str) -> bool:
@@ -166,10 +179,9 @@ def _recording(path: Path) -> Description:
     going_on = sum(question.ending is None for content in contents if content for question in content.questions)
     line += f", {going_on:,} in progress" if going_on else ""
     if is_log:
-        digests = {text for text in recording.per_question("policy_digest", []).tolist() if text}
-        digest = digests.pop() if len(digests) == 1 else ""
+        deciders = tuple(dict.fromkeys(filter(None, reversed(recording.per_question("policy_digest", []).tolist()))))
         then = f"suffice watch {quoted(path)} --policy {DECIDER}"
-        return Description(kind="log", line=line, next=then, page="log", digest=digest)
+        return Description(kind="log", line=line, next=then, page="log", deciders=deciders)
     return Description(kind="recording", line=line, next=f"suffice decide {quoted(path)}", page="recording")
 
 
@@ -236,10 +248,24 @@ def _own_file(path: Path, kind: str) -> Description:
     return Description(kind="other", line=f"a file of the format {kind}")
 
 
-def _policy(path: Path) -> Description:
-    policy = Policy.load(path)
+def loaded_policy(path: Path) -> Policy:
+    """Return a policy without the warning that its certificate is suspended."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Policy.load(path)
+
+
+def certificate_state(policy: Policy) -> str:
+    """Return whether the certificate of a policy is valid, suspended or void; empty where there is none."""
     certificate = Certificate.of(policy)
-    state = "" if certificate is None else "valid" if policy.certified else "void"
+    if certificate is None:
+        return ""
+    return "void" if not certificate.holds_for(policy) else "suspended" if policy.suspended else "valid"
+
+
+def _policy(path: Path) -> Description:
+    policy = loaded_policy(path)
+    state = certificate_state(policy)
     line = f"{policy.rule}, rounds {policy.start_round} to {policy.max_rounds}, {policy.selector}"
     then = f"suffice certify FRESH.parquet --policy {quoted(path)} --max-loss 0.02"
     if state == "valid":

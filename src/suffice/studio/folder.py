@@ -15,7 +15,7 @@ from suffice.errors import NotFoundError
 from suffice.reports.trajectories import Passages, evidence
 from suffice.session import Policy
 from suffice.studio.browsing import Browsed
-from suffice.studio.describing import Description, beside, describe, is_part
+from suffice.studio.describing import Description, beside, describe, is_part, loaded_policy
 
 __all__ = ["MOST_FILES", "Folder", "Item"]
 
@@ -25,7 +25,7 @@ MOST_FILES = 5_000
 _OPEN = 8
 """Recordings, policies and the like that stay in memory."""
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
-_Read = TypeVar("_Read")
+_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +66,7 @@ class Folder:
         self.skipped: tuple[str, ...] = ()
         self.others: tuple[str, ...] = ()
         self._items: dict[str, Item] = {}
+        self._foreign: dict[str, tuple[Any, ...]] = {}
         self._lock = threading.Lock()
         self._reading = threading.RLock()
         self._read: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
@@ -74,7 +75,7 @@ class Folder:
         """Return everything in the folder; what did not change since the last scan is not read again."""
         with self._lock:
             before, items = self._items, dict[str, Item]()
-            others: list[str] = []
+            before_others, others = self._foreign, dict[str, tuple[Any, ...]]()
             for path in self._paths():
                 name = path.relative_to(self.root).as_posix()  # "." where the folder itself is a recording in parts
                 key = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:16]
@@ -83,14 +84,13 @@ class Folder:
                 if known is not None and known.changed == changed:
                     items[key] = known
                     continue
-                description = describe(path)
+                description = None if before_others.get(name) == changed else describe(path)
                 if description is None:
-                    others.append(name)
+                    others[name] = changed
                     continue
                 values = {field: getattr(description, field) for field in Description.__slots__}
                 items[key] = Item(id=key, name=name, path=path, changed=changed, **values)
-            self._items = items
-            self.others = tuple(others)
+            self._items, self._foreign, self.others = items, others, tuple(others)
             return [*items.values()]
 
     def recording(self, item: Item) -> Browsed:
@@ -99,15 +99,15 @@ class Folder:
         Raises:
             SufficeError: It is damaged.
         """
-        return self._once(item, Browsed.read)
+        return self.once(lambda: Browsed.read(item.path), item)
 
     def policy(self, item: Item) -> Policy:
-        """Return a policy.
+        """Return a policy; pages say themselves that its certificate is suspended.
 
         Raises:
             SufficeError: It is damaged.
         """
-        return self._once(item, Policy.load)
+        return self.once(lambda: loaded_policy(item.path), item)
 
     def passages(self, item: Item) -> Passages:
         """Return the evidence of a set of questions.
@@ -115,17 +115,27 @@ class Folder:
         Raises:
             SufficeError: It is damaged.
         """
-        return self._once(item, lambda path: evidence(str(path)))
+        return self.once(lambda: evidence(str(item.path)), item)
 
-    def _once(self, item: Item, read: Callable[[Path], _Read]) -> _Read:
-        key = (item.id, item.changed)
+    def once(self, make: Callable[[], _Made], *items: Item, name: str = "") -> _Made:
+        """Return what is made of some things, made once while none of them changes; the last few stay in memory.
+
+        Args:
+            make: Makes it.
+            items: The things.
+            name: What is made, if several are of the same things.
+
+        Raises:
+            SufficeError: One of them is damaged.
+        """
+        key = (name, *((item.id, item.changed) for item in items))
         with self._reading:
             if key not in self._read:
-                self._read[key] = read(item.path)
+                self._read[key] = make()
             self._read.move_to_end(key)
             while len(self._read) > _OPEN:
                 self._read.popitem(last=False)
-            value: _Read = self._read[key]
+            value: _Made = self._read[key]
             return value
 
     def _paths(self) -> Iterator[Path]:

@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 from suffice.display.chart import VENDOR, components, vendored
 from suffice.reports.html import environment, page_style
 from suffice.reports.packing import json_in_html
+from suffice.results import jsonable
 
 __all__ = ["LONGEST_TEXT", "assets", "render_page", "visible"]
 
@@ -52,7 +53,7 @@ def _environment() -> Any:
     filled = environment()
     filled.loader = ChoiceLoader([PackageLoader("suffice.studio", "templates"), filled.loader])
     filled.filters["shown"] = _shown
-    filled.filters["data"] = lambda value: Markup(json_in_html(value))  # noqa: S704 - it escapes what could end a script
+    filled.filters["data"] = lambda value: Markup(json_in_html(jsonable(value)))  # noqa: S704 - it escapes what could end a script
     filled.filters["counted"] = lambda n: f"{n:,}"
     filled.finalize = lambda value: escape(visible(value)) if type(value) is str else value
     return filled

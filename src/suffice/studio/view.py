@@ -65,7 +65,8 @@ class View:
 
     def next_of(self, item: Item) -> str:
         """Return the next command of a thing, with the policy of this folder that decided a log."""
-        policy = next((one for one in self.of_kind("policy") if item.digest and one.digest == item.digest), None)
+        policies = sorted(self.of_kind("policy"), key=lambda one: not one.state)  # those with a certificate first
+        policy = next((one for one in policies if one.digest in item.deciders), None)
         return item.next if policy is None else item.next.replace(DECIDER, quoted(policy.path))
 
     @cached_property

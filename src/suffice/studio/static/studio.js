@@ -1,5 +1,5 @@
 /* What every page of the studio does: keys, copy buttons, colours. Pages work without it. */
-import { all, find, make, startTheme } from "./components.js";
+import { all, draw, find, make, startTheme } from "./components.js";
 
 const announcer = document.getElementById("announcer");
 const say = (text) => { announcer.textContent = text; };
@@ -54,12 +54,22 @@ for (const form of all(document, "form[data-submit]")) {
   for (const select of all(form, "select")) select.addEventListener("change", () => { for (const hidden of all(form, "input[name=rule]")) hidden.remove(); form.submit(); });
 }
 
+/* Charts: the page has each as a picture, in whose place it is drawn with values under the pointer. */
+async function drawCharts() {
+  for (const element of all(document, "[data-chart]")) {
+    const spec = JSON.parse(find(element.parentElement, "script[type='application/json']").textContent);
+    element.replaceChildren();
+    await draw(element, spec);
+  }
+}
+
 /* A part of a page that follows the disk: it is asked for again, and takes the place of the old one where it differs. */
 const live = document.getElementById("live"), lost = document.getElementById("lost");
 let last;
 function replace(next) {
   const open = all(live, "details").map((one) => one.open), at = all(live, "a, button, summary, [tabindex]").indexOf(document.activeElement);
   live.replaceChildren(...next.childNodes);
+  drawCharts();
   all(live, "details").forEach((one, place) => { if (open[place]) one.open = true; });
   const again = at < 0 ? null : all(live, "a, button, summary, [tabindex]")[at];
   if (again) again.focus({ preventScroll: true });
@@ -86,4 +96,5 @@ addEventListener("beforeprint", () => { opened = all(document, "main details:not
 addEventListener("afterprint", () => { for (const one of opened) one.open = false; });
 
 startTheme();
+await drawCharts();
 document.documentElement.dataset.ready = "true";

@@ -1,31 +1,70 @@
-"""A log of a deployed policy, live: what it counts by itself."""
+"""A log of a deployed policy, live: what a watch says of it, and what it counts by itself."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from starlette.responses import Response
 
+from suffice.errors import SufficeError
+from suffice.files import quoted
 from suffice.studio.counting import audits_table, deciders_table, reasons_table, stops_over_time
+from suffice.studio.folder import Item
 from suffice.studio.view import Tab, View, ViewModule
+from suffice.watches import WatchResult, watch
 
 __all__ = ["LOG_VIEW", "log_page"]
+
+_SIGNS = {"keep": "good", "not enough audits": "", "recalibrate": "bad", "re-certify": "bad", "fall back": "bad"}
 
 
 def log_page(view: View) -> Response:
     """Return the page of one log."""
     item = view.item("log")
     log = view.folder.recording(item).recording
-    names = {policy.digest: policy.name for policy in view.of_kind("policy")}
+    policies = sorted(view.of_kind("policy"), key=lambda one: not one.state)  # those with a certificate first
+    names: dict[str, str] = {}
+    for policy in policies:
+        names[policy.digest] = f"{names[policy.digest]}, {policy.name}" if policy.digest in names else policy.name
     return view.page(
         "log.html",
         f"Log {item.name}",
         item=item,
+        policies=policies,
+        recordings=view.of_kind("recording"),
+        watched=_watched(view, item, policies),
         deciders=deciders_table(log, names),
         tables=[reasons_table(log), audits_table(log)],
-        chart=stops_over_time(log).spec,
+        stops=stops_over_time(log).spec,
+        charts=True,
     )
+
+
+def _watched(view: View, item: Item, policies: list[Item]) -> dict[str, Any]:
+    """Return what a watch says by the chosen policy, or by the one of this folder that decided the log."""
+    chosen = view.value("policy") or next((one.id for one in policies if one.digest in item.deciders), "")
+    tune = view.value("tune")
+    watched: dict[str, Any] = {"policy": chosen, "tune": tune, "result": None, "problem": "", "next": "", "sign": ""}
+    if not chosen:
+        return watched
+    try:
+        policy = view.item("policy", key=chosen)
+        things = [item, policy, *([view.item("recording", key=tune)] if tune else [])]
+        result = view.folder.once(lambda: _watch(view, *things), *things, name="watch")
+    except SufficeError as error:
+        return watched | {"problem": str(error)}
+    then = f"suffice watch {quoted(item.path)} --policy {quoted(policy.path)}"
+    then += f" --tune {quoted(things[-1].path)}" if tune else ""
+    then += " --fallback full-width.json --suspend" if result.rang else ""
+    return watched | {"result": result, "next": then, "sign": _SIGNS[result.status]}
+
+
+def _watch(view: View, log: Item, policy: Item, tune: Item | None = None) -> WatchResult:
+    before = None if tune is None else view.folder.recording(tune).recording
+    return watch(view.folder.recording(log).recording, view.folder.policy(policy), tune=before)
 
 
 LOG_VIEW = ViewModule(
     pages=[("GET", "/log/{id}", log_page)],
-    tabs=[Tab(title="Log", path="/log/{id}", kinds=("log",), place=-10)],
+    tabs=[Tab(title="Watch", path="/log/{id}", kinds=("log",), place=-10)],
 )

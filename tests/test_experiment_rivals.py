@@ -48,6 +48,11 @@ rule = "answer_stable"
 [[rival]]
 name = "twice"
 rule = "answer_stable"
+
+[[rival]]
+name = "sure"
+rule = "answer_margin > 1"
+threshold-of = "answer_margin"
 """
 
 
@@ -161,6 +166,23 @@ def test_each_line_is_what_the_replay_of_its_recording_says(ways):
         assert plain.index.tolist() == [0, 1, 2, 3]
 
 
+def test_a_threshold_that_is_chosen_on_tune_is_right_there_most_often_and_the_table_says_it(ways):
+    table = table_of(ways["first"], "Ways")
+    for seed in (1, 2):
+        [note] = [note for note in table["notes"] if f"seed-{seed}, sure: " in note]
+        rule = note.rpartition("sure: ")[2].removesuffix(", by tune")
+        place = ways["path"].with_suffix("") / f"cells/served/towers/bm25/answer_first/seed-{seed}"
+        tune = read_recording(place / "tune.parquet")
+        values = tune.column("answer_margin")
+        others = [f"answer_margin > {value!r}" for value in [-1.0, *values[np.isfinite(values)].tolist()]]
+        rows = replay(tune, [rule, *others], metrics="em").rows[: 1 + len(others)]
+        best = max((round(row.metrics["em"], 9), -row.calls.mean) for row in rows)
+        assert (round(rows[0].metrics["em"], 9), -rows[0].calls.mean) == pytest.approx(best)
+        row = next(row for row in table["rows"] if (row["cell"][-1], row["method"]) == (str(seed), "sure"))
+        told = replay(read_recording(place / "eval.parquet"), rule, metrics="em").rows[0]
+        assert (row["kind"], row["calls"]) == ("rule by tune", pytest.approx(told.calls.mean))
+
+
 def test_a_published_method_answers_at_its_end_alone_and_one_with_a_rule_in_every_round(ways):
     answered = {way: eval_of(ways, way) for way in ("ircot", "stable")}
     has = {way: [bool(text) for text in r.table["answer"].to_pylist()] for way, r in answered.items()}
@@ -174,7 +196,7 @@ def test_the_tables_of_the_paper_leave_rivals_out_and_say_so(ways):
     assert any("left out of all tables but Ways of asking" in note and "ircot" in note for note in cells["notes"])
     certified = table_of(ways["first"], "Certificates")
     assert {row["cell"].count("/") for row in certified["rows"]} == {4}
-    assert "Of 6 rivals" in ways["first"]["headline"]
+    assert "Of 8 rivals" in ways["first"]["headline"]
 
 
 def test_runs_of_a_rival_have_an_interval_over_runs(ways):
@@ -267,6 +289,13 @@ def test_a_classifier_of_questions_is_a_rival_in_front_of_the_plain_loop(ways, t
         ('loop = "ircot(k=1)"', 'gate = "tune.jsonl"', DataError, "give the key 'rule', as rule = \"adaptive_rag\""),
         ('loop = "ircot(k=1)"', 'gate = "tune.jsonl"\nloop = "ircot"', DataError, "a method decides itself"),
         ('loop = "ircot(k=1)"', 'loop = "ircot"\nrule = "tasr"', DataError, "reads 'p_correct', which is fitted"),
+        ('loop = "ircot(k=1)"', 'rule = "answer_stable"\nthreshold-of = "f"', DataError, "has 0 thresholds on 'f'"),
+        (
+            'loop = "ircot(k=1)"',
+            'loop = "ircot"\nrule = "answer_margin > 2"\nthreshold-of = "answer_margin"',
+            DataError,
+            "the rule has a threshold that is chosen on tune questions",
+        ),
         ('loop = "ircot(k=1)"', 'loop = "ircot"\nmodels = ["sered"]', DataError, "Did you mean 'served'"),
         ('name = "twice"', 'name = "ircot"', DataError, "'ircot' occurs twice"),
         ('rule = "answer_stable"\n\n', 'rule = "answer_stabl >"\n\n', DataError, "rival 'stable': "),

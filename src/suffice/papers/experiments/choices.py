@@ -212,6 +212,8 @@ class RivalChoice:
         looping: A method that asks for its own evidence.
         gating: A gate in front of the plain loop.
         rule: Where it stops; "" = at the method's own end.  Without a method and a gate it stops the plain loop.
+        threshold_of: The signal of the rule whose threshold is chosen on tune questions: right most often, then fewest calls;
+            "" = the threshold stays as it is.
         models: Names of the models that it is tried with; empty = all.
     """
 
@@ -219,6 +221,7 @@ class RivalChoice:
     looping: LoopOptions = field(default_factory=LoopOptions)
     gating: GateOptions = field(default_factory=GateOptions)
     rule: str = ""
+    threshold_of: str = ""
     models: tuple[str, ...] = ()
 
     @property
@@ -230,7 +233,7 @@ class RivalChoice:
     def kind(self) -> str:
         """What it is, in the tables."""
         what = "method" if self.looping.method else "gate" if self.gating.gate else ""
-        how = "rule" if self.rule else "own end"
+        how = "own end" if not self.rule else "rule by tune" if self.threshold_of else "rule"
         return how if not what else what if what == "gate" else f"{what}, {how}"
 
 

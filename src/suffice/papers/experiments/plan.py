@@ -13,7 +13,7 @@ from typer import BadParameter, Option
 from suffice.certificates import Claim
 from suffice.cli.local import json_object
 from suffice.cli.models import Signals
-from suffice.errors import DataError, SufficeError
+from suffice.errors import DataError, RuleSyntaxError, SufficeError
 from suffice.llm.prompts import prompt
 from suffice.papers.experiments.choices import (
     MODEL_OPTIONS,
@@ -28,7 +28,8 @@ from suffice.papers.experiments.choices import (
 from suffice.papers.experiments.fields import among
 from suffice.papers.published import published_tasr
 from suffice.papers.tasr.cells import SETTINGS
-from suffice.rules import parse_rule
+from suffice.rules import Never, parse_rule
+from suffice.rules.rethreshold import find_threshold
 from suffice.signals import SIGNALS
 from suffice.statistics import Resampling
 
@@ -206,12 +207,17 @@ class Experiment:
                 if gated
                 else f"{where}: give 'loop', 'gate' with 'rule', or 'rule'"
             )
+        if rival.threshold_of:
+            try:
+                find_threshold(Never() if rule is None else rule, rival.threshold_of)
+            except RuleSyntaxError as error:
+                raise DataError(f"{where}: threshold-of: {error}") from None
         read = sorted(rule.signals) if rule is not None else []
-        fitted = [name for name in read if name in SIGNALS and SIGNALS[name].fitted]
+        fitted = [f"reads {name!r}, which is fitted" for name in read if name in SIGNALS and SIGNALS[name].fitted]
+        fitted += ["has a threshold that is chosen"] * bool(rival.threshold_of)
         if fitted and rival.is_recorded:
             raise DataError(
-                f"{where}: the rule reads {fitted[0]!r}, which is fitted on tune questions, and only the plain loop records these: "
-                "use another rule"
+                f"{where}: the rule {fitted[0]} on tune questions, and only the plain loop records these: use another rule"
             )
 
     def _check_plain(self) -> None:

@@ -181,7 +181,7 @@ def _read_retriever(entry: dict[str, Any], where: str, folder: Path) -> Retrieve
 def _read_rival(entry: dict[str, Any], where: str, folder: Path) -> RivalChoice:
     groups: dict[str, Any] = {"looping": LoopOptions, "gating": GateOptions}
     keys = {name: [toml_name(item.name) for item in fields(group)] for name, group in groups.items()}
-    check_keys(entry, ["name", "rule", "models", *keys["looping"], *keys["gating"]], where)
+    check_keys(entry, ["name", "rule", "threshold-of", "models", *keys["looping"], *keys["gating"]], where)
     parts = {name: {key: entry.pop(key) for key in listed if key in entry} for name, listed in keys.items()}
     given = {name: read_fields(group, parts[name], where, folder=folder) for name, group in groups.items()}
     given["gating"] = _located(given["gating"], ("gate_model",), folder)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from suffice.diagnostics.sweep import sweep_threshold
 from suffice.errors import DataError, SufficeError
 from suffice.papers.experiments.choices import RivalChoice
 from suffice.papers.experiments.plan import Cell, Experiment
@@ -15,7 +17,9 @@ from suffice.papers.experiments.stages import CellFolder
 from suffice.papers.experiments.variance import RunValues, Shown, runs_tables
 from suffice.papers.rivals.lines import RivalLine, fixed_lines, line_of, rivals_table
 from suffice.replays import calibrate, policy_for
+from suffice.replays.prepared import PreparedRecording
 from suffice.replays.selected import selected_on
+from suffice.rules.rethreshold import find_threshold, with_threshold
 from suffice.session import Policy
 from suffice.statistics import Units, undefined_notes
 from suffice.store import Recording, read_recording
@@ -46,7 +50,7 @@ class WaysOfAsking:
 
     def __init__(self, folders: Sequence[CellFolder], experiment: Experiment) -> None:
         self._folders, self._experiment = folders, experiment
-        self._selected_here: list[str] = []
+        self._facts: list[str] = []
 
     @property
     def left_out(self) -> list[str]:
@@ -108,15 +112,23 @@ class WaysOfAsking:
         try:
             if rival.is_recorded:
                 return policy_for(recording, rival.rule or "full", max_rounds=self._experiment.max_rounds)
-            tune = read_recording(plain.recording("tune"))
-            return calibrate(tune, rule=rival.rule, max_rounds=self._experiment.max_rounds, compare=False)[0]
+            return self._fitted(rival, plain)
         except SufficeError as error:
             return str(error)
+
+    def _fitted(self, rival: RivalChoice, plain: CellFolder) -> Policy:
+        """Return the policy of a rule, with what it needs fitted on the tune questions."""
+        tune = read_recording(plain.recording("tune"))
+        policy = calibrate(tune, rule=rival.rule, max_rounds=self._experiment.max_rounds, compare=False)[0]
+        if rival.threshold_of:
+            policy = _with_best_threshold(policy, rival.threshold_of, tune)
+            self._facts.append(f"{plain.cell.name}, {rival.name}: {policy.rule}, by tune")
+        return policy
 
     def _line(self, name: str, kind: str, recording: Recording, policy: Policy | str) -> RivalLine:
         if isinstance(policy, str):
             return RivalLine.not_run(name, kind, policy)
-        self._selected_here += [f"{name}: {note}" for note in selected_on(policy, recording).notes]
+        self._facts += [f"{name}: {note}" for note in selected_on(policy, recording).notes]
         try:
             return line_of(name, kind, recording, policy)
         except SufficeError as error:
@@ -132,7 +144,7 @@ class WaysOfAsking:
             title="Ways of asking: cells of one model, data and seed that differ in how they ask for evidence",
             columns=(Column("cell"), *columns),
             rows=tuple(rows),
-            notes=(*_WAY_NOTES, resampling.text, *self._undefined(), *dict.fromkeys(self._selected_here)),
+            notes=(*_WAY_NOTES, resampling.text, *self._undefined(), *dict.fromkeys(self._facts)),
         )
 
     def _undefined(self) -> list[str]:
@@ -151,6 +163,25 @@ class WaysOfAsking:
                     runs.setdefault(f"{cell.configuration}: {line.name}", []).append(run)
         repeated = {name: parts for name, parts in runs.items() if len(parts) > 1}
         return runs_tables(repeated, _RUN_FIGURES, self._experiment.resampling, macro=False) if repeated else []
+
+
+def _with_best_threshold(policy: Policy, signal: str, tune: Recording) -> Policy:
+    """Return a policy whose threshold on a signal makes it right most often on tune questions, and of equal ones cheapest.
+
+    Raises:
+        DataError: No threshold can be judged there.
+    """
+    threshold = find_threshold(policy.rule, signal)
+    points = sweep_threshold(PreparedRecording.of(tune, ["em"]), policy, threshold, metric="em").points
+    known = [point for point in points if not math.isnan(point.quality)]
+    if not known:
+        raise DataError(f"no threshold of {signal!r} can be judged on the tune questions")
+    best = max(known, key=lambda point: (round(point.quality, _DIGITS), -point.calls))
+    return replace(policy, rule=with_threshold(policy.rule, threshold, best.value), name="")
+
+
+_DIGITS = 12
+"""Means that are equal differ beyond these digits, where they were summed in another order."""
 
 
 def _policy_of(plain: CellFolder) -> Policy | str:

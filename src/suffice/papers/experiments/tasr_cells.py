@@ -117,7 +117,7 @@ def tasr_inputs(folders: Sequence[CellFolder], experiment: Experiment) -> dict[s
         "claim": [experiment.max_loss, experiment.confidence],
         "curve": [list(experiment.tune_sizes), experiment.tune_draws],
         "rounds": experiment.max_rounds,
-        "rivals": [[rival.name, rival.rule, list(rival.models)] for rival in experiment.rivals],
+        "rivals": [[rival.name, rival.rule, rival.threshold_of, list(rival.models)] for rival in experiment.rivals],
     }
 
 

@@ -186,3 +186,17 @@ def test_the_page_fits_a_phone_in_the_dark(trying):
     done(page)
     page.keyboard.press("Escape")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_deciding_says_what_to_do_and_can_be_cancelled(trying):
+    page = trying()
+    page.get_by_role("link", name="Decide").click()
+    expect(page.locator("#progress")).to_have_text(re.compile("Comparing"))
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("#progress")).to_have_text("Cancelled")
+    page.locator("[name=max_loss]").fill("40")
+    page.keyboard.press("Enter")
+    expect(page.locator("#advice .headline")).to_contain_text("points", timeout=60_000)
+    expect(page.locator("#advice .chart svg")).to_be_visible()
+    expect(page.locator("#advice .command code").first).to_contain_text("--max-loss=0.4")
+    expect(page.get_by_role("button", name="Cancel")).to_be_hidden()

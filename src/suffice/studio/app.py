@@ -18,6 +18,7 @@ from suffice.studio.pages import assets, render_page
 from suffice.studio.view import View
 from suffice.studio.views import (
     CONTENTS_VIEW,
+    DECIDING_VIEW,
     EXPORTS_VIEW,
     LOG_VIEW,
     POLICY_VIEW,
@@ -28,7 +29,7 @@ from suffice.studio.views import (
 
 __all__ = ["VIEWS", "studio_app"]
 
-VIEWS = (CONTENTS_VIEW, LOG_VIEW, RECORDING_VIEW, QUESTIONS_VIEW, POLICY_VIEW, EXPORTS_VIEW, TRYING_VIEW)
+VIEWS = (CONTENTS_VIEW, LOG_VIEW, RECORDING_VIEW, QUESTIONS_VIEW, POLICY_VIEW, EXPORTS_VIEW, DECIDING_VIEW, TRYING_VIEW)
 """All views; the order is that of their routes."""
 
 

@@ -205,7 +205,7 @@ def _rule_offers(text: str, cursor: int, vocabulary: Vocabulary) -> Iterator[Off
     before = text[:cursor]
     word = _WORD_BEFORE.search(before)
     if word is None and re.search(r"[\w.]\Z", before):
-        yield from _numbers(text, cursor, vocabulary)
+        yield from _typical_numbers(text, cursor, vocabulary)
         return
     first = cursor if word is None else word.start()
     rest = _WORD_END.match(text, cursor)
@@ -220,7 +220,7 @@ def _rule_offers(text: str, cursor: int, vocabulary: Vocabulary) -> Iterator[Off
         if _begins(f"{head}{gap}{insert}"):
             yield Offer(label=label, insert=gap + insert, first=first, last=last, kind=kind, about=about)
     if not typed:
-        yield from _numbers(text, cursor, vocabulary)
+        yield from _typical_numbers(text, cursor, vocabulary)
         yield from _signs(text, cursor, vocabulary)
 
 
@@ -237,7 +237,7 @@ def _callable(typed: str) -> Iterator[tuple[str, str, str, OfferKind]]:
         yield f"{name}(...)", f"{name}(", "a rule of your own", "rule"
 
 
-def _numbers(text: str, cursor: int, vocabulary: Vocabulary) -> Iterator[Offer]:
+def _typical_numbers(text: str, cursor: int, vocabulary: Vocabulary) -> Iterator[Offer]:
     """Yield typical values of the signal that is compared at the cursor."""
     match = re.search(r"([A-Za-z_]\w*)\s*(?:>=|<=|>|<)\s*(-?[\d.]*)\Z", text[:cursor])
     if match is None or match[1] not in vocabulary.signals:

@@ -1,5 +1,6 @@
 /* Try a rule: completion in the box, figures as they come; an edit ends what was asked before. */
 import { all, draw, find, make } from "./components.js";
+import { fill, latest, lines } from "./streams.js";
 
 const form = document.getElementById("draft"), results = document.getElementById("results");
 const problem = document.getElementById("rule-problem"), stale = document.getElementById("stale"), announcer = document.getElementById("announcer");
@@ -12,12 +13,6 @@ function query(more) {
   for (const [name, value] of new FormData(form)) if (value !== "") values.set(name, value);
   for (const [name, value] of Object.entries(more || {})) values.set(name, value);
   return values.toString();
-}
-
-/* Several things are asked for by edits: each asks anew, and ends the one before. */
-function latest() {
-  let controller = new AbortController();
-  return () => { controller.abort(); controller = new AbortController(); return controller.signal; };
 }
 
 /* A box with completion: a list below it, chosen by keys or a click. */
@@ -133,7 +128,7 @@ async function show(answer, signal) {
   problem.hidden = true; stale.hidden = true;
   form.elements.rule.removeAttribute("aria-invalid");
   results.classList.remove("stale");
-  results.replaceChildren(...new DOMParser().parseFromString(answer.html, "text/html").body.childNodes);
+  fill(results, answer.html);
   if (before) for (const one of all(results, "details[data-name]")) one.open = open.has(one.dataset.name);
   const tradeoff = find(results, "[data-role=tradeoff]");
   for (const input of all(results, "input[name=shown-cost]")) {
@@ -158,20 +153,12 @@ async function ask() {
   try {
     const response = await fetch(`${address}/figures?${query({ tab })}`, { signal });
     if (!response.ok) { complain({ message: `the studio answered ${response.status}`, first: 0, last: 0 }); return; }
-    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    let text = "", last = null;
-    for (;;) {
-      const { value, done } = await reader.read();
-      text += value || "";
-      const lines = text.split("\n");
-      text = lines.pop();
-      for (const line of lines) {
-        if (signal.aborted) return;
-        last = JSON.parse(line);
-        if (last.problem) complain(last.problem, last.commands);
-        else if (last.html) await show(last, signal);
-      }
-      if (done) break;
+    let last = null;
+    for await (const answer of lines(response)) {
+      if (signal.aborted) return;
+      last = answer;
+      if (last.problem) complain(last.problem, last.commands);
+      else if (last.html) await show(last, signal);
     }
     if (!signal.aborted && last && (last.final || last.problem)) results.removeAttribute("aria-busy");
   } catch (error) {

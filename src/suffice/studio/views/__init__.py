@@ -6,6 +6,7 @@ the block `scripts`.
 """
 
 from suffice.studio.views.contents import CONTENTS_VIEW
+from suffice.studio.views.deciding import DECIDING_VIEW
 from suffice.studio.views.exports import EXPORTS_VIEW
 from suffice.studio.views.logs import LOG_VIEW
 from suffice.studio.views.policies import POLICY_VIEW
@@ -15,6 +16,7 @@ from suffice.studio.views.trying import TRYING_VIEW
 
 __all__ = [
     "CONTENTS_VIEW",
+    "DECIDING_VIEW",
     "EXPORTS_VIEW",
     "LOG_VIEW",
     "POLICY_VIEW",

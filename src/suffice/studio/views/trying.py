@@ -32,7 +32,7 @@ from suffice.tables import Column, Table
 
 __all__ = ["TRYING_VIEW", "completion_answer", "figures_answer", "policy_answer", "try_page"]
 
-_log = logging.getLogger(__name__)
+_tried_log = logging.getLogger(__name__)
 
 EXAMPLES = (
     "tasr",
@@ -141,7 +141,7 @@ def figures_answer(view: View) -> Response:
         except SupersededError:
             yield '{"superseded": true}\n'
         except Exception:  # noqa: BLE001 - the headers are sent: it can only be said in the stream
-            _log.exception("a rule could not be tried")
+            _tried_log.exception("a rule could not be tried")
             yield json.dumps({"problem": _problem("this failed inside the studio; its terminal says more")}) + "\n"
 
     return StreamingResponse(lines(), media_type="application/x-ndjson")

@@ -1,0 +1,153 @@
+"""The screen of `suffice decide`: whether to change the loop, in one sentence, with the tables after it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response, StreamingResponse
+
+from suffice.decisions import SAVABLE, Advice
+from suffice.errors import DataError
+from suffice.files import quoted
+from suffice.replays.outcomes import has_outcome
+from suffice.replays.prices import list_prices
+from suffice.studio.folder import Item
+from suffice.studio.pages import render_page
+from suffice.studio.view import Tab, View, ViewModule
+from suffice.studio.views.recordings import RECORDINGS
+
+__all__ = ["DECIDING_VIEW", "advice_answer", "decide_page"]
+
+_PROGRESS = 0.25
+"""Seconds between two words of progress."""
+
+_NUMBERS = {"max_loss": ("--max-loss", 0.01), "risk": ("--risk", 0.01)}
+"""Fields of the form that are given in percent, with their options."""
+
+
+def _declared_options(view: View) -> list[str]:
+    """Return the options of the command that the form asks for.
+
+    Raises:
+        DataError: A number is none.
+    """
+    options: list[str] = []
+    for name, option in (("metric", "--metric"), ("cost", "--cost"), ("baseline", "--baseline"), ("model", "--model")):
+        if view.value(name):
+            options.append(f"{option}={view.value(name)}")
+    for name, (option, scale) in _NUMBERS.items():
+        text = view.value(name).strip()
+        if text:
+            try:
+                options.append(f"{option}={scale * float(text):.6g}")
+            except ValueError:
+                raise DataError(f"{text!r} is not a number") from None
+    if view.value("tune"):
+        options.append(f"--tune={view.item(*RECORDINGS, key=view.value('tune')).path.resolve()}")
+    if view.value("failed"):
+        options.append("--leave-out-failed")
+    return options
+
+
+def decide_page(view: View) -> Response:
+    """Return the page that decides."""
+    item = view.item(*RECORDINGS)
+    recording = view.folder.recording(item).recording
+    names = ["f1", "em", *recording.names("metric"), "agreement"]
+    return view.page(
+        "deciding.html",
+        f"Decide about {item.name}",
+        item=item,
+        charts=True,
+        metrics=[name for name in dict.fromkeys(names) if has_outcome(recording, name)],
+        costs=SAVABLE,
+        models=sorted(list_prices()),
+        caps=range(1, int(recording.index[-1]) + 1),
+        others=[one for one in view.of_kind(*RECORDINGS) if one.id != item.id],
+        n_failed=int((recording.ends == "failed").sum()),
+        values={name: view.value(name) for name in view.request.query_params},
+        decisions=[one.path.name for one in view.of_kind("decision")],
+        command=f"suffice decide {quoted(item.path)}",
+    )
+
+
+def advice_answer(view: View) -> Response:
+    """Return the advice, after lines of progress; a browser that goes away ends the computation."""
+    item = view.item(*RECORDINGS)
+    return StreamingResponse(_advice_lines(view, item), media_type="application/x-ndjson")
+
+
+async def _advice_lines(view: View, item: Item) -> AsyncIterator[str]:
+    try:
+        options = await run_in_threadpool(_declared_options, view)
+    except DataError as error:
+        yield _json_line({"problem": str(error)})
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "decision.json")
+        # A process of its own is the command itself, and can be ended at any moment.
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "suffice", "decide", str(item.path.resolve()), *options, "--json", "-o", str(out)),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        began, reading = time.monotonic(), asyncio.ensure_future(process.communicate())
+        try:
+            while not reading.done():
+                yield _json_line({"seconds": time.monotonic() - began})
+                await asyncio.wait([reading], timeout=_PROGRESS)
+            _, errors = reading.result()
+            if process.returncode:
+                said = errors.decode("utf-8", "replace").strip()
+                yield _json_line(
+                    {"problem": " ".join(said.split()).partition("error: ")[2] or said or "the command ended"}
+                )
+            else:
+                yield _json_line(await run_in_threadpool(_advice_shown, view, item, options, out))
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await asyncio.shield(process.wait())
+
+
+def _json_line(values: dict[str, Any]) -> str:
+    return json.dumps(values, allow_nan=False) + "\n"
+
+
+def _advice_shown(view: View, item: Item, options: list[str], path: Path) -> dict[str, Any]:
+    """Return the part of the page that shows an advice, with its chart."""
+    advice = Advice.load(path)
+    command = shlex.join(["suffice", "decide", str(item.path), *options])
+    then = {
+        "do it": "suffice deploy decision.json",
+        "not enough data": "suffice decide FRESH.parquet --continue decision.json",
+    }
+    html = render_page(
+        "decided.html",
+        view=view,
+        item=item,
+        advice=advice,
+        tables=advice.tables(),
+        command=command,
+        then=then.get(advice.verdict, f"suffice diagnose {quoted(item.path)}"),
+        policy=advice.policy,
+    )
+    return {"html": html, "chart": advice.plot().spec, "sentence": advice.sentence}
+
+
+DECIDING_VIEW = ViewModule(
+    pages=[("GET", "/recording/{id}/decide", decide_page), ("GET", "/recording/{id}/decide/advice", advice_answer)],
+    tabs=[Tab(title="Decide", path="/recording/{id}/decide", kinds=RECORDINGS, place=15)],
+)

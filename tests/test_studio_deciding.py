@@ -1,0 +1,83 @@
+"""The screen of `decide` in the studio: the command itself, in a process that ends with the page."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import httpx
+import psutil
+import pytest
+
+from tests.cli_tools import cli
+from tests.studio import filled, opened_studio
+
+pytestmark = pytest.mark.whole
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return filled(tmp_path_factory.mktemp("deciding"))
+
+
+@pytest.fixture(scope="module")
+def inside(folder):
+    with opened_studio(folder) as address, httpx.Client(base_url=address.partition("/open")[0], timeout=120) as client:
+        client.get(address)
+        yield client
+
+
+@pytest.fixture(scope="module")
+def address(inside):
+    page = inside.get("/").text.partition("<bdi>eval.parquet</bdi>")[0]
+    return "/recording/" + page.rpartition("/recording/")[2].partition('"')[0] + "/decide"
+
+
+def test_the_advice_is_that_of_the_command_after_lines_of_progress(inside, address, folder, tmp_path):
+    options = {"metric": "em", "max_loss": "3.5", "baseline": "fixed_k(4)"}
+    *progress, last = map(json.loads, inside.get(f"{address}/advice", params=options).text.splitlines())
+    assert progress
+    assert all(set(line) == {"seconds"} for line in progress)
+    given = ["--metric", "em", "--max-loss", "0.035", "--baseline", "fixed_k(4)"]
+    wanted = cli("decide", folder / "eval.parquet", *given, "-o", tmp_path / "decision.json", "--json").json
+    assert last["sentence"] == wanted["sentence"]
+    assert f'data-verdict="{wanted["verdict"]}"' in last["html"]
+    assert "--max-loss=0.035" in last["html"]
+    assert last["chart"]["layer"]
+    assert not list(folder.glob("decision*"))
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"max_loss": "much"}, "'much' is not a number"),
+        ({"metric": "--help"}, "--help"),
+        ({"tune": "../../etc/passwd"}, "not in the folder"),
+    ],
+)
+def test_what_cannot_be_decided_is_said(inside, address, options, problem):
+    last = json.loads(inside.get(f"{address}/advice", params=options).text.splitlines()[-1])
+    assert problem in last["problem"]
+
+
+def children():
+    listed = []
+    for one in psutil.Process(os.getpid()).children():
+        try:
+            listed += [one] if "decide" in one.cmdline() else []
+        except psutil.Error:
+            continue
+    return listed
+
+
+def test_a_page_that_goes_away_ends_the_process(inside, address):
+    with inside.stream("GET", f"{address}/advice") as response:
+        assert "seconds" in next(response.iter_lines())
+        (process,) = children()
+        process.suspend()  # it would never end by itself
+    for _ in range(600):
+        if not children():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it still runs")

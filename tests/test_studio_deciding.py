@@ -64,7 +64,8 @@ def test_a_page_that_goes_away_ends_the_process(inside, address):
     here = psutil.Process(os.getpid())
     before = set(here.children())
     with inside.stream("GET", f"{address}/advice") as response:
-        assert "seconds" in next(response.iter_lines())
+        lines = response.iter_lines()  # once this is forgotten, the connection is closed
+        assert "seconds" in next(lines)
         (process,) = set(here.children()) - before
         process.suspend()  # it would never end by itself
     gone, _ = psutil.wait_procs([process], timeout=120)

@@ -6,6 +6,7 @@ import math
 import re
 import threading
 import time
+from dataclasses import fields, replace
 from pathlib import Path
 
 import httpx
@@ -20,9 +21,10 @@ from suffice.errors import DataError
 from suffice.rounds import Cost, Decision, Passage, Token
 from suffice.serve.answers import RefusedError
 from suffice.serve.app import make_app
-from suffice.serve.document import OPERATIONS, openapi, schemas_for
+from suffice.serve.document import openapi, schemas_for
 from suffice.serve.guard import Limits
 from suffice.serve.log import DecisionLog
+from suffice.serve.operations import OPERATIONS
 from suffice.serve.policies import PolicyFolder
 from suffice.serve.schema import check_value
 from suffice.serve.service import Service
@@ -222,7 +224,7 @@ def test_a_message_says_where_and_what(ask):
 
 def test_what_a_round_holds_is_what_a_request_may_hold():
     described = schemas_for(Limits())["Round"]["properties"].keys() - {"response", "seconds"}
-    assert described == Round(index=0).to_dict().keys()
+    assert described == {field.name for field in fields(Round)}
     assert schemas_for(Limits())["Decision"]["properties"].keys() == Decision(stop=False).to_dict().keys()
 
 
@@ -237,6 +239,8 @@ WHOLE = Round(
     costs={"generator": Cost(calls=1, seconds=math.nan)},
     finish_reason="stop",
     feedback="Good.",
+    reply_model="m-1",
+    system_fingerprint="f",
 )
 
 
@@ -295,6 +299,15 @@ def test_a_response_of_an_endpoint_is_read_where_the_policy_says(ask):
     )
     refused = ask("POST", "/v1/decide", {**body, "rounds": [{"answer": "a", "seconds": 1}]}, status=422)
     assert "seconds belong to a response" in refused["error"]["message"]
+
+
+def test_a_policy_of_another_model_is_refused(folder):
+    replace(STABLE, depends={"model": "m"}).save(folder / "of-m.json")
+    ask, _ = serving(folder)
+    for path, body in (("/v1/decide", {"rounds": []}), ("/v1/sessions", {})):
+        refused = ask("POST", path, {"policy": "of-m", "depends": {"model": "other"}, **body}, status=409)
+        assert "another model" in refused["error"]["message"]
+        ask("POST", path, {"policy": "of-m", "depends": {"model": "m", "prompt_id": "any"}, **body})
 
 
 def test_a_policy_whose_signals_do_not_come_is_refused_and_the_session_is_as_it_was(folder):
@@ -451,8 +464,6 @@ def test_without_a_policy_the_server_is_not_ready_and_without_a_folder_it_does_n
 
 
 def test_the_state_of_a_certificate_is_shown(folder):
-    from dataclasses import replace
-
     certified = replace(STABLE, certificate={"policy_digest": STABLE.digest})
     certified.save(folder / "certified.json")
     replace(certified, max_rounds=3).save(folder / "changed.json")

@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from suffice.errors import DataError, NotFoundError
-from suffice.serve.answers import RefusedError, answered, json_response
+from suffice.serve.answers import RefusedError, json_response, responding
 from suffice.serve.guard import LOCAL_HOSTS, Guard, Limits, bearer_token, read_body, read_token, same_token
 from suffice.serve.running import PatientProtocol, bind, url_of
 from tests.serving import raw, running
@@ -41,8 +41,8 @@ async def healthy(_):
 def application(**guard):
     routes = [
         Route("/health", healthy),
-        Route("/size", answered(size), methods=["POST"]),
-        Route("/fail/{how}", answered(fail)),
+        Route("/size", responding(size), methods=["POST"]),
+        Route("/fail/{how}", responding(fail)),
     ]
     return Guard(Starlette(routes=routes), **{"token": TOKEN, "open_paths": ["/health"], **guard})
 

@@ -87,6 +87,12 @@ def test_stops_of_both_ways_are_in_the_log_when_they_are_handed_out(folder):
         "c": [(1, 1, "exhausted", "exhausted")],
         "d": [(1, 1, "cancelled", "failed")],
     }
+    reply = {"choices": [{"message": {"content": "Oslo"}}], "model": "m-1", "system_fingerprint": "f"}
+    service.decide(question("e", rounds=[{"response": reply}, {"answer": "Oslo", "reply_model": "m-2"}]))
+    assert [(row["reply_model"], row["system_fingerprint"]) for row in logged(folder)["e"]] == [
+        ("m-1", "f"),
+        ("m-2", None),
+    ]
     first = rows["a"][0]
     assert (first["question"], first["policy_digest"], first["answer_round"]) == ("Where is a?", STABLE.digest, 2)
     assert (first["audit_rate"], first["audited"]) == (None, None)

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from suffice.errors import ConfigMismatchError, NotFoundError, SufficeError
 
-__all__ = ["Handler", "RefusedError", "answered", "json_response", "refusal_of", "refused"]
+__all__ = ["Handler", "RefusedError", "json_response", "refusal_of", "refused", "responding"]
 
 Handler = Callable[[Request], Awaitable[Response]]
 """What answers one request."""
@@ -58,7 +58,7 @@ def refusal_of(error: SufficeError) -> RefusedError:
     return RefusedError(status, str(error), kind=type(error).__name__)
 
 
-def answered(handler: Handler) -> Handler:
+def responding(handler: Handler) -> Handler:
     """Return a handler whose every failure is a response in JSON, without a traceback."""
 
     async def respond(request: Request) -> Response:

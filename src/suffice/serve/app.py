@@ -19,10 +19,11 @@ from starlette.types import ASGIApp
 
 from suffice.errors import DataError, SufficeError
 from suffice.json_text import refuse_constant, well_formed
-from suffice.serve.answers import Handler, RefusedError, answered, json_response, refused
-from suffice.serve.document import OPEN_PATHS, OPERATIONS, Operation, openapi, schemas_for
+from suffice.serve.answers import Handler, RefusedError, json_response, refused, responding
+from suffice.serve.document import openapi, schemas_for
 from suffice.serve.guard import Guard, Limits, read_body
 from suffice.serve.metrics import METRICS_TYPE
+from suffice.serve.operations import OPEN_PATHS, OPERATIONS, Operation
 from suffice.serve.schema import check_value
 from suffice.serve.service import Service
 
@@ -30,7 +31,7 @@ __all__ = ["make_app"]
 
 _LOG = logging.getLogger(__name__)
 _RELOAD_S = 1.0
-_SMALL = 1 << 16
+_SMALL_BODY = 1 << 16
 """Bodies up to this size, bytes, are decided at once, in less time than a thread would take to be woken."""
 
 
@@ -75,7 +76,7 @@ def make_app(service: Service, limits: Limits, *, token: str | None, hosts: Coll
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _unknown})
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _not_there})
     app.router.redirect_slashes = False
     return Guard(app, token=token, hosts=hosts, open_paths=OPEN_PATHS, requests=limits.requests)
 
@@ -89,14 +90,14 @@ def _route(operation: Operation, function: Callable[..., Any], service: Service,
     def work(raw: bytes, parameters: Iterable[str]) -> Any:
         if operation.body is None:
             return function(*parameters)
-        body = _parsed(raw)
+        body = _body_value(raw)
         check_value(body, schemas[operation.body], schemas)
         return function(*parameters, body)
 
     async def handle(request: Request) -> Response:
         raw = b"" if operation.body is None else await read_body(request, limits)
         parameters = request.path_params.values()
-        at_once = never_waits and len(raw) <= _SMALL
+        at_once = never_waits and len(raw) <= _SMALL_BODY
         value = work(raw, parameters) if at_once else await asyncio.to_thread(work, raw, parameters)
         if operation.result is None:
             return Response(status_code=operation.status)
@@ -105,7 +106,7 @@ def _route(operation: Operation, function: Callable[..., Any], service: Service,
         status = 503 if operation.name == "ready" and not value["ready"] else operation.status
         return json_response(value, status)
 
-    return Route(operation.path, _timed(operation.name, answered(handle), service), methods=[operation.method])
+    return Route(operation.path, _timed(operation.name, responding(handle), service), methods=[operation.method])
 
 
 def _timed(name: str, handler: Handler, service: Service) -> Handler:
@@ -118,7 +119,7 @@ def _timed(name: str, handler: Handler, service: Service) -> Handler:
     return handle
 
 
-def _parsed(raw: bytes) -> Any:
+def _body_value(raw: bytes) -> Any:
     """Return the value of a body in JSON."""
     try:
         return well_formed(json.loads(raw.decode(), parse_constant=refuse_constant))
@@ -130,7 +131,7 @@ def _parsed(raw: bytes) -> Any:
         raise DataError(f"the body is not JSON: {str(error)[:200]}") from None
 
 
-async def _unknown(request: Request, error: Exception) -> Response:
+async def _not_there(request: Request, error: Exception) -> Response:
     """Say of a path or a method that there is none."""
     assert isinstance(error, HTTPException)
     what = f"{request.method} {request.url.path[:100]}"

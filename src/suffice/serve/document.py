@@ -3,147 +3,18 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, get_args
 
 from suffice._version import __version__
 from suffice.rounds import COST_KINDS, Reason
 from suffice.serve.guard import Limits
+from suffice.serve.operations import OPEN_PATHS, OPERATIONS, Operation
 from suffice.serve.schema import Schema
 from suffice.watches import STATUSES
 
-__all__ = ["OPEN_PATHS", "OPERATIONS", "Operation", "openapi", "schemas_for"]
+__all__ = ["openapi", "schemas_for"]
 
-OPEN_PATHS = frozenset({"/health", "/ready", "/openapi.json"})
-"""What needs no token: it says nothing about questions and decides nothing."""
-
-_ENDS = ("exhausted", "failed", "cancelled")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Operation:
-    """One operation of the service.
-
-    Attributes:
-        name: Its name, which is that of the handler.
-        method: The method of HTTP.
-        path: Its path; parameters are in braces.
-        summary: What it does.
-        status: The status of a success.
-        body: The name of the schema of the request; None = it has no body.
-        result: The name of the schema of the response, or the media type of a text; None = it has no body.
-        refusals: Statuses of refusals beside those of every operation.
-    """
-
-    name: str
-    method: str
-    path: str
-    summary: str
-    status: int = 200
-    body: str | None = None
-    result: str | None = None
-    refusals: tuple[int, ...] = ()
-
-
-OPERATIONS = (
-    Operation(
-        name="decide",
-        method="POST",
-        path="/v1/decide",
-        summary="Decide on the rounds of a question so far; the server keeps nothing of it.",
-        body="DecideRequest",
-        result="Decided",
-        refusals=(404, 408, 409, 413, 422, 429),
-    ),
-    Operation(
-        name="open_session",
-        method="POST",
-        path="/v1/sessions",
-        summary="Begin a question, whose rounds the server keeps.",
-        status=201,
-        body="SessionRequest",
-        result="Session",
-        refusals=(404, 408, 413, 422, 429),
-    ),
-    Operation(
-        name="observe",
-        method="POST",
-        path="/v1/sessions/{id}/rounds",
-        summary="Give the next round and decide. A round with its index may be sent again: it counts once.",
-        body="Round",
-        result="Decided",
-        refusals=(404, 408, 409, 413, 422),
-    ),
-    Operation(
-        name="end",
-        method="POST",
-        path="/v1/sessions/{id}/end",
-        summary="End a question, or its audit, from outside, with the best answer so far.",
-        body="EndRequest",
-        result="Decided",
-        refusals=(404, 408, 409, 413, 422),
-    ),
-    Operation(
-        name="session",
-        method="GET",
-        path="/v1/sessions/{id}",
-        summary="Show where a session is.",
-        result="Session",
-        refusals=(404,),
-    ),
-    Operation(
-        name="close_session",
-        method="DELETE",
-        path="/v1/sessions/{id}",
-        summary="Forget a session; a question that has not stopped ends as cancelled.",
-        status=204,
-        refusals=(404, 409),
-    ),
-    Operation(
-        name="policies",
-        method="GET",
-        path="/v1/policies",
-        summary="List the policies, with their certificates, and the files that do not load.",
-        result="Policies",
-    ),
-    Operation(
-        name="watch",
-        method="GET",
-        path="/v1/watch/{policy}",
-        summary="Say what the log shows of a policy, by its name or digest: keep it, or what else to do.",
-        result="Watched",
-        refusals=(404, 422),
-    ),
-    Operation(
-        name="health",
-        method="GET",
-        path="/health",
-        summary="Say that the server answers.",
-        result="Health",
-    ),
-    Operation(
-        name="ready",
-        method="GET",
-        path="/ready",
-        summary="Say whether there is a policy to decide by (200), or none (503), and which files do not load.",
-        result="Ready",
-    ),
-    Operation(
-        name="metrics",
-        method="GET",
-        path="/metrics",
-        summary="Figures for Prometheus.",
-        result="text/plain",
-    ),
-    Operation(
-        name="document",
-        method="GET",
-        path="/openapi.json",
-        summary="This document.",
-        result="Document",
-    ),
-)
-"""Everything that the service does."""
+_END_REASONS = ("exhausted", "failed", "cancelled")
 
 
 def _object(required: tuple[str, ...] = (), /, *, about: Any = "", **properties: Any) -> Schema:
@@ -156,13 +27,13 @@ def _ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _text(about: str = "", *, null: bool = False, **others: Any) -> Schema:
+def _text_schema(about: str = "", *, null: bool = False, **others: Any) -> Schema:
     return {"type": ["string", "null"] if null else "string", **({"description": about} if about else {}), **others}
 
 
 _INDEX = {"type": "integer", "minimum": 0, "maximum": 1_000_000}
 _UNKNOWN_INDEX = {**_INDEX, "type": ["integer", "null"]}
-_NUMBER = {
+_NUMBER_SCHEMA = {
     "type": ["number", "null", "string"],
     "pattern": "^-?inf$",
     "description": 'null where undefined; "inf" and "-inf" where infinite',
@@ -172,9 +43,9 @@ _DECISION: dict[str, Any] = {
     "stop": {**_FLAG, "description": "Whether the loop ends here."},
     "stop_round": _UNKNOWN_INDEX,
     "answer_round": {**_UNKNOWN_INDEX, "description": "The round whose answer is returned."},
-    "answer": _text("The answer to return.", null=True),
+    "answer": _text_schema("The answer to return.", null=True),
     "reason": {"type": ["string", "null"], "enum": [*get_args(Reason), None]},
-    "fired": _text("The text of the rule, or of its member, that held.", null=True),
+    "fired": _text_schema("The text of the rule, or of its member, that held.", null=True),
     "signals": {
         "type": "object",
         "description": "What the policy read at this round; null where undefined.",
@@ -182,11 +53,15 @@ _DECISION: dict[str, Any] = {
     },
 }
 _QUESTION: dict[str, Any] = {
-    "policy": _text(
+    "policy": _text_schema(
         "The name of a policy, or its digest, which a later change of the file does not move.", minLength=1
     ),
-    "question": _text("Its text, for the log.", minLength=1),
-    "question_id": _text("Names the question in the log; an audit draws by it.", minLength=1, maxLength=1000),
+    "question": _text_schema("Its text, for the log.", minLength=1),
+    "question_id": _text_schema("Names the question in the log; an audit draws by it.", minLength=1, maxLength=1000),
+    "depends": {
+        "type": "object",
+        "description": "What runs (model, prompt_id, ...): refused if the policy was fitted with something else.",
+    },
     "missing": {
         "type": "string",
         "enum": ["error", "ignore"],
@@ -198,7 +73,7 @@ _QUESTION: dict[str, Any] = {
 def schemas_for(limits: Limits) -> dict[str, Schema]:
     """Return the schema of every value, by name, with the limits of a server."""
     return {
-        "Number": _NUMBER,
+        "Number": _NUMBER_SCHEMA,
         "Cost": _object(about="What one component spent.", **dict.fromkeys(COST_KINDS, _ref("Number"))),
         "Token": {
             "type": "array",
@@ -237,8 +112,8 @@ def schemas_for(limits: Limits) -> dict[str, Schema]:
             },
             seconds={"type": ["number", "null"], "description": "Duration of the call; belongs to `response`."},
             index={**_INDEX, "description": "The round; by default the next one."},
-            answer=_text("The answer or draft; null if there is none.", null=True),
-            text=_text("The generated text."),
+            answer=_text_schema("The answer or draft; null if there is none.", null=True),
+            text=_text_schema("The generated text."),
             answer_tokens={"type": ["array", "null"], "items": _ref("Token")},
             passages={
                 "type": "array",
@@ -252,8 +127,10 @@ def schemas_for(limits: Limits) -> dict[str, Schema]:
                 "additionalProperties": _ref("Number"),
             },
             costs={"type": "object", "description": "By component.", "additionalProperties": _ref("Cost")},
-            finish_reason=_text(null=True),
-            feedback=_text("A critic's reply to the draft.", null=True),
+            finish_reason=_text_schema(null=True),
+            reply_model=_text_schema("The model that the endpoint names in its reply.", null=True),
+            system_fingerprint=_text_schema("What the endpoint says of its own configuration.", null=True),
+            feedback=_text_schema("A critic's reply to the draft.", null=True),
             embedding={"type": ["array", "null"], "items": {"type": "number"}},
         ),
         "DecideRequest": _object(
@@ -262,25 +139,25 @@ def schemas_for(limits: Limits) -> dict[str, Schema]:
             **_QUESTION,
         ),
         "SessionRequest": _object(("policy",), **_QUESTION),
-        "EndRequest": _object(("reason",), reason={"type": "string", "enum": [*_ENDS]}),
+        "EndRequest": _object(("reason",), reason={"type": "string", "enum": [*_END_REASONS]}),
         "Decision": _object(tuple(_DECISION), **_DECISION),
         "Decided": _object(
             (*_DECISION, "policy", "audit", "session"),
             about="The decision. It does not change after the stop.",
             **_DECISION,
-            policy=_text("The digest of the policy that decided."),
+            policy=_text_schema("The digest of the policy that decided."),
             audit={
                 **_FLAG,
                 "description": "Whether this question was drawn for the audit and rounds of it remain: return the answer, "
                 "then run the further rounds, and send them to the session.",
             },
-            session=_text("The session that takes further rounds; null where there is none.", null=True),
+            session=_text_schema("The session that takes further rounds; null where there is none.", null=True),
         ),
         "Session": _object(
             ("id", "policy", "question_id", "next_round", "decision", "audit", "expires_in"),
-            id=_text(),
-            policy=_text("The digest of the policy."),
-            question_id=_text(null=True),
+            id=_text_schema(),
+            policy=_text_schema("The digest of the policy."),
+            question_id=_text_schema(null=True),
             next_round={**_INDEX, "description": "The index of the round that is expected."},
             decision={"anyOf": [_ref("Decision"), {"type": "null"}]},
             audit={**_FLAG, "description": "Whether rounds of an audit remain."},
@@ -288,14 +165,14 @@ def schemas_for(limits: Limits) -> dict[str, Schema]:
         ),
         "Policy": _object(
             ("name", "digest", "rule", "selector", "start_round", "max_rounds", "certificate", "note"),
-            name=_text(),
-            digest=_text(),
-            rule=_text(),
-            selector=_text(),
+            name=_text_schema(),
+            digest=_text_schema(),
+            rule=_text_schema(),
+            selector=_text_schema(),
             start_round=_INDEX,
             max_rounds=_INDEX,
             certificate={"type": "string", "description": "none, valid, void or suspended."},
-            note=_text("What was said when the file was loaded.", null=True),
+            note=_text_schema("What was said when the file was loaded.", null=True),
         ),
         "Policies": _object(
             ("policies", "broken"),
@@ -316,12 +193,12 @@ def schemas_for(limits: Limits) -> dict[str, Schema]:
                 "alarm",
                 "seconds_ago",
             ),
-            policy=_text("The digest of the policy."),
+            policy=_text_schema("The digest of the policy."),
             status={"type": "string", "enum": [*STATUSES]},
-            sentence=_text("What to do, and why."),
+            sentence=_text_schema("What to do, and why."),
             requests={"type": "integer", "minimum": 0},
             audited={"type": "integer", "minimum": 0, "description": "Requests whose loss is known."},
-            metric=_text("What is lost."),
+            metric=_text_schema("What is lost."),
             loss=_object(
                 ("mean", "low", "high"),
                 about="The mean loss since deployment, with an interval that holds at every look.",
@@ -342,7 +219,9 @@ def schemas_for(limits: Limits) -> dict[str, Schema]:
         "Document": {"type": "object"},
         "Error": _object(
             ("error",),
-            error=_object(("type", "message"), type=_text("The name of the error."), message=_text("What to do.")),
+            error=_object(
+                ("type", "message"), type=_text_schema("The name of the error."), message=_text_schema("What to do.")
+            ),
         ),
     }
 
@@ -370,7 +249,7 @@ def openapi(limits: Limits, *, token: bool) -> dict[str, Any]:
     """
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation, token=token)
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation_object(operation, token=token)
     document: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {"title": "Suffice", "version": __version__, "summary": "When to stop, and which answer to return."},
@@ -382,7 +261,7 @@ def openapi(limits: Limits, *, token: bool) -> dict[str, Any]:
     return document
 
 
-def _described(operation: Operation, *, token: bool) -> dict[str, Any]:
+def _operation_object(operation: Operation, *, token: bool) -> dict[str, Any]:
     always = (403, 500, 503) if operation.path in OPEN_PATHS or not token else (401, 403, 500, 503)
     error = {"application/json": {"schema": _ref("Error")}}
     responses: dict[str, Any] = {

@@ -22,7 +22,7 @@ from suffice.session import Audit, Session
 __all__ = ["DecisionLog", "audit_seed", "question_names"]
 
 _LOG = logging.getLogger(__name__)
-_SEED = "audit.seed"
+_SEED_FILE = "audit.seed"
 
 
 def question_names(body: Mapping[str, Any]) -> dict[str, str]:
@@ -39,11 +39,11 @@ def audit_seed(folder: Path) -> str:
     Raises:
         DataError: It cannot be written or read.
     """
-    path = folder / _SEED
+    path = folder / _SEED_FILE
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            mine = folder / f".{_SEED}.{secrets.token_hex(6)}"
+            mine = folder / f".{_SEED_FILE}.{secrets.token_hex(6)}"
             with os.fdopen(os.open(mine, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
                 file.write(secrets.token_hex(32))
             with suppress(FileExistsError):  # another process was first

@@ -15,7 +15,7 @@ __all__ = ["METRICS_TYPE", "Metrics"]
 METRICS_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 """The media type of `Metrics.text`."""
 
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_BUCKET_ENDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
 class Metrics:
@@ -40,7 +40,7 @@ class Metrics:
             "suffice_request_seconds",
             "Duration of requests, seconds.",
             ["operation", "status"],
-            buckets=_SECONDS,
+            buckets=_BUCKET_ENDS,
             registry=self.registry,
         )
         for name, about, value in (

@@ -17,7 +17,7 @@ from suffice.session import Policy
 __all__ = ["NamedPolicy", "PolicyFolder"]
 
 _LOG = logging.getLogger(__name__)
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_POLICY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _REMEMBERED = 100
 """How many policies can be named by their digest, those that a changed file replaced among them."""
 
@@ -84,7 +84,7 @@ class PolicyFolder:
                     continue
                 broken.pop(name, None)
                 try:
-                    policies[name] = _loaded(name, path)
+                    policies[name] = _policy_in(name, path)
                     _LOG.info("policy %s: %s", name, policies[name].digest)
                 except (SufficeError, OSError) as error:
                     was = "; the policy that it held before stays" if name in policies else ""
@@ -122,9 +122,9 @@ def _mark_of(path: Path) -> tuple[int, ...]:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _loaded(name: str, path: Path) -> NamedPolicy:
+def _policy_in(name: str, path: Path) -> NamedPolicy:
     """Return the policy of a file, checked: it can decide."""
-    if not _NAME.fullmatch(name):
+    if not _POLICY_NAME.fullmatch(name):
         raise DataError("the name of a policy has letters, digits, dots, dashes and underscores: rename the file")
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from suffice.errors import DataError
@@ -12,7 +13,8 @@ from suffice.session import Policy
 
 __all__ = ["round_of"]
 
-_EMPTY = Round(index=0).to_dict()
+_EMPTY_ROUND = Round(index=0).to_dict()
+_FIELDS = frozenset(item.name for item in fields(Round))
 
 
 def round_of(given: Mapping[str, Any], index: int, policy: Policy) -> Round:
@@ -26,9 +28,9 @@ def round_of(given: Mapping[str, Any], index: int, policy: Policy) -> Round:
     Raises:
         DataError: The response cannot be read, or a field contradicts another.
     """
-    values = {name: value for name, value in given.items() if name in _EMPTY}
+    values = {name: value for name, value in given.items() if name in _FIELDS}
     index = int(values.pop("index", index))
-    written = Round.from_dict({**_EMPTY, **values, "index": index})
+    written = Round.from_dict({**_EMPTY_ROUND, **values, "index": index})
     if "response" not in given:
         if given.get("seconds") is not None:
             raise DataError("seconds belong to a response: give the costs of a round as costs")

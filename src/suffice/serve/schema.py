@@ -27,7 +27,7 @@ _PHRASES = {
     "boolean": "true or false",
     "null": "null",
 }
-_KINDS: dict[type, frozenset[str]] = {
+_KINDS_OF: dict[type, frozenset[str]] = {
     dict: frozenset({"object"}),
     list: frozenset({"array"}),
     str: frozenset({"string"}),
@@ -36,8 +36,8 @@ _KINDS: dict[type, frozenset[str]] = {
     float: frozenset({"number"}),
     type(None): frozenset({"null"}),
 }
-_WHOLE = _KINDS[int]
-_LONGEST = 60
+_WHOLE_NUMBER = _KINDS_OF[int]
+_EXCERPT = 60
 
 
 def check_value(value: Any, schema: Schema, schemas: Mapping[str, Schema], place: _Place = ()) -> None:
@@ -71,7 +71,7 @@ def check_value(value: Any, schema: Schema, schemas: Mapping[str, Schema], place
     elif isinstance(value, str):
         _check_bounds(len(value), schema.get("minLength"), schema.get("maxLength"), place, "the length of ")
         if "pattern" in schema and re.search(schema["pattern"], value) is None:
-            raise DataError(f"{_named(place)} must match {schema['pattern']}, not {_short(value)}")
+            raise DataError(f"{_place_name(place)} must match {schema['pattern']}, not {_excerpt(value)}")
     elif value is not None and not isinstance(value, bool):
         _check_bounds(value, schema.get("minimum"), schema.get("maximum"), place)
 
@@ -79,28 +79,28 @@ def check_value(value: Any, schema: Schema, schemas: Mapping[str, Schema], place
 def _check_kind(value: Any, schema: Schema, place: _Place) -> None:
     expected = schema.get("type")
     if expected is not None:
-        kinds = _KINDS[type(value)]
+        kinds = _KINDS_OF[type(value)]
         if type(value) is float:
-            kinds = frozenset() if not math.isfinite(value) else _WHOLE if value.is_integer() else kinds
+            kinds = frozenset() if not math.isfinite(value) else _WHOLE_NUMBER if value.is_integer() else kinds
         if expected not in kinds if isinstance(expected, str) else kinds.isdisjoint(expected):
             phrases = [_PHRASES[kind] for kind in ([expected] if isinstance(expected, str) else expected)]
-            raise DataError(f"{_named(place)} must be {' or '.join(phrases)}, not {_short(value)}")
+            raise DataError(f"{_place_name(place)} must be {' or '.join(phrases)}, not {_excerpt(value)}")
     if "enum" in schema and value not in schema["enum"]:
         options = ", ".join(map(json.dumps, schema["enum"]))
-        raise DataError(f"{_named(place)} must be one of {options}, not {_short(value)}")
+        raise DataError(f"{_place_name(place)} must be one of {options}, not {_excerpt(value)}")
 
 
 def _check_object(value: dict[str, Any], schema: Schema, schemas: Mapping[str, Schema], place: _Place) -> None:
     properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
     missing = [name for name in schema.get("required", ()) if name not in value]
     if missing:
-        raise DataError(f"{_named(place)} needs {', '.join(missing)}")
+        raise DataError(f"{_place_name(place)} needs {', '.join(missing)}")
     for name, item in value.items():
         if name in properties:
             check_value(item, properties[name], schemas, (place, name))
         elif others is False:
             raise DataError(
-                f"{_named(place)} has the unknown field {_short(name)}.{did_you_mean(name, properties)} There are: "
+                f"{_place_name(place)} has the unknown field {_excerpt(name)}.{did_you_mean(name, properties)} There are: "
                 f"{', '.join(properties)}"
             )
         elif others is not True:
@@ -109,22 +109,22 @@ def _check_object(value: dict[str, Any], schema: Schema, schemas: Mapping[str, S
 
 def _check_bounds(number: float, least: float | None, most: float | None, place: _Place, what: str = "") -> None:
     if least is not None and number < least:
-        raise DataError(f"{what}{_named(place)} must be at least {least}, not {number}")
+        raise DataError(f"{what}{_place_name(place)} must be at least {least}, not {number}")
     if most is not None and number > most:
-        raise DataError(f"{what}{_named(place)} must be at most {most}, not {number}")
+        raise DataError(f"{what}{_place_name(place)} must be at most {most}, not {number}")
 
 
-def _named(place: _Place) -> str:
+def _place_name(place: _Place) -> str:
     """Return the name of a place, as ``rounds[1].answer``."""
     if not place:
         return "the body"
     holder, key = place
     if isinstance(key, int):
-        return f"{_named(holder) if holder else ''}[{key}]"
-    name = key if key.isidentifier() else f"[{_short(key)}]"
-    return name if not holder else f"{_named(holder)}{'.' if key.isidentifier() else ''}{name}"
+        return f"{_place_name(holder) if holder else ''}[{key}]"
+    name = key if key.isidentifier() else f"[{_excerpt(key)}]"
+    return name if not holder else f"{_place_name(holder)}{'.' if key.isidentifier() else ''}{name}"
 
 
-def _short(value: Any) -> str:
+def _excerpt(value: Any) -> str:
     text = json.dumps(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}..."

@@ -149,7 +149,7 @@ class Service:
 
     def listed(self) -> dict[str, Any]:
         """List the policies."""
-        policies = [_listed(named) for named in self.policies.policies.values()]
+        policies = [_policy_facts(named) for named in self.policies.policies.values()]
         return {"policies": policies, "broken": dict(self.policies.broken)}
 
     def watched(self, text: str) -> dict[str, Any]:
@@ -185,8 +185,13 @@ class Service:
 
     def _session(self, named: NamedPolicy, body: Mapping[str, Any], names: Mapping[str, str]) -> Session:
         audit = None if self.log is None else self.log.audit
-        name = names["question_id"]
-        return Session(named.policy, missing=body.get("missing", "error"), audit=audit, question_id=name)
+        return Session(
+            named.policy,
+            missing=body.get("missing", "error"),
+            depends=body.get("depends"),
+            audit=audit,
+            question_id=names["question_id"],
+        )
 
     def _added(self, named: NamedPolicy, session: Session, names: Mapping[str, str]) -> tuple[str, _Live]:
         """Store a new session; return its name and itself."""
@@ -318,7 +323,7 @@ def _decided(decision: Decision, named: NamedPolicy, session: str | None, *, aud
     return {**decision.to_dict(), "policy": named.digest, "audit": audit, "session": session}
 
 
-def _listed(named: NamedPolicy) -> dict[str, Any]:
+def _policy_facts(named: NamedPolicy) -> dict[str, Any]:
     policy = named.policy
     certificate = next(row[1] for row in policy.tables()[0].rows if row[0] == "certificate")
     return {

@@ -20,10 +20,10 @@ from suffice.serve.guard import Limits
 __all__ = ["SessionStore", "StoredSession"]
 
 _LOG = logging.getLogger(__name__)
-_BUSY_S = 10.0
+_LOCK_S = 10.0
 _LATE_S = 10.0
 """After how long whoever should have logged a stop is taken for dead, seconds."""
-_SCHEMA = """
+_TABLES = """
 CREATE TABLE IF NOT EXISTS policies (digest TEXT PRIMARY KEY, name TEXT NOT NULL, policy TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS sessions (
     id TEXT PRIMARY KEY, version INTEGER NOT NULL, expires REAL NOT NULL, pending INTEGER NOT NULL, digest TEXT NOT NULL,
@@ -68,12 +68,12 @@ class SessionStore:
         self._lock = threading.Lock()
         try:
             self._database = sqlite3.connect(
-                ":memory:" if path is None else path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+                ":memory:" if path is None else path, timeout=_LOCK_S, isolation_level=None, check_same_thread=False
             )
             try:
                 self._database.execute("PRAGMA journal_mode=WAL")
                 self._database.execute("PRAGMA synchronous=NORMAL")
-                self._database.executescript(_SCHEMA)
+                self._database.executescript(_TABLES)
             except sqlite3.Error:
                 self._database.close()
                 raise
@@ -154,7 +154,7 @@ class SessionStore:
             query = "SELECT version, expires, digest, state FROM sessions WHERE id = ? AND (expires > ? OR pending)"
             row = self._database.execute(query, (name, time.time())).fetchone()
         if row is None:
-            raise _unknown()
+            raise _no_session()
         return StoredSession(version=row[0], expires=row[1], digest=row[2], state=json.loads(row[3]))
 
     def put(self, name: str, version: int, state: Mapping[str, Any], *, pending: bool = False) -> float:
@@ -204,6 +204,6 @@ class SessionStore:
             raise RefusedError(503, message, retry_after=1) from None
 
 
-def _unknown() -> RefusedError:
+def _no_session() -> RefusedError:
     message = "there is no such session: it was never opened, was ended, or has expired. Open a new one"
     return RefusedError(404, message, kind="NotFoundError")

@@ -55,7 +55,7 @@ class LogWatch:
             "metric": result.question.metric,
             "loss": {"mean": number_or_none(mean), "low": number_or_none(low), "high": number_or_none(high)},
             "bound": result.question.bound,
-            "e_value": None if result.alarm is None else _finite(result.alarm.e_value),
+            "e_value": None if result.alarm is None else _finite_or_none(result.alarm.e_value),
             "alarm": result.rang,
             "seconds_ago": round(max(0.0, time.time() - moment), 3),
         }
@@ -83,5 +83,5 @@ class LogWatch:
             return self._latest[named.digest]
 
 
-def _finite(number: float) -> float | None:
+def _finite_or_none(number: float) -> float | None:
     return number if math.isfinite(number) else None

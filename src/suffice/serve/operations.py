@@ -1,0 +1,136 @@
+"""The operations of the service: a table from which routes and document are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["OPEN_PATHS", "OPERATIONS", "Operation"]
+
+OPEN_PATHS = frozenset({"/health", "/ready", "/openapi.json"})
+"""What needs no token: it says nothing about questions and decides nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """One operation of the service.
+
+    Attributes:
+        name: Its name, which is that of the handler.
+        method: The method of HTTP.
+        path: Its path; parameters are in braces.
+        summary: What it does.
+        status: The status of a success.
+        body: The name of the schema of the request; None = it has no body.
+        result: The name of the schema of the response, or the media type of a text; None = it has no body.
+        refusals: Statuses of refusals beside those of every operation.
+    """
+
+    name: str
+    method: str
+    path: str
+    summary: str
+    status: int = 200
+    body: str | None = None
+    result: str | None = None
+    refusals: tuple[int, ...] = ()
+
+
+OPERATIONS = (
+    Operation(
+        name="decide",
+        method="POST",
+        path="/v1/decide",
+        summary="Decide on the rounds of a question so far, all of which the request holds.",
+        body="DecideRequest",
+        result="Decided",
+        refusals=(404, 408, 409, 413, 422, 429),
+    ),
+    Operation(
+        name="open_session",
+        method="POST",
+        path="/v1/sessions",
+        summary="Begin a question, whose rounds the server keeps.",
+        status=201,
+        body="SessionRequest",
+        result="Session",
+        refusals=(404, 408, 409, 413, 422, 429),
+    ),
+    Operation(
+        name="observe",
+        method="POST",
+        path="/v1/sessions/{id}/rounds",
+        summary="Give the next round and decide. A round with its index may be sent again: it counts once.",
+        body="Round",
+        result="Decided",
+        refusals=(404, 408, 409, 413, 422),
+    ),
+    Operation(
+        name="end",
+        method="POST",
+        path="/v1/sessions/{id}/end",
+        summary="End a question, or its audit, from outside, with the best answer so far.",
+        body="EndRequest",
+        result="Decided",
+        refusals=(404, 408, 409, 413, 422),
+    ),
+    Operation(
+        name="session",
+        method="GET",
+        path="/v1/sessions/{id}",
+        summary="Show where a session is.",
+        result="Session",
+        refusals=(404,),
+    ),
+    Operation(
+        name="close_session",
+        method="DELETE",
+        path="/v1/sessions/{id}",
+        summary="Forget a session; a question that has not stopped ends as cancelled.",
+        status=204,
+        refusals=(404, 409),
+    ),
+    Operation(
+        name="policies",
+        method="GET",
+        path="/v1/policies",
+        summary="List the policies, with their certificates, and the files that do not load.",
+        result="Policies",
+    ),
+    Operation(
+        name="watch",
+        method="GET",
+        path="/v1/watch/{policy}",
+        summary="Say what the log shows of a policy, by its name or digest: keep it, or what else to do.",
+        result="Watched",
+        refusals=(404, 422),
+    ),
+    Operation(
+        name="health",
+        method="GET",
+        path="/health",
+        summary="Say that the server answers.",
+        result="Health",
+    ),
+    Operation(
+        name="ready",
+        method="GET",
+        path="/ready",
+        summary="Say whether there is a policy to decide by (200), or none (503), and which files do not load.",
+        result="Ready",
+    ),
+    Operation(
+        name="metrics",
+        method="GET",
+        path="/metrics",
+        summary="Figures for Prometheus.",
+        result="text/plain",
+    ),
+    Operation(
+        name="document",
+        method="GET",
+        path="/openapi.json",
+        summary="This document.",
+        result="Document",
+    ),
+)
+"""Everything that the service does."""

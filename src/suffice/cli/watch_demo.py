@@ -92,6 +92,7 @@ def demo_watch(
     ]
     sentences = [f"{run.name}: {run.truth}. {run.result.sentence}" for run in runs]
     if markdown is not None:
+        runs[0].result.plot().save(markdown.with_suffix(".svg"))
         markdown.write_text(_page(tables, sentences, notes, requests, audit_rate), encoding="utf-8")
     if output.as_json:
         data = {run.name: run.to_dict() for run in runs}
@@ -357,6 +358,7 @@ def _page(
                 "# A deployed rule that breaks",
                 f"Written by `{command}` (suffice {__version__}).",
                 *(f"- {sentence}" for sentence in sentences),
+                "![The loss request by request: the alarm rings after half-way](watch-demo.svg)",
                 render(tables, "md"),
                 *notes,
             ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from suffice.display import Chart
 from suffice.replays.charts import axis_of, bound_layer, chart_of, legend_entry
+from suffice.tables import figure
 from suffice.watches.evidence import LossWindow
 from suffice.watches.losses import LossClaim
 
@@ -27,12 +28,18 @@ def watch_chart(
         question: Which loss, and which bound.
         marks: What happened, with the number of the request.
     """
+    seen = [abs(item.mean) for item in windows if item.n_audited]
+    # The first intervals are as wide as everything that is possible, and would leave no room for the rest.
+    most = max(
+        [*seen, *(abs(point.mean) for point in points), 2 * (question.bound or 0.0), points[-1].high if points else 0.0]
+    )
     data: list[dict[str, Any]] = [
         {
             "request": point.request,
             "loss": 100 * point.mean,
-            "low": 100 * point.low,
-            "high": 100 * point.high,
+            "low": 100 * max(point.low, -most),
+            "high": 100 * min(point.high, most),
+            "interval": figure((point.mean, point.low, point.high), ".1f", 100),
             "evidence": point.e_value,
         }
         for point in points
@@ -45,7 +52,7 @@ def watch_chart(
     x, y = axis_of("request", "request"), axis_of("loss", f"{question.text}, points")
     tooltip = [
         {"field": "request", "format": ",.0f"},
-        *({"field": name, "format": ".1f"} for name in ("loss", "low", "high")),
+        {"field": "interval", "title": "loss, with its interval"},
         {"field": "evidence", "format": ".3~f"},
     ]
     layers: list[dict[str, Any]] = [

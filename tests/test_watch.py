@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from suffice import Audit, Calibrator, Policy, Recorder, Round, read_recording
-from suffice.certificates import Claim, measure_losses
+from suffice.certificates import Claim, certify, measure_losses
 from suffice.errors import DataError, NotFoundError
 from suffice.replays import replay
 from suffice.store.recording import Recording
@@ -116,6 +116,26 @@ def test_a_certificate_about_another_metric_cannot_be_seen_here(healthy_log):
     assert any("the certificate is about judged, and this is about f1" in note for note in result.question.notes)
     against = watch(healthy_log, certified(baseline="oracle_best"))
     assert any("does not run in an audit" in note for note in against.question.notes)
+
+
+@pytest.mark.parametrize("selector", ["last", "max_answer_margin"])
+@pytest.mark.parametrize("baseline", ["full", "fixed_k(2)"])
+def test_a_certificate_that_was_given_to_questions_is_what_must_hold(selector, baseline):
+    policy = replace(POLICY, selector=selector)
+    questions = production_log(200, loss=lambda _: 0.0, rate=lambda _: 1.0, policy=policy)
+    claim = Claim(epsilon=0.1, metric="em", loss="harm", baseline=baseline)
+    given = certify(audited_recording(questions, policy), [policy], claim).policy
+    assert given is not None
+    question = watch(production_log(100, policy=policy), given).question
+    assert (question.source, question.bound, question.baseline) == ("certificate", 0.1, baseline)
+
+
+def test_agreement_may_gain_where_the_full_run_returns_another_answer_than_the_last():
+    result = watch(production_log(100), POLICY, metric="agreement", max_loss=0.1)
+    assert (result.question.lowest, result.question.text) == (0.0, "share of answers that differ from the full run's")
+    policy = replace(POLICY, selector="max_answer_margin")
+    other = watch(production_log(100, policy=policy), policy, metric="agreement", max_loss=0.1).question
+    assert (other.lowest, other.text) == (-1.0, "loss of agreement against the full run")
 
 
 def test_a_void_certificate_is_none_and_a_suspended_one_is_said(healthy_log):

@@ -69,6 +69,13 @@ def test_a_policy_file_is_suspended_when_asked_and_every_reader_warns(folder, tm
     assert not suspended.certified
 
 
+def test_the_certificate_holds_whatever_the_file_of_settings_says(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "suffice.toml").write_text("max-loss = 0.5\n")
+    assert watched(folder, "broken", "--json").json["question"]["bound"] == 0.03
+    assert watched(folder, "broken", "--json", "--max-loss", 0.4).json["question"]["bound"] == 0.4
+
+
 def test_without_a_certificate_nothing_is_suspended(folder, tmp_path):
     policy = tmp_path / "policy.json"
     production = Policy.load(folder / "policy.json")

@@ -14,6 +14,7 @@ from suffice.adapters.records import records_of
 from suffice.cli import options
 from suffice.cli.console import print_text, status
 from suffice.cli.output import Output, Screen
+from suffice.cli.settings import is_from_file
 from suffice.errors import DataError
 from suffice.files import quoted, write_file
 from suffice.session import Policy
@@ -93,6 +94,7 @@ class _Written:
 
 
 def watch_command(
+    context: typer.Context,
     path: Annotated[Path, typer.Argument(metavar="LOG", help="A log of a deployed policy: a folder, or a file.")],
     policy_path: Annotated[Path, Option("--policy", help="The policy file that was deployed.")],
     judged: _Judged,
@@ -116,6 +118,8 @@ def watch_command(
     if written.prometheus == "-" and output.as_json:
         raise typer.BadParameter("standard output is for JSON: name a file", param_hint="--prometheus")
     policy = options.load_policy(policy_path)
+    # What was certified holds, whatever the file of settings says.
+    from_file = policy.certificate is not None and is_from_file(context, "max_loss")
     deadline, since = _seconds(judged.deadline), None if judged.since is None else seconds_of(judged.since)
     with status("watching", quiet=output.as_json):
         log = read_recording(path)
@@ -127,7 +131,7 @@ def watch_command(
             policy,
             tune=None if tune is None else read_recording(tune),
             metric=judged.metric,
-            max_loss=judged.max_loss,
+            max_loss=None if from_file else judged.max_loss,
             signal=signal,
             deadline=deadline,
             since=since,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from suffice.certificates import Certificate
 from suffice.errors import DataError, RuleSyntaxError
 from suffice.replays.outcomes import default_metrics, has_outcome, is_agreement, outcome
-from suffice.replays.references import baseline_policy
+from suffice.replays.references import answering_like, baseline_policy
 from suffice.rounds import Floats, Mask
 from suffice.rules import Never
 from suffice.session import Policy, Stops, stops
@@ -50,6 +50,7 @@ class LossClaim:
         baseline: What the loss is against; the text of a rule.
         bound: The largest accepted mean loss; None where there is none.
         source: Where the bound comes from: `certificate`, `max_loss`, or empty.
+        full_agrees: Whether the full run always agrees with itself: it returns the answer that agreement compares with.
         notes: What a reader must know.
     """
 
@@ -58,6 +59,7 @@ class LossClaim:
     baseline: str = "full"
     bound: float | None = None
     source: str = ""
+    full_agrees: bool = False
     notes: tuple[str, ...] = ()
 
     @property
@@ -68,7 +70,9 @@ class LossClaim:
     @property
     def never_gains(self) -> bool:
         """Whether no policy can have more of the metric than its baseline: users complain or not, and all agree with themselves."""
-        return self.metric == USER_SIGNAL or (is_agreement(self.metric) and self.baseline == "full")
+        return self.metric == USER_SIGNAL or (
+            is_agreement(self.metric) and self.baseline == "full" and self.full_agrees
+        )
 
     @property
     def text(self) -> str:
@@ -103,6 +107,8 @@ class LossClaim:
             metric = _best_metric(audited, certificate)
         elif not has_outcome(audited, metric):
             outcome(audited, metric)  # which says what there is
+        selector = "majority" if requests.recording.independent else "last"
+        full_agrees = str(requests.policy.selector) == selector
         if certificate is None or certificate.metric != metric:
             if certificate is not None and max_loss is None:
                 notes.append(
@@ -111,8 +117,10 @@ class LossClaim:
                     f"loss of {metric} (--max-loss)"
                 )
             source = "" if max_loss is None else "max_loss"
-            return cls(metric=metric, bound=max_loss, source=source, notes=tuple(notes))
-        question = cls(metric=metric, kind=certificate.loss, baseline=certificate.baseline)
+            return cls(metric=metric, bound=max_loss, source=source, full_agrees=full_agrees, notes=tuple(notes))
+        # A baseline that answers by the policy's selector says so at its end.
+        baseline = certificate.baseline.removesuffix(answering_like(requests.policy).name)
+        question = cls(metric=metric, kind=certificate.loss, baseline=baseline, full_agrees=full_agrees)
         try:
             _reference(requests, question)
         except (RuleSyntaxError, DataError):

@@ -77,9 +77,15 @@ class Requests:
             )
         digests = log.per_question("policy_digest", [])
         mine: Mask = np.asarray(digests == policy.digest, dtype=np.bool_)
-        others = Counter({f"of the policy {name}": n for name, n in Counter(digests[~mine].tolist()).items()})
+        others = Counter(
+            {
+                f"of {'no policy' if name is None else f'the policy {name}'}": n
+                for name, n in Counter(digests[~mine].tolist()).items()
+            }
+        )
         if not mine.any():
-            known = ", ".join(f"{name} ({n:,})" for name, n in Counter(digests.tolist()).most_common(5))
+            counts = Counter(digests.tolist()).most_common(5)
+            known = ", ".join(f"{'none' if name is None else name} ({n:,})" for name, n in counts)
             raise DataError(
                 f"no request of this log was decided by the policy {policy.label!r} ({policy.digest}); its policies are "
                 f"{known}. Name the policy file that was deployed: any change of what decides makes another policy"

@@ -235,7 +235,9 @@ def coverage(runs: int = 200, questions: int = QUESTIONS, rate: float = 0.05) ->
                 low, high = looks.low_end, looks.high_end
                 missed[run] = ((low > running) | (high < running)).any()
                 length = round(10 * A_DAY * (1 if varying else rate))
-                for place, window in enumerate(window_sequences(values, length, start)):
+                for place, window in enumerate(
+                    window_sequences(values, np.diff([*range(0, len(values), length), len(values)]).tolist(), start)
+                ):
                     truth_there = truth[place * length : (place + 1) * length].mean()
                     windows[run] |= not window.low_end <= truth_there <= window.high_end
                 error = np.sqrt(np.maximum(np.cumsum(values**2) / looks.n - looks.mean**2, 1e-12) / looks.n)

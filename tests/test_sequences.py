@@ -122,13 +122,13 @@ def test_no_interval_misses_a_drifting_mean_too_often():
 
 def test_windows_share_alpha_and_forget():
     values = np.concatenate([np.zeros(1000), np.ones(150)])
-    windows = window_sequences(values, 500, ConfidenceSequence.start(0.0, 1.0))
+    windows = window_sequences(values, [500, 500, 150], ConfidenceSequence.start(0.0, 1.0))
     assert [window.n for window in windows] == [500, 500, 150]
     assert [window.alpha for window in windows] == pytest.approx(0.05 * share([1, 2, 3]))
     assert windows[1].high_end < 0.1
     assert windows[2].low_end > 0.8
     assert windows[0].high_end < windows[1].high_end  # a later window is wider
-    assert window_sequences([], 500, ConfidenceSequence.start(0.0, 1.0)) == []
+    assert window_sequences([], [], ConfidenceSequence.start(0.0, 1.0)) == []
 
 
 def test_shares_sum_to_one():
@@ -164,6 +164,7 @@ def test_undefined_and_impossible_observations_are_errors(value):
 def test_windows_of_a_sequence_that_began_are_errors():
     start = ConfidenceSequence.start(0.0, 1.0)
     with pytest.raises(DataError, match="without observations"):
-        window_sequences([0.0], 10, start.observe([0.0]))
-    with pytest.raises(DataError, match="positive length"):
-        window_sequences([0.0], 0, start)
+        window_sequences([0.0], [1], start.observe([0.0]))
+    for lengths in ([1], [2, 1], [3, -1], []):
+        with pytest.raises(DataError, match="each must be in one"):
+            window_sequences([0.0, 1.0], lengths, start)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -176,8 +178,10 @@ class ConfidenceSequence:
         return np.asarray(np.clip(end, self.low, self.high), dtype=np.float64)
 
 
-def window_sequences(values: npt.ArrayLike, length: int, start: ConfidenceSequence) -> list[ConfidenceSequence]:
-    """Return a confidence sequence for each window of `length` observations, the last one as far as it got.
+def window_sequences(
+    values: npt.ArrayLike, lengths: Sequence[int], start: ConfidenceSequence
+) -> list[ConfidenceSequence]:
+    """Return a confidence sequence for each of the windows that follow one another.
 
     Windows have no end, so they share alpha: the k-th gets ``alpha * share(k)``.  With probability at least 1 - alpha, every
     interval of every window, looked at at any time, contains the mean of the expectations in that window.  A later window is
@@ -185,24 +189,28 @@ def window_sequences(values: npt.ArrayLike, length: int, start: ConfidenceSequen
 
     >>> import numpy as np
     >>> start = ConfidenceSequence.start(0.0, 1.0)
-    >>> [window.n for window in window_sequences(np.zeros(250), 100, start)]
-    [100, 100, 50]
+    >>> [(window.n, round(float(window.high_end), 2)) for window in window_sequences(np.zeros(250), [100, 150, 0], start)]
+    [(100, 0.07), (150, 0.06), (0, 1.0)]
 
     Args:
         values: Observations from the first one on, shape ``(*shape, n)``.
-        length: Observations in a window.
+        lengths: How many of them each window has, which must not depend on their values.
         start: A sequence before its first observation, with the alpha of all windows together.
 
     Raises:
-        DataError: `start` has seen observations, the length is not positive, or as `ConfidenceSequence.observe`.
+        DataError: `start` has seen observations, the lengths do not sum to n, or as `ConfidenceSequence.observe`.
     """
     observations = np.asarray(values, dtype=np.float64)
-    if np.any(start.n) or length < 1:
-        raise DataError(f"windows need a sequence without observations and a positive length, not {length!r}")
-    firsts = range(0, observations.shape[-1], length)
+    if np.any(start.n):
+        raise DataError("windows begin with a sequence without observations")
+    if min(lengths, default=0) < 0 or sum(lengths) != observations.shape[-1]:
+        raise DataError(
+            f"the windows have {sum(lengths)} of {observations.shape[-1]} observations: each must be in one"
+        )
+    ends = np.cumsum([0, *lengths])
     return [
-        replace(start, alpha=start.alpha * float(share(number))).observe(observations[..., first : first + length])
-        for number, first in enumerate(firsts, 1)
+        replace(start, alpha=start.alpha * float(share(number))).observe(observations[..., first:last])
+        for number, (first, last) in enumerate(pairwise(ends), 1)
     ]
 
 

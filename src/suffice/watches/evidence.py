@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice.rounds import Floats, Mask
-from suffice.statistics import Alarm, ConfidenceSequence
-from suffice.statistics.shares import share
+from suffice.rounds import Floats
+from suffice.statistics import Alarm, ConfidenceSequence, window_sequences
 from suffice.watches.losses import Losses
 from suffice.watches.requests import Requests
 
@@ -17,6 +16,8 @@ __all__ = ["LossAlarm", "LossWindow", "audits_needed", "loss_alarm", "loss_windo
 
 _STAKES = 99
 _LARGEST = 0.99
+_LIKELY = 0.25
+"""Mean losses beyond this are not expected: a quarter of the answers.  Intervals hold there, too, and are wider."""
 _MIXED = 50.0
 """What an alarm pays for not knowing when the loss rises, nor by how much: about this many times the evidence."""
 
@@ -70,7 +71,8 @@ class LossAlarm:
 def sequence_of(losses: Losses, alpha: float) -> ConfidenceSequence:
     """Return a confidence sequence before the first of these losses."""
     largest = losses.largest
-    return ConfidenceSequence.start(losses.lowest * largest, largest, alpha, predictions=(losses.lowest, 1.0))
+    predictions = max(losses.lowest, -_LIKELY), _LIKELY
+    return ConfidenceSequence.start(losses.lowest * largest, largest, alpha, predictions=predictions)
 
 
 def loss_alarm(losses: Losses, bound: float, n: int, *, alpha: float) -> tuple[LossAlarm, Floats]:
@@ -116,28 +118,25 @@ def _e_value(logarithm: float) -> float:
 
 def whole_log(requests: Requests, losses: Losses, alpha: float) -> LossWindow:
     """Return the loss since the first request; the interval is valid at every look."""
-    return _window(losses, np.ones(len(losses), dtype=np.bool_), 0, len(requests) - 1, alpha)
+    return _window(losses, 0, len(requests) - 1, sequence_of(losses, alpha).observe(losses.values))
 
 
 def loss_windows(requests: Requests, losses: Losses, *, window: int, alpha: float) -> list[LossWindow]:
     """Return the loss of each window of requests; the windows share alpha, see `suffice.statistics.window_sequences`."""
-    windows = []
-    for number, first in enumerate(range(0, len(requests), window), start=1):
-        last = min(first + window, len(requests)) - 1
-        inside = (losses.places >= first) & (losses.places <= last)
-        windows.append(_window(losses, inside, first, last, alpha * float(share(number))))
-    return windows
+    firsts = np.arange(0, len(requests), window)
+    places = np.searchsorted(losses.places, [*firsts, len(requests)])
+    states = window_sequences(losses.values, np.diff(places).tolist(), sequence_of(losses, alpha))
+    lasts = [*(firsts[1:] - 1).tolist(), len(requests) - 1]
+    return [_window(losses, *place) for place in zip(firsts.tolist(), lasts, states, strict=True)]
 
 
-def _window(losses: Losses, inside: Mask, first: int, last: int, alpha: float) -> LossWindow:
-    values = losses.values[inside]
-    n = last - first + 1
-    if not len(values):
-        return LossWindow(first=first, last=last, n=n, n_audited=0, mean=math.nan, low=losses.lowest, high=1.0)
-    state = sequence_of(losses, alpha).observe(values)
+def _window(losses: Losses, first: int, last: int, state: ConfidenceSequence) -> LossWindow:
     low, high = (float(np.clip(end, losses.lowest, 1.0)) for end in (state.low_end, state.high_end))
-    known = int(losses.known[inside].sum())
-    return LossWindow(first=first, last=last, n=n, n_audited=known, mean=float(state.mean), low=low, high=high)
+    known = losses.known & (losses.places >= first) & (losses.places <= last)
+    n = last - first + 1
+    return LossWindow(
+        first=first, last=last, n=n, n_audited=int(known.sum()), mean=float(state.mean), low=low, high=high
+    )
 
 
 def audits_needed(bound: float, lowest: float, *, alpha: float, rise: float) -> int:
@@ -146,7 +145,7 @@ def audits_needed(bound: float, lowest: float, *, alpha: float, rise: float) -> 
     Losses of 0 and 1 are bet on with the best constant stake.
 
     >>> audits_needed(0.05, 0.0, alpha=0.05, rise=0.05)
-    333
+    336
 
     Args:
         bound: The largest accepted mean loss.

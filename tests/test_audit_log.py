@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from suffice import Audit, Cost, Policy, Recorder, Reply, Round, decide, import_recording, read_recording, replay
+from suffice import Audit, Cost, Policy, Recorder, Reply, Round, decide, import_recording, read_recording, replay, watch
 from suffice.errors import ConfigMismatchError, DataError, SchemaError, UnknownSignalError
 from suffice.frameworks.runs import QuestionRun
 from suffice.session import stops
@@ -312,6 +312,20 @@ def test_the_requests_of_a_question_share_its_draw_unless_they_have_names(path):
     draws = [name for name, (audited,) in columns(path, "audited").items() if audited]
     assert 12 * HALF.draw("q1").audited < len(draws) < 12 + 12 * HALF.draw("q1").audited
     assert set(read_recording(path).clusters.tolist()) == {"q1"}
+
+
+def test_a_rule_that_stops_before_any_answer_is_judged_by_the_answers_that_came_later(path):
+    policy = Policy(rule="fixed_k(1)", max_rounds=3)
+    with Recorder(path, policy=policy, audit=ALWAYS) as recorder:
+        for number in range(30):
+            with recorder.question(f"What is {number}?", golds="a") as run:
+                for answer in ("", "a", "a"):
+                    run.observe(answer)
+        with recorder.question("failed", golds="a", question_id="failed") as run:
+            run.end("failed")
+    assert columns(path, "stop_reason", "end")[read_recording(path).question_ids[0]] == ["failed", "max_rounds"]
+    result = watch(read_recording(path), policy, metric="em", max_loss=0.05)
+    assert result.status == "fall back"
 
 
 def test_ends_from_outside_are_logged_with_the_answer_that_was_given(path):

@@ -396,12 +396,12 @@ def test_rows_of_other_policies_are_counted_and_not_judged():
 
 
 def test_requests_that_no_policy_decided_are_left_out_and_counted():
-    reasons = ["failed", "cancelled"] + ["max_rounds"] * 98
-    result = watch(production_log(100, stop_reason=reasons), certified())
+    reasons, ends = ["failed", "cancelled"] + ["max_rounds"] * 98, ["failed", "rule"] + ["max_rounds"] * 98
+    result = watch(production_log(100, stop_reason=reasons, end=ends), certified())
     assert result.n == 98
     assert any("1 request that ended as failed" in note for note in result.notes)
     with pytest.raises(DataError, match="all 5 failed or were cancelled"):
-        watch(production_log(5, stop_reason=["failed"] * 5), certified())
+        watch(production_log(5, stop_reason=["failed"] * 5, end=["failed"] * 5), certified())
 
 
 def test_what_is_not_a_log_of_decisions_is_refused():

@@ -105,11 +105,16 @@ class Requests:
             order = late
         rows = _in_order(log, order)
         reasons = rows.per_question("stop_reason", [])
+        stop = _rounds(rows, "stop_round")
+        # A rule may stop where no round has an answer: the loop did not fail, and a full run might have had one.
+        unanswered = (reasons == "failed") & (rows.ends != "failed")
+        ended = np.where(rows.seen, rows.index, -1).max(axis=1) <= stop
+        reasons[unanswered] = np.where(ended, rows.ends, "rule")[unanswered]
         requests = cls(
             recording=rows,
             policy=policy,
             times=times[order],
-            stop=_rounds(rows, "stop_round"),
+            stop=stop,
             answer=_rounds(rows, "answer_round"),
             reasons=reasons,
             rate=_numbers(rows, "audit_rate"),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import subprocess
+import sys
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -109,6 +112,20 @@ def test_a_question_stays_in_its_part_which_waits_for_it(log):
     recorder.close()
     assert not journals(log)
     assert answers(log)["slow"] == ["a", "b"]
+
+
+def test_ended_questions_leave_the_journal_of_a_full_part_where_one_never_ends(log):
+    recorder = Recorder(log, part_questions=2)
+    lost = recorder.question("lost", question_id="lost").__enter__()
+    lost.observe("a")
+    for q in range(2):
+        play(recorder, f"Who is {q}?", question_id=f"q{q}")
+    recorder._log._sealing.join()
+    (first, *_) = part_paths(log)
+    assert read_recording(first).question_ids == ["q0", "lost"]
+    assert [question.run for question in RoundJournal(first).content().questions] == [lost.run]
+    recorder.close()
+    assert len(journals(log)) == 1
 
 
 def test_a_saved_part_is_read_with_its_journal(log):
@@ -482,6 +499,41 @@ def test_merge_makes_one_file_of_a_folder_and_joins_it_with_others(log, tmp_path
     assert "-o FILE.parquet, or --compact" in cli("merge", log).error
     for wrong in ((log, "--compact", "-o", whole), (log, log, "--compact")):
         assert "give the folder alone" in cli("merge", *wrong).error
+
+
+@pytest.mark.whole
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_process_begins_a_part_of_its_own_and_goes_on_with_open_questions(log):
+    recorder = Recorder(log)
+    play(recorder, "one", question_id="q1")
+    run = recorder.question("open", question_id="open").__enter__()
+    run.observe("a")
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            run.observe("b")
+            run.end("exhausted")
+            play(recorder, "two", question_id="q2")
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    play(recorder, "three", question_id="q3")
+    recorder.close()
+    assert len(part_paths(log)) == 2
+    assert len(journals(log)) == 1  # the child ended without a word
+    assert answers(log) == {name: ["a", "b"] for name in ("q1", "open", "q2", "q3")}
+    assert (compact_recording(log).after, journals(log)) == (1, [])
+    assert answers(log) == {name: ["a", "b"] for name in ("q1", "open", "q2", "q3")}
+
+
+@pytest.mark.whole
+def test_a_program_that_ends_seals_its_part(log):
+    code = "import sys; from suffice import Recorder; r = Recorder(sys.argv[1]); run = r.question('q').__enter__(); run.observe('a'); run.end('rule')"
+    subprocess.run([sys.executable, "-c", code, str(log)], check=True)
+    assert not journals(log)
+    assert read_recording(log).answers.tolist() == [["a"]]
 
 
 @pytest.mark.whole

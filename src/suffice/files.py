@@ -22,6 +22,7 @@ __all__ = [
     "file_sha256",
     "files_hash",
     "json_lines",
+    "make_folder",
     "quoted",
     "remove_leftovers",
     "replacing",
@@ -107,6 +108,23 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
             shutil.rmtree(temporary, ignore_errors=True)
     except OSError as error:
         raise disk_fault(target, error) from error
+
+
+def make_folder(path: str | Path) -> None:
+    """Create a folder, if it is not there; its name reaches the disk, too.
+
+    Raises:
+        DataError: There is a file of that name, or the place cannot be written.
+    """
+    folder = Path(path)
+    try:
+        for missing in [place for place in (*reversed(folder.parents), folder) if not place.exists()]:
+            missing.mkdir(exist_ok=True)
+            _sync_folder(missing.parent)
+        if not folder.is_dir():
+            raise NotADirectoryError(f"{str(folder)!r} is a file")
+    except OSError as error:
+        raise disk_fault(folder, error) from error
 
 
 def remove_leftovers(path: str | Path) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import ConfigMismatchError, DataError, SchemaError, SufficeError
-from suffice.files import check_file, disk_fault, remove_leftovers
+from suffice.files import check_file, make_folder, remove_leftovers
 from suffice.store.journal import differences
 from suffice.store.opened import OpenFile, with_journal, write_recording
 from suffice.store.parts import common_state, part_paths
@@ -87,8 +87,8 @@ class RecordedFile:
 class RecordedFolder:
     """A folder of parts: this process appends to its own, and shares no lock with others.
 
-    Only one part takes new questions.  A full one is sealed once its questions have ended: they move into its parquet file,
-    and its journal is removed.  After a fork the child begins a part of its own.
+    Only one part takes new questions.  Those of a full one that have ended move into its parquet file, and once there are no
+    others, it is sealed: its journal is removed.  After a fork the child begins a part of its own.
     """
 
     def __init__(self, path: Path, *, questions: int, size: int) -> None:
@@ -113,10 +113,7 @@ class RecordedFolder:
 
     def check(self, metadata: Mapping[str, Any]) -> None:
         """Raise if the parts of the folder have other settings; each part gets these when it begins."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise disk_fault(self.path, error) from error
+        make_folder(self.path)
         for part in reversed(part_paths(self.path)):
             try:
                 stored = _part_settings(part)
@@ -167,16 +164,12 @@ class RecordedFolder:
     def _seal_full(self) -> None:
         for part in [*self._full]:
             try:
-                self._seal(part)
+                journal = RoundJournal(part, is_part=True)
+                move_ended(part, journal)
+                if journal.seal():
+                    self._full.remove(part)
             except SufficeError as error:
                 _log.warning("%s: its questions stay in its journal for now: %s", part, error)
-
-    def _seal(self, part: Path) -> None:
-        journal = RoundJournal(part, is_part=True)
-        if journal.n_open() == 0:
-            move_ended(part, journal)
-            if journal.seal():
-                self._full.remove(part)
 
     def holding(self, run: str) -> RoundJournal | None:
         """Return the journal that has an open question: of a part of this machine, or a copy in a part of this process."""
@@ -231,7 +224,7 @@ def move_ended(path: Path, journal: RoundJournal, *, unfinished: bool = False) -
     Raises:
         DataError: The disk is full, or the path cannot be written.
     """
-    with journal.emptying(unfinished=unfinished) as content:
+    with suppress(SealedError), journal.emptying(unfinished=unfinished) as content:
         ended = [question for question in content.questions if unfinished or question.ending is not None]
         if not any(question.rows for question in ended) and not (ended and path.exists()):
             return

@@ -137,11 +137,6 @@ class RoundJournal:
             n = database.execute("SELECT count(*) FROM rounds WHERE run = ?", (run,)).fetchone()[0]
             return None if is_open is None else int(n)
 
-    def n_open(self) -> int:
-        """Return how many questions in the file have not ended."""
-        with self._writing() as database:
-            return int(database.execute("SELECT count(*) FROM questions WHERE ending IS NULL").fetchone()[0])
-
     def decide(self, run: str, columns: Mapping[str, Any]) -> None:
         """Commit what was decided on a question, which may go on."""
         self._commit(lambda database: self._decide(database, run, columns))

@@ -337,3 +337,10 @@ def test_a_signal_of_the_models_own_passes_needs_a_model_that_runs_here(tmp_path
     result = cli("run", written(tmp_path, text), "--dry-run", "--json")
     assert any("own-signal 'sample_spread' reads passes of a model" in text for text in result.json["problems"])
     assert json.dumps(result.json)
+
+
+def test_reflection_tokens_decide_for_a_model_that_runs_here_alone(tmp_path):
+    gate = 'gate = "self-rag"\nrule = "p_retrieve <= 0.2"'
+    text = WAYS.replace("URL", "http://127.0.0.1:1/v1").replace('loop = "ircot(k=1)"', gate)
+    result = cli("run", written(tmp_path, text), "--dry-run", "--json")
+    assert any("rival 'ircot' reads tokens of a model that runs here" in text for text in result.json["problems"])

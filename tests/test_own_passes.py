@@ -25,6 +25,7 @@ from suffice.llm import (
     fit_directions,
 )
 from suffice.llm.monitor import HONESTY
+from suffice.llm.prompts import PREFILLED
 from suffice.llm.reflection import critique_of
 from suffice.llm.reply_states import read_text
 from suffice.llm.triggers import NO_CONTENT_WORDS
@@ -438,6 +439,24 @@ def test_what_a_model_learned_to_say_of_itself_is_compared_where_it_did(model, r
     assert np.corrcoef(again.evaluation[:-1], known)[0, 1] > 0.5
     without = {gate.name for gate in model_gates(model, tune[:4], evaluation[:4], n_samples=2, known=np.ones(4, bool))}
     assert not without & {"self-rag", "probing-rag"}
+
+
+def test_the_gate_of_reflection_tokens_has_a_name_on_the_command_line(reflecting, tmp_path):
+    for part in (reflecting.loaded.network, reflecting.loaded.tokenizer):
+        part.save_pretrained(tmp_path / "model")
+    local_models.save(tmp_path / "plain", max_position_embeddings=4096)
+    dataset(tmp_path / "q.jsonl", n=2)
+    asked = ["record", tmp_path / "q.jsonl", "-o", tmp_path / "r.parquet", "--round-zero", "--max-rounds", "1"]
+    asked += ["--allow-unread", "--gate", "self-rag", "--prompt", "prefilled", "--max-tokens", "3"]
+    done = cli(*asked, "--local", "--model", tmp_path / "model", "--json")
+    assert done.code == 0, done.err
+    recording = read_recording(tmp_path / "r.parquet")
+    gate = ReflectionGate(TransformersModel(tmp_path / "model", prompt=PREFILLED, max_tokens=3))
+    expected = [gate.decide(f"Where is tower {number}?").signals["p_retrieve"] for number in range(2)]
+    assert recording.column("p_retrieve")[:, 0] == pytest.approx(expected, abs=1e-5)
+    assert "has no token '[Retrieval]'" in cli(*asked, "--local", "--model", tmp_path / "plain").error
+    assert "answer with --local" in cli(*asked[:-4]).error
+    assert "leave out --gate-model" in cli(*asked, "--local", "--model", tmp_path / "model", "--gate-model", "x").error
 
 
 def test_own_signals_are_recorded_from_the_command_line(tmp_path):

@@ -18,14 +18,26 @@ from suffice.embedding import Embedder, MiniLM
 from suffice.errors import DataError
 from suffice.gates import ComplexityGate
 from suffice.gates.complexity import CARD, FORMAT, read_card
-from suffice.llm import Answerer, EncoderStates, EndpointEmbedder, EndpointStates, Gate, TransformersModel
+from suffice.llm import (
+    Answerer,
+    EncoderStates,
+    EndpointEmbedder,
+    EndpointStates,
+    Gate,
+    ReflectionGate,
+    TransformersModel,
+)
 from suffice.llm.prompts import prompt as built_in_prompt
 from suffice.llm.states import StateSource
 from suffice.probes import Probe, ProbeGate
 from suffice.retrieval import Question
 from suffice.seen import Seen
 
-__all__ = ["GateOptions", "encoder_of", "note_fitted", "require_used"]
+__all__ = ["SELF_RAG_GATE", "GateOptions", "encoder_of", "note_fitted", "require_used"]
+
+
+SELF_RAG_GATE = Path("self-rag")
+"""The name of the gate that is no file: the reflection tokens of Self-RAG."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +48,11 @@ class GateOptions:
 
     gate: Annotated[
         Path | None,
-        Option("--gate", help="What `suffice gate train` or `suffice gate classify` wrote: it decides at round 0."),
+        Option(
+            "--gate",
+            help="What `suffice gate train` or `suffice gate classify` wrote: it decides at round 0. 'self-rag' with --local: the "
+            "reflection tokens of a model that was trained with them.",
+        ),
     ] = None
     gate_model: Annotated[
         str | None,
@@ -53,7 +69,12 @@ class GateOptions:
     @cached_property
     def probe(self) -> Probe | None:
         """The probe, if the gate is one."""
-        return None if self.gate is None or self._is_classifier else Probe.load(self.gate)
+        return None if self.gate is None or self.reflects or self._is_classifier else Probe.load(self.gate)
+
+    @property
+    def reflects(self) -> bool:
+        """Whether the answering model's own tokens decide."""
+        return self.gate == SELF_RAG_GATE
 
     @cached_property
     def _is_classifier(self) -> bool:
@@ -84,6 +105,8 @@ class GateOptions:
 
     def build(self, answerer: Answerer, answering: models.Examined, run: LocalRun) -> Gate | None:
         """Return the gate, if there is one; `run` says how a model that reads for it runs on this machine."""
+        if self.reflects:
+            return self._reflection(answerer)
         if self.gate is not None and self._is_classifier:
             if self.gate_base_url is not None:
                 raise DataError(
@@ -95,6 +118,16 @@ class GateOptions:
         if self.gate_model is not None or self.gate_base_url is not None:
             raise DataError("--gate-model and --gate-base-url say what reads questions for a gate: give --gate, too")
         return None
+
+    def _reflection(self, answerer: Answerer) -> Gate:
+        """Return the gate of the answering model's reflection tokens."""
+        if self.gate_model is not None or self.gate_base_url is not None:
+            raise DataError(
+                "--gate self-rag reads the answering model itself: leave out --gate-model and --gate-base-url"
+            )
+        if not isinstance(answerer, TransformersModel):
+            raise DataError("--gate self-rag reads tokens of a model that runs here: answer with --local")
+        return ReflectionGate(answerer)
 
     def _source(self, probe: Probe, answerer: Answerer, answering: models.Examined, run: LocalRun) -> StateSource:
         """Return what reads the states that the probe was fitted on."""

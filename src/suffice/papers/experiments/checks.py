@@ -150,6 +150,8 @@ def _needs_problems(cell: Cell, experiment: Experiment) -> Iterator[str]:
         yield (
             f"{where} writes a chain, and model {model.name!r} only answers from passages: name others as models = [...]"
         )
+    elif rival.gating.reflects and not is_local:
+        yield f"{where} reads tokens of a model that runs here: write local = true for model {model.name!r}"
     elif "attentions" in needs and not is_local:
         yield f"{where} reads attentions, which an endpoint does not give: write local = true for model {model.name!r}"
     elif needs & LOGPROB_NEEDS and not options.logprobs:

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from suffice.cli.gating import SELF_RAG_GATE
 from suffice.cli.settings import SECRETS_STAY_OUT, check_key_variable
 from suffice.errors import DataError, NotFoundError, SchemaError, did_you_mean
 
@@ -25,6 +26,9 @@ _TOML_KINDS: Mapping[Any, tuple[tuple[type, ...], str]] = {
 }
 _JSON_OPTIONS = ("extra_body", "template_args")
 """JSON on the command line."""
+
+_NAMES = {"prices": "list", "gate": str(SELF_RAG_GATE)}
+"""Values of paths that are names and no files."""
 
 _WRITTEN = ("cache",)
 """Paths that a run creates."""
@@ -158,7 +162,7 @@ def _plain_hint(hint: Any) -> tuple[Any, tuple[Any, ...]]:
 
 def _path(value: str, name: str, where: str, folder: Path) -> Path:
     path = folder / value
-    if name == "prices" and value == "list":
+    if value == _NAMES.get(name):
         return Path(value)
     if name not in _WRITTEN and not path.exists():
         raise NotFoundError(f"{where}: {str(path)!r} does not exist; paths are relative to the file of the experiment")

@@ -186,6 +186,8 @@ def test_a_policy_can_be_checked_where_no_model_is_known():
             "dense",
             "from suffice import Passage; from suffice.retrieval.dense import DenseRetriever; DenseRetriever('any').rank('q', pool=[Passage(passage_id='1', title='t', text='x')])",
         ),
+        (("starlette",), "serve", "from suffice.serve import check_extra; check_extra('suffice serve')"),
+        (("uvicorn",), "studio", "from suffice.cli.studio import studio_command; studio_command()"),
     ],
 )
 def test_a_missing_extra_says_what_to_install(blocked, extra, code):

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import signal
+import socket
+import subprocess
+import sys
 from dataclasses import replace
 
 import httpx
@@ -13,6 +18,7 @@ from suffice.session import Policy, Session
 from suffice.studio import Folder
 from suffice.studio.browsing import FILTERS, Browsed
 from suffice.studio.door import HEADERS
+from tests.cli_tools import cli
 from tests.studio import TOKEN, filled, opened_studio
 
 
@@ -169,3 +175,52 @@ def test_the_filters_divide_the_questions(folder):
     assert 0 < counts["lost"] < counts["saved"]
     assert counts["failed"] == 0
     assert len(browsed.positions(fates, "all", "TOWER 7?")) == 1
+
+
+@pytest.mark.whole
+def test_the_command_prints_the_address_and_ends_by_ctrl_c(folder):
+    command = [sys.executable, "-m", "suffice", "studio", str(folder), "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        line = process.stdout.readline()
+        address = re.search(r"http://127\.0\.0\.1:\d+/open\?token=\S{32}$", line)
+        assert address, line + process.stderr.read()
+        page = httpx.get(address[0], follow_redirects=True)
+        assert "eval.parquet" in page.text
+        assert "server" not in page.headers
+        assert process.stdout.readline() == "Ctrl-C ends it\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (0, "", "")
+
+
+def test_what_the_command_cannot_open_is_said(tmp_path):
+    done = cli("studio", tmp_path / "nowhere", "--no-browser")
+    assert done.code == 2
+    assert "name one that holds recordings, policies or logs" in done.error
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = cli("studio", tmp_path, "--no-browser", "--port", taken.getsockname()[1])
+    assert done.code == 1
+    assert "Give another --port" in done.error
+
+
+def test_a_column_that_is_damaged_behind_an_intact_header_is_named(folder, tmp_path):
+    whole = bytearray((folder / "eval.parquet").read_bytes())
+    whole[len(whole) // 3] ^= 0xFF
+    (tmp_path / "flipped.parquet").write_bytes(whole)
+    (item,) = Folder(tmp_path).scan()
+    assert (item.kind, item.page) == ("recording", "")
+    assert item.error
+
+
+def test_only_what_may_be_rounds_is_offered_for_import(tmp_path):
+    (tmp_path / "package.json").write_text('{"name": "x", "version": "1"}')
+    (tmp_path / "notes.txt").write_text("a note")
+    (tmp_path / "settings.csv").write_text("name,value\na,1\n")
+    (tmp_path / "log.jsonl").write_text('{"question": "Where?", "round": 1, "answer": "Oslo"}\n')
+    (tmp_path / "questions.jsonl").write_text('{"question": "Where?", "answers": ["Oslo"]}\n')
+    folder = Folder(tmp_path)
+    assert {item.name: item.kind for item in folder.scan()} == {"log.jsonl": "import", "questions.jsonl": "questions"}
+    assert set(folder.others) == {"package.json", "notes.txt", "settings.csv"}
+    assert folder.scan() == folder.scan()

@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from suffice.cli.console import say
-from suffice.serve.extra import check_extra
+from suffice.errors import MissingExtraError
+from suffice.serve import check_extra
 
 __all__ = ["studio_command"]
 
@@ -24,7 +25,10 @@ def studio_command(
 
     Example: suffice studio runs
     """
-    check_extra("the studio")
+    try:
+        check_extra("the studio")
+    except MissingExtraError as error:
+        raise MissingExtraError("the studio", "studio") from error
     from suffice.serve.running import bind, run_app, url_of
     from suffice.studio import studio_app
     from suffice.studio.door import OPEN

@@ -25,12 +25,12 @@ from suffice.studio.describing import headline_metric
 from suffice.studio.workbench import Workbench
 from suffice.tables import Column, Table
 
-__all__ = ["FILTERS", "PAGE", "Browsed", "Fates"]
+__all__ = ["FILTERS", "PAGE_SIZE", "Browsed", "Fates"]
 
-PAGE = 50
+PAGE_SIZE = 50
 """Questions on one page."""
 
-_HALF = 0.5
+_WRONG_BELOW = 0.5
 _POLICIES = 16
 """Policies whose stops stay in memory, for each recording."""
 
@@ -171,7 +171,7 @@ class Browsed:
         early = (stop < last) & ~unknown
         filters = {
             "all": np.ones(n, dtype=np.bool_),
-            "wrong": score < _HALF,
+            "wrong": score < _WRONG_BELOW,
             "early": early,
             "lost": early & (score < whole),
             "saved": early & (score >= whole),

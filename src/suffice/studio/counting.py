@@ -4,36 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
 from suffice.display import Chart
 from suffice.replays.charts import accent_shades, shares_chart
-from suffice.rounds import Floats
 from suffice.store import Recording
 from suffice.tables import Column, Table
+from suffice.watches.requests import RAN_ON, moment, numbers_of, times_of
 
 __all__ = ["audits_table", "deciders_table", "reasons_table", "stops_over_time"]
 
-_WINDOWS = 10
-_RAN_ON = ("max_rounds", "exhausted")
-
-
-def _numbers(log: Recording, name: str) -> Floats:
-    """Return a column of numbers at each request's first round; NaN where it is missing."""
-    if name not in log.table.column_names:
-        return np.full(len(log.question_ids), np.nan)
-    return np.array([np.nan if value is None else float(value) for value in log.per_question(name, [])])
-
-
-def _times(log: Recording) -> Floats:
-    return _numbers(log, "recorded_at")
-
-
-def _moment(time: float) -> str:
-    return "" if np.isnan(time) else datetime.fromtimestamp(time, tz=UTC).strftime("%Y-%m-%d %H:%M")
+_MOST_BARS = 10
 
 
 def reasons_table(log: Recording) -> Table:
@@ -48,8 +31,8 @@ def reasons_table(log: Recording) -> Table:
 
 def audits_table(log: Recording) -> Table:
     """Return how many requests were drawn for an audit, and what became of those."""
-    drawn, rates = _numbers(log, "audited") == 1, _numbers(log, "audit_rate")
-    ran_on = np.isin(log.ends.astype(str), _RAN_ON)
+    drawn, rates = numbers_of(log, "audited") == 1, numbers_of(log, "audit_rate")
+    ran_on = np.isin(log.ends.astype(str), [*RAN_ON])
     lost = drawn & ~ran_on
     known = rates[~np.isnan(rates)]
     rows: list[tuple[Any, ...]] = [
@@ -70,12 +53,12 @@ def deciders_table(log: Recording, names: Mapping[str, str]) -> Table:
         log: The log.
         names: Names of known policies, by digest.
     """
-    digests, times = log.per_question("policy_digest", [None] * log.shape[0]), _times(log)
+    digests, times = log.per_question("policy_digest", [None] * log.shape[0]), times_of(log)
     rows = []
     for digest, n in Counter(digests.tolist()).most_common():
         own = times[digests == digest]
         own = own[~np.isnan(own)]
-        first, last = (_moment(float(own.min())), _moment(float(own.max()))) if len(own) else ("", "")
+        first, last = (moment(float(own.min())), moment(float(own.max()))) if len(own) else ("", "")
         rows.append((digest or "not known", names.get(digest, "not in this folder"), n, first, last))
     columns = (Column("policy"), Column("file"), Column("requests", ",d"), Column("first"), Column("last"))
     return Table(title="Policies that decided", columns=columns, rows=tuple(rows))
@@ -83,16 +66,16 @@ def deciders_table(log: Recording, names: Mapping[str, str]) -> Table:
 
 def stops_over_time(log: Recording) -> Chart:
     """Return the share of requests that stopped at each round, in windows of equal size, in the order of time."""
-    stop, times = _numbers(log, "stop_round"), _times(log)
+    stop, times = numbers_of(log, "stop_round"), times_of(log)
     order = np.argsort(times, kind="stable")
     rounds = sorted({int(r) for r in stop[~np.isnan(stop)]})
     names = [f"round {r}" for r in rounds]
     groups: dict[str, list[float]] = {}
-    for part in np.array_split(order, min(_WINDOWS, len(order))):
-        label = _moment(float(times[part[0]])) or f"from request {int(np.flatnonzero(order == part[0])[0]) + 1:,}"
+    for part in np.array_split(order, min(_MOST_BARS, len(order))):
+        label = moment(float(times[part[0]])) or f"from request {int(np.flatnonzero(order == part[0])[0]) + 1:,}"
         groups[_unused(label, groups)] = [float((stop[part] == r).mean()) for r in rounds]
     parts = dict(zip(names, accent_shades(len(rounds)), strict=True))
-    size = -(-len(order) // min(_WINDOWS, len(order)))
+    size = -(-len(order) // min(_MOST_BARS, len(order)))
     axis = f"share of about {size:,} requests each"
     return Chart(shares_chart(groups, parts, axis, "Stop rounds over time", group="since"))
 

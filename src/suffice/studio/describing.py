@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from suffice.adapters.recognise import Head, head_of, recognise
+from suffice.adapters.names import ANSWERS, IDS, QUESTIONS, ROUND_WORDS, WEAK_REPLIES, is_round_name, plain_name
+from suffice.adapters.recognise import Head, head_of, json_document, recognise
 from suffice.certificates import Certificate
 from suffice.decisions import Advice
 from suffice.decisions.advice import FORMAT as DECISION_FORMAT
-from suffice.errors import SchemaError, SufficeError
+from suffice.errors import SufficeError
 from suffice.files import quoted
 from suffice.replays.outcomes import default_metrics, has_outcome, outcome
 from suffice.retrieval import load_questions
+from suffice.rounds import Floats
 from suffice.session import Policy
 from suffice.session.policy import POLICY_FORMAT
 from suffice.store import Recording, read_recording
@@ -29,7 +33,7 @@ from suffice.tables import counted, figure
 
 __all__ = [
     "DECIDER",
-    "KINDS",
+    "ITEM_KINDS",
     "Description",
     "beside",
     "certificate_state",
@@ -39,7 +43,7 @@ __all__ = [
     "loaded_policy",
 ]
 
-KINDS = {
+ITEM_KINDS = {
     "log": ("Logs of deployed policies", "log", "logs"),
     "recording": ("Recordings", "recording", "recordings"),
     "policy": ("Policies", "policy", "policies"),
@@ -72,7 +76,9 @@ _TEXTS = (
     ".css",
     ".js",
 )
-_ROUND_FIELDS = frozenset({"round", "rounds", "step", "turn", "iteration", "attempt", "messages", "trace_id", "spans"})
+_DATA = (".parquet", ".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".json.gz", ".jsonl.gz", ".csv.gz")
+_ASKED = frozenset(map(plain_name, (*QUESTIONS, *IDS)))
+_REPLIED = frozenset(map(plain_name, (*ANSWERS, *WEAK_REPLIES, *ROUND_WORDS, "rounds", "messages")))
 _PAGE_START = 2_000
 
 
@@ -81,7 +87,7 @@ class Description:
     """What a file is.
 
     Attributes:
-        kind: One of `KINDS`.
+        kind: One of `ITEM_KINDS`.
         line: What is in it, in one line.
         state: Of a certificate: valid, void or suspended; else empty.
         error: Why it cannot be read; empty where it can.
@@ -117,7 +123,7 @@ def describe(path: Path) -> Description | None:
     try:
         if path.suffix == ".json":
             own = _own_json(path)
-            kind = own if own in KINDS else kind
+            kind = own if own in ITEM_KINDS else kind
             return _own_file(path, own) if own else _data_file(path)
         return _reader_of(path)(path)
     except SufficeError as error:
@@ -130,41 +136,59 @@ def _reader_of(path: Path) -> Callable[[Path], Description | None]:
     """Return what describes a file, by its name."""
     if path.is_dir() or not path.exists():  # of a recording that has only just begun there is only the journal
         return _recording
-    readers = {".journal": _journal, ".html": _report_page, ".htm": _report_page, **dict.fromkeys(_TEXTS, _nothing)}
+    readers = {
+        ".journal": _unfinished,
+        ".html": _report_page,
+        ".htm": _report_page,
+        **dict.fromkeys(_TEXTS, _no_description),
+    }
     return readers.get(path.suffix, _data_file)
 
 
-def _nothing(path: Path) -> None:
+def _no_description(path: Path) -> None:
     del path
 
 
 def _data_file(path: Path) -> Description | None:
+    is_data = path.name.endswith(_DATA)
     try:
         head = head_of(path)
-    except SchemaError as error:
-        if path.suffix in (".parquet", ".json", ".jsonl", ".csv", ".zip", ".gz"):
-            raise
-        del error
-        return None
-    if META_KEY.decode() in head.metadata:
-        return _recording(path)
-    if _are_questions(head):
-        n = len(load_questions(str(path)))
-        then = f"suffice record {quoted(path)} -o {quoted(path.with_suffix('.parquet'))} --model MODEL --base-url URL"
-        return Description(kind="questions", line=counted(n, "question"), next=then)
-    if head.form == "text" and path.suffix not in (".csv", ".tsv"):
-        return None
-    try:
+        if META_KEY.decode() in head.metadata:
+            return _recording(path)
         form = recognise(path)
-    except SchemaError:
-        return None
-    line = "rounds as a table" if form == "tabular" else f"rounds in the format {form}"
+    except SufficeError:
+        if is_data and path.stat().st_size and path.suffix == ".parquet":
+            raise
+        return _damaged_text(path) if is_data else None
+    if form != "tabular":
+        return _to_import(path, f"rounds in the format {form}")
+    columns = {plain_name(name) for name in _column_names(head)} if is_data else set()
+    if "question" in columns and not any(map(is_round_name, columns)):
+        with suppress(SufficeError):
+            n = len(load_questions(str(path)))
+            then = (
+                f"suffice record {quoted(path)} -o {quoted(path.with_suffix('.parquet'))} --model MODEL --base-url URL"
+            )
+            return Description(kind="questions", line=counted(n, "question"), next=then)
+    is_log = columns & _ASKED and columns & _REPLIED
+    return _to_import(path, "rounds as a table") if is_log else None
+
+
+def _damaged_text(path: Path) -> Description | None:
+    """Return the error of a JSON file that is not JSON; None for other texts."""
+    if path.suffix == ".json":
+        json_document(path)  # raises
+    return None
+
+
+def _to_import(path: Path, line: str) -> Description:
     return Description(kind="import", line=line, next=f"suffice import {quoted(path)}")
 
 
-def _are_questions(head: Head) -> bool:
-    fields = set(head.record)
-    return head.form in ("json", "jsonl") and "question" in fields and not fields & _ROUND_FIELDS
+def _column_names(head: Head) -> Sequence[str]:
+    """Return the columns of a table, or the fields of the first object."""
+    first = head.text.lstrip("\ufeff").partition("\n")[0]
+    return re.split(r"[,;\t]", first) if head.form == "text" else head.names
 
 
 def _recording(path: Path) -> Description:
@@ -172,7 +196,9 @@ def _recording(path: Path) -> Description:
     recording = read_recording(path)
     is_log = "policy_digest" in recording.table.column_names
     unit = "request" if is_log else "question"
-    line = f"{counted(recording.shape[0], unit)}, {_rounds_text(recording)}{_figures(recording, is_log=is_log)}"
+    line = (
+        f"{counted(recording.shape[0], unit)}, {_rounds_text(recording)}{_headline_figures(recording, is_log=is_log)}"
+    )
     failed = int((recording.ends == "failed").sum())
     line += f", {failed:,} failed" if failed else ""
     contents = [RoundJournal(part).content() for part in (part_paths(path) if path.is_dir() else [path])]
@@ -194,10 +220,16 @@ def _rounds_text(recording: Recording) -> str:
 def headline_metric(recording: Recording) -> str:
     """Return the metric that a list shows: the quality by gold answers, or agreement with the full run."""
     names = [name for name in default_metrics(recording) if has_outcome(recording, name)]
+    names += [name for name in recording.names("metric") if _is_share(recording.column(name))]
     return names[0] if names else "agreement" if has_outcome(recording, "agreement") else ""
 
 
-def _figures(recording: Recording, *, is_log: bool) -> str:
+def _is_share(values: Floats) -> bool:
+    known = values[~np.isnan(values)]
+    return bool(len(known)) and known.min() >= 0 and known.max() <= 1
+
+
+def _headline_figures(recording: Recording, *, is_log: bool) -> str:
     """Return the metric of the last recorded round, of a log that of the returned answers, and the calls, as the end of a line."""
     metric, text = headline_metric(recording), ""
     last = recording.seen.sum(axis=1) - 1
@@ -208,7 +240,11 @@ def _figures(recording: Recording, *, is_log: bool) -> str:
         where = " of returned answers"
     fine = recording.ends != "failed"
     if metric and metric != "agreement" and fine.any():
-        values = outcome(recording, metric)[np.arange(len(last)), last][fine]
+        scores = outcome(recording, metric)
+        if recording.independent:  # the order means nothing, so that the last sample is any of them
+            values, where = scores[fine], " for one sample"
+        else:
+            values = scores[np.arange(len(last)), last][fine]
         if not np.isnan(values).all():
             text += f", {metric} {figure(float(np.nanmean(values)), '.1f', 100)}{where}"
     columns = [name for name in recording.names("cost") if name.endswith(".calls") and "retrieval" not in name]
@@ -216,7 +252,7 @@ def _figures(recording: Recording, *, is_log: bool) -> str:
     return text + (f", {figure(float(calls), '.2f')} calls each" if calls and math.isfinite(calls) else "")
 
 
-def _journal(path: Path) -> Description:
+def _unfinished(path: Path) -> Description:
     target = path.with_name(path.name.removesuffix(".journal"))
     line = f"replies for {target.name}, which is not finished: the command that began it goes on from there"
     return Description(kind="unfinished", line=line)

@@ -31,7 +31,7 @@ HEADERS = {
 }
 """What every response says that has not its own value."""
 
-_CLOSED = "Open the address that `suffice studio` printed: it contains the key to this page."
+_SHUT = "Open the address that `suffice studio` printed: it contains the key to this page."
 
 
 class Door:
@@ -57,12 +57,12 @@ class Door:
         if scope["path"] == OPEN:
             answer = self._opened(request.query_params.get("token"))
         elif not same_token(request.cookies.get(self._cookie), self.token):
-            answer = PlainTextResponse(_CLOSED, 403)
+            answer = PlainTextResponse(_SHUT, 403)
         await answer(scope, receive, _with_headers(send))
 
     def _opened(self, given: str | None) -> Response:
         if not same_token(given, self.token):
-            return PlainTextResponse(_CLOSED, 403)
+            return PlainTextResponse(_SHUT, 403)
         response = RedirectResponse("/", 303)
         response.set_cookie(self._cookie, self.token, httponly=True, samesite="strict")
         return response

@@ -22,7 +22,7 @@ __all__ = ["MOST_FILES", "Folder", "Item"]
 MOST_FILES = 5_000
 """Files that one folder is searched for."""
 
-_OPEN = 8
+_MOST_HELD = 8
 """Recordings, policies and the like that stay in memory."""
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
 _Made = TypeVar("_Made")
@@ -133,7 +133,7 @@ class Folder:
             if key not in self._read:
                 self._read[key] = make()
             self._read.move_to_end(key)
-            while len(self._read) > _OPEN:
+            while len(self._read) > _MOST_HELD:
                 self._read.popitem(last=False)
             value: _Made = self._read[key]
             return value

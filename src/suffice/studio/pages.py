@@ -22,7 +22,6 @@ LONGEST_TEXT = 4_000
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
-_DELETE = 0x7F
 
 
 def visible(text: str) -> str:
@@ -36,7 +35,7 @@ def visible(text: str) -> str:
 
 def _sign_of(match: re.Match[str]) -> str:
     code = ord(match[0])
-    return chr(0x2400 + code) if code < ord(" ") else "\u2421" if code == _DELETE else f"⟨U+{code:04X}⟩"
+    return chr(0x2400 + code) if code < ord(" ") else "\u2421" if match[0] == "\x7f" else f"⟨U+{code:04X}⟩"
 
 
 def _shown(value: Any, most: int = LONGEST_TEXT) -> Markup:

@@ -18,12 +18,12 @@ from suffice.session import Policy
 from suffice.store.recording import Recording
 from suffice.tables import counted
 
-__all__ = ["Requests"]
+__all__ = ["RAN_ON", "Requests", "moment", "numbers_of", "times_of"]
 
 _REQUIRED = ("policy_digest", "stop_round", "answer_round", "stop_reason")
 """The columns of a log that say what a policy decided."""
 
-_RAN_ON = frozenset({"max_rounds", "exhausted"})
+RAN_ON = frozenset({"max_rounds", "exhausted"})
 """The ends of questions that ran as far as they could."""
 
 _DECIDED = frozenset({"rule", "max_rounds", "exhausted"})
@@ -90,7 +90,7 @@ class Requests:
                 f"no request of this log was decided by the policy {policy.label!r} ({policy.digest}); its policies are "
                 f"{known}. Name the policy file that was deployed: any change of what decides makes another policy"
             )
-        times = _times(log)
+        times = times_of(log)
         order = np.argsort(times, kind="stable")
         notes = []
         if np.isnan(times[mine]).any():
@@ -117,8 +117,8 @@ class Requests:
             stop=stop,
             answer=_rounds(rows, "answer_round"),
             reasons=reasons,
-            rate=_numbers(rows, "audit_rate"),
-            drawn=np.asarray(_numbers(rows, "audited") == 1, dtype=np.bool_),
+            rate=numbers_of(rows, "audit_rate"),
+            drawn=np.asarray(numbers_of(rows, "audited") == 1, dtype=np.bool_),
             others=others,
             notes=tuple(notes),
         )
@@ -187,7 +187,7 @@ class Requests:
     @cached_property
     def complete(self) -> Mask:
         """Which were drawn and ran as far as they could, so that their loss is known."""
-        return self.drawn & np.isin(self.recording.ends.astype(str), [*_RAN_ON])
+        return self.drawn & np.isin(self.recording.ends.astype(str), [*RAN_ON])
 
     @property
     def lost(self) -> Mask:
@@ -237,7 +237,8 @@ def others_text(others: Counter[str]) -> list[str]:
     return [f"{counted(n, 'request')} {why}: not judged here" for why, n in sorted(others.items()) if n]
 
 
-def _times(log: Recording) -> Floats:
+def times_of(log: Recording) -> Floats:
+    """Return when each question began, seconds since 1970; NaN where that is missing."""
     if "recorded_at" not in log.table.column_names:
         return np.full(log.shape[0], np.nan)
     column = log.column("recorded_at")
@@ -245,7 +246,7 @@ def _times(log: Recording) -> Floats:
     return np.where(known, np.nanmin(np.where(known[:, None], column, 0.0), axis=1), np.nan)
 
 
-def _numbers(log: Recording, name: str) -> Floats:
+def numbers_of(log: Recording, name: str) -> Floats:
     """Return a number of each question, NaN where it is missing."""
     if name not in log.table.column_names:
         return np.full(log.shape[0], np.nan)
@@ -253,7 +254,7 @@ def _numbers(log: Recording, name: str) -> Floats:
 
 
 def _rounds(log: Recording, name: str) -> npt.NDArray[np.int64]:
-    values = _numbers(log, name)
+    values = numbers_of(log, name)
     return np.where(np.isnan(values), -1, values).astype(np.int64)
 
 

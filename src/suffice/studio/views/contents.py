@@ -7,7 +7,7 @@ from collections import Counter
 from starlette.responses import Response
 
 from suffice.files import quoted
-from suffice.studio.describing import KINDS
+from suffice.studio.describing import ITEM_KINDS
 from suffice.studio.view import View, ViewModule
 from suffice.tables import counted
 
@@ -17,10 +17,10 @@ __all__ = ["CONTENTS_VIEW", "contents_page"]
 def contents_page(view: View) -> Response:
     """Return the page of the folder."""
     items = view.items
-    groups = [(title, [item for item in items if item.kind == kind]) for kind, (title, *_) in KINDS.items()]
+    groups = [(title, [item for item in items if item.kind == kind]) for kind, (title, *_) in ITEM_KINDS.items()]
     numbers = Counter(item.kind for item in items)
     damaged = sum(bool(item.error) for item in items)
-    texts = [counted(numbers[kind], *nouns) for kind, (_, *nouns) in KINDS.items() if numbers[kind]]
+    texts = [counted(numbers[kind], *nouns) for kind, (_, *nouns) in ITEM_KINDS.items() if numbers[kind]]
     texts += [f"{damaged:,} of them damaged"] if damaged else []
     starts = [
         ("Try it first, offline: real questions, a rule, a report", f"suffice demo --out {quoted(view.folder.root)}"),

@@ -15,7 +15,7 @@ from suffice.watches import WatchResult, watch
 
 __all__ = ["LOG_VIEW", "log_page"]
 
-_SIGNS = {"keep": "good", "not enough audits": "", "recalibrate": "bad", "re-certify": "bad", "fall back": "bad"}
+_STATUS_TAGS = {"keep": "good", "not enough audits": "", "recalibrate": "bad", "re-certify": "bad", "fall back": "bad"}
 
 
 def log_page(view: View) -> Response:
@@ -56,7 +56,7 @@ def _watched(view: View, item: Item, policies: list[Item]) -> dict[str, Any]:
     then = f"suffice watch {quoted(item.path)} --policy {quoted(policy.path)}"
     then += f" --tune {quoted(things[-1].path)}" if tune else ""
     then += " --fallback full-width.json --suspend" if result.rang else ""
-    return watched | {"result": result, "next": then, "sign": _SIGNS[result.status]}
+    return watched | {"result": result, "next": then, "sign": _STATUS_TAGS[result.status]}
 
 
 def _watch(view: View, log: Item, policy: Item, tune: Item | None = None) -> WatchResult:

@@ -44,12 +44,12 @@ def policy_page(view: View) -> Response:
         facts=policy.tables()[0],
         certificate=certificate,
         calibrators=calibrators,
-        provenance=facts_table("Where it comes from", _short(policy.provenance)),
+        provenance=facts_table("Where it comes from", _without_lists(policy.provenance)),
         lines=lines,
     )
 
 
-def _short(provenance: Mapping[str, Any]) -> dict[str, Any]:
+def _without_lists(provenance: Mapping[str, Any]) -> dict[str, Any]:
     """Return provenance with a count in the place of long lists, as those of question ids."""
     few = 8
     return {

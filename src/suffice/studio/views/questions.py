@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 from suffice.errors import SufficeError
 from suffice.replays import policy_for
 from suffice.session import Policy
-from suffice.studio.browsing import FILTERS, PAGE, Browsed, Fates
+from suffice.studio.browsing import FILTERS, PAGE_SIZE, Browsed, Fates
 from suffice.studio.folder import Item
 from suffice.studio.pages import LONGEST_TEXT
 from suffice.studio.view import Tab, View, ViewModule
@@ -100,9 +100,9 @@ def questions_page(view: View) -> Response:
     """Return the list of questions."""
     walk = _Walk.of(view)
     places = walk.browsed.positions(walk.fates, walk.chosen, walk.search)
-    n_pages = max(1, -(-len(places) // PAGE))
+    n_pages = max(1, -(-len(places) // PAGE_SIZE))
     page = min(max(1, view.number("page", 1)), n_pages)
-    shown = places[(page - 1) * PAGE : page * PAGE]
+    shown = places[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
     filters = [
         {
             "name": name,
@@ -121,7 +121,7 @@ def questions_page(view: View) -> Response:
         filters=filters,
         questions=walk.browsed.summaries(walk.fates, shown) if len(shown) else [],
         n=len(places),
-        first=(page - 1) * PAGE + 1,
+        first=(page - 1) * PAGE_SIZE + 1,
         page=page,
         n_pages=n_pages,
     )
@@ -139,7 +139,7 @@ def question_page(view: View) -> Response:
         "next": walk.place_address(int(places[after])) if after < len(places) else "",
         "wrong": walk.after("wrong", place),
         "early": walk.after("early", place),
-        "list": f"/recording/{walk.item.id}/questions{walk.query(page=int(before) // PAGE + 1)}",
+        "list": f"/recording/{walk.item.id}/questions{walk.query(page=int(before) // PAGE_SIZE + 1)}",
     }
     return view.page(
         "question.html",
@@ -149,18 +149,18 @@ def question_page(view: View) -> Response:
         place=place,
         position=int(before) + 1 if after > before else 0,
         n=len(places),
-        question=question | {"rounds": (rounds := _round_rows(question, walk.browsed.metric))},
+        question=question | {"rounds": (rounds := _shown_rounds(question, walk.browsed.metric))},
         rounds=rounds,
         decided=question["policies"][0],
         whole=float(walk.fates.whole[place]),
         score=float(walk.fates.score[place]),
         moves=moves,
-        logged=_logged(walk, place),
+        logged=_handed_out(walk, place),
         longest=LONGEST_TEXT,
     )
 
 
-def _round_rows(question: dict[str, Any], metric: str) -> list[dict[str, Any]]:
+def _shown_rounds(question: dict[str, Any], metric: str) -> list[dict[str, Any]]:
     """Return the rounds as the page shows them, each with the evidence that is new in it."""
     decided, before, rounds = question["policies"][0], set[str](), []
     for one in question["rounds"]:
@@ -176,6 +176,7 @@ def _round_rows(question: dict[str, Any], metric: str) -> list[dict[str, Any]]:
                 else "later"
                 if one["round"] > decided["stop"]
                 else "",
+                "goes_on": bool(decided["signals"]) and decided["first"] <= one["round"] < decided["stop"],
                 "read": {
                     name: values[column]
                     for name, values in decided["signals"].items()
@@ -188,7 +189,7 @@ def _round_rows(question: dict[str, Any], metric: str) -> list[dict[str, Any]]:
     return rounds
 
 
-def _logged(walk: _Walk, place: int) -> dict[str, Any]:
+def _handed_out(walk: _Walk, place: int) -> dict[str, Any]:
     """Return what a deployed policy decided about a question of a log; empty for any other recording."""
     recording = walk.browsed.recording
     names = ("policy_digest", "stop_round", "answer_round", "stop_reason", "audit_rate", "audited")

@@ -403,7 +403,8 @@ def _row_point(result: ReplayResult, row: Row, cost: str) -> dict[str, Any] | No
     short = "" if row.kind == "random" else row.label
     budget = _BUDGET.fullmatch(row.label)
     if row.kind == "fixed" and budget:
-        short = f"k = {budget['k']}{budget['selector']}"
+        several = len({other.selector for other in result.rows if other.kind == "fixed"}) > 1
+        short = f"k = {budget['k']}{budget['selector'] * several}"
     if len(short) > _LABEL_LENGTH:
         short = f"{short[: _LABEL_LENGTH - 1]}…"
     point: dict[str, Any] = {

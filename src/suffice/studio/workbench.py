@@ -296,7 +296,7 @@ class Workbench:
         if draft.fitted is None:
             fit = [part for part in _pairs(draft.options()) if part[0] != "--max-rounds"]
             options = [text for pair in fit for text in pair]
-            commands["Fit what it reads, on tune questions"] = shlex.join(
+            commands["Write the policy, fitted on tune questions where it must be"] = shlex.join(
                 ["suffice", "calibrate", "TUNE.parquet", "--rule", draft.rule, *options, "-o", "policy.json"]
             )
         metric = ["--metric", draft.metric] if draft.metric else []

@@ -176,22 +176,23 @@ class Client:
             decided = again
 
     async def run(self, seconds: float) -> None:
-        """Run questions one after the other."""
+        """Run questions one after the other, at least two."""
         end = time.monotonic() + seconds
         number = 0
-        while time.monotonic() < end:
+        while number < 2 or time.monotonic() < end:
             await self.question(number)
             number += 1
         await self.http.aclose()
 
 
 async def killing(servers: Servers, seconds: float, every: float, rng: random.Random) -> None:
-    """Kill servers at random times, on average one in `every` seconds."""
+    """Kill servers at random times, on average one in `every` seconds, and at least one."""
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        await asyncio.sleep(min(rng.expovariate(1 / every), end - time.monotonic()))
-        if time.monotonic() < end:
-            await asyncio.to_thread(servers.kill, rng.randrange(len(servers.ports)))
+    while True:
+        await asyncio.sleep(rng.expovariate(1 / every))
+        if servers.kills and time.monotonic() >= end:
+            break
+        await asyncio.to_thread(servers.kill, rng.randrange(len(servers.ports)))
 
 
 def verify(folder: Path, clients: list[Client], rate: float) -> dict[str, int]:

@@ -45,7 +45,9 @@ class Kept:
     audit_rate: Annotated[
         float | None, Option("--audit-rate", help="Share of questions that go on after the stop; needs --log.")
     ] = None
-    watch_every: Annotated[float, Option("--watch-every", min=1, help="Seconds until the log is judged again.")] = 300.0
+    watch_every: Annotated[
+        float, Option("--watch-every", min=0, help="Seconds until the log is judged again; 0 = if asked.")
+    ] = 300.0
     sessions: Annotated[
         Path | None, Option("--sessions", help="A file for sessions; default: in --log, or else memory.")
     ] = None

@@ -63,11 +63,8 @@ def make_app(service: Service, limits: Limits, *, token: str | None, hosts: Coll
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        works = (
-            (service.policies.refresh, _RELOAD_S),
-            (service.log_pending, _RELOAD_S),
-            (service.watch_again, service.watch_s),
-        )
+        works = [(service.policies.refresh, _RELOAD_S), (service.log_pending, _RELOAD_S)]
+        works += [(service.watch_again, service.watch_s)] if service.watch_s else []
         tasks = [asyncio.create_task(_again(work, seconds)) for work, seconds in works]
         try:
             yield

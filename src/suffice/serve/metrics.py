@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from suffice.rounds import Decision
 from suffice.serve.policies import NamedPolicy
 
 __all__ = ["METRICS_TYPE", "Metrics"]
 
-METRICS_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+METRICS_TYPE = CONTENT_TYPE_LATEST
 """The media type of `Metrics.text`."""
 
 _BUCKET_ENDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)

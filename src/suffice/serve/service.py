@@ -30,6 +30,8 @@ _LOG = logging.getLogger(__name__)
 _LIVE = 2000
 """How many sessions are kept as they are, beside their stored state."""
 
+_WATCH_S = 60.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Live:
@@ -70,21 +72,22 @@ class Service:
         policies: The policies.
         store: The sessions.
         log: Where every stop is recorded before its decision is handed out; None = nowhere.
-        watch_s: How old what is known of the log may be, seconds.
+        watch_s: How old what is known of the log may be, seconds; 0 = it is looked at only where somebody asks.
     """
 
     def __init__(
-        self, policies: PolicyFolder, store: SessionStore, log: DecisionLog | None = None, *, watch_s: float = 60.0
+        self, policies: PolicyFolder, store: SessionStore, log: DecisionLog | None = None, *, watch_s: float = _WATCH_S
     ) -> None:
         self.policies, self.store, self.log = policies, store, log
         self.watch_s = watch_s
-        self._watch = None if log is None else LogWatch(log, watch_s)
+        self._watch = None if log is None else LogWatch(log, watch_s or _WATCH_S)
         self.metrics = Metrics(
             policies=lambda: len(policies.policies), broken=lambda: len(policies.broken), sessions=store.count
         )
         if self._watch is not None:
             self.metrics.registry.register(WatchCollector(self._watch.results))
         self._live: OrderedDict[str, _Live] = OrderedDict()
+        self._live_lock = threading.Lock()
         self._locks = [threading.Lock() for _ in range(64)]
 
     def decide(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -253,10 +256,11 @@ class Service:
         return self._locks[hash(name) % len(self._locks)]
 
     def _keep(self, name: str, live: _Live) -> None:
-        self._live[name] = live
-        self._live.move_to_end(name)
-        while len(self._live) > _LIVE:
-            self._live.popitem(last=False)
+        with self._live_lock:
+            self._live[name] = live
+            self._live.move_to_end(name)
+            while len(self._live) > _LIVE:
+                self._live.popitem(last=False)
 
     def _get(self, name: str) -> _Live:
         """Return a session: as it is here, unless another process wrote it since."""

@@ -427,6 +427,21 @@ def test_a_compaction_that_was_killed_before_it_removed_parts_is_taken_up(log, m
     assert read_recording(log).shape[0] == 6
 
 
+def test_a_part_that_was_joined_is_not_read_again_where_runs_have_no_names(log, monkeypatch):
+    log.mkdir()
+    for q in range(3):
+        write_recording(log / f"part-{q}.parquet", [{"question_id": f"q{q}", "round": 1, "answer": "a"}])
+    before = read_recording(log)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", lambda path, **_: (_ for _ in ()).throw(KeyboardInterrupt(path)))
+        with pytest.raises(KeyboardInterrupt):
+            compact_recording(log)
+    assert len(part_paths(log)) == 4
+    assert read_recording(log).table.equals(before.table)
+    assert compact_recording(log).after == 1
+    assert read_recording(log).table.equals(before.table)
+
+
 def test_a_killed_process_leaves_what_a_compaction_seals(log, monkeypatch):
     recorder = Recorder(log)
     play(recorder, "one", question_id="q1")

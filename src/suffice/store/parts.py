@@ -34,7 +34,7 @@ __all__ = [
 
 _PART_FILES = "part-*.parquet"
 _JOURNAL = ".rounds"
-_OPEN_FILES = 200
+_OPEN_FILES = 100
 _LISTINGS = 100
 _LISTED = 3
 _GATHERED_ROWS = 1 << 11
@@ -155,7 +155,10 @@ def open_folder(path: Path) -> OpenFolder:
             break
         for place in new:
             with suppress(NotFoundError):
-                opened[place] = _part_with_rows(place)
+                part = opened[place] = _part_with_rows(place)
+                if part is not None and part.is_final and len(opened) > _OPEN_FILES:
+                    part.closes_itself = True
+                    part.close()
     else:
         raise DataError(f"{new[0].name!r} of {str(path)!r} cannot be opened: try again, or move it away")
     parts = [opened[place] for place in sorted(opened)]
@@ -168,10 +171,6 @@ def open_folder(path: Path) -> OpenFolder:
         )
     if not current:
         raise DataError(f"no round was observed yet: the {counted(len(opened), 'part')} of {str(path)!r} have no rows")
-    for part in current[_OPEN_FILES:]:
-        if part.is_final:
-            part.closes_itself = True
-            part.close()
     return OpenFolder(path, current)
 
 

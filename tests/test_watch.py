@@ -529,3 +529,12 @@ def test_the_policy_to_fall_back_to_never_stops_early_and_answers_as_before():
     assert (str(safe.rule), str(safe.selector), safe.max_rounds) == ("never()", "max_answer_margin", 3)
     row = replay(production_log(50, rate=lambda _: 1.0), [safe]).rows[0]
     assert row.costs["calls"] == 3.0
+
+
+def test_gains_hide_losses_and_take_more_audits():
+    plain = audits_needed(0.02, -1.0, alpha=0.05, rise=0.02)
+    hidden = [audits_needed(0.02, -1.0, alpha=0.05, rise=0.02, gained=gained) for gained in (0.01, 0.05, 0.2, 0.9)]
+    assert [plain, *hidden] == sorted([plain, *hidden])
+    assert 3 < hidden[1] / plain < 10
+    assert audits_needed(0.02, -1.0, alpha=0.05, rise=0.0005, gained=0.4) > 10_000
+    assert 0 < audits_needed(0.5, 0.0, alpha=0.05, rise=0.9) < 20

@@ -14,7 +14,8 @@ from suffice.watches.requests import Requests
 
 __all__ = ["LossAlarm", "LossWindow", "audits_needed", "loss_alarm", "loss_windows", "sequence_of", "whole_log"]
 
-_STAKES = 99
+_STAKES = 199
+_SMALLEST = 1e-4
 _LARGEST = 0.99
 _LIKELY = 0.25
 """Mean losses beyond this are not expected: a quarter of the answers.  Intervals hold there, too, and are wider."""
@@ -139,22 +140,28 @@ def _window(losses: Losses, first: int, last: int, state: ConfidenceSequence) ->
     )
 
 
-def audits_needed(bound: float, lowest: float, *, alpha: float, rise: float) -> int:
+def audits_needed(bound: float, lowest: float, *, alpha: float, rise: float, gained: float = 0.0) -> int:
     """Return about how many audits an alarm needs to notice that the loss is that much above its bound.
 
-    Losses of 0 and 1 are bet on with the best constant stake.
+    Losses of -1, 0 and 1 are bet on with the best constant stake.  Gains that make up for losses hide them: with as many as in
+    ordinary votes a rise of two points takes three times the audits.
 
     >>> audits_needed(0.05, 0.0, alpha=0.05, rise=0.05)
-    336
+    335
+    >>> audits_needed(0.02, -1.0, alpha=0.05, rise=0.02), audits_needed(0.02, -1.0, alpha=0.05, rise=0.02, gained=0.023)
+    (873, 2817)
 
     Args:
         bound: The largest accepted mean loss.
         lowest: The smallest possible loss, 0 or -1.
         alpha: The risk of a false alarm.
         rise: By how much the loss passes the bound.
+        gained: The share of questions that gain.
     """
-    p = min(bound + rise, 1.0)
-    stakes = np.linspace(0.0, _LARGEST / (bound - lowest), _STAKES + 1)[1:]
+    gained = max(min(gained, (1 - bound - rise) / 2), 0.0)
+    p = min(bound + rise + gained, 1.0)
+    stakes = _LARGEST / (bound - lowest) * np.geomspace(_SMALLEST, 1.0, _STAKES)
     with np.errstate(divide="ignore"):
-        growth = p * np.log1p(stakes * (1 - bound)) + (1 - p) * np.log1p(-stakes * bound)
+        growth = p * np.log1p(stakes * (1 - bound)) + (1 - p - gained) * np.log1p(-stakes * bound)
+        growth += gained * np.log1p(np.maximum(-stakes * (1 + bound), -_LARGEST)) if gained else 0.0
     return math.ceil(math.log(_MIXED / alpha) / float(growth.max()))

@@ -194,6 +194,11 @@ class Losses:
         return int(self.known.sum())
 
     @property
+    def gained(self) -> float:
+        """The mean gain of requests, their losses left out; 0 before any audit."""
+        return float(np.maximum(-self.values, 0.0).mean()) if len(self) else 0.0
+
+    @property
     def least_rate(self) -> float | None:
         """The smallest rate where rates vary; None where the audited requests alone are a fair sample."""
         return None if self.known.all() else float(self.rates.min())

@@ -107,7 +107,7 @@ def watch(
         alarm, path = loss_alarm(losses, question.bound, len(requests), alpha=alpha)
     needed = 0
     if question.bound is not None:
-        needed = audits_needed(question.bound, question.lowest, alpha=alpha, rise=rise)
+        needed = audits_needed(question.bound, question.lowest, alpha=alpha, rise=rise, gained=losses.gained)
     whole = whole_log(requests, losses, alpha)
     if question.bound is None or whole.high <= question.bound:
         needed = 0

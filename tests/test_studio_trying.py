@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import shlex
 import threading
+from dataclasses import replace
+from pathlib import Path
 
 import httpx
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from suffice.errors import NotFittedError, RuleSyntaxError
 from suffice.replays import calibrate, replay
 from suffice.replays.baselines import run_policy
-from suffice.replays.replayer import Replayer
+from suffice.replays.replayer import ComparedRuns, Replayer
 from suffice.session import Policy
 from suffice.statistics import Resampling
-from suffice.store import Recording, bundled_recording, read_recording
+from suffice.store import Recording, bundled_recording, read_recording, write_recording
 from suffice.studio.describing import headline_metric
 from suffice.studio.workbench import RuleDraft, SupersededError, Workbench
 from tests.cli_tools import cli
@@ -160,9 +164,13 @@ def test_the_fitted_state_of_a_policy_can_be_tried_with_another_rule(tmp_path):
         RuleDraft(rule="(answer_stable >= 1) & (p_correct > 0.3)"),
         RuleDraft(rule="tasr", selector="max_p_correct", max_rounds=4, metric="em", cost="tokens", baseline="full"),
         RuleDraft(rule="round >= 2", model="gpt-4o-mini", start_round=1),
+        RuleDraft(rule="answer_stable", baseline="stable.json"),
     ],
 )
 def test_the_printed_command_gives_the_figures_of_the_page(bench, folder, draft):
+    if draft.baseline == "stable.json":
+        file = folder / draft.baseline
+        draft = replace(draft, baseline=Policy.load(file), baseline_file=file)
     command = shlex.split(bench.commands(draft, folder / "eval.parquet")["These figures"])
     assert command[0] == "suffice"
     row = cli(*command[1:], "--json").json["rows"][0]
@@ -271,6 +279,93 @@ def test_text_of_a_recording_stays_text_in_every_answer(inside):
         (answer,) = answers(inside, address, rule=bad)
         assert answer["problem"]["message"]
     assert not [text for text in texts if "<script>alert" in text or "<img src=x" in text]
+
+
+def test_intervals_of_many_questions_rest_on_fewer_draws_and_the_command_says_so(bench, monkeypatch):
+    monkeypatch.setattr("suffice.studio.workbench._MANY_UNITS", 100)
+    few = bench_of(bench.recording)
+    *_, final = few.stages(RuleDraft(rule="round >= 2"), never_superseded)
+    assert final.result.resampling.n_resamples == 200
+    assert few.commands(RuleDraft(rule="round >= 2"), Path("x.parquet"))["These figures"].endswith("--resamples 200")
+
+
+def failed(answers):
+    return recording_of(answers, end=["failed", *["max_rounds"] * (len(answers) - 1)], overlap=0.5)
+
+
+ODD = {
+    "cut": CUT,
+    "failed": failed([["b", "a"], ["a", "a"], ["b", "a"]]),
+    "all failed": failed([["b", "a"]]),
+    "one question": recording_of([["b", "a"]]),
+    "one round": recording_of([["a"], ["b"]]),
+    "round 0": recording_of([["b", "a", "a"]] * 4, start=0, p_known=[[0.7, None, None]] * 4),
+    "no answers": Recording(CUT.table.drop_columns(["answer", "em", "f1"]), {}),
+    "samples": bundled_recording("samples_date").select(np.arange(369) < 40),
+    "panel": recording_of([["b", "a", "a"]] * 6, metadata={"independent": True}),
+}
+
+
+@pytest.mark.whole
+def test_every_kind_of_recording_is_tried_or_says_why_not(tmp_path):
+    for name, known in ODD.items():
+        write_recording(tmp_path / f"{name}.parquet", known.table, known.metadata)
+    told = {}
+    with opened_studio(tmp_path) as opened, httpx.Client(base_url=opened.partition("/open")[0], timeout=60) as client:
+        client.get(opened)
+        for name in ODD:
+            address = address_of(client, f"{name}.parquet")
+            page = client.get(f"{address}/try")
+            assert page.status_code == 200, name
+            assert client.get(f"{address}/decide").status_code == 200, name
+            lines = answers(client, address, rule="round >= 2")
+            told[name] = lines[-1].get("problem", {}).get("message") or lines[-1]["html"]
+            assert lines[-1].get("final") or name in ("all failed", "no answers"), (name, lines)
+    assert "no answers" in told["no answers"]
+    assert "all 1 recorded questions failed" in told["all failed"]
+    assert "Censored" in told["cut"]
+    assert "1 questions failed" in told["failed"]
+    assert "means over 100 random orders" in told["samples"]
+    assert "no spread" in told["one question"]
+
+
+@pytest.mark.whole
+def test_a_hundred_thousand_rounds_leave_the_studio_free_while_intervals_are_drawn(tmp_path, monkeypatch):
+    path = recording(tmp_path / "some.parquet", n=210)
+    table = read_recording(path).table
+    ids = table.column("question_id").to_pylist()
+    copies = [
+        table.set_column(0, "question_id", pa.array([f"{name} {n}" for name in ids])).drop_columns(["question"])
+        for n in range(100_000 // len(ids) + 1)
+    ]
+    assert table.column_names[0] == "question_id"
+    write_recording(tmp_path / "many.parquet", pa.concat_tables(copies), {})
+    monkeypatch.setattr("suffice.studio.workbench._MANY_UNITS", 1000)  # so that the draws themselves are few
+    may_end, result = threading.Event(), ComparedRuns.result
+
+    def held(self, *, intervals=True, tests=True):
+        if intervals:
+            assert may_end.wait(120)
+        return result(self, intervals=intervals, tests=tests)
+
+    monkeypatch.setattr(ComparedRuns, "result", held)
+    with opened_studio(tmp_path) as opened, httpx.Client(base_url=opened.partition("/open")[0], timeout=120) as client:
+        client.get(opened)
+        address = address_of(client, "many.parquet")
+        with client.stream("GET", f"{address}/try/figures", params={"rule": "tasr", "tab": "a"}) as response:
+            lines = response.iter_lines()
+            first = json.loads(next(lines))
+            assert (first["final"], first["sentence"].split(",")[0]) == (
+                False,
+                f"On {210 * len(copies):,} questions".split(",")[0],
+            )
+            offered = client.get(
+                f"{address}/try/completion", params={"text": "p_c", "cursor": 3, "what": "rule"}
+            ).json()
+            assert offered["candidates"][0]["insert"] == "p_correct "
+            assert client.get(f"{address}/questions", params={"rule": "tasr"}).status_code == 200
+            may_end.set()
+            assert json.loads(next(lines))["final"]
 
 
 @pytest.mark.whole

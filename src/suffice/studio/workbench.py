@@ -26,6 +26,8 @@ from suffice.replays import (
     seen_by,
     seen_from,
 )
+from suffice.replays.outcomes import default_metrics
+from suffice.replays.prepared import PreparedRecording
 from suffice.replays.prices import LIST_PRICES
 from suffice.replays.replayer import ComparedRuns, Replayer
 from suffice.rules import parse_rule, parse_selector
@@ -45,7 +47,9 @@ _MANY_UNITS = 25_000
 """Questions from which intervals rest on fewer draws: all draws are kept in memory."""
 
 _FEW_DRAWS = 200
-_REPLAYERS = 4
+_REPLAYERS = 2
+"""Settings whose baselines and draws stay in memory."""
+
 _TABS = 256
 _TYPICAL = (0.1, 0.25, 0.5, 0.75, 0.9)
 
@@ -88,6 +92,7 @@ class RuleDraft:
         cost: What "cheapest" and "dominated" compare.
         model: Whose list price all tokens have; empty = those of the recorded models, where they are listed.
         baseline: What differences are taken against, see `replay`.
+        baseline_file: The file of a policy that is the baseline.
         fitted: The policy whose fitted state the rule reads; None = nothing fitted.
     """
 
@@ -99,6 +104,7 @@ class RuleDraft:
     cost: str = "calls"
     model: str = ""
     baseline: str | Policy | None = None
+    baseline_file: Path | None = None
     fitted: Policy | None = None
 
     def options(self) -> list[str]:
@@ -207,11 +213,10 @@ class Workbench:
         key = (draft.metric, draft.cost, draft.model, few)
         if key not in self._replayers:
             metric = draft.metric or self.metric
-            units = len(set(self.recording.clusters.tolist()))
             self._replayers[key] = Replayer(
                 self.recording,
                 metrics=(metric,) if metric else (),
-                resampling=Resampling(n_resamples=_FEW_DRAWS) if units > _MANY_UNITS else Resampling(),
+                resampling=self._resampling,
                 prices=self.prices(draft.model),
                 cost=draft.cost,
                 orders=_FEW_ORDERS if few else None,
@@ -263,15 +268,20 @@ class Workbench:
         except SufficeError:
             return []
         with self._computing:
-            view = self._whole.prepared.view(policy)
+            view = self._prepared.view(policy)
         known = view[name][np.isfinite(view[name]) & view.seen]
         distinct = np.unique(known)
         values = distinct if len(distinct) <= len(_TYPICAL) else np.quantile(known, _TYPICAL)
         return [float(value) for value in values]
 
     @cached_property
-    def _whole(self) -> Replayer:
-        return self._replayer(RuleDraft(rule=""), few=False)
+    def _prepared(self) -> PreparedRecording:
+        return PreparedRecording.of(self.recording, samples=True)
+
+    @cached_property
+    def _resampling(self) -> Resampling:
+        many = len(set(self.recording.clusters.tolist())) > _MANY_UNITS
+        return Resampling(n_resamples=_FEW_DRAWS) if many else Resampling()
 
     def file(self, draft: RuleDraft) -> str:
         """Return the policy of a draft as a file; its provenance says that it was chosen on these questions.
@@ -288,10 +298,15 @@ class Workbench:
     def commands(self, draft: RuleDraft, path: Path) -> dict[str, str]:
         """Return the commands that go on from a draft, by what they do."""
         rule = ["--policy", "policy.json"] if draft.fitted is not None else ["--rule", draft.rule, *draft.options()]
-        more = ["--metric", draft.metric] if draft.metric else []
+        metric = draft.metric or self.metric
+        named = [] if not metric or (metric,) == default_metrics(self.recording)[:1] else ["--metric", metric]
+        baseline = draft.baseline if isinstance(draft.baseline, str) else draft.baseline_file
+        more = [*named]
         more += ["--cost", draft.cost] if draft.cost != "calls" else []
-        more += ["--model", draft.model] if draft.model else []
-        more += ["--baseline", draft.baseline] if isinstance(draft.baseline, str) else []
+        more += ["--model", draft.model] if draft.model else ["--prices", LIST_PRICES] if self.prices() else []
+        more += ["--baseline", str(baseline)] if baseline else []
+        draws = self._resampling.n_resamples
+        more += [] if draws == Resampling().n_resamples else ["--resamples", str(draws)]
         commands = {"These figures": shlex.join(["suffice", "replay", str(path), *rule, *more])}
         if draft.fitted is None:
             fit = [part for part in _pairs(draft.options()) if part[0] != "--max-rounds"]
@@ -299,8 +314,7 @@ class Workbench:
             commands["Write the policy, fitted on tune questions where it must be"] = shlex.join(
                 ["suffice", "calibrate", "TUNE.parquet", "--rule", draft.rule, *options, "-o", "policy.json"]
             )
-        metric = ["--metric", draft.metric] if draft.metric else []
-        certify = ["suffice", "certify", "FRESH.parquet", "--policy", "policy.json", *metric, "--max-loss", "0.02"]
+        certify = ["suffice", "certify", "FRESH.parquet", "--policy", "policy.json", *named, "--max-loss", "0.02"]
         commands["Show on fresh questions that it loses little"] = shlex.join(certify)
         return commands
 

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from starlette.responses import Response, StreamingResponse
@@ -57,8 +58,10 @@ def _draft(view: View) -> RuleDraft:
         SufficeError: A number is none, or a policy is not in the folder.
     """
     baseline: Any = view.value("baseline") or None
+    file: Path | None = None
     if baseline is not None and baseline.startswith("policy:"):
-        baseline = view.folder.policy(view.item("policy", key=baseline.removeprefix("policy:")))
+        file = (item := view.item("policy", key=baseline.removeprefix("policy:"))).path
+        baseline = view.folder.policy(item)
     fitted = view.value("fitted")
     return RuleDraft(
         rule=view.value("rule"),
@@ -69,6 +72,7 @@ def _draft(view: View) -> RuleDraft:
         cost=view.value("cost") or "calls",
         model=view.value("model"),
         baseline=baseline,
+        baseline_file=file,
         fitted=view.folder.policy(view.item("policy", key=fitted)) if fitted else None,
     )
 

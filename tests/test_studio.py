@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
@@ -169,12 +170,16 @@ def test_every_question_is_shown_with_the_decision_of_a_real_session(folder, nam
 def test_the_filters_divide_the_questions(folder):
     browsed = Browsed.read(folder / "eval.parquet")
     fates = browsed.fates(Policy.load(folder / "stable.json"))
-    counts = {name: len(browsed.positions(fates, name)) for name in FILTERS}
+    counts = {name: len(browsed.positions(fates, name)) for name in fates.filters}
     assert counts["all"] == 150
     assert counts["early"] == counts["lost"] + counts["saved"] > 0
     assert 0 < counts["lost"] < counts["saved"]
     assert counts["failed"] == 0
     assert len(browsed.positions(fates, "all", "TOWER 7?")) == 1
+    logged = Browsed.read(folder / "log.parquet").fates(Policy.load(folder / "stable.json"))
+    assert set(logged.filters) - set(fates.filters) == {"audited"}
+    assert int(logged.filters["audited"].sum()) == 24
+    assert {*logged.filters} == {*FILTERS}
 
 
 @pytest.mark.whole
@@ -224,3 +229,39 @@ def test_only_what_may_be_rounds_is_offered_for_import(tmp_path):
     assert {item.name: item.kind for item in folder.scan()} == {"log.jsonl": "import", "questions.jsonl": "questions"}
     assert set(folder.others) == {"package.json", "notes.txt", "settings.csv"}
     assert folder.scan() == folder.scan()
+
+
+@pytest.mark.whole
+def test_names_of_files_are_text_and_what_is_left_out_is_named(tmp_path):
+    root = tmp_path / "<b>root"
+    root.mkdir()
+    for name in (
+        b"<img src=x onerror=alert(1)>.json",
+        "\u202eevil.json".encode(),
+        b"not \xff utf-8.json",
+        b"a\nb.json",
+    ):
+        Policy(rule="answer_stable").save(root / "p.json")
+        (root / "p.json").rename(os.fsdecode(os.fsencode(root) + b"/" + name))
+    (root / "linked").symlink_to(tmp_path, target_is_directory=True)
+    with opened_studio(root) as address, httpx.Client(base_url=address.partition("/open")[0], timeout=60) as client:
+        client.get(address)
+        page = client.get("/").text
+        pages = re.findall(r'href="(/policy/\w+)"', page)
+        assert len(pages) == 4
+        for path in pages:
+            assert client.get(path).status_code == 200
+            assert client.get(f"{path}/file").headers["content-disposition"].startswith("attachment; filename=")
+    assert "<img src=x" not in page
+    assert "&lt;img src=x onerror=alert(1)&gt;.json" in page
+    assert "⟨U+202E⟩evil.json" in page
+    assert "not ⟨U+DCFF⟩ utf-8.json" in page
+    assert "linked is a linked folder, which is not followed" in page
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize(
+    "path", ["/policy/../tasr.json", "/report/%2e%2e", "/static/..%2fview.py", "/recording/tasr.json"]
+)
+def test_no_address_contains_a_path(inside, path):
+    assert inside.get(path).status_code == 404

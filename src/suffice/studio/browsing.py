@@ -24,6 +24,7 @@ from suffice.store import Recording, read_recording
 from suffice.studio.describing import headline_metric
 from suffice.studio.workbench import Workbench
 from suffice.tables import Column, Table
+from suffice.watches.requests import numbers_of
 
 __all__ = ["FILTERS", "PAGE_SIZE", "Browsed", "Fates"]
 
@@ -42,6 +43,7 @@ FILTERS = {
     "saved": ("Saved", "stopped early, and nothing was lost"),
     "differs": ("Other answer", "the full budget returns another answer"),
     "failed": ("Failed or cut", "the recording failed, or a rule cut it before the policy stops"),
+    "audited": ("Audited", "drawn for an audit when it was asked"),
 }
 """Which questions a list shows: the name of each choice, and what it means."""
 
@@ -178,6 +180,8 @@ class Browsed:
             "differs": differs,
             "failed": unknown,
         }
+        if "audited" in recording.table.column_names:
+            filters["audited"] = numbers_of(recording, "audited") == 1
         return Fates(
             policy=policy,
             stop=stop,
@@ -196,8 +200,8 @@ class Browsed:
         Raises:
             DataError: There is no such filter.
         """
-        if chosen not in FILTERS:
-            raise DataError(f"there is no filter {chosen!r}; there are: {', '.join(FILTERS)}")
+        if chosen not in fates.filters:
+            raise DataError(f"there is no filter {chosen!r}; there are: {', '.join(fates.filters)}")
         places = np.flatnonzero(fates.filters[chosen])
         words = search.lower().strip()
         if not words:

@@ -140,9 +140,15 @@ class Folder:
 
     def _paths(self) -> Iterator[Path]:
         """Yield files and folders of parts; hidden ones and what a link points to outside are left out."""
-        root, n, skipped = self.root.resolve(), 0, []
-        for place, folders, names in os.walk(self.root):
+        root, n, skipped = self.root.resolve(), 0, list[str]()
+
+        def unread(error: OSError) -> None:
+            skipped.append(f"not read: {error}")
+
+        for place, folders, names in os.walk(self.root, onerror=unread):
             folder = Path(place)
+            linked = [folder / name for name in folders if (folder / name).is_symlink()]
+            skipped += [f"{path.relative_to(self.root)} is a linked folder, which is not followed" for path in linked]
             folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
             if any(map(is_part, names)):  # one recording; other files may be beside its parts
                 yield folder

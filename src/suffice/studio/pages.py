@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from suffice.display.chart import VENDOR, components, vendored
 from suffice.reports.html import environment, page_style
@@ -20,7 +20,7 @@ LONGEST_TEXT = 4_000
 """Characters of one text on a page; the whole text has a page of its own."""
 
 _INVISIBLE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 
 
@@ -54,14 +54,13 @@ def _environment() -> Any:
     filled.filters["shown"] = _shown
     filled.filters["data"] = lambda value: Markup(json_in_html(jsonable(value)))  # noqa: S704 - it escapes what could end a script
     filled.filters["counted"] = lambda n: f"{n:,}"
-    filled.finalize = lambda value: escape(visible(value)) if type(value) is str else value
     return filled
 
 
 def render_page(template: str, **values: Any) -> str:
-    """Return a page: a template of this package with its values."""
+    """Return a page: a template of this package with its values, and a sign for every character in it that is not seen."""
     page: str = _environment().get_template(template).render(**values)
-    return page
+    return visible(page)
 
 
 @cache

@@ -112,6 +112,7 @@ def questions_page(view: View) -> Response:
             "address": walk.query(show="" if name == "all" else name),
         }
         for name, (title, about) in FILTERS.items()
+        if name in walk.fates.filters
     ]
     return view.page(
         "questions.html",

@@ -143,7 +143,9 @@ def test_audited_questions_are_judged_by_anything_and_censored_ones_stay_unknown
     assert not audited.cut.any()
     others = recording.select(recording.column("audited")[:, 0] == 0)
     assert others.cut.tolist() == (others.column("stop_round")[:, 0] < 4).tolist()
-    assert decide(audited, metric="em").sentence
+    advice = decide(audited, metric="em", baseline="full")
+    assert advice.trial.baseline == "full"
+    assert any("fixed_k(3)" in str(row) for row in advice.tables()[0].rows)
 
 
 def test_the_draw_and_the_decision_are_on_disk_before_the_next_round(path):

@@ -227,7 +227,7 @@ def test_an_audit_goes_on_in_another_process_under_another_policy(path):
         "q1": [POLICY_DIGEST, "max_rounds", 3, "x"]
     }
     assert read_recording(path).column("em").tolist() == [[0, 0, 1, 1]]
-    with pytest.raises(DataError, match="has ended, or went on elsewhere"):
+    with pytest.raises(DataError, match="has ended, or its audit went on elsewhere"):
         other.resume(state)
 
 

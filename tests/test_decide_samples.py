@@ -7,10 +7,10 @@ import pytest
 
 from suffice import Claim, Policy, Round, Session, decide
 from suffice.certificates import measure_losses
-from suffice.cli.deploy import SAMPLES
 from suffice.decisions import Advice
 from suffice.decisions.losses import _seed_of, measure_candidates
 from suffice.errors import ConfigMismatchError, DataError
+from suffice.frameworks.lines import own_lines
 from suffice.replays import outcome, policy_for
 from suffice.store import Recording, bundled_recording, write_recording
 from suffice.store.schema import build_table
@@ -53,7 +53,9 @@ def test_what_is_advised_is_deployed_with_its_normalizer_and_runs(advice, tmp_pa
     advice.save("decision.json")
     done = cli("deploy", "decision.json")
     assert done.code == 0, done.err
-    assert SAMPLES in done.out
+    lines = own_lines(Policy.load("policy.json"), "policy.json")
+    assert "sample(question)" in lines
+    assert lines in done.out
     session = Session(Policy.load("policy.json"))
     texts = iter(["05/01/2021", "no idea", "May 1, 2021", "06/01/2021"])
     while session.decision is None:

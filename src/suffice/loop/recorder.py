@@ -229,7 +229,7 @@ class Recorder:
             state: The values.
 
         Raises:
-            DataError: It is an audit that has ended, or went on elsewhere.
+            DataError: It has ended, or its audit went on elsewhere.
             SchemaError: It is not the state of a question.
             ConfigMismatchError: The question goes on, and the recorder has another policy.
         """
@@ -251,7 +251,7 @@ class Recorder:
                 self, entry, labels, decides, run=run, journal=journal, request_id=request_id, rounds=rounds
             )
         if is_audit:
-            raise DataError(f"the audit of question {entry.question_id!r} has ended, or went on elsewhere")
+            raise DataError(f"question {entry.question_id!r} has ended, or its audit went on elsewhere")
         again = self._begin(entry, labels, request_id)
         for observed in rounds:
             again.observe(observed)

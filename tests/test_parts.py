@@ -17,7 +17,7 @@ from benchmarks import part_kills
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suffice import Recorder, Resampling, read_recording, replay
+from suffice import Audit, Policy, Recorder, Resampling, read_recording, replay
 from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
 from suffice.replays.streaming import replay_stream
 from suffice.store import bundled_recording, compact_recording, merge_recordings, parts, write_recording
@@ -613,3 +613,30 @@ def test_a_compaction_while_the_parts_are_opened_and_read_changes_nothing(log, m
     (log / "part-0.parquet").symlink_to(log / "nowhere")
     with pytest.raises(DataError, match=r"'part-0\.parquet' .* cannot be opened"):
         read_recording(log)
+
+
+def test_an_audit_that_ended_on_another_machine_is_not_lost(log, monkeypatch):
+    settings = {"policy": Policy(rule="answer_stable", max_rounds=4), "audit": Audit(rate=1.0, seed=7)}
+    recorder, other = Recorder(log, **settings), Recorder(log, **settings)
+    run = recorder.question("one", question_id="q1").__enter__()
+    for _ in range(2):
+        run.observe("a")
+    assert run.auditing
+    recorder.save()
+    recording = read_recording(log)
+    assert (recording.ends.tolist(), recording.column("audited")[0, 0]) == (["rule"], 1)
+    with monkeypatch.context() as patch:
+        patch.setattr("suffice.store.parts_writing._machine", lambda: "0" * 8)
+        again = other.resume(run.to_state())
+        again.end("exhausted")  # as many rounds as the copy that stays open where the question began
+    other.close()
+    assert len(part_paths(log)) == 2
+    recording = read_recording(log)
+    assert (recording.question_ids, recording.ends.tolist()) == (["q1"], ["exhausted"])
+    assert recording.column("stop_round")[0, 0] == 2
+    assert replay_stream(log, "answer_stable", metrics=(), baseline="fixed_k(1)").n == 1
+    run.observe("a")  # the loop of the first machine goes on, and is killed: what ended counts, however short
+    recorder.close()
+    assert replay_stream(log, "answer_stable", metrics=(), baseline="fixed_k(1)").n_rows == 2
+    compact_recording(log, idle_s=0)
+    assert read_recording(log).ends.tolist() == ["exhausted"]

@@ -66,7 +66,7 @@ class _Question(NamedTuple):
     part: int
     name: str
     cluster: str
-    weight: tuple[bool, int, bool]
+    weight: tuple[bool, bool, int]
 
 
 def part_questions(parts: Sequence[OpenFile]) -> list[PartQuestions]:
@@ -174,7 +174,7 @@ class _Identities:
                 part=place,
                 name=row["question_id"],
                 cluster=row["_cluster"] if self._has_runs else row["question_id"],
-                weight=(failed.get(row["question_id"]) != UNFINISHED, int(rounds), row.get("end") not in _CUT_ENDS),
+                weight=(failed.get(row["question_id"]) != UNFINISHED, row.get("end") not in _CUT_ENDS, int(rounds)),
             )
             for row, rounds in zip(rows, self._lengths[some], strict=True)
         ]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from suffice._version import __version__
 from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
@@ -113,6 +114,9 @@ class OpenFolder(OpenRecording):
 
     def round_range(self) -> tuple[int, int]:
         """Return the lowest and the highest round of all parts."""
+        if any(questions.dropped for questions in self._questions):
+            ends = [pc.min_max(table.column("round")).as_py() for table in self.tables(columns=["round"])]
+            return min(end["min"] for end in ends), max(end["max"] for end in ends)
         ranges = [part.round_range() for part in self.parts]
         return min(low for low, _ in ranges), max(high for _, high in ranges)
 
@@ -123,7 +127,9 @@ class OpenFolder(OpenRecording):
         for part, questions in zip(self.parts, self._questions, strict=True):
             wanted = None if columns is None else self._needed(part, questions, names)
             for table in part.tables(rows, wanted):
-                yield conformed(questions.applied(table), schema)
+                some = questions.applied(table)
+                if some.num_rows:
+                    yield conformed(some, schema)
 
     def _needed(self, part: OpenFile, questions: PartQuestions, names: Sequence[str]) -> list[str]:
         """Return the columns of a part from which those that are asked for follow."""

@@ -145,11 +145,12 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=200.0, help="requests per second, to each endpoint")
     parser.add_argument("--seconds", type=float, default=30.0, help="length of a run")
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--log", action="store_true", help="let the server log each decision before it is handed out")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        POLICY.save(folder / "p.json")
-        with serving(folder) as (url, _):
+        POLICY.save(folder / "policies" / "p.json")
+        with serving(folder / "policies", *(["--log", str(folder / "log")] if arguments.log else [])) as (url, _):
             rounds = [observed(r) for r in (1, 2, 3)]
             response = httpx.post(
                 f"{url}/v1/decide",
@@ -172,6 +173,7 @@ def main() -> None:
         "p99_ratios": ratios,
         "target": TARGET,
         "rate": arguments.rate,
+        "log": arguments.log,
         "body_bytes": runs[0]["bytes"],
         "python": platform.python_version(),
         "cores": os.cpu_count(),

@@ -131,6 +131,15 @@ def test_a_decision_without_a_session_gets_one_for_its_audit(folder):
     assert not service.decide(question("r", rounds=rounds("a", "b", "c", "d")))["audit"]
 
 
+def test_an_audit_goes_on_in_its_log_though_the_policy_file_has_another_name(folder):
+    session, _ = opened(served(folder, ALL), "Oslo", "Oslo")
+    (folder / "policies" / "stable.json").rename(folder / "policies" / "renamed.json")
+    service = served(folder, ALL)
+    for index in (3, 4):
+        service.observe(session, {"index": index, "answer": "Bergen"})
+    assert [row["answer"] for row in logged(folder)["q"]] == ["Oslo", "Oslo", "Bergen", "Bergen"]
+
+
 @pytest.mark.parametrize("give_up", ["close_session", "end"])
 def test_an_audit_that_is_given_up_is_a_lost_one(folder, give_up):
     service = served(folder, ALL)

@@ -41,7 +41,7 @@ class _Live:
         version: The version.
         named: Its policy.
         session: The session.
-        names: The question and its id, for the log.
+        names: The question, its id and the name of the policy, for the log.
         expires: When it is forgotten, seconds since 1970.
         logged: What the log says of the stop, for the rounds of an audit; None before it is there.
         run: The question in the log; None before the stop, and if it is to be found again.
@@ -198,7 +198,7 @@ class Service:
 
     def _added(self, named: NamedPolicy, session: Session, names: Mapping[str, str]) -> tuple[str, _Live]:
         """Store a new session; return its name and itself."""
-        name = secrets.token_urlsafe(18)
+        name, names = secrets.token_urlsafe(18), {**names, "policy": named.name}
         live = _Live(version=0, expires=0.0, named=named, session=session, names=names)
         policy = (named.name, named.policy.to_dict())
         pending = self._is_pending(live)
@@ -269,7 +269,7 @@ class Service:
         if live is not None and live.version == stored.version:
             self._keep(name, live)
             return live
-        named = self._policy(stored.digest)
+        named = replace(self._policy(stored.digest), name=stored.state["names"]["policy"])
         state = {**stored.state["session"], "policy": named.policy.to_dict()}
         live = _Live(
             version=stored.version,

@@ -196,7 +196,12 @@ def test_the_tables_of_the_paper_leave_rivals_out_and_say_so(ways):
     assert any("left out of all tables but Ways of asking" in note and "ircot" in note for note in cells["notes"])
     certified = table_of(ways["first"], "Certificates")
     assert {row["cell"].count("/") for row in certified["rows"]} == {4}
-    assert "Of 8 rivals" in ways["first"]["headline"]
+    assert re.search(r"\d of 8 rivals did better than a fixed number", ways["first"]["headline"])
+    screen = cli("run", ways["path"]).out
+    assert "Ways of asking" in screen
+    assert "Table 1" not in screen
+    assert "ircot" in screen
+    assert "ranked once  fixed" not in screen
 
 
 def test_runs_of_a_rival_have_an_interval_over_runs(ways):

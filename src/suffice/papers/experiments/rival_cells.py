@@ -15,7 +15,8 @@ from suffice.papers.experiments.choices import RivalChoice
 from suffice.papers.experiments.plan import Cell, Experiment
 from suffice.papers.experiments.stages import CellFolder
 from suffice.papers.experiments.variance import RunValues, Shown, runs_tables
-from suffice.papers.rivals.lines import RivalLine, fixed_lines, line_of, rivals_table
+from suffice.papers.paper import narrow
+from suffice.papers.rivals.lines import FIXED, RivalLine, fixed_lines, line_of, rivals_table
 from suffice.replays import calibrate, policy_for
 from suffice.replays.prepared import PreparedRecording
 from suffice.replays.selected import selected_on
@@ -33,6 +34,8 @@ _WAY_NOTES = (
     "verdict: better = the interval of the paired difference is above 0; dominated = that fixed number is right at least as often",
     "own end = the method decides when it is done, and is answered only there, as it was published",
 )
+_OURS = "TASR"
+_SCREEN = ("cell", "method", "right, %", "calls", "tokens", "fixed for no more", "verdict")
 _RUN_FIGURES = {
     "right": Shown(heading="right, %, by way of asking", spec=".1f", scale=100),
     "calls": Shown(heading="calls, by way of asking"),
@@ -65,18 +68,25 @@ class WaysOfAsking:
     @property
     def sentences(self) -> list[str]:
         """What became of the rivals, in one sentence; nothing without rivals."""
+        summary = self.summary
+        if summary is None:
+            return []  # if there should be one, the reason is where the table would be
+        verdicts = [row[-1] for row in summary.rows if row[1] != _OURS]
+        better, dominated = (sum(verdict == word for verdict in verdicts) for word in ("better", "dominated"))
+        rest = f"did better than a fixed number of passages for no more, and {dominated} did no better"
+        return [f"{better} of {counted(len(verdicts), 'rival')} {rest}."]
+
+    @property
+    def summary(self) -> Table | None:
+        """The table for a screen: TASR and the rivals of each cell; None where there is none."""
         if not self._experiment.rivals:
-            return []
+            return None
         try:
             table = self._table
         except DataError:
-            return []  # said where the table would be
-        verdicts = [row[-1] for row in table.rows if row[1] in {rival.name for rival in self._experiment.rivals}]
-        better, dominated = (sum(verdict == word for verdict in verdicts) for word in ("better", "dominated"))
-        first_part = (
-            f"Of {counted(len(verdicts), 'rival')}, {better} did better than a fixed number of passages for no more"
-        )
-        return [f"{first_part}, and {dominated} did no better."]
+            return None
+        rows = tuple(row for row in table.rows if row[2] != FIXED)
+        return narrow(replace(table, rows=rows), _SCREEN)
 
     def tables(self) -> list[Table]:
         """Return all ways of asking of each cell, and their runs where there are several; nothing without rivals.
@@ -98,7 +108,7 @@ class WaysOfAsking:
 
     def _lines_of(self, plain: CellFolder, by_cell: dict[str, CellFolder]) -> list[RivalLine]:
         recording = read_recording(plain.file("eval.parquet"))
-        lines = [*fixed_lines(recording), self._line("TASR", "rule", recording, _policy_of(plain))]
+        lines = [*fixed_lines(recording), self._line(_OURS, "rule", recording, _policy_of(plain))]
         for rival in self._experiment.rivals_of(plain.cell.model):
             if rival.is_recorded:
                 own = read_recording(by_cell[replace(plain.cell, rival=rival).name].file("eval.parquet"))

@@ -179,6 +179,7 @@ def tasr_paper(
         paper,
         title=f"The tables of TASR: {experiment.path.stem}",
         headline=" ".join([paper.headline, *ways.sentences]),
+        summary=ways.summary or paper.summary,
         parts=(origin, cells, *rest[:-1], *added, *not_made_table(not_made), rest[-1]),
         not_made=not_made,
     )

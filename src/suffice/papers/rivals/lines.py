@@ -17,7 +17,7 @@ from suffice.statistics import Clusters, Resampling
 from suffice.store import Recording
 from suffice.tables import Column, Table
 
-__all__ = ["RivalLine", "fixed_lines", "line_of", "rivals_table"]
+__all__ = ["FIXED", "RivalLine", "fixed_lines", "line_of", "rivals_table"]
 
 FIXED = "fixed"
 

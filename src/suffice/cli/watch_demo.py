@@ -34,15 +34,15 @@ from suffice.watches import WatchResult, full_width, watch
 __all__ = ["WatchedRun", "certified_policy", "demo_watch", "watched_runs"]
 
 _DATASET = "hotpotqa"
-_RULE = "margin"
+_WATCHED_RULE = "margin"
 _CERTIFIED = Claim(epsilon=0.08, metric="agreement", loss="harm")
-_SEED = 7
+_TRAFFIC_SEED = 7
 _FIRST_REQUEST = 1_767_225_600.0  # 2026-01-01, of a clock that goes on by a minute with each request
 _BROKEN = "answer_margin"
 _LOGGED = ("answer_stable", "answer_length", "top_score", "score_gap")
 """Signals that the log has beside the margin: they have no fault."""
 
-_SETTINGS = (
+_HOW_CHOSEN = (
     "Rule, bound, audit rate and number of requests were chosen while this was built, with these figures in view: it shows how a "
     "fault is noticed, and is no estimate of how fast. Operating characteristics are simulated apart."
 )
@@ -82,18 +82,18 @@ def demo_watch(
     safe = out / "full-width.policy.json"
     full_width(policy).save(safe)
     seconds = time.monotonic() - began
-    tables = [_table(runs), runs[0].result.table()]
+    tables = [_runs_table(runs), runs[0].result.table()]
     notes = [
         (
             f"{recordings['eval'].shape[0]} questions of {_DATASET}_eval, on which the policy is certified; {requests:,} requests before the fault and "
-            f"as many after it, drawn with replacement, audit rate {audit_rate:g}, seed {_SEED}, data hash {recordings['eval'].data_hash}"
+            f"as many after it, drawn with replacement, audit rate {audit_rate:g}, seed {_TRAFFIC_SEED}, data hash {recordings['eval'].data_hash}"
         ),
-        _SETTINGS,
+        _HOW_CHOSEN,
     ]
     sentences = [f"{run.name}: {run.truth}. {run.result.sentence}" for run in runs]
     if markdown is not None:
         runs[0].result.plot().save(markdown.with_suffix(".svg"))
-        markdown.write_text(_page(tables, sentences, notes, requests, audit_rate), encoding="utf-8")
+        markdown.write_text(_watch_page(tables, sentences, notes, requests, audit_rate), encoding="utf-8")
     if output.as_json:
         data = {run.name: run.to_dict() for run in runs}
         print_json(jsonable({"policy": str(policy_path), "runs": data, "seconds": seconds}))
@@ -117,7 +117,7 @@ def certified_policy(recordings: Mapping[str, Recording]) -> Policy:
     Raises:
         DataError: No policy is certified.
     """
-    locked, _ = calibrate(recordings["tune"], rule=_RULE)
+    locked, _ = calibrate(recordings["tune"], rule=_WATCHED_RULE)
     policy = certify_path(recordings["eval"], recordings["tune"], locked, "p_correct", _CERTIFIED).policy
     if policy is None:
         raise DataError("no policy is certified on these questions, so there is none to deploy")
@@ -190,7 +190,7 @@ class _Traffic:
 
     @classmethod
     def of(cls, recording: Recording, policy: Policy, *, requests: int, audit_rate: float) -> _Traffic:
-        rng = np.random.default_rng(_SEED)
+        rng = np.random.default_rng(_TRAFFIC_SEED)
         asked = rng.integers(recording.shape[0], size=2 * requests)
         counts: Counter[str] = Counter()
         ids = []
@@ -202,7 +202,7 @@ class _Traffic:
         return cls(
             recording=recording,
             policy=policy,
-            audit=Audit(rate=audit_rate, seed=_SEED),
+            audit=Audit(rate=audit_rate, seed=_TRAFFIC_SEED),
             asked=asked,
             ids=ids,
             lent=np.concatenate([lent, lent]),
@@ -328,7 +328,7 @@ class WatchedRun:
         return {"log": str(self.path), "true_loss": truth, "delay": self.delay, "watch": self.result.to_dict()}
 
 
-def _table(runs: Sequence[WatchedRun]) -> Table:
+def _runs_table(runs: Sequence[WatchedRun]) -> Table:
     return Table(
         title=f"Answers that differ from the full run's, points; certified: at most {100 * _CERTIFIED.epsilon:g}",
         columns=(
@@ -346,7 +346,7 @@ def _table(runs: Sequence[WatchedRun]) -> Table:
     )
 
 
-def _page(
+def _watch_page(
     tables: Sequence[Table], sentences: Sequence[str], notes: Sequence[str], requests: int, audit_rate: float
 ) -> str:
     command = (

@@ -35,7 +35,7 @@ __all__ = ["EXIT_CODES", "watch_command"]
 EXIT_CODES = {"keep": 0, "not enough audits": 0, "recalibrate": 3, "re-certify": 3, "fall back": 4}
 """What `--exit-code` makes of each status; 1 and 2 are failures of the command itself."""
 
-_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhd]?)")
 
 
@@ -120,7 +120,7 @@ def watch_command(
     policy = options.load_policy(policy_path)
     # What was certified holds, whatever the file of settings says.
     from_file = policy.certificate is not None and is_from_file(context, "max_loss")
-    deadline, since = _seconds(judged.deadline), None if judged.since is None else seconds_of(judged.since)
+    deadline, since = _duration_in_seconds(judged.deadline), None if judged.since is None else seconds_of(judged.since)
     with status("watching", quiet=output.as_json):
         log = read_recording(path)
         signal = None
@@ -157,7 +157,7 @@ def watch_command(
         if written.prometheus is not None:
             write_file(written.prometheus, prometheus_text(result))
             files["figures"] = written.prometheus
-        then = _next(result, path, policy_path, policy, written)
+        then = _next_command(result, path, policy_path, policy, written)
         screen = Screen(sentences=[result.sentence], tables=result.tables(), notes=notes, files=files, then=then)
         output.show({**result.to_dict(), "files": {k: str(v) for k, v in files.items()}, "next": then}, screen)
     if exit_code and EXIT_CODES[result.status]:
@@ -179,7 +179,7 @@ def _suspend(result: WatchResult, policy: Policy, path: Path) -> list[str]:
     return [f"the certificate in {path} is suspended: every program that loads it says so"]
 
 
-def _next(result: WatchResult, log: Path, policy_path: Path, policy: Policy, written: _Written) -> str:
+def _next_command(result: WatchResult, log: Path, policy_path: Path, policy: Policy, written: _Written) -> str:
     """Return the next command."""
     again = f"suffice watch {quoted(log)} --policy {quoted(policy_path)}"
     if result.status == "fall back" and written.fallback is None:
@@ -195,13 +195,13 @@ def _next(result: WatchResult, log: Path, policy_path: Path, policy: Policy, wri
     return f"suffice calibrate {audited} --rule {quoted(str(policy.rule))} -o recalibrated.json"
 
 
-def _seconds(text: str) -> float:
+def _duration_in_seconds(text: str) -> float:
     """Return a duration in seconds.
 
-    >>> _seconds("36h"), _seconds("90")
+    >>> _duration_in_seconds("36h"), _duration_in_seconds("90")
     (129600.0, 90.0)
     """
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise DataError(f"a deadline is a number with s, m, h or d, as 36h, not {text!r}")
-    return float(match["number"]) * _UNITS[match["unit"]]
+    return float(match["number"]) * _DURATION_UNITS[match["unit"]]

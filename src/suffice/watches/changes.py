@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from suffice.store.schema import REPLY_COLUMNS
 from suffice.tables import Column, Table
 from suffice.watches.requests import Requests, moment
 
 __all__ = ["ReplyChange", "changes_of", "changes_table"]
-
-REPLY_COLUMNS = ("reply_model", "system_fingerprint")
-"""The columns of a log that name what replied."""
 
 MODEL = REPLY_COLUMNS[0]
 

@@ -23,8 +23,8 @@ from suffice.watches.requests import Requests
 __all__ = ["Drifts", "Movement", "drifts_of"]
 
 _READ, _OTHER, _HABIT = "the rule reads it", "signal", "habit"
-_TOKENS = tuple(f".{kind}" for kind in COST_KINDS if kind.endswith("tokens"))
-_FEWEST = 20
+_TOKEN_ENDINGS = tuple(f".{kind}" for kind in COST_KINDS if kind.endswith("tokens"))
+_FEWEST_VALUES = 20
 """Values that a comparison needs on either side."""
 
 
@@ -167,7 +167,7 @@ def drifts_of(
         more = first + window - n
         notes.append(f"{counted(more, 'more request')} until the first whole window")
     movements = tuple(
-        _compared(
+        _movement_of(
             name,
             mine.roles[name],
             before=theirs.values[name],
@@ -192,10 +192,10 @@ def drifts_of(
 
 
 def _is_void(values: Floats) -> bool:
-    return int(np.isfinite(values).sum()) < _FEWEST
+    return int(np.isfinite(values).sum()) < _FEWEST_VALUES
 
 
-def _compared(
+def _movement_of(
     name: str,
     role: str,
     *,
@@ -214,7 +214,7 @@ def _compared(
         part = Coded.of(values[start : start + window])
         # Requests that repeat a question bring no new value.
         n_now = len(np.unique(questions[start : start + window][part.defined]))
-        if n_now < _FEWEST:
+        if n_now < _FEWEST_VALUES:
             distance, p = math.nan, math.nan
             continue
         distance = kolmogorov_smirnov(reference, part)
@@ -225,8 +225,8 @@ def _compared(
     return Movement(
         name=name,
         role=role,
-        before=_mean(before),
-        now=_mean(last),
+        before=_mean_known(before),
+        now=_mean_known(last),
         distance=distance,
         p=p,
         since=since,
@@ -234,7 +234,7 @@ def _compared(
     )
 
 
-def _mean(values: Floats) -> float:
+def _mean_known(values: Floats) -> float:
     known = values[np.isfinite(values)]
     return float(known.mean()) if len(known) else math.nan
 
@@ -265,8 +265,12 @@ def _habits(
     for name in sorted(read):
         add(f"{name} at the stop", _READ, _at(columns[name], recording, stop))
     add("stop round", _HABIT, np.where(stop >= 0, stop, np.nan))
-    add("calls", _HABIT, _spent(recording, ran, ("cost.generator.calls",)))
-    add("tokens", _HABIT, _spent(recording, ran, tuple(n for n in recording.names("cost") if n.endswith(_TOKENS))))
+    add("calls", _HABIT, _spent_up_to_the_stop(recording, ran, ("cost.generator.calls",)))
+    add(
+        "tokens",
+        _HABIT,
+        _spent_up_to_the_stop(recording, ran, tuple(n for n in recording.names("cost") if n.endswith(_TOKEN_ENDINGS))),
+    )
     if "answer" in recording.table.column_names:
         refuses = abstained_by(policy.abstain_patterns or ABSTAIN_PATTERNS)
         given = _given(recording.answers, recording, answer)
@@ -297,7 +301,7 @@ def _given(texts: npt.NDArray[np.object_], recording: Recording, rounds: npt.NDA
     return [row[at] if 0 <= at < len(row) else None for row, at in zip(texts, place.tolist(), strict=True)]
 
 
-def _spent(recording: Recording, ran: Mask, names: tuple[str, ...]) -> Floats:
+def _spent_up_to_the_stop(recording: Recording, ran: Mask, names: tuple[str, ...]) -> Floats:
     known = [name for name in names if name in recording.table.column_names]
     if not known:
         return np.full(len(ran), np.nan)

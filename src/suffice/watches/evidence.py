@@ -16,7 +16,7 @@ __all__ = ["LossAlarm", "LossWindow", "audits_needed", "loss_alarm", "loss_windo
 
 _STAKES = 199
 _SMALLEST = 1e-4
-_LARGEST = 0.99
+_LARGEST_STAKE = 0.99
 _LIKELY = 0.25
 """Mean losses beyond this are not expected: a quarter of the answers.  Intervals hold there, too, and are wider."""
 _MIXED = 50.0
@@ -119,7 +119,7 @@ def _e_value(logarithm: float) -> float:
 
 def whole_log(requests: Requests, losses: Losses, alpha: float) -> LossWindow:
     """Return the loss since the first request; the interval is valid at every look."""
-    return _window(losses, 0, len(requests) - 1, sequence_of(losses, alpha).observe(losses.values))
+    return _window_of(losses, 0, len(requests) - 1, sequence_of(losses, alpha).observe(losses.values))
 
 
 def loss_windows(requests: Requests, losses: Losses, *, window: int, alpha: float) -> list[LossWindow]:
@@ -128,10 +128,10 @@ def loss_windows(requests: Requests, losses: Losses, *, window: int, alpha: floa
     places = np.searchsorted(losses.places, [*firsts, len(requests)])
     states = window_sequences(losses.values, np.diff(places).tolist(), sequence_of(losses, alpha))
     lasts = [*(firsts[1:] - 1).tolist(), len(requests) - 1]
-    return [_window(losses, *place) for place in zip(firsts.tolist(), lasts, states, strict=True)]
+    return [_window_of(losses, *place) for place in zip(firsts.tolist(), lasts, states, strict=True)]
 
 
-def _window(losses: Losses, first: int, last: int, state: ConfidenceSequence) -> LossWindow:
+def _window_of(losses: Losses, first: int, last: int, state: ConfidenceSequence) -> LossWindow:
     low, high = (float(np.clip(end, losses.lowest, 1.0)) for end in (state.low_end, state.high_end))
     known = losses.known & (losses.places >= first) & (losses.places <= last)
     n = last - first + 1
@@ -160,8 +160,8 @@ def audits_needed(bound: float, lowest: float, *, alpha: float, rise: float, gai
     """
     gained = max(min(gained, (1 - bound - rise) / 2), 0.0)
     p = min(bound + rise + gained, 1.0)
-    stakes = _LARGEST / (bound - lowest) * np.geomspace(_SMALLEST, 1.0, _STAKES)
+    stakes = _LARGEST_STAKE / (bound - lowest) * np.geomspace(_SMALLEST, 1.0, _STAKES)
     with np.errstate(divide="ignore"):
         growth = p * np.log1p(stakes * (1 - bound)) + (1 - p - gained) * np.log1p(-stakes * bound)
-        growth += gained * np.log1p(np.maximum(-stakes * (1 + bound), -_LARGEST)) if gained else 0.0
+        growth += gained * np.log1p(np.maximum(-stakes * (1 + bound), -_LARGEST_STAKE)) if gained else 0.0
     return math.ceil(math.log(_MIXED / alpha) / float(growth.max()))

@@ -361,12 +361,12 @@ def by_request(records: Iterable[Mapping[str, object]]) -> list[UserSignal]:
             )
         value = record.get("value")
         signals.append(
-            UserSignal(request=name, value=1.0 if value in (None, "") else _number(value), time=seconds_of(time))
+            UserSignal(request=name, value=1.0 if value in (None, "") else _lost_share(value), time=seconds_of(time))
         )
     return signals
 
 
-def _number(value: object) -> float:
+def _lost_share(value: object) -> float:
     try:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):

@@ -20,7 +20,7 @@ from suffice.tables import counted
 
 __all__ = ["RAN_ON", "Requests", "moment", "numbers_of", "times_of"]
 
-_REQUIRED = ("policy_digest", "stop_round", "answer_round", "stop_reason")
+_DECIDED_COLUMNS = ("policy_digest", "stop_round", "answer_round", "stop_reason")
 """The columns of a log that say what a policy decided."""
 
 RAN_ON = frozenset({"max_rounds", "exhausted"})
@@ -69,7 +69,7 @@ class Requests:
         Raises:
             DataError: The log does not say what was decided, or no request of it was decided by this policy.
         """
-        missing = [name for name in _REQUIRED if name not in log.table.column_names]
+        missing = [name for name in _DECIDED_COLUMNS if name not in log.table.column_names]
         if missing:
             raise DataError(
                 f"the log has no column {missing[0]!r}, so it does not say what a deployed policy decided: log with "
@@ -103,9 +103,9 @@ class Requests:
                 raise DataError(f"no request of the policy {policy.label!r} is as late as --since")
             others["before the time from which on requests count (since)"] += len(order) - len(late)
             order = late
-        rows = _in_order(log, order)
+        rows = _requests_in_order(log, order)
         reasons = rows.per_question("stop_reason", [])
-        stop = _rounds(rows, "stop_round")
+        stop = _rounds_of_requests(rows, "stop_round")
         # A rule may stop where no round has an answer: the loop did not fail, and a full run might have had one.
         unanswered = (reasons == "failed") & (rows.ends != "failed")
         ended = np.where(rows.seen, rows.index, -1).max(axis=1) <= stop
@@ -115,7 +115,7 @@ class Requests:
             policy=policy,
             times=times[order],
             stop=stop,
-            answer=_rounds(rows, "answer_round"),
+            answer=_rounds_of_requests(rows, "answer_round"),
             reasons=reasons,
             rate=numbers_of(rows, "audit_rate"),
             drawn=np.asarray(numbers_of(rows, "audited") == 1, dtype=np.bool_),
@@ -253,12 +253,12 @@ def numbers_of(log: Recording, name: str) -> Floats:
     return log.column(name)[:, 0]
 
 
-def _rounds(log: Recording, name: str) -> npt.NDArray[np.int64]:
+def _rounds_of_requests(log: Recording, name: str) -> npt.NDArray[np.int64]:
     values = numbers_of(log, name)
     return np.where(np.isnan(values), -1, values).astype(np.int64)
 
 
-def _in_order(log: Recording, places: Sequence[int] | npt.NDArray[np.int64]) -> Recording:
+def _requests_in_order(log: Recording, places: Sequence[int] | npt.NDArray[np.int64]) -> Recording:
     """Return some questions of a recording in another order."""
     rank = np.full(log.shape[0], -1, dtype=np.int64)
     rank[np.asarray(places)] = np.arange(len(places))

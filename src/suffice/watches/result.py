@@ -180,7 +180,7 @@ class WatchResult(Result):
         window = window or self.whole
         if not window.n_audited:
             return "not known: no request was audited"
-        return f"{_points(window.interval)} points on {counted(window.n_audited, self._audited)}"
+        return f"{_in_points(window.interval)} points on {counted(window.n_audited, self._audited)}"
 
     @property
     def _audited(self) -> str:
@@ -283,10 +283,10 @@ class WatchResult(Result):
 
     def table(self) -> Table:
         """Return the loss since deployment, then of the last windows, the latest first."""
-        rows: list[tuple[Any, ...]] = [("all", self._span(self.whole), *_row(self.whole))]
+        rows: list[tuple[Any, ...]] = [("all", self._span(self.whole), *_window_row(self.whole))]
         shown = self.windows[:_MOST_WINDOWS]
         rows += [
-            ("latest" if place == 0 else f"{place} before", self._span(item), *_row(item))
+            ("latest" if place == 0 else f"{place} before", self._span(item), *_window_row(item))
             for place, item in enumerate(shown)
         ]
         notes = [
@@ -346,11 +346,11 @@ class WatchResult(Result):
         return values
 
 
-def _row(window: LossWindow) -> tuple[Any, ...]:
+def _window_row(window: LossWindow) -> tuple[Any, ...]:
     return window.n, window.n_audited, window.interval
 
 
-def _points(interval: tuple[float, float, float]) -> str:
+def _in_points(interval: tuple[float, float, float]) -> str:
     return figure(interval, ".1f", 100)
 
 

@@ -16,7 +16,7 @@ from suffice.watches.requests import Requests
 
 __all__ = ["ShadowFigures", "shadow_figures", "shadows_table"]
 
-_Z = 1.959964
+_NORMAL_95 = 1.959964
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ def _interval(values: Floats) -> tuple[float, float, float]:
     mean = float(values.mean())
     if len(values) == 1:
         return mean, math.nan, math.nan
-    half = _Z * float(values.std(ddof=1)) / math.sqrt(len(values))
+    half = _NORMAL_95 * float(values.std(ddof=1)) / math.sqrt(len(values))
     return mean, mean - half, mean + half
 
 

@@ -38,7 +38,7 @@ from suffice.watches.shadows import shadow_figures
 
 __all__ = ["audited_recording", "full_width", "watch"]
 
-_MOST_POINTS = 120
+_CHART_POINTS = 120
 
 
 def watch(
@@ -97,7 +97,7 @@ def watch(
         losses = signalled_losses(requests, signal, deadline=deadline, now=moment)
     else:
         question = LossClaim.of(requests, certificate, metric=metric, max_loss=max_loss)
-        due, waiting = _due(requests, deadline, moment)
+        due, waiting = _past_deadline(requests, deadline, moment)
         losses = audited_losses(due, question)
         if waiting:
             notes.append(f"{counted(waiting, 'audited request')} younger than the deadline: not used yet")
@@ -138,12 +138,12 @@ def watch(
         shadows=tuple(shadow_figures(requests, question)) if signal is None else (),
         suspended=policy.suspended,
         certified=question.source == "certificate",
-        points=tuple(_points(losses, path, alpha)),
+        points=tuple(_watch_points(losses, path, alpha)),
         notes=tuple(dict.fromkeys(notes)),
     )
 
 
-def _due(requests: Requests, deadline: float, now: float) -> tuple[Requests, int]:
+def _past_deadline(requests: Requests, deadline: float, now: float) -> tuple[Requests, int]:
     """Return the requests whose audits must have ended, and how many audits may still run; places stay as they were."""
     young = requests.times + deadline > now if deadline else np.zeros(len(requests), dtype=np.bool_)
     waiting = int((young & requests.drawn).sum())
@@ -200,12 +200,12 @@ def _fits(requests: Requests, alpha: float, effect: float) -> list[SignalFit]:
     return fits
 
 
-def _points(losses: Losses, path: Floats, alpha: float) -> list[WatchPoint]:
+def _watch_points(losses: Losses, path: Floats, alpha: float) -> list[WatchPoint]:
     """Return the loss and the evidence after some of the requests, evenly spread, the last one included."""
     if not len(losses):
         return []
     state = sequence_of(losses, alpha).looks(losses.values)
-    chosen = np.unique(np.linspace(0, len(losses) - 1, min(_MOST_POINTS, len(losses))).round().astype(np.int64))
+    chosen = np.unique(np.linspace(0, len(losses) - 1, min(_CHART_POINTS, len(losses))).round().astype(np.int64))
     lows, highs = (np.clip(end, losses.lowest, 1.0)[chosen] for end in (state.low_end, state.high_end))
     evidence = np.exp(np.minimum(path[chosen], 700.0)) if len(path) else np.full(len(chosen), np.nan)
     return [

@@ -14,15 +14,15 @@ from suffice.statistics.shares import share, share_left
 
 __all__ = ["Alarm"]
 
-N_STAKES = 10
+_STAKES_EACH = 10
 EVEN = 100
 """So many first beginnings own about as much each: no change is noticed after fewer audits anyway."""
-_LARGEST = 0.99
+_NEAR_RUIN = 0.99
 """Share of the stake that the best possible observation would ruin."""
 _SMALL_EXCESS = 0.005
 """The smallest stake is about right for a loss half a point above the bound."""
-_BLOCK = 1 << 19
-"""Values at once, a bound on memory."""
+_VALUES_AT_ONCE = 1 << 19
+"""A bound on memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ class Alarm:
             alpha=alpha,
             low=low,
             least_rate=least_rate,
-            log_capital=np.full((*shape, N_STAKES), -np.inf),
+            log_capital=np.full((*shape, _STAKES_EACH), -np.inf),
             begun=np.zeros(shape, dtype=np.int64),
             due=np.ones(shape, dtype=bool),
             n=0,
@@ -137,7 +137,7 @@ class Alarm:
     def stakes(self) -> Floats:
         """The stakes, per unit of loss, in ascending order."""
         stakes: Floats = np.geomspace(
-            _SMALL_EXCESS / (self.epsilon - self.low / 2), _LARGEST / (self.epsilon - self.low), N_STAKES
+            _SMALL_EXCESS / (self.epsilon - self.low / 2), _NEAR_RUIN / (self.epsilon - self.low), _STAKES_EACH
         )
         return stakes
 
@@ -181,7 +181,7 @@ class Alarm:
         n, number = self.n, gains.shape[-1]
         capital, begun, due = self.log_capital, self.begun, self.due
         value, highest, rang_at = self.log_value, self.log_highest, self.rang_at
-        block = max(1, _BLOCK // max(capital.size, 1))
+        block = max(1, _VALUES_AT_ONCE // max(capital.size, 1))
         parts = []
         for first in range(0, number, block):
             gain, draw = gains[..., first : first + block], drawn[..., first : first + block]

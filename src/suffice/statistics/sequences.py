@@ -18,7 +18,7 @@ __all__ = ["ConfidenceSequence", "window_sequences"]
 
 _NARROWEST_AT = 12.5
 """Squares of the range: 1,000 losses in [-1, 1] of which one in twenty is not 0."""
-_STEPS = 60  # of Newton's method, which needs about eight
+_NEWTON_STEPS = 60  # of Newton's method, which needs about eight
 _PRECISION = 1e-12
 
 
@@ -239,7 +239,7 @@ def mixture_bound(squares: Floats, alpha: float, rho: float, scale: float) -> Fl
     while (value < target).any():
         sums = np.where(value < target, 2 * sums, sums)
         value, slope = log_mixture(sums, squares, rho, scale)
-    for _ in range(_STEPS):
+    for _ in range(_NEWTON_STEPS):
         step = (value - target) / slope
         if (step <= _PRECISION * sums).all():
             break

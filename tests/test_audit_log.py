@@ -428,6 +428,19 @@ def test_what_a_log_of_others_says_of_its_replies_is_imported_under_the_same_nam
     assert not recording.names("decision")
 
 
+def test_a_shadow_that_lacks_a_signal_says_so_and_breaks_nothing(path):
+    recorder = Recorder(path, policy=POLICY, audit=ALWAYS, shadow=["own > 0.5", "fixed_k(1)"])
+    run = recorder.question("one", question_id="q1")
+    run.observe("a")
+    with pytest.warns(UserWarning, match=r"the shadow policy 'own > 0\.5' decides nothing"):
+        assert run.observe("a").answer == "a"
+    for _ in range(2):
+        run.observe("a")
+    recorder.close()
+    names = ("shadow.own > 0.5", "shadow.round >= 1", "stop_round", "end")
+    assert columns(path, *names) == {"q1": [None, 1, 2, "max_rounds"]}
+
+
 def test_shadows_of_samples_compare_answers_as_the_recorder_says(path):
     recorder = Recorder(path, max_rounds=3, samples=True, normalizer="number", shadow=["lead(2)"])
     with recorder, recorder.question("one", question_id="q1") as run:

@@ -57,6 +57,7 @@ class OpenQuestion:
         self.session = session
         self._recorder, self._question, self._labels, self._request_id = recorder, question, labels, request_id
         self._journal = journal
+        self._columns: dict[str, Any] = {}
         self._ended = False
 
     @property
@@ -131,7 +132,10 @@ class OpenQuestion:
             return None
         decision = self.session.observe(response)
         if self.auditing:  # before the next round runs, so that what was drawn and decided cannot depend on it
-            self._journal.decide(self.run, self._decided())
+            columns = self._decided()
+            if columns != self._columns:  # in an audit a shadow may decide
+                self._journal.decide(self.run, columns)
+                self._columns = columns
         elif decision.stop:
             is_drawn = self.session.draw is not None and self.session.draw.audited
             is_whole = response.index == self.session.policy.max_rounds and (is_drawn or decision.reason != "rule")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import threading
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import httpx
@@ -17,7 +19,7 @@ from suffice.errors import NotFittedError, RuleSyntaxError
 from suffice.replays import calibrate, replay
 from suffice.replays.baselines import run_policy
 from suffice.replays.replayer import ComparedRuns, Replayer
-from suffice.session import Policy
+from suffice.session import Policy, stops
 from suffice.statistics import Resampling
 from suffice.store import Recording, bundled_recording, read_recording, write_recording
 from suffice.studio.describing import headline_metric
@@ -195,8 +197,7 @@ def inside(folder):
 
 
 def address_of(inside, name):
-    page = inside.get("/").text
-    return "/recording/" + page.partition(f"<bdi>{name}</bdi>")[0].rpartition("/recording/")[2].partition('"')[0]
+    return re.search(rf'href="(/\w+/\w+)"><bdi>{re.escape(name)}</bdi>', inside.get("/").text)[1]
 
 
 def answers(inside, address, **values):
@@ -266,6 +267,40 @@ def test_what_cannot_be_tried_is_a_problem_with_its_place(inside, values, proble
     (answer,) = answers(inside, address_of(inside, "eval.parquet"), **values)
     assert problem in answer["problem"]["message"]
     assert 0 <= answer["problem"]["first"] <= answer["problem"]["last"] <= len(values["rule"])
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize(
+    ("values", "base"),
+    [
+        ({"rule": "p_correct > 0.5"}, Policy(rule="round >= 3")),
+        (
+            {"rule": "p_correct > 0.5", "max_rounds": "4", "selector": "max_p_correct"},
+            Policy(rule="round >= 3", selector="max_p_correct"),
+        ),
+        ({"rule": "round >= 2", "baseline": "full"}, Policy()),
+        ({"rule": "round >= 2", "baseline": "stable.json"}, Policy(rule="answer_stable")),
+    ],
+)
+def test_the_walk_shows_where_the_rule_and_the_baseline_answer_differently(inside, folder, values, base):
+    address = address_of(inside, "eval.parquet")
+    if values.get("baseline") == "stable.json":
+        values = values | {"baseline": "policy:" + address_of(inside, "stable.json").rpartition("/")[2]}
+    page = answers(inside, address, **values)[-1]["html"]
+    (link,) = [unescape(part) for part in re.findall(r'href="([^"]*show=against)"', page)]
+    known = read_recording(folder / "eval.parquet")
+    ids, rows = known.answer_ids("qa"), np.arange(known.shape[0])
+    mine = Policy(
+        rule=values["rule"], max_rounds=int(values.get("max_rounds", 5)), selector=values.get("selector", "last")
+    )
+    places = [stops(one, known.rounds(one.raw_columns)).answer_rounds - 1 for one in (mine, base)]
+    n = int((ids[rows, places[0]] != ids[rows, places[1]]).sum())
+    listed = inside.get(link)
+    assert listed.status_code == 200
+    assert 0 < n < len(rows)
+    assert f"{n} questions" in listed.text
+    question = re.search(r'href="(/recording/[^"]*/questions/\d+[^"]*)"', listed.text)[1]
+    assert inside.get(unescape(question)).status_code == 200
 
 
 @pytest.mark.whole

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ FILTERS = {
     "lost": ("Lost by stopping", "stopped early, and the answer of the full budget scores higher"),
     "saved": ("Saved", "stopped early, and nothing was lost"),
     "differs": ("Other answer", "the full budget returns another answer"),
+    "against": ("Other than the baseline", "another answer than that of the policy which it is compared with"),
     "failed": ("Failed or cut", "the recording failed, or a rule cut it before the policy stops"),
     "audited": ("Audited", "drawn for an audit when it was asked"),
 }
@@ -178,6 +179,7 @@ class Browsed:
             "lost": early & (score < whole),
             "saved": early & (score >= whole),
             "differs": differs,
+            "against": np.zeros(n, dtype=np.bool_),
             "failed": unknown,
         }
         if "audited" in recording.table.column_names:
@@ -193,6 +195,22 @@ class Browsed:
             filters=filters,
             notes=notes,
         )
+
+    def compared(self, fates: Fates, other: Policy) -> Fates:
+        """Return what a policy did, with the filter of the questions in which another policy returns another answer.
+
+        Raises:
+            SufficeError: The other policy reads what was not recorded, or is not fitted.
+        """
+        if "answer" not in self.recording.table.column_names:
+            return fates
+        ids, rows = self.recording.answer_ids(fates.policy.normalizer), np.arange(len(fates.answer))
+        mine, theirs = (
+            np.where(of.answer >= 0, ids[rows, np.maximum(of.answer - int(self.recording.index[0]), 0)], np.nan)
+            for of in (fates, self.fates(other))
+        )
+        differs = (mine != theirs) & ~(np.isnan(mine) & np.isnan(theirs)) & ~fates.filters["failed"]
+        return replace(fates, filters={**fates.filters, "against": differs})
 
     def positions(self, fates: Fates, chosen: str = "all", search: str = "") -> npt.NDArray[np.int64]:
         """Return the places of the questions that a filter and a search leave, ascending.

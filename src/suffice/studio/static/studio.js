@@ -51,7 +51,7 @@ document.addEventListener("click", async (event) => {
 });
 
 for (const form of all(document, "form[data-submit]")) {
-  for (const select of all(form, "select")) select.addEventListener("change", () => { for (const hidden of all(form, "input[name=rule]")) hidden.remove(); form.submit(); });
+  for (const select of all(form, "select")) select.addEventListener("change", () => { for (const hidden of all(form, "input[data-rule]")) hidden.remove(); form.submit(); });
 }
 
 /* Charts: the page has each as a picture, in whose place it is drawn with values under the pointer. */

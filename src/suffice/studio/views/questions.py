@@ -9,18 +9,23 @@ import numpy as np
 from starlette.responses import PlainTextResponse, Response
 
 from suffice.errors import SufficeError
-from suffice.replays import policy_for
+from suffice.replays.baselines import RECORDED
+from suffice.replays.references import baseline_policy
 from suffice.session import Policy
 from suffice.studio.browsing import FILTERS, PAGE_SIZE, Browsed, Fates
 from suffice.studio.folder import Item
 from suffice.studio.pages import LONGEST_TEXT
 from suffice.studio.view import Tab, View, ViewModule
 from suffice.studio.views.recordings import RECORDINGS
+from suffice.studio.views.trying import draft_of
 
 __all__ = ["QUESTIONS_VIEW", "question_page", "questions_page", "text_page"]
 
 
 _NO_TEXTS = dict.fromkeys(("answer", "text", "feedback"))
+
+
+_SETTINGS = ("selector", "start_round", "max_rounds", "fitted", "baseline")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +40,7 @@ class _Walk:
         search: The words that are searched for.
         policy: The id of the policy's file, if it has one.
         rule: The text of the rule, if it was given as that.
+        settings: The other values of the address that belong to the rule, and what it is compared with.
         choices: Policies of the folder.
         problem: Why the requested policy is not the one that is shown.
     """
@@ -46,6 +52,7 @@ class _Walk:
     search: str
     policy: str
     rule: str
+    settings: dict[str, str] = field(default_factory=dict)
     choices: list[Item] = field(default_factory=list)
     problem: str = ""
 
@@ -55,13 +62,16 @@ class _Walk:
         item = view.item(*RECORDINGS)
         browsed = view.folder.recording(item)
         policy, rule, problem = view.value("policy"), view.value("rule"), ""
+        settings = {name: view.value(name) for name in _SETTINGS}
         wanted: Policy | None = None
         try:
             if rule:
-                wanted = policy_for(browsed.recording, rule)
+                wanted = browsed.workbench.policy(draft_of(view))
             elif policy:
                 wanted = view.folder.policy(view.item("policy", key=policy))
             fates = browsed.fates(wanted or browsed.whole)
+            if settings["baseline"]:
+                fates = browsed.compared(fates, _baseline(view, browsed, fates.policy))
         except SufficeError as error:
             problem, fates = str(error), browsed.fates(browsed.whole)
         return cls(
@@ -72,6 +82,7 @@ class _Walk:
             search=view.value("search"),
             policy=policy,
             rule=rule,
+            settings=settings,
             choices=view.of_kind("policy"),
             problem=problem,
         )
@@ -81,6 +92,7 @@ class _Walk:
         values = {
             "policy": self.policy,
             "rule": self.rule,
+            **self.settings,
             "show": "" if self.chosen == "all" else self.chosen,
             "search": self.search,
         }
@@ -94,6 +106,19 @@ class _Walk:
         """Return the address of the next question of a filter; empty where there is none."""
         later = np.flatnonzero(self.fates.filters[chosen][place + 1 :])
         return self.place_address(place + 1 + int(later[0])) if len(later) else ""
+
+
+def _baseline(view: View, browsed: Browsed, like: Policy) -> Policy:
+    """Return the policy that another one is compared with; a rule answers as that does.
+
+    Raises:
+        SufficeError: It is not in the folder, or not a rule.
+    """
+    baseline = draft_of(view).baseline
+    if isinstance(baseline, Policy):
+        return baseline
+    text = "full" if baseline in (None, RECORDED, f"fixed_k({int(browsed.recording.index[-1])})") else baseline
+    return baseline_policy(browsed.recording, text, like)
 
 
 def questions_page(view: View) -> Response:

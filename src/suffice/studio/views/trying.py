@@ -31,7 +31,7 @@ from suffice.studio.views.recordings import RECORDINGS
 from suffice.studio.workbench import RuleDraft, SupersededError, Tryout, Workbench
 from suffice.tables import Column, Table
 
-__all__ = ["TRYING_VIEW", "completion_answer", "figures_answer", "policy_answer", "try_page"]
+__all__ = ["TRYING_VIEW", "completion_answer", "draft_of", "figures_answer", "policy_answer", "try_page"]
 
 _tried_log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ _MOST_EXAMPLES = 4
 _BASELINES = ("full", RECORDED, "closed_book")
 
 
-def _draft(view: View) -> RuleDraft:
+def draft_of(view: View) -> RuleDraft:
     """Return what the address asks for.
 
     Raises:
@@ -159,7 +159,7 @@ def _stage_answers(view: View, item: Item, bench: Workbench, check: Any) -> Iter
     commands: dict[str, str] = {}
     draft: RuleDraft | None = None
     try:
-        draft = _draft(view)
+        draft = draft_of(view)
         commands = bench.commands(draft, item.path)
         for tryout in bench.stages(draft, check):
             yield _tryout_answer(view, item, bench, draft, tryout)
@@ -187,7 +187,8 @@ def _tryout_answer(view: View, item: Item, bench: Workbench, draft: RuleDraft, t
         charts |= {f"tradeoff-{cost}": pareto_chart(result, cost) for cost in costs}
     if not tryout.final:
         sentence = sentence.replace("(no interval)", "(its interval follows)")
-    plain = not draft.options() and draft.fitted is None
+    names = ("rule", "selector", "start_round", "max_rounds", "fitted")
+    against = view.value("baseline") or row.baseline.partition(",")[0]
     html = render_page(
         "tried.html",
         view=view,
@@ -203,7 +204,7 @@ def _tryout_answer(view: View, item: Item, bench: Workbench, draft: RuleDraft, t
         costs=costs,
         tables=[outcomes_table(result), costs_table(result), stops_table(result)],
         notes=dict.fromkeys(note for note in replay_notes(result)),
-        walk=view.query(rule=draft.rule) if plain else "",
+        walk=view.query(**{name: view.value(name) for name in names}, baseline=against),
         query=str(view.request.url.query),
         commands=bench.commands(draft, item.path),
     )
@@ -254,7 +255,7 @@ def policy_answer(view: View) -> Response:
         SufficeError: It cannot run live as it is.
     """
     bench = view.folder.recording(view.item(*RECORDINGS)).workbench
-    text = bench.file(_draft(view))
+    text = bench.file(draft_of(view))
     headers = {"content-disposition": 'attachment; filename="policy.json"'}
     return Response(text, media_type="application/json", headers=headers)
 

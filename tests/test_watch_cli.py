@@ -9,6 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from suffice import Policy, read_recording, write_recording
+from suffice.cli import watch_demo
 from suffice.cli.watch_demo import certified_policy, watched_runs
 from suffice.cli.watching import EXIT_CODES
 from suffice.watches import STATUSES
@@ -188,3 +189,31 @@ def test_the_alarm_of_the_demo_rings_after_the_fault_and_not_without_it(tmp_path
     assert not np.isclose(np.sort(before).sum(), np.sort(after).sum()), "other requests"
     healthy = read_recording(control.path).column("answer_margin")[1000:, 0]
     assert np.sort(after) == pytest.approx(np.sort(healthy)), "a permutation of the margins at the first round"
+
+
+def test_the_demo_prints_the_true_loss_both_sentences_and_a_page(tmp_path, monkeypatch):
+    monkeypatch.setattr(watch_demo, "record_bundled", lambda *_, **__: None)  # half a minute of the embedded reader
+    for split, n in (("tune", 100), ("eval", 150)):
+        log = questions_of(n, n)
+        write_recording(tmp_path / f"hotpotqa_{split}.parquet", log.table, log.metadata)
+    page = tmp_path / "page.md"
+    arguments = ("demo", "watch", "-o", tmp_path, "--requests", 400, "--audit-rate", 0.4)
+    shown = cli(*arguments, "--markdown", page)
+    assert (shown.code, shown.err) == (0, "")
+    for words in (
+        "true loss: 0.0 points before half-way",
+        "Fall back to full width: ",
+        "Keep the policy: ",
+        "alarm after",
+    ):
+        assert words in shown.words, words
+    assert len(shown.out.splitlines()) <= 40
+    text = page.read_text()
+    assert "suffice demo watch --requests 400 --audit-rate 0.4" in text
+    assert "](page.svg)" in text
+    assert "alarm" in page.with_suffix(".svg").read_text()
+    assert str(Policy.load(tmp_path / "full-width.policy.json").rule) == "never()"
+    runs = cli(*arguments, "--json").json["runs"]
+    assert [run["watch"]["status"] for run in runs.values()] == ["fall back", "keep"]
+    assert [run["delay"] is None for run in runs.values()] == [False, True]
+    assert "cannot be written" in cli(*arguments, "--markdown", tmp_path / "no" / "page.md").error

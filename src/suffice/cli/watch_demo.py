@@ -21,7 +21,7 @@ from suffice.cli.certify import certify_path
 from suffice.cli.console import print_json, say, status
 from suffice.cli.output import Output, Screen
 from suffice.errors import DataError
-from suffice.files import quoted
+from suffice.files import quoted, write_file
 from suffice.loop.rows import decision_columns
 from suffice.replays import calibrate, outcome
 from suffice.results import jsonable
@@ -92,8 +92,10 @@ def demo_watch(
     ]
     sentences = [f"{run.name}: {run.truth}. {run.result.sentence}" for run in runs]
     if markdown is not None:
-        runs[0].result.plot().save(markdown.with_suffix(".svg"))
-        markdown.write_text(_watch_page(tables, sentences, notes, requests, audit_rate), encoding="utf-8")
+        picture = markdown.with_suffix(".svg")
+        runs[0].result.plot().save(picture)
+        head = _head_of_page(sentences, picture, requests, audit_rate)
+        write_file(markdown, "\n\n".join([*head, render(tables, "md"), *notes]) + "\n")
     if output.as_json:
         data = {run.name: run.to_dict() for run in runs}
         print_json(jsonable({"policy": str(policy_path), "runs": data, "seconds": seconds}))
@@ -346,22 +348,14 @@ def _runs_table(runs: Sequence[WatchedRun]) -> Table:
     )
 
 
-def _watch_page(
-    tables: Sequence[Table], sentences: Sequence[str], notes: Sequence[str], requests: int, audit_rate: float
-) -> str:
+def _head_of_page(sentences: Sequence[str], picture: Path, requests: int, audit_rate: float) -> list[str]:
+    """Return the paragraphs of the page above its tables."""
     command = (
         f"suffice demo watch --requests {requests} --audit-rate {audit_rate:g} --markdown docs/results/watch-demo.md"
     )
-    return (
-        "\n\n".join(
-            [
-                "# A deployed rule that breaks",
-                f"Written by `{command}` (suffice {__version__}).",
-                *(f"- {sentence}" for sentence in sentences),
-                "![The loss request by request: the alarm rings after half-way](watch-demo.svg)",
-                render(tables, "md"),
-                *notes,
-            ]
-        )
-        + "\n"
-    )
+    return [
+        "# A deployed rule that breaks",
+        f"Written by `{command}` (suffice {__version__}).",
+        *(f"- {sentence}" for sentence in sentences),
+        f"![The loss request by request: the alarm rings after half-way]({picture.name})",
+    ]

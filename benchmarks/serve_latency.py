@@ -134,8 +134,8 @@ def main_load() -> None:
     latencies = asyncio.run(load(asked["url"], requests, rate=asked["rate"], seconds=asked["seconds"]))
     figures = {}
     for name, values in latencies.items():
-        p50, p90, p99 = np.quantile(values, [0.5, 0.9, 0.99]) * 1000
-        figures[name] = {"p50": p50, "p90": p90, "p99": p99, "max": max(values) * 1000, "n": len(values)}
+        p10, p50, p90, p99 = np.quantile(values, [0.1, 0.5, 0.9, 0.99]) * 1000
+        figures[name] = {"p10": p10, "p50": p50, "p90": p90, "p99": p99, "max": max(values) * 1000, "n": len(values)}
     print(json.dumps({**figures, "bytes": len(body)}))
 
 
@@ -160,12 +160,14 @@ def main() -> None:
             expected = POLICY.decide(rounds).to_dict()
             assert {key: response[key] for key in expected} == expected, response
             runs = [measured(url, rate=arguments.rate, seconds=arguments.seconds) for _ in range(arguments.runs)]
-    print(f"{'run':>4} {'endpoint':>9} {'p50 ms':>8} {'p90 ms':>8} {'p99 ms':>8} {'max ms':>8} {'requests':>9}")
+    print(
+        f"{'run':>4} {'endpoint':>9} {'p10 ms':>8} {'p50 ms':>8} {'p90 ms':>8} {'p99 ms':>8} {'max ms':>8} {'requests':>9}"
+    )
     for number, run in enumerate(runs, 1):
         for endpoint in ("decide", "empty"):
             row = run[endpoint]
             print(
-                f"{number:>4} {endpoint:>9} {row['p50']:>8.2f} {row['p90']:>8.2f} {row['p99']:>8.2f} {row['max']:>8.1f} {row['n']:>9}"
+                f"{number:>4} {endpoint:>9} {row['p10']:>8.2f} {row['p50']:>8.2f} {row['p90']:>8.2f} {row['p99']:>8.2f} {row['max']:>8.1f} {row['n']:>9}"
             )
     ratios = [run["decide"]["p99"] / run["empty"]["p99"] for run in runs]
     summary: dict[str, Any] = {

@@ -8,12 +8,15 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import httpx
 import pytest
 
 from suffice import Recorder
+from suffice.errors import DataError
 from suffice.rounds import Round
 from suffice.session import Policy, Session
 from suffice.studio import Folder
@@ -141,6 +144,33 @@ def test_a_policy_says_whether_its_certificate_is_valid_void_or_suspended(folder
     replace(certified, max_rounds=3).suspended_because("the alarm rang").save(tmp_path / "void.json")
     states = {item.name: item.state for item in Folder(tmp_path).scan()}
     assert states == {f"{state}.json": state for state in ("suspended", "valid", "void")}
+
+
+def test_what_takes_long_is_made_once_and_holds_up_nothing_else(folder):
+    things = Folder(folder)
+    one, other = (next(item for item in things.scan() if item.name == name) for name in ("tasr.json", "stable.json"))
+    began, goes_on, made = threading.Event(), threading.Event(), []
+
+    def slow():
+        began.set()
+        assert goes_on.wait(60)
+        made.append(1)
+        return "made"
+
+    with ThreadPoolExecutor() as pool:
+        waiting = [pool.submit(things.once, slow, one, name="slow") for _ in range(3)]
+        assert began.wait(60)
+        assert things.policy(other).label == "stable"
+        goes_on.set()
+        assert [one.result() for one in waiting] == ["made"] * 3
+    assert made == [1]
+    with pytest.raises(DataError):
+        things.once(refuse, one, name="refused")
+    assert things.once(lambda: "later", one, name="refused") == "later"
+
+
+def refuse():
+    raise DataError("not now")
 
 
 @pytest.mark.parametrize("name", ["tasr.json", "stable.json", "certified.json"])

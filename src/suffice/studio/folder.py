@@ -45,6 +45,15 @@ class Item(Description):
     changed: tuple[Any, ...]
 
 
+class _Held:
+    """What is made once of some things, by whoever asks for it first."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.is_made = False
+        self.value: Any = None
+
+
 class Folder:
     """A folder of recordings, policies and logs.
 
@@ -68,8 +77,8 @@ class Folder:
         self._items: dict[str, Item] = {}
         self._foreign: dict[str, tuple[Any, ...]] = {}
         self._lock = threading.Lock()
-        self._reading = threading.RLock()
-        self._read: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+        self._holding = threading.Lock()
+        self._held: OrderedDict[tuple[Any, ...], _Held] = OrderedDict()
 
     def scan(self) -> list[Item]:
         """Return everything in the folder; what did not change since the last scan is not read again."""
@@ -129,13 +138,15 @@ class Folder:
             SufficeError: One of them is damaged.
         """
         key = (name, *((item.id, item.changed) for item in items))
-        with self._reading:
-            if key not in self._read:
-                self._read[key] = make()
-            self._read.move_to_end(key)
-            while len(self._read) > _MOST_HELD:
-                self._read.popitem(last=False)
-            value: _Made = self._read[key]
+        with self._holding:
+            held = self._held.setdefault(key, _Held())
+            self._held.move_to_end(key)
+            while len(self._held) > _MOST_HELD:
+                self._held.popitem(last=False)
+        with held.lock:  # others wait for this one alone
+            if not held.is_made:
+                held.value, held.is_made = make(), True
+            value: _Made = held.value
             return value
 
     def _paths(self) -> Iterator[Path]:

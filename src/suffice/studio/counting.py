@@ -1,4 +1,4 @@
-"""What a log counts by itself, without a policy: stops by reason, audits, and when it stopped, over time."""
+"""Facts in tables: where a file comes from, and what a log counts by itself: stops by reason, audits, stops over time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,30 @@ import numpy as np
 from suffice.display import Chart
 from suffice.replays.charts import accent_shades, shares_chart
 from suffice.store import Recording
-from suffice.tables import Column, Table
+from suffice.tables import Column, Table, counted
 from suffice.watches.requests import RAN_ON, moment, numbers_of, times_of
 
-__all__ = ["audits_table", "deciders_table", "reasons_table", "stops_over_time"]
+__all__ = ["audits_table", "deciders_table", "flat_facts", "reasons_table", "stops_over_time"]
 
 _MOST_BARS = 10
+_FEW = 12
+
+
+def flat_facts(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested facts by the names that lead to them, with a count in the place of what is long.
+
+    >>> flat_facts({"model": {"name": "m", "layers": list(range(20))}, "seed": 1})
+    {'model: name': 'm', 'model: layers': '20 entries', 'seed': 1}
+    """
+    facts: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, list | tuple | Mapping) and len(value) > _FEW:
+            facts[f"{prefix}{name}"] = counted(len(value), "entry", "entries")
+        elif isinstance(value, Mapping):
+            facts |= flat_facts(value, f"{prefix}{name}: ")
+        else:
+            facts[f"{prefix}{name}"] = value
+    return facts
 
 
 def reasons_table(log: Recording) -> Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,13 +14,19 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from suffice._version import __version__
 from suffice.errors import NotFoundError
 from suffice.files import quoted
-from suffice.reports.trajectories import Passages
+from suffice.reports.trajectories import Passages, evidence
 from suffice.results import jsonable
+from suffice.retrieval import BUNDLED_QUESTIONS
 from suffice.studio.describing import DECIDER
 from suffice.studio.folder import Folder, Item
 from suffice.studio.pages import render_page
 
 __all__ = ["Page", "Tab", "View", "ViewModule"]
+
+
+@cache
+def _bundled_passages() -> Passages:
+    return {name: passages for bundled in BUNDLED_QUESTIONS for name, passages in evidence(bundled).items()}
 
 
 class View:
@@ -71,8 +77,8 @@ class View:
 
     @cached_property
     def passages(self) -> Passages:
-        """The passages of the folder's question sets, by question and passage."""
-        known: dict[str, Any] = {}
+        """The passages of the folder's question sets, and of those in the package, by question and passage."""
+        known: dict[str, Any] = dict(_bundled_passages())
         for item in self.of_kind("questions"):
             known |= self.folder.passages(item)
         return known

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from starlette.responses import Response
 
 from suffice.certificates import Certificate
 from suffice.display import facts_table
 from suffice.frameworks import frameworks, snippet
 from suffice.frameworks.lines import own_lines
+from suffice.studio.counting import flat_facts
 from suffice.studio.view import Tab, View, ViewModule
-from suffice.tables import Column, Table, counted
+from suffice.tables import Column, Table
 
 __all__ = ["POLICY_VIEW", "policy_page"]
 
@@ -44,18 +42,9 @@ def policy_page(view: View) -> Response:
         facts=policy.tables()[0],
         certificate=certificate,
         calibrators=calibrators,
-        provenance=facts_table("Where it comes from", _without_lists(policy.provenance)),
+        provenance=facts_table("Where it comes from", flat_facts(policy.provenance)),
         lines=lines,
     )
-
-
-def _without_lists(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """Return provenance with a count in the place of long lists, as those of question ids."""
-    few = 8
-    return {
-        name: counted(len(value), "entry", "entries") if isinstance(value, list | dict) and len(value) > few else value
-        for name, value in provenance.items()
-    }
 
 
 POLICY_VIEW = ViewModule(

@@ -6,6 +6,7 @@ from starlette.responses import Response
 
 from suffice.display import facts_table
 from suffice.errors import DataError
+from suffice.studio.counting import flat_facts
 from suffice.studio.view import Tab, View, ViewModule
 from suffice.tables import Column, Table
 
@@ -28,9 +29,8 @@ def recording_page(view: View) -> Response:
         budgets, notes = [], [str(error)]
     if recording.exchangeable:
         notes.append("These are independent samples: their order means nothing, and is shown as it is stored.")
-    origin = facts_table(
-        "Where it comes from", {k: v for k, v in recording.metadata.items() if k not in ("format", "version")}
-    )
+    known = {name: value for name, value in recording.metadata.items() if name not in ("format", "version")}
+    origin = facts_table("Where it comes from", flat_facts(known))
     columns = Table(
         title="Columns",
         columns=(Column("column"), Column("kind"), Column("type"), Column("values", ",d")),

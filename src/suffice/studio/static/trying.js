@@ -67,16 +67,25 @@ function combobox(input) {
       list.hidden = !offers.length;
       input.setAttribute("aria-expanded", String(offers.length > 0));
       input.removeAttribute("aria-activedescendant");
-    } catch (error) { if (error.name !== "AbortError") throw error; }
+    } catch (error) { if (error.name !== "AbortError") close(); }  // the figures say that the studio does not answer
   }
   input.addEventListener("input", offer);
   input.addEventListener("click", offer);
-  input.addEventListener("blur", () => { next(); close(); });
-  /* A key that chooses waits for the list that belongs to the text. */
+  input.addEventListener("blur", () => { keys.length = 0; next(); close(); });
+  /* A key that chooses waits for the list that belongs to the text, and what is typed after it waits for the choice. */
+  const keys = [];
+  function drain() {
+    while (keys.length) {
+      if (pending) { pending.finally(drain); return; }
+      press(keys.shift());
+    }
+  }
   function press(key) {
-    if (pending) { pending.finally(() => press(key)); return; }
     const n = offers.length;
-    if (key === "Enter") {
+    if (key.length === 1) {
+      input.setRangeText(key, input.selectionStart, input.selectionEnd, "end");
+      input.dispatchEvent(new Event("input", { bubbles: true }));
+    } else if (key === "Enter") {
       if (chosen >= 0) take(chosen);
       else { close(); ask(); }
     } else if (!n) { offer(); }
@@ -84,12 +93,13 @@ function combobox(input) {
   }
   input.addEventListener("keydown", (event) => {
     if (event.isComposing || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "ArrowDown" || event.key === "ArrowUp" || event.key === "Enter") {
+    if (event.key === "ArrowDown" || event.key === "ArrowUp" || event.key === "Enter" || (keys.length && event.key.length === 1)) {
       event.preventDefault();
-      press(event.key);
+      keys.push(event.key);
+      drain();
     } else if (event.key === "Escape" && (offers.length || pending)) {
       event.preventDefault(); event.stopPropagation();
-      next(); close();
+      keys.length = 0; next(); close();
     } else if (event.key === "ArrowLeft" || event.key === "ArrowRight" || event.key === "Home" || event.key === "End") {
       if (offers.length) setTimeout(offer);
     }

@@ -307,7 +307,7 @@ def test_a_trifle_is_no_alarm_however_many_requests_show_it():
     drifts = watch(log, certified(), tune=tune, window=6000).drifts
     moved = next(item for item in drifts.movements if item.name == "answer_margin")
     assert moved.p < 1e-6
-    assert not moved.moved
+    assert (moved.moved, moved.since) == (False, None)
     assert watch(log, certified(), tune=tune, window=6000, effect=0.02).drifts.moved
 
 

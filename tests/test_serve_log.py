@@ -270,7 +270,15 @@ def test_the_log_is_watched_and_prometheus_sees_it(folder):
         session, _ = opened(service, "Oslo", "Oslo", name=f"q{number}")
         for index, answer in ((3, "Oslo"), (4, "Oslo" if number else "Bergen")):
             service.observe(session, {"index": index, "answer": answer})
+    early = service.watched("stable")
+    assert (early["requests"], early["audited"], early["loss"]["mean"]) == (
+        4,
+        0,
+        None,
+    )  # an audit has as long as a session
+    service._watch.deadline = service._watch.seconds = 0.0
     service.watch_again()
+    service._watch.seconds = 60.0
     seen = service.watched(STABLE.digest)
     result = watch(read_recording(folder / "log" / f"stable-{STABLE.digest}"), STABLE)
     assert (seen["sentence"], seen["status"]) == (result.sentence, result.status)

@@ -80,7 +80,7 @@ class Service:
     ) -> None:
         self.policies, self.store, self.log = policies, store, log
         self.watch_s = watch_s
-        self._watch = None if log is None else LogWatch(log, watch_s or _WATCH_S)
+        self._watch = None if log is None else LogWatch(log, watch_s or _WATCH_S, deadline=store.limits.ttl)
         self.metrics = Metrics(
             policies=lambda: len(policies.policies), broken=lambda: len(policies.broken), sessions=store.count
         )

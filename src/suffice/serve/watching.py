@@ -26,10 +26,11 @@ class LogWatch:
     Args:
         log: The log.
         seconds: How old a result may be before the log is read again.
+        deadline: How long an audit may take, seconds; younger requests do not count yet.
     """
 
-    def __init__(self, log: DecisionLog, seconds: float) -> None:
-        self.log, self.seconds = log, seconds
+    def __init__(self, log: DecisionLog, seconds: float, *, deadline: float) -> None:
+        self.log, self.seconds, self.deadline = log, seconds, deadline
         self._latest: dict[str, tuple[float, WatchResult]] = {}
         self._lock = threading.Lock()
 
@@ -79,7 +80,7 @@ class LogWatch:
             if not path.is_dir():
                 raise NotFoundError(f"the log has no question of policy {named.name!r} ({named.digest}) yet")
             moment = time.time()
-            self._latest[named.digest] = moment, watch(read_recording(path), named.policy)
+            self._latest[named.digest] = moment, watch(read_recording(path), named.policy, deadline=self.deadline)
             return self._latest[named.digest]
 
 

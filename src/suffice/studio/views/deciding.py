@@ -109,9 +109,9 @@ async def _advice_lines(view: View, item: Item) -> AsyncIterator[str]:
                 await asyncio.wait([reading], timeout=_PROGRESS)
             _, errors = reading.result()
             if process.returncode:
-                said = errors.decode("utf-8", "replace").strip()
+                text = errors.decode("utf-8", "replace").strip()
                 yield _json_line(
-                    {"problem": " ".join(said.split()).partition("error: ")[2] or said or "the command ended"}
+                    {"problem": " ".join(text.split()).partition("error: ")[2] or text or "the command ended"}
                 )
             else:
                 yield _json_line(await run_in_threadpool(_advice_shown, view, item, options, out))

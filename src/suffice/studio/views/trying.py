@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -128,8 +129,8 @@ def completion_answer(view: View) -> Response:
     fitted = view.value("fitted")
     policy = view.folder.policy(view.item("policy", key=fitted)) if fitted else None
     complete = complete_selector if view.value("what") == "selector" else complete_rule
-    found: Offers = complete(view.value("text"), view.number("cursor", 0), bench.vocabulary(policy))
-    return view.json(asdict(found))
+    offers: Offers = complete(view.value("text"), view.number("cursor", 0), bench.vocabulary(policy))
+    return view.json(asdict(offers))
 
 
 def figures_answer(view: View) -> Response:
@@ -167,11 +168,11 @@ def _stage_answers(view: View, item: Item, bench: Workbench, check: Any) -> Iter
         problem = complete_rule(
             view.value("rule"), 0, bench.vocabulary(None if draft is None else draft.fitted)
         ).problem
-        told = _problem(str(error)) if problem is None else asdict(problem)
+        answer = _problem(str(error)) if problem is None else asdict(problem)
         if not isinstance(error, RuleSyntaxError):
-            told["message"] = str(error)
+            answer["message"] = str(error)
         fit = [line for line in commands.values() if " calibrate " in line and isinstance(error, NotFittedError)]
-        yield {"problem": told, "commands": fit}
+        yield {"problem": answer, "commands": fit}
 
 
 def _tryout_answer(view: View, item: Item, bench: Workbench, draft: RuleDraft, tryout: Tryout) -> dict[str, Any]:
@@ -182,8 +183,8 @@ def _tryout_answer(view: View, item: Item, bench: Workbench, draft: RuleDraft, t
     sentence, caveats = result.headline(row.label), tuple[str, ...]()
     costs = pareto_costs(result) if result.metrics else []
     if result.metrics:
-        told = headline(result, row.label)
-        sentence, caveats = told.sentence, told.caveats
+        words = headline(result, row.label)
+        sentence, caveats = words.sentence, words.caveats
         charts |= {f"tradeoff-{cost}": pareto_chart(result, cost) for cost in costs}
     if not tryout.final:
         sentence = sentence.replace("(no interval)", "(its interval follows)")
@@ -232,10 +233,11 @@ def _saving(tryout: Tryout) -> Table:
     }
     rows = []
     for kind, (name, scale) in kinds.items():
-        spent, before = scale * row.costs[kind], None if full is None else scale * full.costs[kind]
-        known = before is not None and before > 0 and spent == spent and not row.censored and not full.censored  # type: ignore[union-attr]  # noqa: PLR0124
-        if spent == spent:  # noqa: PLR0124 - not NaN
-            rows.append((name, before, row.at_least(spent), 1 - spent / before if known and before else None))
+        cost, whole_cost = scale * row.costs[kind], math.nan if full is None else scale * full.costs[kind]
+        exact = full is not None and not row.censored and not full.censored
+        if not math.isnan(cost):
+            saving = 1 - cost / whole_cost if exact and whole_cost > 0 else None
+            rows.append((name, whole_cost, row.at_least(cost), saving))
     return Table(
         title="Mean cost of a question",
         columns=(

@@ -295,3 +295,35 @@ def test_names_of_files_are_text_and_what_is_left_out_is_named(tmp_path):
 )
 def test_no_address_contains_a_path(inside, path):
     assert inside.get(path).status_code == 404
+
+
+@pytest.mark.whole
+def test_a_question_of_a_log_shows_the_decision_that_was_handed_out(inside, folder):
+    log = next(item for item in Folder(folder).scan() if item.kind == "log")
+    recording = Browsed.read(log.path).recording
+    stops, digest = recording.per_question("stop_round", []), Policy.load(folder / "stable.json").digest
+    for place in (0, 5, 7):
+        page = inside.get(f"/recording/{log.id}/questions/{place}").text
+        assert f"by the policy <code>{digest}</code>: stopped after round {stops[place]:g} (" in page
+        assert ("drawn for an audit" in page) == (place % 5 == 0)
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize(
+    ("query", "status", "text"),
+    [
+        ("?rule=answer_stble", 200, "Did you mean"),
+        ("?rule=(((", 200, "The full budget is shown instead"),
+        ("?policy=nothing", 200, "this is not in the folder any more"),
+        ("?show=nonsense", 422, "there is no filter"),
+        ("?page=-3", 200, "page 1 of 3"),
+        ("?page=99999999999999999999", 200, "page 1 of 3"),
+        ("?page=9999", 200, "page 3 of 3"),
+        ("?search=%00%ff", 200, "No question fits"),
+        ("/150", 404, "there is no question 151"),
+    ],
+)
+def test_an_address_that_makes_no_sense_is_answered_in_words(inside, folder, query, status, text):
+    item = next(item for item in Folder(folder).scan() if item.name == "eval.parquet")
+    response = inside.get(f"/recording/{item.id}/questions{query}")
+    assert (response.status_code, text in response.text) == (status, True)

@@ -283,6 +283,10 @@ class Workbench:
         many = len(set(self.recording.clusters.tolist())) > _MANY_UNITS
         return Resampling(n_resamples=_FEW_DRAWS) if many else Resampling()
 
+    @cached_property
+    def _default_metric(self) -> str:
+        return default_metrics(self.recording)[0]
+
     def file(self, draft: RuleDraft) -> str:
         """Return the policy of a draft as a file; its provenance says that it was chosen on these questions.
 
@@ -299,7 +303,7 @@ class Workbench:
         """Return the commands that go on from a draft, by what they do."""
         rule = ["--policy", "policy.json"] if draft.fitted is not None else ["--rule", draft.rule, *draft.options()]
         metric = draft.metric or self.metric
-        named = [] if not metric or (metric,) == default_metrics(self.recording)[:1] else ["--metric", metric]
+        named = [] if not metric or metric == self._default_metric else ["--metric", metric]
         baseline = draft.baseline if isinstance(draft.baseline, str) else draft.baseline_file
         more = [*named]
         more += ["--cost", draft.cost] if draft.cost != "calls" else []

@@ -93,7 +93,7 @@ _VOTES = (
 
 def demo_samples(
     output: Output,
-    orders: Annotated[int, typer.Option("--orders", min=1, help="Random orders that figures are averaged over.")] = 20,
+    orders: Annotated[int, typer.Option("--orders", min=1, help="Random orders that figures are averaged over.")] = 100,
     markdown: options.Markdown = None,
 ) -> None:
     """Stop votes among independent answers early.

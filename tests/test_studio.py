@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -22,6 +23,7 @@ from suffice.session import Policy, Session
 from suffice.studio import Folder
 from suffice.studio.browsing import FILTERS, Browsed
 from suffice.studio.door import HEADERS
+from suffice.studio.pages import _environment
 from tests.cli_tools import cli
 from tests.studio import TOKEN, filled, opened_studio
 
@@ -261,6 +263,52 @@ def test_only_what_may_be_rounds_is_offered_for_import(tmp_path):
     assert folder.scan() == folder.scan()
 
 
+def test_what_is_not_a_file_is_named_and_never_read(tmp_path):
+    """A pipe in the folder would stop every page for ever, and a loop of links would break it."""
+    os.mkfifo(tmp_path / "pipe.json")
+    os.mkfifo(tmp_path / "pipe.html")
+    (tmp_path / "loop.json").symlink_to("loop.json")
+    (tmp_path / "gone.json").symlink_to("nowhere")
+    (tmp_path / "to_pipe.csv").symlink_to("pipe.json")
+    Policy(rule="answer_stable").save(tmp_path / "p.json")
+    folder = Folder(tmp_path)
+    assert [item.name for item in folder.scan()] == ["p.json"]
+    assert set(folder.skipped) == {
+        "pipe.json is a pipe, a socket or a device",
+        "pipe.html is a pipe, a socket or a device",
+        "to_pipe.csv is a pipe, a socket or a device",
+        "loop.json is a link that leads nowhere",
+        "gone.json is a link that leads nowhere",
+    }
+
+
+def test_a_document_that_would_fill_the_memory_is_only_named(tmp_path, monkeypatch):
+    (tmp_path / "big.json").write_text(json.dumps({"spans": ["x" * 100] * 100}))
+    monkeypatch.setattr("suffice.studio.describing._LARGEST_JSON", 5_000)
+    (item,) = Folder(tmp_path).scan()
+    assert (item.kind, item.page) == ("import", "")
+    assert "too large to look into" in item.line
+
+
+def test_a_text_is_cut_by_its_own_characters_and_says_so():
+    """A sign for a character that is not seen is longer than that: nothing is left out for it."""
+    shown = _environment().filters["shown"]
+    assert shown("\u202e" * 30, 30).count("⟨U+202E⟩") == 30
+    assert shown("a" * 31, 30) == f"<bdi>{'a' * 30}</bdi> … (31 characters)"
+
+
+@pytest.mark.whole
+def test_a_folder_has_its_name_however_it_is_called(tmp_path, monkeypatch):
+    (tmp_path / "runs").mkdir()
+    monkeypatch.chdir(tmp_path / "runs")
+    assert Folder(".").name == "runs"
+    assert Folder("..").name == tmp_path.name
+    assert Folder("/").name == "/"
+    with opened_studio(".") as address, httpx.Client(base_url=address.partition("/open")[0], timeout=60) as client:
+        client.get(address)
+        assert "<h1>runs</h1>" in client.get("/").text
+
+
 @pytest.mark.whole
 def test_names_of_files_are_text_and_what_is_left_out_is_named(tmp_path):
     root = tmp_path / "<b>root"
@@ -321,6 +369,8 @@ def test_a_question_of_a_log_shows_the_decision_that_was_handed_out(inside, fold
         ("?page=9999", 200, "page 3 of 3"),
         ("?search=%00%ff", 200, "No question fits"),
         ("/150", 404, "there is no question 151"),
+        (f"/{'9' * 5000}", 404, "there is no place"),
+        (f"/1/round/{'9' * 5000}/answer", 404, "there is no round"),
     ],
 )
 def test_an_address_that_makes_no_sense_is_answered_in_words(inside, folder, query, status, text):

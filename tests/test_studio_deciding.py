@@ -43,6 +43,8 @@ def test_the_advice_is_that_of_the_command_after_lines_of_progress(inside, addre
     assert last["sentence"] == wanted["sentence"]
     assert f'data-verdict="{wanted["verdict"]}"' in last["html"]
     assert "--max-loss=0.035" in last["html"]
+    assert "-3.5 and 0 are |" not in last["html"]  # drawn for terminals; the page has the chart
+    assert 'scope="col">verdict' in last["html"] or "verdict</th>" in last["html"]
     assert last["chart"]["layer"]
     assert not list(folder.glob("decision*"))
 
@@ -53,6 +55,7 @@ def test_the_advice_is_that_of_the_command_after_lines_of_progress(inside, addre
         ({"max_loss": "much"}, "'much' is not a number"),
         ({"metric": "--help"}, "--help"),
         ({"tune": "../../etc/passwd"}, "not in the folder"),
+        ({"metric": "em\0"}, "metric: characters that are not printed"),
     ],
 )
 def test_what_cannot_be_decided_is_said(inside, address, options, problem):

@@ -13,7 +13,7 @@ from suffice.display import Chart
 from suffice.replays.charts import COST_TITLES, axis_of, bound_layer, chart_of, legend_entry, point_layer, scale_of
 from suffice.tables import Column, Table
 
-__all__ = ["CandidateFigures", "advice_chart", "candidate_columns", "candidate_figures", "twin_table"]
+__all__ = ["CandidateFigures", "advice_chart", "bar_heading", "candidate_columns", "candidate_figures", "twin_table"]
 
 _COLOURS = {
     "advised": "var(--accent)",
@@ -133,8 +133,13 @@ def candidate_columns(trial: Trial) -> tuple[Column, ...]:
         Column(trial.metric, ".1f", scale=100),
         Column("change", "+.1f", scale=100, interval=True),
         Column("verdict"),
-        Column(f"{-100 * trial.max_loss:g} and 0 are |"),
+        Column(bar_heading(trial.max_loss)),
     )
+
+
+def bar_heading(max_loss: float) -> str:
+    """Return the heading of the column with `interval_bar`, which a page with the chart leaves out."""
+    return f"{-100 * max_loss:g} and 0 are |"
 
 
 def twin_table(figures: Iterable[CandidateFigures], trial: Trial) -> Table | None:

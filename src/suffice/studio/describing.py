@@ -80,6 +80,8 @@ _DATA = (".parquet", ".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".json.gz", "
 _ASKED = frozenset(map(plain_name, (*QUESTIONS, *IDS)))
 _REPLIED = frozenset(map(plain_name, (*ANSWERS, *WEAK_REPLIES, *ROUND_WORDS, "rounds", "messages")))
 _PAGE_START = 2_000
+_LARGEST_JSON = 100_000_000
+"""Bytes of a JSON document that is read as a whole to say what it is; in memory it takes several times as many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +124,9 @@ def describe(path: Path) -> Description | None:
     kind = "recording" if path.is_dir() or ".parquet" in path.suffixes else "other"
     try:
         if path.suffix == ".json":
+            size = path.stat().st_size
+            if size > _LARGEST_JSON:
+                return _to_import(path, f"a JSON document of {size / 1e6:,.0f} MB, too large to look into here")
             own = _own_json(path)
             kind = own if own in ITEM_KINDS else kind
             return _own_file(path, own) if own else _data_file(path)

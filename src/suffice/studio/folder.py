@@ -61,6 +61,7 @@ class Folder:
         root: The folder.
 
     Attributes:
+        name: Its name, or its path where it has none.
         skipped: What the last scan left out, and why, in words.
         others: Names of files that are neither ours nor to import.
 
@@ -72,6 +73,7 @@ class Folder:
         self.root = Path(root)
         if not self.root.is_dir():
             raise NotFoundError(f"there is no folder {str(root)!r}: name one that holds recordings, policies or logs")
+        self.name = self.root.resolve().name or str(self.root.resolve())
         self.skipped: tuple[str, ...] = ()
         self.others: tuple[str, ...] = ()
         self._items: dict[str, Item] = {}
@@ -169,8 +171,9 @@ class Folder:
                     path = folder / name.removesuffix(".rounds")  # its rounds are in the journal so far
                 elif name.startswith((".", "~")) or beside(path):
                     continue
-                if path.is_symlink() and not path.resolve().is_relative_to(root):
-                    skipped.append(f"{path.relative_to(self.root)} is a link that leaves the folder")
+                reason = _why_not_read(path, root)
+                if reason:
+                    skipped.append(f"{path.relative_to(self.root)} {reason}")
                     continue
                 n += 1
                 if n > MOST_FILES:
@@ -179,6 +182,17 @@ class Folder:
                     return
                 yield path
         self.skipped = tuple(skipped)
+
+
+def _why_not_read(path: Path, root: Path) -> str:
+    """Return why a file is not read, in words; empty if it is: to read from a pipe would wait for ever."""
+    try:
+        if path.is_symlink() and not path.resolve(strict=True).is_relative_to(root):
+            return "is a link that leaves the folder"
+        is_special = path.exists() and not path.is_file()
+    except (OSError, RuntimeError):  # a loop of links
+        return "is a link that leads nowhere"
+    return "is a pipe, a socket or a device" if is_special else ""
 
 
 def _is_part_path(path: Path) -> bool:

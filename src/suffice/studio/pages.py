@@ -40,9 +40,9 @@ def _sign_of(match: re.Match[str]) -> str:
 
 def _shown(value: Any, most: int = LONGEST_TEXT) -> Markup:
     """Return a value of a recording as one isolated text, cut where it is long."""
-    text = visible(str(value)[: most + 1])
-    cut = f" … ({len(str(value)):,} characters)" if len(str(value)) > most else ""
-    return Markup("<bdi>{}</bdi>{}").format(text[:most], cut)
+    text = str(value)
+    cut = f" … ({len(text):,} characters)" if len(text) > most else ""
+    return Markup("<bdi>{}</bdi>{}").format(visible(text[:most]), cut)
 
 
 @cache

@@ -92,6 +92,17 @@ class View:
         text = self.value(name)
         return int(text) if text.isdecimal() and len(text) < 10 else default  # noqa: PLR2004
 
+    def index(self, name: str) -> int:
+        """Return a whole number of the path.
+
+        Raises:
+            NotFoundError: It is not one, or has more digits than anything here is counted with.
+        """
+        text = self.request.path_params[name]
+        if not (text.isascii() and text.isdecimal() and len(text) < 10):  # noqa: PLR2004
+            raise NotFoundError(f"there is no {name} {text[:40]!r}")
+        return int(text)
+
     def page(self, template: str, title: str, *, status: int = 200, **values: Any) -> Response:
         """Return a page.
 

@@ -35,7 +35,7 @@ def contents_page(view: View) -> Response:
     ]
     return view.page(
         "contents.html",
-        str(view.folder.root.resolve().name),
+        view.folder.name,
         groups=[group for group in groups if group[1]],
         summary=", ".join(texts),
         starts=starts,

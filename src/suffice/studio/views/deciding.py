@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
 from suffice.decisions import SAVABLE, Advice
-from suffice.errors import DataError
+from suffice.decisions.figures import bar_heading
+from suffice.errors import DataError, SufficeError
 from suffice.files import quoted
 from suffice.replays.outcomes import has_outcome
 from suffice.replays.prices import list_prices
@@ -25,6 +27,7 @@ from suffice.studio.folder import Item
 from suffice.studio.pages import render_page
 from suffice.studio.view import Tab, View, ViewModule
 from suffice.studio.views.recordings import RECORDINGS
+from suffice.tables import Table
 
 __all__ = ["DECIDING_VIEW", "advice_answer", "decide_page"]
 
@@ -39,9 +42,13 @@ def _declared_options(view: View) -> list[str]:
     """Return the options of the command that the form asks for.
 
     Raises:
-        DataError: A number is none.
+        DataError: A number is none, or a text cannot be an option.
+        NotFoundError: The tune questions are not in the folder.
     """
     options: list[str] = []
+    odd = [name for name, text in view.request.query_params.items() if not text.isprintable()]
+    if odd:
+        raise DataError(f"{', '.join(odd)}: characters that are not printed cannot be an option of a command")
     for name, option in (("metric", "--metric"), ("cost", "--cost"), ("baseline", "--baseline"), ("model", "--model")):
         if view.value(name):
             options.append(f"{option}={view.value(name)}")
@@ -90,7 +97,7 @@ def advice_answer(view: View) -> Response:
 async def _advice_lines(view: View, item: Item) -> AsyncIterator[str]:
     try:
         options = await run_in_threadpool(_declared_options, view)
-    except DataError as error:
+    except SufficeError as error:
         yield _json_line({"problem": str(error)})
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -139,12 +146,22 @@ def _advice_shown(view: View, item: Item, options: list[str], path: Path) -> dic
         view=view,
         item=item,
         advice=advice,
-        tables=advice.tables(),
+        tables=[_without_column(table, bar_heading(advice.trial.max_loss)) for table in advice.tables()],
         command=command,
         then=then.get(advice.verdict, f"suffice diagnose {quoted(item.path)}"),
         policy=advice.policy,
     )
     return {"html": html, "chart": advice.plot().spec, "sentence": advice.sentence}
+
+
+def _without_column(table: Table, name: str) -> Table:
+    """Return a table without a column, if it has that."""
+    places = [place for place, column in enumerate(table.columns) if column.name != name]
+    return replace(
+        table,
+        columns=tuple(table.columns[place] for place in places),
+        rows=tuple(tuple(row[place] for place in places) for row in table.rows),
+    )
 
 
 DECIDING_VIEW = ViewModule(

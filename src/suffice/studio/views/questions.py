@@ -156,7 +156,7 @@ def questions_page(view: View) -> Response:
 def question_page(view: View) -> Response:
     """Return one question with all its rounds."""
     walk = _Walk.of(view)
-    place = int(view.request.path_params["place"])
+    place = view.index("place")
     question = walk.browsed.question(place, walk.fates.policy, view.passages)
     places = walk.browsed.positions(walk.fates, walk.chosen, walk.search)
     before, after = np.searchsorted(places, place), np.searchsorted(places, place, side="right")
@@ -226,15 +226,15 @@ def _handed_out(walk: _Walk, place: int) -> dict[str, Any]:
 def text_page(view: View) -> Response:
     """Return one text of a round whole, as plain text."""
     browsed = view.folder.recording(view.item(*RECORDINGS))
-    values = view.request.path_params
-    return PlainTextResponse(browsed.cell(int(values["place"]), int(values["round"]), values["field"]))
+    field_name = view.request.path_params["field"]
+    return PlainTextResponse(browsed.cell(view.index("place"), view.index("round"), field_name))
 
 
 QUESTIONS_VIEW = ViewModule(
     pages=[
         ("GET", "/recording/{id}/questions", questions_page),
-        ("GET", "/recording/{id}/questions/{place:int}", question_page),
-        ("GET", "/recording/{id}/questions/{place:int}/round/{round:int}/{field}", text_page),
+        ("GET", "/recording/{id}/questions/{place}", question_page),
+        ("GET", "/recording/{id}/questions/{place}/round/{round}/{field}", text_page),
     ],
     tabs=[Tab(title="Questions", path="/recording/{id}/questions", kinds=RECORDINGS, place=10)],
 )

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import os
 import re
 import threading
 import time
@@ -210,6 +211,10 @@ def test_a_message_says_where_and_what(ask):
     body = {"policy": "stable", "rounds": [{"answer": 3}]}
     message = ask("POST", "/v1/decide", body, status=422)["error"]["message"]
     assert message == "rounds[0].answer must be a text or null, not 3"
+    for number in ("1" + "0" * 400, "-1" + "0" * 400, "1e400"):
+        text = f'{{"policy": "stable", "rounds": [{{"signals": {{"x": {number}}}}}]}}'
+        message = ask("POST", "/v1/decide", content=text, status=422)["error"]["message"]
+        assert message.startswith("rounds[0].signals.x must be a number or null")
     for text, what in (
         (b"\xff", "UTF-8"),
         (b"[" * 100_000, "nested"),
@@ -361,6 +366,29 @@ def test_sessions_are_limited_in_number_and_time(folder):
     ask("POST", "/v1/sessions", {"policy": "stable"}, status=201)
 
 
+def test_a_session_that_is_over_makes_room_for_a_new_one(folder):
+    """Otherwise a server took no more questions in an hour than it may have sessions open."""
+    ask, service = serving(folder, limits=Limits(sessions=2))
+    for _ in range(5):
+        session = ask("POST", "/v1/sessions", {"policy": "stable"}, status=201)["id"]
+        for index in (1, 2):
+            decided = ask("POST", f"/v1/sessions/{session}/rounds", {"index": index, "answer": "Oslo"})
+        assert ask("POST", f"/v1/sessions/{session}/rounds", {"index": 2, "answer": "Oslo"}) == decided
+        assert service.store.count() == 0
+    for _ in range(2):
+        ask("POST", "/v1/sessions", {"policy": "stable"}, status=201)
+    ask("POST", "/v1/sessions", {"policy": "stable"}, status=429)
+
+
+def test_a_round_that_is_sent_again_after_the_end_has_the_decision_of_the_end(ask):
+    session = f"/v1/sessions/{ask('POST', '/v1/sessions', {'policy': 'stable'}, status=201)['id']}"
+    for index, answer in ((1, "Oslo"), (2, "Bergen")):
+        assert not ask("POST", f"{session}/rounds", {"index": index, "answer": answer})["stop"]
+    ended = ask("POST", f"{session}/end", {"reason": "exhausted"})
+    assert ask("POST", f"{session}/rounds", {"index": 2, "answer": "Bergen"}) == ended
+    assert not ask("POST", f"{session}/rounds", {"index": 1, "answer": "Oslo"})["stop"]
+
+
 def test_a_session_goes_on_in_another_process_that_shares_its_file(folder, tmp_path):
     ask, _ = serving(folder, sessions=tmp_path / "s.sqlite")
     other, service = serving(folder, sessions=tmp_path / "s.sqlite")
@@ -448,9 +476,10 @@ def test_names_that_are_no_names_and_policies_that_cannot_decide_are_broken(fold
     Policy(rule="tasr").save(folder / "unfitted.json")
     (folder / "link.json").symlink_to(folder / "nowhere")
     (folder / "folder.json").mkdir()
+    os.mkfifo(folder / "pipe.json")
     ask, _ = serving(folder)
     broken = ask("GET", "/v1/policies")["broken"]
-    assert set(broken) == {"a b", "unfitted", "link", "folder"} | ({"."} if "." in broken else set())
+    assert set(broken) == {"a b", "unfitted", "link", "folder", "pipe"} | ({"."} if "." in broken else set())
     assert "needs a calibrator" in broken["unfitted"]
     for name in ("../policies/stable", "stable.json", str(folder / "stable.json"), "a b", "%2e%2e"):
         assert ask("POST", "/v1/decide", {"policy": name, "rounds": []}, status=404)

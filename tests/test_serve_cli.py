@@ -143,6 +143,9 @@ def test_a_place_for_sessions_or_logs_that_cannot_be_written_is_an_error(folder,
         assert result.code == 1, options
         assert "error: " in result.err
         assert "internal" not in result.err
+        assert "[Errno" not in result.err
+    both = cli("serve", folder, "--no-token", "--token-file", tmp_path / "text")
+    assert "give one of the two" in both.err
     assert "give --log FOLDER" in cli("serve", folder, "--no-token", "--audit-rate", "0.5").err
 
 

@@ -80,6 +80,15 @@ def test_only_the_whole_token_opens(headers, status):
     assert (response.headers.get("www-authenticate") == "Bearer") == (status == 401)
 
 
+def test_who_is_sent_away_is_counted():
+    statuses = []
+    app = application(on_refusal=statuses.append, hosts=LOCAL_HOSTS)
+    asked(app, "/fail/refused")
+    asked(app, "/health")
+    asked(app, "/health", headers={"host": "evil.example"})
+    assert statuses == [401, 403]
+
+
 def test_open_paths_need_no_token_and_nothing_else_is_open():
     assert asked(application(), "/health").status_code == 200
     for path in ("/health/", "//health", "/HEALTH", "/fail/refused"):

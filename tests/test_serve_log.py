@@ -250,6 +250,31 @@ def test_a_decision_that_cannot_be_logged_is_not_handed_out(folder, caplog):
     assert "cannot be written" in caplog.text
 
 
+def test_a_stop_is_counted_once_also_if_the_log_is_written_later(folder):
+    service = served(folder)
+    session, _ = opened(service, "Oslo")
+    (folder / "log").write_text("a file where the folder should be")
+    with pytest.raises(RefusedError, match="cannot be written"):
+        service.observe(session, {"index": 2, "answer": "Oslo"})
+    (folder / "log").unlink()
+    for _ in range(2):
+        assert service.observe(session, {"index": 2, "answer": "Oslo"})["stop"]
+    assert b'suffice_stops_total{policy="stable",reason="rule"} 1.0' in service.metrics.text()
+
+
+def test_a_refused_decision_leaves_no_session_that_would_be_a_lost_audit(folder):
+    service = served(folder, ALL, ttl=5)
+    (folder / "log").write_text("a file where the folder should be")
+    with pytest.raises(RefusedError, match="cannot be written"):
+        service.decide(question(rounds=rounds("Oslo", "Oslo")))
+    (folder / "log").unlink()
+    assert service.store.count() == 0
+    assert service.store.pending() == []
+    assert service.decide(question(rounds=rounds("Oslo", "Oslo")))["audit"]
+    service.log_pending()
+    assert set(logged(folder)) == {"q"}
+
+
 def test_a_log_that_is_closed_is_compacted_and_reads_the_same(folder):
     service = served(folder, ALL)
     opened(service, "Oslo", "Oslo", name="a")

@@ -194,7 +194,17 @@ def test_a_decision_without_rounds_goes_on():
     assert math.isnan(Policy(rule="own > 1").decide([Round(index=1, answer="a")], missing="ignore").signals["own"])
 
 
-@pytest.mark.parametrize("damage", [{}, {"index": 1}, None, "round", {"index": 1, "signals": 3}])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {},
+        {"index": 1},
+        None,
+        "round",
+        {"index": 1, "signals": 3},
+        {**Round(index=1).to_dict(), "signals": {"x": 10**400}},
+    ],
+)
 def test_what_is_no_round_is_refused(damage):
     with pytest.raises(SchemaError, match=r"not a round as `Round.to_dict` writes it"):
         Round.from_dict(damage)

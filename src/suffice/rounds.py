@@ -330,7 +330,7 @@ class Round:
                 system_fingerprint=data.get("system_fingerprint"),
                 embedding=None if vector is None else _as_vector(vector),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise SchemaError(f"this is not a round as `Round.to_dict` writes it: {error!r}") from None
 
 
@@ -379,7 +379,7 @@ class Decision(Displayed):
         """
         try:
             return cls(**{**data, "signals": {k: number_from_json(v) for k, v in data["signals"].items()}})
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise SchemaError(f"this is not a decision as `Decision.to_dict` writes it: {error!r}") from None
 
     def tables(self) -> list[Table]:

@@ -91,8 +91,11 @@ def serve_command(
     policies = PolicyFolder(folder)
     log, sessions = None, kept.sessions
     if kept.log is not None:
+        try:
+            kept.log.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"the folder {str(kept.log)!r} for the log cannot be made: {error.strerror}") from None
         audit = None if kept.audit_rate is None else Audit(rate=kept.audit_rate, seed=audit_seed(kept.log))
-        kept.log.mkdir(parents=True, exist_ok=True)
         log, sessions = DecisionLog(kept.log, audit), sessions or kept.log / "sessions.sqlite"
     elif kept.audit_rate is not None:
         raise DataError("--audit-rate says how many questions go on so that their log can be judged: give --log FOLDER")
@@ -125,6 +128,8 @@ def _token_for(access: Access) -> str | None:
     """Return the token to ask for; None = none, where only this machine can ask."""
     from suffice.serve.guard import read_token
 
+    if access.no_token and access.token_file is not None:
+        raise DataError("--no-token asks for no token, and --token-file has one: give one of the two")
     if access.no_token and access.host not in _LOCAL:
         raise DataError(
             f"--no-token is for this machine alone, not for --host {access.host}: set {_TOKEN}, or give --token-file"

@@ -75,7 +75,14 @@ def make_app(service: Service, limits: Limits, *, token: str | None, hosts: Coll
 
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _not_there})
     app.router.redirect_slashes = False
-    return Guard(app, token=token, hosts=hosts, open_paths=OPEN_PATHS, requests=limits.requests)
+    return Guard(
+        app,
+        token=token,
+        hosts=hosts,
+        open_paths=OPEN_PATHS,
+        requests=limits.requests,
+        on_refusal=service.metrics.turned_away,
+    )
 
 
 def _route(operation: Operation, function: Callable[..., Any], service: Service, limits: Limits) -> Route:

@@ -103,6 +103,7 @@ class Guard:
         open_paths: Paths that need no token.
         requests: How many requests may be in flight; more are refused with 503.
         token_of: Where a request's token is.
+        on_refusal: Called with the status of each request that does not pass.
     """
 
     def __init__(
@@ -114,9 +115,10 @@ class Guard:
         open_paths: Collection[str] = (),
         requests: int = Limits.requests,
         token_of: Callable[[Request], str | None] = bearer_token,
+        on_refusal: Callable[[int], object] = lambda _: None,
     ) -> None:
         self.app, self.token, self.hosts, self.open_paths = app, token, hosts, frozenset(open_paths)
-        self.requests, self.token_of = requests, token_of
+        self.requests, self.token_of, self.on_refusal = requests, token_of, on_refusal
         self.in_flight = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -126,6 +128,7 @@ class Guard:
             return
         refusal = self._refusal(scope)
         if refusal is not None:
+            self.on_refusal(refusal.status)
             await refused(refusal)(scope, receive, send)
             return
         self.in_flight += 1

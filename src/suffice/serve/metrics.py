@@ -36,6 +36,9 @@ class Metrics:
             "suffice_rounds_saved", "Rounds that a stop left out, up to the cap.", ["policy"], registry=self.registry
         )
         self._audits = Counter("suffice_audits", "Questions drawn for the audit.", ["policy"], registry=self.registry)
+        self._refusals = Counter(
+            "suffice_refusals", "Requests sent away before they were read.", ["status"], registry=self.registry
+        )
         self._requests = Histogram(
             "suffice_request_seconds",
             "Duration of requests, seconds.",
@@ -61,6 +64,10 @@ class Metrics:
     def requested(self, operation: str, status: int, seconds: float) -> None:
         """Count a request."""
         self._requests.labels(operation, str(status)).observe(seconds)
+
+    def turned_away(self, status: int) -> None:
+        """Count a request without a token or a free place, or from another site."""
+        self._refusals.labels(str(status)).inc()
 
     def text(self) -> bytes:
         """Return all figures in the text format of Prometheus."""

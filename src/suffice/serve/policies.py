@@ -126,6 +126,8 @@ def _policy_in(name: str, path: Path) -> NamedPolicy:
     """Return the policy of a file, checked: it can decide."""
     if not _POLICY_NAME.fullmatch(name):
         raise DataError("the name of a policy has letters, digits, dots, dashes and underscores: rename the file")
+    if not path.is_file():  # to read from a pipe would wait for ever
+        raise DataError("it is not a file")
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
         policy = Policy.load(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -82,6 +83,8 @@ def _check_kind(value: Any, schema: Schema, place: _Place) -> None:
         kinds = _KINDS_OF[type(value)]
         if type(value) is float:
             kinds = frozenset() if not math.isfinite(value) else _WHOLE_NUMBER if value.is_integer() else kinds
+        elif type(value) is int and abs(value) > sys.float_info.max:
+            kinds = frozenset()  # no number that this computes with is so large
         if expected not in kinds if isinstance(expected, str) else kinds.isdisjoint(expected):
             phrases = [_PHRASES[kind] for kind in ([expected] if isinstance(expected, str) else expected)]
             raise DataError(f"{_place_name(place)} must be {' or '.join(phrases)}, not {_excerpt(value)}")

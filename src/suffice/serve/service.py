@@ -104,8 +104,12 @@ class Service:
         name = None
         if session.auditing:
             name, _ = self._added(named, session, names)
-            with self._lock(name):
-                self._logged(name, self._get(name))
+            try:
+                with self._lock(name):
+                    self._logged(name, self._get(name))
+            except RefusedError:  # whoever asks again opens another session; this one would be a lost audit
+                self._forget(name)
+                raise
         elif self.log is not None:
             self.log.write(named, session, names)
         self._count(named, session)
@@ -147,8 +151,11 @@ class Service:
         """Forget a session, which is cancelled if it has not stopped."""
         with self._lock(name):
             self._ended(name, self._logged(name, self._get(name)), "cancelled")
-            self._live.pop(name, None)
-            self.store.remove(name)
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        self._live.pop(name, None)
+        self.store.remove(name)
 
     def listed(self) -> dict[str, Any]:
         """List the policies."""
@@ -213,7 +220,9 @@ class Service:
 
     def _put(self, name: str, live: _Live) -> _Live:
         """Store the next version of a session and return it."""
-        expires = self.store.put(name, live.version, live.state, pending=self._is_pending(live))
+        pending = self._is_pending(live)
+        over = live.session.decision is not None and not live.session.auditing and not pending
+        expires = self.store.put(name, live.version, live.state, pending=pending, over=over)
         live = replace(live, version=live.version + 1, expires=expires)
         self._keep(name, live)
         return live
@@ -296,8 +305,8 @@ class Service:
         decision = change(live.session)
         live = self._put(name, live)
         if decision.stop:
+            self._count(live.named, live.session)  # once, also if the log is written later
             live = self._logged(name, live)
-            self._count(live.named, live.session)
         return _decided(decision, live.named, name, audit=live.session.auditing)
 
     def _repeated(self, name: str, live: _Live, observed: Round) -> dict[str, Any]:
@@ -308,6 +317,8 @@ class Service:
                 f"this session has another round {observed.index}: it expects round {live.session.next_round}"
             )
         decision = live.named.policy.decide(live.session.rounds[: position + 1], missing="ignore")
+        if not decision.stop and live.session.decision is not None and observed.index == live.session.next_round - 1:
+            decision = live.session.decision  # it was ended from outside
         return _decided(decision, live.named, name, audit=live.session.auditing and self.log is not None)
 
     def _described(self, name: str, live: _Live) -> dict[str, Any]:

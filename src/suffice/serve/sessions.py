@@ -26,11 +26,14 @@ _LATE_S = 10.0
 _TABLES = """
 CREATE TABLE IF NOT EXISTS policies (digest TEXT PRIMARY KEY, name TEXT NOT NULL, policy TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS sessions (
-    id TEXT PRIMARY KEY, version INTEGER NOT NULL, expires REAL NOT NULL, pending INTEGER NOT NULL, digest TEXT NOT NULL,
-    state TEXT NOT NULL);
+    id TEXT PRIMARY KEY, version INTEGER NOT NULL, expires REAL NOT NULL, pending INTEGER NOT NULL, over INTEGER NOT NULL DEFAULT 0,
+    digest TEXT NOT NULL, state TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS by_expires ON sessions (expires);
 CREATE INDEX IF NOT EXISTS by_pending ON sessions (expires) WHERE pending;
+CREATE INDEX IF NOT EXISTS by_over ON sessions (expires) WHERE over;
 """
+_MAKE_ROOM = "DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE over ORDER BY expires LIMIT ?)"
+"""Forgets the oldest sessions that are over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +56,8 @@ class StoredSession:
 class SessionStore:
     """Sessions that are there once `add` or `put` has returned, also after `kill -9` if they are in a file.
 
-    Several processes may share a file.  What expired is removed when the next session is added.
+    Several processes may share a file.  What expired is removed when the next session is added, and what is over
+    where there is no room for it.
 
     Args:
         path: The file; None = memory, which ends with the process.
@@ -90,7 +94,7 @@ class SessionStore:
     def count(self) -> int:
         """Return how many sessions are open."""
         with self._lock, self._faults():
-            query = "SELECT count(*) FROM sessions WHERE expires > ?"
+            query = "SELECT count(*) FROM sessions WHERE expires > ? AND NOT over"
             return int(self._database.execute(query, (time.time(),)).fetchone()[0])
 
     def policy(self, digest: str) -> tuple[str, Any]:
@@ -132,6 +136,8 @@ class SessionStore:
             database.execute("DELETE FROM sessions WHERE expires <= ? AND NOT pending", (now,))
             n, earliest = database.execute("SELECT count(*), min(expires) FROM sessions").fetchone()
             if n >= self.limits.sessions:
+                n -= database.execute(_MAKE_ROOM, (max(self.limits.sessions // 100, 1),)).rowcount
+            if n >= self.limits.sessions:
                 raise RefusedError(
                     429,
                     f"{n} sessions are open, the limit of this server: end some (DELETE), or try again later",
@@ -141,7 +147,9 @@ class SessionStore:
                 "INSERT OR IGNORE INTO policies VALUES (?, ?, ?)", (digest, policy[0], json.dumps(policy[1]))
             )
             expires = now + self.limits.ttl
-            database.execute("INSERT INTO sessions VALUES (?, 0, ?, ?, ?, ?)", (name, expires, pending, digest, text))
+            database.execute(
+                "INSERT INTO sessions VALUES (?, 0, ?, ?, 0, ?, ?)", (name, expires, pending, digest, text)
+            )
         return expires
 
     def get(self, name: str) -> StoredSession:
@@ -157,15 +165,25 @@ class SessionStore:
             raise _no_session()
         return StoredSession(version=row[0], expires=row[1], digest=row[2], state=json.loads(row[3]))
 
-    def put(self, name: str, version: int, state: Mapping[str, Any], *, pending: bool = False) -> float:
+    def put(
+        self, name: str, version: int, state: Mapping[str, Any], *, pending: bool = False, over: bool = False
+    ) -> float:
         """Store the next version of a session, and return when it expires.
+
+        Args:
+            name: The name of the session.
+            version: The version that was read.
+            state: JSON-ready values.
+            pending: Whether it stopped and the log does not have it yet.
+            over: Whether only rounds that are sent again may come: it makes room for a new one where there is none.
 
         Raises:
             RefusedError: Another request stored it first.
         """
-        query = "UPDATE sessions SET version = ?, expires = ?, pending = ?, state = ? WHERE id = ? AND version = ?"
+        query = """UPDATE sessions SET version = ?, expires = ?, pending = ?, over = ?, state = ?
+            WHERE id = ? AND version = ?"""
         expires = time.time() + self.limits.ttl
-        values = (version + 1, expires, pending, json.dumps(state), name, version)
+        values = (version + 1, expires, pending, over, json.dumps(state), name, version)
         with self._writing() as database:
             if not database.execute(query, values).rowcount:
                 raise RefusedError(409, "another request changed this session at the same time: send yours again")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from contextlib import closing
@@ -26,7 +27,7 @@ from suffice.watches import (
     seconds_of,
     watch,
 )
-from suffice.watches.evidence import audits_needed
+from suffice.watches.evidence import audits_needed, loss_alarm
 from suffice.watches.losses import LossClaim, audited_losses
 from tests.production import BEGIN, MINUTE, POLICY, certified, production_log
 from tests.shared import recording_of
@@ -89,7 +90,7 @@ def test_few_audits_are_not_enough_and_it_says_how_many_more(healthy_log):
     result = watch(healthy_log.select(np.arange(2 * HALF) < 200), certified())
     assert result.status == "not enough audits"
     assert result.needed == audits_needed(0.03, 0.0, alpha=0.05, rise=0.05) - result.n_audited
-    assert f"audit about {result.needed} more audits" in result.sentence
+    assert f"wait for about {result.needed} more audits" in result.sentence
 
 
 def test_a_log_without_an_audit_says_how_to_have_one():
@@ -138,12 +139,10 @@ def test_agreement_may_gain_where_the_full_run_returns_another_answer_than_the_l
     assert (other.lowest, other.text) == (-1.0, "loss of agreement against the full run")
 
 
-def test_a_void_certificate_is_none_and_a_suspended_one_is_said(healthy_log):
+def test_a_void_certificate_is_none(healthy_log):
     void = watch(healthy_log, certified(policy_digest="another"))
     assert void.status == "re-certify"
     assert any("void" in note for note in void.notes)
-    suspended = watch(healthy_log, certified().suspended_because("it rang in May"))
-    assert "suspended already: it rang in May" in suspended.sentence
 
 
 # The loss
@@ -193,10 +192,12 @@ def test_an_audit_that_got_lost_counts_as_lost_and_is_said():
     assert result.status == "fall back"
     assert any(f"{result.n_lost} audits of {result.n_drawn}" in note for note in result.notes)
     young = watch(log, certified(), deadline=1e9, now=BEGIN + MINUTE * 1000)
-    assert young.n_audited == 0, "audits that may still run do not count yet"
-    assert any("audited requests younger than the deadline" in note for note in young.notes)
+    first = next(number for number in cut if drawn[number])
+    assert (young.n_lost, young.n_audited) == (0, drawn[:first].sum()), "an audit may still run: those after it wait"
+    assert any(f"the audit of q{first} may still run" in note for note in young.notes)
     later = watch(log, certified(), deadline=100 * MINUTE, now=BEGIN + MINUTE * 1000)
-    assert later.n_audited == drawn[:901].sum()
+    first = next(number for number in cut if drawn[number] and number > 900)
+    assert later.n_audited == drawn[:first].sum()
     assert later.sentence.count("got lost and count as lost answers") == 1
 
 
@@ -538,3 +539,124 @@ def test_gains_hide_losses_and_take_more_audits():
     assert 3 < hidden[1] / plain < 10
     assert audits_needed(0.02, -1.0, alpha=0.05, rise=0.0005, gained=0.4) > 10_000
     assert 0 < audits_needed(0.5, 0.0, alpha=0.05, rise=0.9) < 20
+
+
+# What is missing, cut off, changed or already said
+
+
+def without_gold(log: Recording, lacks) -> Recording:
+    """Return a log in which some questions have no gold answer."""
+    table = log.table
+    for name in ("em", "f1"):
+        cells = [
+            None if lacks(int(q)) else v for q, v in zip(log.row_question, table.column(name).to_pylist(), strict=True)
+        ]
+        table = table.set_column(table.column_names.index(name), table.schema.field(name), [cells])
+    return Recording(table, log.metadata)
+
+
+def test_questions_without_gold_leave_the_loss_as_it_is_where_rates_vary():
+    log = production_log(4000, loss=lambda _: 0.5, rate=lambda number: (0.2, 0.25)[number // 2 % 2])
+    all_gold = watch(log, certified()).whole.mean
+    half = watch(without_gold(log, lambda number: number % 2), certified())
+    assert half.whole.mean == pytest.approx(all_gold, abs=0.02), "not half of it"
+    assert any("em is unknown in" in note for note in half.notes)
+    drawn = log.column("audited")[:, 0] == 1
+    judged = watch(without_gold(log, lambda number: not drawn[number]), certified())
+    assert judged.whole.mean == pytest.approx(all_gold), "measured on audited requests alone"
+    last = log.table.column("em").to_pylist()
+    cut = [None if r == 3 and q % 5 == 0 else v
+           for q, r, v in zip(log.row_question, log.table.column("round").to_pylist(), last, strict=True)]  # fmt: skip
+    table = log.table.set_column(log.table.column_names.index("em"), log.table.schema.field("em"), [cut])
+    unmeasured = watch(Recording(table, log.metadata), certified())
+    assert unmeasured.whole.mean > all_gold
+    assert any("em of the full run is unknown in" in note for note in unmeasured.notes)
+
+
+def test_where_rates_vary_audited_requests_alone_are_weighted_too():
+    log = production_log(400, loss=lambda n: 1.0 if n % 2 else 0.0, rate=lambda n: (0.5, 1.0)[n % 2], audited=[1.0] * 400,
+                         end=["max_rounds"] * 400, policy=replace(POLICY, rule="answer_margin >= -9"))  # fmt: skip
+    losses = audited_losses(Requests.of(log, replace(POLICY, rule="answer_margin >= -9")), LossClaim(metric="em"))
+    assert losses.least_rate == 0.5
+    assert losses.values.tolist() == (losses.loss / losses.rates).tolist()
+
+
+def test_the_evidence_of_a_log_that_has_grown_begins_with_that_of_the_log_as_it_was():
+    log = production_log(
+        1200, loss=lambda _: 0.2, rate=lambda number: 0.3 if number < 600 else 0.1 if number < 900 else 0.4
+    )
+    whole = watch(log, certified())
+    paths = []
+    for n in (600, 800, 1200):
+        requests = Requests.of(log.select(np.arange(1200) < n), POLICY)
+        losses = audited_losses(requests, LossClaim(metric="em", kind="harm"))
+        path = loss_alarm(losses, 0.03, n, alpha=0.05)[1]
+        paths.append(dict(zip(losses.places.tolist(), path.tolist(), strict=True)))
+    for earlier, later in itertools.pairwise(paths):
+        assert [later[place] for place in earlier] == pytest.approx([*earlier.values()])
+    assert whole.alarm.e_value == pytest.approx(math.exp(paths[-1][max(paths[-1])]))
+    assert any("each time that it falls they begin anew" in note for note in whole.notes)
+
+
+def test_a_window_without_audits_has_no_loss_where_rates_vary():
+    result = watch(
+        production_log(1200, rate=lambda number: 0.001 if number >= 600 else 0.5, seed=2), certified(), window=600
+    )
+    latest = result.windows[0]
+    assert (latest.n_audited, latest.low, latest.high) == (0, 0.0, 1.0)
+    assert math.isnan(latest.mean)
+
+
+def test_an_audit_that_may_still_run_holds_back_what_came_after_it_and_no_longer_than_its_deadline():
+    log = production_log(1000, loss=lambda _: 0.0, lost=lambda number: number >= 940)
+    end = BEGIN + MINUTE * 1000
+    result = watch(log, certified(), now=end)
+    assert (result.n_lost, result.status) == (0, "keep")
+    pending = [n for n in range(940, 1000) if log.column("audited")[n, 0] == 1 and log.seen[n].sum() < 3]
+    assert result.n_audited == (log.column("audited")[: pending[0], 0] == 1).sum()
+    assert any(f"the audit of q{pending[0]} may still run" in note for note in result.notes)
+    for later in (watch(log, certified(), now=end + 3600), watch(log, certified(), now=end, deadline=0.0)):
+        assert later.n_lost == len(pending)
+
+
+def test_draws_that_the_rates_do_not_explain_are_said():
+    log = production_log(1000)
+    drawn = log.column("audited")[:, 0] == 1
+    assert not any("no chance" in note for note in watch(log, certified()).notes)
+    few = watch(log.select(~drawn | (np.arange(1000) < 300)), certified())
+    assert any("Audited requests are missing from the log" in note for note in few.notes)
+    many = watch(log.select(drawn), certified())
+    assert any("Requests that were not drawn are missing" in note for note in many.notes)
+    with pytest.raises(DataError, match="whether it was drawn"):
+        watch(without(log, "audited"), certified())
+
+
+def test_a_suspended_certificate_is_never_kept(healthy_log):
+    suspended = certified().suspended_because("it rang in May")
+    result = watch(healthy_log, suspended)
+    assert result.status == "re-certify"
+    assert result.sentence.startswith("Certify again: the certificate is suspended already: it rang in May.")
+    assert "suspended" in watch(healthy_log, suspended, metric="f1").sentence
+
+
+def test_signals_that_cannot_say_anything_are_refused_or_said(healthy_log):
+    log = healthy_log.select(np.arange(2 * HALF) < 100)
+    now, first = BEGIN + MINUTE * 100, log.question_ids[0]
+
+    def judged(*signal: UserSignal, deadline: float | None = 600.0):
+        return watch(log, POLICY, signal=signal, deadline=deadline, now=now, max_loss=0.1)
+
+    for deadline in (None, 0.0):
+        with pytest.raises(DataError, match="needs a deadline"):
+            judged(UserSignal(request=first, value=1.0, time=BEGIN + 1), deadline=deadline)
+    with pytest.raises(DataError, match="no signal is of a request of this log: 'session-1' is not an id as"):
+        judged(UserSignal(request="session-1", value=1.0, time=BEGIN + 1))
+    for time in (math.nan, math.inf, 1000 * BEGIN):
+        with pytest.raises(DataError, match="milliseconds"):
+            judged(UserSignal(request=first, value=1.0, time=time))
+    early = judged(UserSignal(request=first, value=1.0, time=BEGIN - 7200))
+    assert any("1 signal came before the request" in note for note in early.notes)
+    assert any("the last signal came at 2025-12-31 22:00 UTC" in note for note in early.notes)
+    silent = judged()
+    assert any("no signal at all" in note for note in silent.notes)
+    assert "requests past their deadline" in silent.sentence

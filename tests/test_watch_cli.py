@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import numpy as np
@@ -112,6 +113,39 @@ def test_what_has_moved_exits_with_3_and_prints_the_commands(folder, tmp_path):
     assert f"next: suffice calibrate {tmp_path}/a.parquet --rule 'answer_margin >= 1'" in again.out
 
 
+def test_the_next_command_asks_the_same_again(folder, tmp_path):
+    policy = tmp_path / "policy.json"
+    Policy.load(folder / "policy.json").save(policy)
+    text = "--metric agreement --max-loss 0.05 --since 2026-01-01 --deadline 2h --window 400 --risk 0.04"
+    given = text.split()
+    shown = cli("watch", folder / "broken.parquet", "--policy", policy, *given, "--json").json
+    words = shown["next"].split()
+    assert words[-2:] == ["--fallback", "full-width.json"]
+    assert {*zip(given[::2], given[1::2], strict=True)} <= {*itertools.pairwise(words)}
+    again = cli(*words[1:-1], tmp_path / "safe.json", "--suspend", "--json").json
+    assert again["sentence"] == shown["sentence"]
+    assert any("the alarm is not about what is certified" in note for note in again["notes"])
+    assert not Policy.load(policy).suspended
+    own = cli("watch", folder / "broken.parquet", "--policy", policy, "--suspend", "--json").json
+    assert any("is suspended: every program that loads it says so" in note for note in own["notes"])
+
+
+def test_audited_requests_that_are_no_fair_sample_are_said(folder, tmp_path):
+    log = production_log(300, rate=lambda number: (0.5, 0.6)[number % 2], lost=lambda number: number % 3 == 0)
+    write_recording(tmp_path / "log.parquet", log.table, log.metadata)
+    command = (
+        "watch",
+        tmp_path / "log.parquet",
+        "--policy",
+        folder / "policy.json",
+        "--audited",
+        tmp_path / "a.parquet",
+    )
+    assert any("audits got lost and audit rates vary" in note for note in cli(*command, "--json").json["notes"])
+    fair = watched(folder, "healthy", "--audited", tmp_path / "a.parquet", "--json").json
+    assert not any("fair sample" in note for note in fair["notes"])
+
+
 def test_a_file_of_user_signals_is_read_as_csv_or_json_lines(folder, tmp_path):
     log = read_recording(folder / "healthy.parquet")
     times = [BEGIN + MINUTE * number for number in range(2000)]
@@ -124,7 +158,7 @@ def test_a_file_of_user_signals_is_read_as_csv_or_json_lines(folder, tmp_path):
         ).json
         for form in ("csv", "jsonl")
     ]
-    assert results[0] == results[1]
+    assert {**results[0], "next": ""} == {**results[1], "next": ""}
     assert results[0]["whole"]["mean"] == pytest.approx(0.25)
     assert results[0]["status"] == "fall back"
     assert "36h" in watched(folder, "healthy", "--deadline", "soon").error

@@ -19,6 +19,7 @@ from suffice.errors import DataError
 from suffice.files import quoted, write_file
 from suffice.session import Policy
 from suffice.store import read_recording, write_recording
+from suffice.tables import counted
 from suffice.watches import (
     WatchResult,
     audited_recording,
@@ -63,8 +64,12 @@ class _Judged:
         ),
     ] = None
     deadline: Annotated[
-        str, Option("--deadline", help="How long signals and audits may take: 30m, 36h, 7d; younger requests wait.")
-    ] = "0"
+        str | None,
+        Option(
+            "--deadline",
+            help="How long signals and audits may take: 30m, 36h, 7d; younger requests wait. Default: 1h for audits; signals need one.",
+        ),
+    ] = None
     since: Annotated[
         str | None, Option("--since", help="Leave out requests before this time: 2026-05-01T12:00:00Z.")
     ] = None
@@ -120,7 +125,8 @@ def watch_command(
     policy = options.load_policy(policy_path)
     # What was certified holds, whatever the file of settings says.
     from_file = policy.certificate is not None and is_from_file(context, "max_loss")
-    deadline, since = _duration_in_seconds(judged.deadline), None if judged.since is None else seconds_of(judged.since)
+    deadline = None if judged.deadline is None else _duration_in_seconds(judged.deadline)
+    since = None if judged.since is None else seconds_of(judged.since)
     with status("watching", quiet=output.as_json):
         log = read_recording(path)
         signal = None
@@ -140,14 +146,16 @@ def watch_command(
         )
         export_metrics(result)
     files: dict[str, Path | str | None] = {}
+    notes: list[str] = []
     if written.audited is not None:
         audited = audited_recording(log, policy, since=since)
         write_recording(written.audited, audited.table, audited.metadata)
         files["audited requests"] = written.audited
+        notes += _audited_notes(result, written.audited)
     if result.rang and written.fallback is not None:
         full_width(policy).save(written.fallback)
         files["policy to fall back to"] = written.fallback
-    notes = _suspend(result, policy, policy_path) if written.suspend else []
+    notes += _suspend(result, policy, policy_path) if written.suspend else []
     if written.plot is not None:
         result.plot().save(written.plot)
         files["plot"] = written.plot
@@ -157,9 +165,18 @@ def watch_command(
         if written.prometheus is not None:
             write_file(written.prometheus, prometheus_text(result))
             files["figures"] = written.prometheus
-        then = _next_command(result, path, policy_path, policy, written)
+        again = _same_watch(path, policy_path, tune, judged, max_loss=None if from_file else judged.max_loss)
+        then = _next_command(result, again, policy_path, policy, written)
         screen = Screen(sentences=[result.sentence], tables=result.tables(), notes=notes, files=files, then=then)
-        output.show({**result.to_dict(), "files": {k: str(v) for k, v in files.items()}, "next": then}, screen)
+        output.show(
+            {
+                **result.to_dict(),
+                "notes": [*result.notes, *notes],
+                "files": {k: str(v) for k, v in files.items()},
+                "next": then,
+            },
+            screen,
+        )
     if exit_code and EXIT_CODES[result.status]:
         raise typer.Exit(EXIT_CODES[result.status])
 
@@ -170,6 +187,10 @@ def _suspend(result: WatchResult, policy: Policy, path: Path) -> list[str]:
         return []
     if policy.certificate is None:
         return [f"{path} has no certificate, so nothing is suspended"]
+    if not result.certified:
+        return [
+            f"the alarm is not about what is certified in {path} (metric and bound), so the certificate is not suspended"
+        ]
     if not policy.suspended:
         assert result.alarm is not None
         assert result.alarm.rang is not None
@@ -179,11 +200,34 @@ def _suspend(result: WatchResult, policy: Policy, path: Path) -> list[str]:
     return [f"the certificate in {path} is suspended: every program that loads it says so"]
 
 
-def _next_command(result: WatchResult, log: Path, policy_path: Path, policy: Policy, written: _Written) -> str:
+def _audited_notes(result: WatchResult, path: Path) -> list[str]:
+    """Return why the audited requests in a file are no fair sample, if so."""
+    reasons = [f"{counted(result.n_lost, 'audit')} got lost"] if result.n_lost else []
+    reasons += ["audit rates vary"] if result.rates_vary else []
+    return [f"{path} is not a fair sample of all requests: {' and '.join(reasons)}"] if reasons else []
+
+
+def _same_watch(path: Path, policy_path: Path, tune: Path | None, judged: _Judged, *, max_loss: float | None) -> str:
+    """Return the command that asks the same again."""
+    given = {
+        "--policy": policy_path,
+        "--tune": tune,
+        "--metric": judged.metric,
+        "--max-loss": max_loss,
+        "--signal": judged.signal,
+        "--deadline": judged.deadline,
+        "--since": judged.since,
+        "--window": None if judged.window == _Judged.window else judged.window,
+        "--risk": None if judged.risk == _Judged.risk else judged.risk,
+    }
+    options_text = " ".join(f"{name} {quoted(str(value))}" for name, value in given.items() if value is not None)
+    return f"suffice watch {quoted(path)} {options_text}"
+
+
+def _next_command(result: WatchResult, again: str, policy_path: Path, policy: Policy, written: _Written) -> str:
     """Return the next command."""
-    again = f"suffice watch {quoted(log)} --policy {quoted(policy_path)}"
     if result.status == "fall back" and written.fallback is None:
-        return f"{again} --fallback full-width.json{' --suspend' * (policy.certificate is not None and not policy.suspended)}"
+        return f"{again} --fallback full-width.json{' --suspend' * (result.certified and not policy.suspended)}"
     if result.status in {"keep", "not enough audits"}:
         return again
     if written.audited is None:

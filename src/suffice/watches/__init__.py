@@ -1,9 +1,9 @@
 """Watch a deployed policy: from a production log to one verdict."""
 
-from suffice.watches.losses import UserSignal, by_request, seconds_of
 from suffice.watches.metrics import WatchCollector, export_metrics, prometheus_text
 from suffice.watches.requests import Requests
 from suffice.watches.result import STATUSES, WatchResult
+from suffice.watches.user_signals import UserSignal, by_request, seconds_of
 from suffice.watches.verdict import audited_recording, full_width, watch
 
 __all__ = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -85,10 +85,13 @@ def loss_alarm(losses: Losses, bound: float, n: int, *, alpha: float) -> tuple[L
         n: Requests of the log.
         alpha: The risk of a false alarm, ever.
     """
-    rates = None if losses.least_rate is None else losses.rates
-    start = Alarm.start(bound, alpha, low=losses.lowest, least_rate=losses.least_rate)
-    state = start.observe(losses.loss, audited=losses.known, rates=rates)
-    path = start.path(losses.loss, audited=losses.known, rates=rates)
+    state, paths = Alarm.start(bound, alpha, low=losses.lowest), []
+    for first, last, least_rate in _bets(losses):
+        state = replace(state, least_rate=least_rate)
+        given = {"audited": losses.known[first:last], "rates": losses.rates[first:last]}
+        paths.append(state.path(losses.loss[first:last], **given))
+        state = state.observe(losses.loss[first:last], **given)
+    path = np.concatenate(paths)
     rang, after = None, None
     if state.rings:
         at = int(state.rang_at) - 1
@@ -113,6 +116,24 @@ def loss_alarm(losses: Losses, bound: float, n: int, *, alpha: float) -> tuple[L
     return evidence, path
 
 
+def _bets(losses: Losses) -> list[tuple[int, int, float | None]]:
+    """Return the stretches of losses on which one least rate is bet, and that rate; None where audited requests alone bet.
+
+    A stake may depend on what came before, and on the rate of the request itself.  So it changes where a rate is the smallest so far, and
+    not for what was bet before: the evidence of a log that has grown begins with the evidence of the log as it was.
+    """
+    if losses.least_rate is None:
+        return [(0, len(losses), None)]
+    least = np.minimum.accumulate(losses.rates)
+    varies = np.maximum.accumulate(losses.rates) > least
+    key = np.where(varies, least, 0.0)
+    firsts = [0, *(np.flatnonzero(np.diff(key, prepend=key[0]))).tolist()]
+    ends = [*firsts[1:], len(losses)]
+    return [
+        (first, last, float(least[first]) if varies[first] else None) for first, last in zip(firsts, ends, strict=True)
+    ]
+
+
 def _e_value(logarithm: float) -> float:
     return math.exp(min(logarithm, 700.0))
 
@@ -134,10 +155,11 @@ def loss_windows(requests: Requests, losses: Losses, *, window: int, alpha: floa
 def _window_of(losses: Losses, first: int, last: int, state: ConfidenceSequence) -> LossWindow:
     low, high = (float(np.clip(end, losses.lowest, 1.0)) for end in (state.low_end, state.high_end))
     known = losses.known & (losses.places >= first) & (losses.places <= last)
-    n = last - first + 1
-    return LossWindow(
-        first=first, last=last, n=n, n_audited=int(known.sum()), mean=float(state.mean), low=low, high=high
-    )
+    n, n_known = last - first + 1, int(known.sum())
+    mean = (
+        float(state.mean) if n_known else math.nan
+    )  # not 0, which requests that were not audited count where rates vary
+    return LossWindow(first=first, last=last, n=n, n_audited=n_known, mean=mean, low=low, high=high)
 
 
 def audits_needed(bound: float, lowest: float, *, alpha: float, rise: float, gained: float = 0.0) -> int:

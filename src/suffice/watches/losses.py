@@ -1,8 +1,7 @@
-"""What each request lost, in the order of the requests: against its own full run, or by what its user said later."""
+"""What each audited request lost against its own full run, in the order of the requests."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,25 +18,10 @@ from suffice.store.recording import Recording
 from suffice.tables import counted
 from suffice.watches.requests import Requests
 
-__all__ = ["LossClaim", "Losses", "UserSignal"]
+__all__ = ["USER_SIGNAL", "LossClaim", "Losses"]
 
 LossKind = str
 _WORST = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserSignal:
-    """What a user, or what watches users, said of a request later.
-
-    Attributes:
-        request: The id of the request.
-        value: What was lost, in [0, 1]: 1 is a complaint.
-        time: When it arrived, seconds since 1970.
-    """
-
-    request: str
-    value: float
-    time: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +185,8 @@ class Losses:
     @property
     def least_rate(self) -> float | None:
         """The smallest rate where rates vary; None where the audited requests alone are a fair sample."""
-        return None if self.known.all() else float(self.rates.min())
+        is_even = not len(self) or bool((self.rates == self.rates[0]).all())
+        return None if is_even and self.known.all() else float(self.rates.min())
 
     @property
     def values(self) -> Floats:
@@ -214,15 +199,22 @@ class Losses:
         return 1 / (self.least_rate or 1.0)
 
 
-def audited_losses(requests: Requests, question: LossClaim) -> Losses:
-    """Return what audited requests lost, in the order of requests."""
+def audited_losses(requests: Requests, question: LossClaim, *, until: int | None = None) -> Losses:
+    """Return what audited requests lost, in the order of requests.
+
+    Args:
+        requests: Of the log.
+        question: Which loss.
+        until: The place of the first request that does not count yet; None = all count.
+    """
     notes: list[str] = []
+    counting = requests.counting & (np.arange(len(requests)) < (len(requests) if until is None else until))
     loss = np.full(len(requests), np.nan)
     complete = requests.complete
     if complete.any():
         loss[complete] = full_run_losses(requests.at(complete), question)
     loss[requests.lost] = _WORST
-    drawn = requests.drawn & requests.counting
+    drawn = requests.drawn & counting
     repeats = int((~requests.counting).sum())
     if repeats:
         notes.append(
@@ -234,6 +226,20 @@ def audited_losses(requests: Requests, question: LossClaim) -> Losses:
         notes.append(
             f"{counted(n_lost, 'audit')} of {int(drawn.sum()):,} got lost (drawn, and never run to the end): their loss counts as 1"
         )
+    unmeasured: Mask = np.asarray(np.isnan(_value_at_answer(requests, question)), dtype=np.bool_)
+    rated = ~np.isnan(requests.rate) & counting
+    varies = len(np.unique(requests.rate[rated])) > 1
+    if varies:
+        # Requests that were not drawn stay in as 0, so those whose loss could not be known must go with the drawn ones.
+        # A metric that was measured on audited requests alone says nothing of the others.
+        if (unmeasured & drawn).any() and not unmeasured[rated & ~drawn].all():
+            rated &= ~unmeasured | requests.lost
+        missing = rated & drawn & np.isnan(loss)
+        loss[missing] = _WORST
+        if missing.any():
+            notes.append(
+                f"{question.metric} of the full run is unknown in {counted(int(missing.sum()), 'audited request')}: their loss counts as 1"
+            )
     unknown = drawn & np.isnan(loss)
     if unknown.any():
         notes.append(
@@ -245,11 +251,11 @@ def audited_losses(requests: Requests, question: LossClaim) -> Losses:
         notes.append(
             f"{counted(without, 'request')} without an audit rate: they could not be drawn, and say nothing here"
         )
-    rated = ~np.isnan(requests.rate) & ~unknown & requests.counting
-    rates = np.unique(requests.rate[rated])
-    if len(rates) > 1:
+    if varies:
+        rates = requests.rate[rated]
         notes.append(
-            f"audit rates vary ({rates.min():g} to {rates.max():g}): the loss of each audited request is divided by its rate"
+            f"audit rates vary ({rates.min():g} to {rates.max():g}): the loss of each audited request is divided by its rate; intervals are as "
+            "wide as the smallest rate demands, and each time that it falls they begin anew, with a risk of their own"
         )
         places = np.flatnonzero(rated)
     else:
@@ -267,11 +273,16 @@ def audited_losses(requests: Requests, question: LossClaim) -> Losses:
 def full_run_losses(requests: Requests, question: LossClaim) -> Floats:
     """Return what requests that ran on lost against the baseline, shape ``(n_requests,)``; NaN where it was not measured."""
     metric = outcome(requests.recording, question.metric)
-    mine = _value_at(requests.recording, metric, requests.answer, requests.stop)
+    mine = _value_at_answer(requests, question)
     reference = _reference(requests, question)
     full = reference_stops(requests.recording, reference)
     difference = _value_at(requests.recording, metric, full.answer_rounds, full.rounds) - mine
     return np.maximum(difference, 0.0) if question.kind == "harm" else difference
+
+
+def _value_at_answer(requests: Requests, question: LossClaim) -> Floats:
+    metric = outcome(requests.recording, question.metric)
+    return _value_at(requests.recording, metric, requests.answer, requests.stop)
 
 
 def reference_stops(recording: Recording, policy: Policy) -> Stops:
@@ -288,105 +299,3 @@ def _value_at(
     rows = np.arange(len(position))
     inside = (position >= 0) & (position < metric.shape[1])
     return np.where(inside, metric[rows, np.clip(position, 0, metric.shape[1] - 1)], np.nan)
-
-
-def signalled_losses(requests: Requests, signals: Iterable[UserSignal], *, deadline: float, now: float) -> Losses:
-    """Return what users said was lost, in the order of requests; 0 where nobody said anything before the deadline.
-
-    Complaints arrive at once and contentment never does, so a request counts only when its deadline has passed.
-
-    Args:
-        requests: Of the log.
-        signals: In any order; of several for one request the largest counts.
-        deadline: Seconds after a request from which on it counts, and after which a signal is late.
-        now: The time, seconds since 1970.
-
-    Raises:
-        DataError: The log does not say when requests came, or a value is outside [0, 1].
-    """
-    if np.isnan(requests.times).any():
-        raise DataError("a deadline needs to know when each request came, and the log has no recorded_at")
-    place_of = {name: place for place, name in enumerate(requests.ids)}
-    values = np.zeros(len(requests))
-    late = unknown = 0
-    heard: Mask = np.zeros(len(requests), dtype=np.bool_)
-    for item in signals:
-        if not 0 <= item.value <= 1:
-            raise DataError(
-                f"the signal of request {item.request!r} is {item.value!r}: it says what was lost, from 0 to 1 (a complaint)"
-            )
-        place = place_of.get(item.request)
-        if place is None:
-            unknown += 1
-        elif item.time > requests.times[place] + deadline:
-            late += 1
-        else:
-            values[place] = max(values[place], item.value)
-            heard[place] = True
-    due = np.flatnonzero(requests.times + deadline <= now)
-    waiting = len(requests) - len(due)
-    notes = [
-        text
-        for n, text in (
-            (unknown, f"{counted(unknown, 'signal')} of requests that are not judged here"),
-            (late, f"{counted(late, 'signal')} came after the deadline of {deadline:g} seconds: reported, not used"),
-            (waiting, f"{counted(waiting, 'request')} still before the deadline: not used yet"),
-        )
-        if n
-    ]
-    return Losses(
-        places=due,
-        loss=values[due],
-        rates=np.ones(len(due)),
-        lowest=0.0,
-        notes=(*notes, f"{int(heard[due].sum()):,} of {len(due):,} requests have a signal; without one the loss is 0"),
-    )
-
-
-def by_request(records: Iterable[Mapping[str, object]]) -> list[UserSignal]:
-    """Return records with `question_id`, `value` (1 where it is missing) and `time` as signals.
-
-    >>> by_request([{"question_id": "q7", "time": "1970-01-01T00:01:00Z"}])
-    [UserSignal(request='q7', value=1.0, time=60.0)]
-
-    Raises:
-        DataError: A record has no id or no time, or its time is neither seconds since 1970 nor ISO 8601.
-    """
-    signals = []
-    for number, record in enumerate(records, start=1):
-        name, time = record.get("question_id"), record.get("time")
-        if not isinstance(name, str) or not name or time is None:
-            raise DataError(
-                f"signal {number} needs a question_id (the id of its request) and a time, not {dict(record)!r:.120}"
-            )
-        value = record.get("value")
-        signals.append(
-            UserSignal(request=name, value=1.0 if value in (None, "") else _lost_share(value), time=seconds_of(time))
-        )
-    return signals
-
-
-def _lost_share(value: object) -> float:
-    try:
-        return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise DataError(f"the value of a signal is a number from 0 to 1, not {value!r}") from None
-
-
-def seconds_of(time: object) -> float:
-    """Return a time in seconds since 1970: seconds, or ISO 8601 (UTC where it names no zone).
-
-    Raises:
-        DataError: It is neither.
-    """
-    from datetime import UTC, datetime
-
-    try:
-        return float(time)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        pass
-    try:
-        moment = datetime.fromisoformat(str(time))
-    except ValueError:
-        raise DataError(f"a time is seconds since 1970 or ISO 8601 as 2026-05-01T12:00:00Z, not {time!r}") from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -145,6 +145,12 @@ class Requests:
                 f"request {self.ids[place]!r} has the audit rate {self.rate[place]:g}: a rate is the probability of the draw, "
                 "above 0 and at most 1"
             )
+        undrawn = ~np.isnan(self.rate) & np.isnan(numbers_of(self.recording, "audited"))
+        if undrawn.any():
+            raise DataError(
+                f"request {self.ids[int(np.argmax(undrawn))]!r} has an audit rate, and whether it was drawn (audited) is missing: an audit "
+                "that nobody knows of is no good news"
+            )
         unknown = self.drawn & np.isnan(self.rate)
         if unknown.any():
             raise DataError(

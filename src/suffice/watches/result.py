@@ -26,7 +26,7 @@ WatchStatus = Literal["keep", "recalibrate", "re-certify", "fall back", "not eno
 STATUSES: Mapping[WatchStatus, str] = {
     "keep": "nothing shows that the loss is above its bound, and it would have been noticed",
     "recalibrate": "a signal that the rule reads has moved, or its probabilities are off",
-    "re-certify": "another model replies, or there is no bound to judge by",
+    "re-certify": "another model replies, the certificate is suspended, or there is no bound to judge by",
     "fall back": "the loss is above its bound: let the loop run at full width",
     "not enough audits": "a loss above the bound would not have been noticed yet",
 }
@@ -85,6 +85,7 @@ class WatchResult(Result):
         n_audited: Requests whose loss is known.
         n_drawn: Requests that were drawn for an audit.
         n_lost: Audits that got lost.
+        rates_vary: Whether requests were drawn with different probabilities.
         n_cut: Requests that the rule stopped before the last round.
         stops: Requests by the reason of their stop.
         rounds_saved: Rounds that the rule did not run, of requests that it stopped.
@@ -113,6 +114,7 @@ class WatchResult(Result):
     n_audited: int
     n_drawn: int
     n_lost: int
+    rates_vary: bool
     n_cut: int
     stops: Mapping[str, int]
     rounds_saved: int
@@ -151,7 +153,7 @@ class WatchResult(Result):
         """What to do, see `STATUSES`."""
         if self.rang:
             return "fall back"
-        if self.question.bound is None or (self.certified and self.new_model):
+        if self.question.bound is None or self.suspended or (self.certified and self.new_model):
             return "re-certify"
         if self.drifts.of_rule or self.off or self.new_model:
             return "recalibrate"
@@ -165,26 +167,23 @@ class WatchResult(Result):
     @property
     def sentence(self) -> str:
         """What to do and why, a verb first."""
-        text = {
+        return {
             "fall back": self._fall_back,
             "re-certify": self._certify_again,
             "recalibrate": self._recalibrate,
             "not enough audits": self._wait,
             "keep": self._keep,
         }[self.status]()
-        if self.suspended and not self.rang:
-            text += f" Its certificate is suspended already: {self.suspended}."
-        return text
 
     def _loss_text(self, window: LossWindow | None = None) -> str:
         window = window or self.whole
         if not window.n_audited:
             return "not known: no request was audited"
-        return f"{_in_points(window.interval)} points on {counted(window.n_audited, self._audited)}"
+        return f"{_in_points(window.interval)} points on {self._n_audited(window.n_audited)}"
 
-    @property
-    def _audited(self) -> str:
-        return "request that is due" if self.question.metric == USER_SIGNAL else "audited request"
+    def _n_audited(self, n: int) -> str:
+        noun = "request past its deadline" if self.question.metric == USER_SIGNAL else "audited request"
+        return counted(n, noun, "requests past their deadline" if self.question.metric == USER_SIGNAL else "")
 
     @property
     def _bound(self) -> str:
@@ -219,6 +218,8 @@ class WatchResult(Result):
         )
 
     def _certify_again(self) -> str:
+        if self.suspended:
+            return f"Certify again: the certificate is suspended already: {self.suspended}. The {self.question.text} is {self._loss_text()}."
         if self.question.bound is None:
             return (
                 f"Certify the policy, or say which loss would be too much (max_loss, --max-loss): nothing here says so. The "
@@ -245,10 +246,10 @@ class WatchResult(Result):
         )
 
     def _wait(self) -> str:
-        more = counted(self.needed, "more audit")
+        more = "more requests past their deadline" if self.question.metric == USER_SIGNAL else "more audits"
         return (
-            f"Not enough audits yet: {counted(self.n_audited, self._audited)} would not show that the {self.question.text} has passed "
-            f"{self._bound}. Keep the policy, and audit about {more}{self._requests_needed()}: they show a loss of "
+            f"Not enough {more.removeprefix('more ')} yet: {self._n_audited(self.n_audited)} would not show that the {self.question.text} has passed "
+            f"{self._bound}. Keep the policy, and wait for about {self.needed:,} {more}{self._requests_needed()}: they would show a loss of "
             f"{100 * (self.rise + (self.question.bound or 0)):g} points."
         )
 

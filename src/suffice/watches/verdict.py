@@ -24,21 +24,17 @@ from suffice.tables import counted
 from suffice.watches.changes import changes_of
 from suffice.watches.drift import drifts_of
 from suffice.watches.evidence import audits_needed, loss_alarm, loss_windows, sequence_of, whole_log
-from suffice.watches.losses import (
-    USER_SIGNAL,
-    LossClaim,
-    Losses,
-    UserSignal,
-    audited_losses,
-    signalled_losses,
-)
+from suffice.watches.losses import USER_SIGNAL, LossClaim, Losses, audited_losses
 from suffice.watches.requests import Requests, others_text
 from suffice.watches.result import SignalFit, WatchPoint, WatchResult
 from suffice.watches.shadows import shadow_figures
+from suffice.watches.user_signals import UserSignal, signalled_losses
 
 __all__ = ["audited_recording", "full_width", "watch"]
 
 _CHART_POINTS = 120
+_AUDIT_DEADLINE = 3600.0
+_NO_CHANCE = 1e-6
 
 
 def watch(
@@ -49,7 +45,7 @@ def watch(
     metric: str | None = None,
     max_loss: float | None = None,
     signal: Iterable[UserSignal] | None = None,
-    deadline: float = 0.0,
+    deadline: float | None = None,
     now: float | None = None,
     since: float | None = None,
     window: int = 500,
@@ -70,7 +66,9 @@ def watch(
             the certificate if the log has it, else gold answers, else agreement with the full run.
         max_loss: The largest accepted mean loss; None = that of the certificate.
         signal: What users said later: judged instead of the loss against the full run, on all requests that are due.
-        deadline: Seconds after which a user signal is late, and until which a request does not count: neither its signal nor its audit.
+        deadline: Seconds that signals and audits may take. A signal is late after it, and a request without one waits for it. So does an
+            audit that has not ended, and all later requests with it; after the deadline it is lost.  None = an hour for audits; user
+            signals need a deadline of their own.
         now: The time, seconds since 1970; None = the clock's.
         since: Leave out requests before this time: since a fault was mended, for instance.
         window: Requests of a window.
@@ -94,13 +92,17 @@ def watch(
         if metric is not None:
             raise DataError("a user signal is judged instead of a metric: give one of them")
         question = LossClaim(metric=USER_SIGNAL, kind="harm", bound=max_loss, source="max_loss" if max_loss else "")
-        losses = signalled_losses(requests, signal, deadline=deadline, now=moment)
+        losses = signalled_losses(requests, signal, deadline=deadline or 0.0, now=moment, names=log.question_ids)
     else:
         question = LossClaim.of(requests, certificate, metric=metric, max_loss=max_loss)
-        due, waiting = _past_deadline(requests, deadline, moment)
-        losses = audited_losses(due, question)
+        until = _first_pending(requests, _AUDIT_DEADLINE if deadline is None else deadline, moment)
+        losses = audited_losses(requests, question, until=until)
+        waiting = int(requests.drawn[until:].sum())
         if waiting:
-            notes.append(f"{counted(waiting, 'audited request')} younger than the deadline: not used yet")
+            notes.append(
+                f"{counted(waiting, 'audited request')} not used yet: the audit of {requests.ids[until]} may still run (deadline), and "
+                "requests count in their order"
+            )
     notes += losses.notes
     alarm, path = (None, np.array([]))
     if question.bound is not None and losses.n_audited:
@@ -111,8 +113,7 @@ def watch(
     whole = whole_log(requests, losses, alpha)
     if question.bound is None or whole.high <= question.bound:
         needed = 0
-    if not requests.drawn.any() and signal is None:
-        notes.append("no request of this log was audited: deploy with audit=Audit(rate=0.05, seed=...)")
+    notes += _draw_notes(requests) if signal is None else []
     return WatchResult(
         policy=policy.label,
         digest=policy.digest,
@@ -123,6 +124,7 @@ def watch(
         n_audited=losses.n_audited,
         n_drawn=int(requests.drawn.sum()),
         n_lost=losses.n_lost,
+        rates_vary=len(np.unique(requests.rate[~np.isnan(requests.rate)])) > 1,
         n_cut=int(requests.cut.sum()),
         stops=dict(Counter(map(str, requests.reasons.tolist()))),
         rounds_saved=int((policy.max_rounds - requests.stop)[requests.cut].sum()),
@@ -143,13 +145,36 @@ def watch(
     )
 
 
-def _past_deadline(requests: Requests, deadline: float, now: float) -> tuple[Requests, int]:
-    """Return the requests whose audits must have ended, and how many audits may still run; places stay as they were."""
-    young = requests.times + deadline > now if deadline else np.zeros(len(requests), dtype=np.bool_)
-    waiting = int((young & requests.drawn).sum())
-    if young.all():
-        return replace(requests, drawn=~young), waiting
-    return requests.at(~young) if waiting else requests, waiting  # the youngest are the last ones
+def _first_pending(requests: Requests, deadline: float, now: float) -> int:
+    """Return the place of the first request whose audit has not ended and may still run; the number of requests if there is none.
+
+    What comes after it waits, too: audits that end soon may be those that lose little.
+    """
+    pending = requests.lost & (requests.times + deadline > now)
+    return int(np.argmax(pending)) if pending.any() else len(requests)
+
+
+def _draw_notes(requests: Requests) -> list[str]:
+    """Return that no request was drawn, and that more or fewer were than the rates explain, if that is so."""
+    from scipy.stats import binom
+
+    rates = requests.rate[requests.counting & ~np.isnan(requests.rate)]
+    n_drawn = int(requests.drawn[requests.counting].sum())
+    notes = []
+    if not n_drawn:
+        notes.append("no request of this log was audited: deploy with audit=Audit(rate=0.05, seed=...)")
+    if not len(rates):
+        return notes
+    few, many = binom.cdf(n_drawn, len(rates), rates.mean()), binom.sf(n_drawn - 1, len(rates), rates.mean())
+    if min(few, many) > _NO_CHANCE:
+        return notes
+    return [
+        *notes,
+        (
+            f"{n_drawn:,} of {counted(len(rates), 'request')} were drawn, where the audit rates make {rates.sum():,.0f}: that is no chance. "
+            f"{'Audited requests' if few < many else 'Requests that were not drawn'} are missing from the log, or the rates are wrong"
+        ),
+    ]
 
 
 def _overlap_notes(requests: Requests, tune: Recording | None) -> list[str]:

@@ -1,0 +1,164 @@
+"""What each request lost by what its user said later, in the order of the requests."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from suffice.errors import DataError
+from suffice.rounds import Mask
+from suffice.tables import counted
+from suffice.watches.losses import Losses
+from suffice.watches.requests import Requests, moment
+
+__all__ = ["UserSignal", "by_request", "seconds_of", "signalled_losses"]
+
+_LAST_SECOND = 1e11
+"""Times beyond the year 5138 are not seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserSignal:
+    """What a user, or what watches users, said of a request later.
+
+    Attributes:
+        request: The id of the request.
+        value: What was lost, in [0, 1]: 1 is a complaint.
+        time: When it arrived, seconds since 1970.
+    """
+
+    request: str
+    value: float
+    time: float
+
+
+def signalled_losses(
+    requests: Requests,
+    signals: Iterable[UserSignal],
+    *,
+    deadline: float,
+    now: float,
+    names: Collection[str] | None = None,
+) -> Losses:
+    """Return what users said was lost, in the order of requests; 0 where nobody said anything before the deadline.
+
+    Complaints arrive at once and contentment never does, so a request counts only when its deadline has passed.
+
+    Args:
+        requests: Of the log.
+        signals: In any order; of several for one request the largest counts.
+        deadline: Seconds after a request from which on it counts, and after which a signal is late.
+        now: The time, seconds since 1970.
+        names: The ids of all requests of the log, those that are not judged among them; None = those of `requests`.
+
+    Raises:
+        DataError: There is no deadline, the log does not say when requests came, no signal is of a request of the log, or a
+            value is outside [0, 1].
+    """
+    if np.isnan(requests.times).any():
+        raise DataError("a deadline needs to know when each request came, and the log has no recorded_at")
+    place_of = {name: place for place, name in enumerate(requests.ids)}
+    values = np.zeros(len(requests))
+    late = unknown = early = 0
+    last = np.nan
+    heard: Mask = np.zeros(len(requests), dtype=np.bool_)
+    given = [*signals]
+    for item in given:
+        if not 0 <= item.value <= 1:
+            raise DataError(
+                f"the signal of request {item.request!r} is {item.value!r}: it says what was lost, from 0 to 1 (a complaint)"
+            )
+        last = np.fmax(last, seconds_of(item.time))
+        place = place_of.get(item.request)
+        if place is None:
+            unknown += 1
+        elif item.time > requests.times[place] + deadline:
+            late += 1
+        else:
+            early += item.time < requests.times[place]
+            values[place] = max(values[place], item.value)
+            heard[place] = True
+    if deadline <= 0:
+        raise DataError(
+            "a user signal needs a deadline, the time after which a request without a complaint counts as good: "
+            "deadline=7 * 86400, or --deadline 7d"
+        )
+    if given and not {item.request for item in given} & {*(names or place_of)}:
+        raise DataError(
+            f"no signal is of a request of this log: {given[0].request!r} is not an id as {requests.ids[0]!r}. Give the id of the "
+            "request in the log (question_id)"
+        )
+    due = np.flatnonzero(requests.times + deadline <= now)
+    waiting = len(requests) - len(due)
+    notes = [
+        text
+        for n, text in (
+            (unknown, f"{counted(unknown, 'signal')} of requests that are not judged here"),
+            (late, f"{counted(late, 'signal')} came after the deadline of {deadline:g} seconds: reported, not used"),
+            (early, f"{counted(early, 'signal')} came before the request, by the clocks: are their times UTC?"),
+            (waiting, f"{counted(waiting, 'request')} still before the deadline: not used yet"),
+        )
+        if n
+    ]
+    notes.append(f"{int(heard[due].sum()):,} of {len(due):,} requests have a signal; without one the loss is 0")
+    notes.append(
+        f"the last signal came {moment(float(last), 'at ')}"
+        if given
+        else "there is no signal at all: is the file whole?"
+    )
+    return Losses(places=due, loss=values[due], rates=np.ones(len(due)), lowest=0.0, notes=tuple(notes))
+
+
+def by_request(records: Iterable[Mapping[str, object]]) -> list[UserSignal]:
+    """Return records with `question_id`, `value` (1 where it is missing) and `time` as signals.
+
+    >>> by_request([{"question_id": "q7", "time": "1970-01-01T00:01:00Z"}])
+    [UserSignal(request='q7', value=1.0, time=60.0)]
+
+    Raises:
+        DataError: A record has no id or no time, or its time is neither seconds since 1970 nor ISO 8601.
+    """
+    signals = []
+    for number, record in enumerate(records, start=1):
+        name, time = record.get("question_id"), record.get("time")
+        if not isinstance(name, str) or not name or time is None:
+            raise DataError(
+                f"signal {number} needs a question_id (the id of its request) and a time, not {dict(record)!r:.120}"
+            )
+        value = record.get("value")
+        signals.append(
+            UserSignal(request=name, value=1.0 if value in (None, "") else _lost_share(value), time=seconds_of(time))
+        )
+    return signals
+
+
+def _lost_share(value: object) -> float:
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise DataError(f"the value of a signal is a number from 0 to 1, not {value!r}") from None
+
+
+def seconds_of(time: object) -> float:
+    """Return a time in seconds since 1970: seconds, or ISO 8601 (UTC where it names no zone).
+
+    Raises:
+        DataError: It is neither.
+    """
+    from datetime import UTC, datetime
+
+    try:
+        seconds = float(time)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        pass
+    else:
+        if not abs(seconds) < _LAST_SECOND:  # also where it is undefined
+            raise DataError(f"a time is in seconds since 1970, not {time!r}; is it in milliseconds?")
+        return seconds
+    try:
+        stamp = datetime.fromisoformat(str(time))
+    except ValueError:
+        raise DataError(f"a time is seconds since 1970 or ISO 8601 as 2026-05-01T12:00:00Z, not {time!r}") from None
+    return (stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)).timestamp()

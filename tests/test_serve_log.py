@@ -291,17 +291,15 @@ def test_the_log_is_watched_and_prometheus_sees_it(folder):
     service = served(folder, ALL)
     with pytest.raises(NotFoundError, match="has no question of policy 'stable'"):
         service.watched("stable")
-    for number in range(4):
-        session, _ = opened(service, "Oslo", "Oslo", name=f"q{number}")
+    sessions = [opened(service, "Oslo", "Oslo", name=f"q{number}")[0] for number in range(4)]
+    early = service.watched("stable")
+    assert (early["requests"], early["audited"], early["loss"]["mean"]) == (4, 0, None), (
+        "an audit has as long as a session"
+    )
+    for number, session in enumerate(sessions):
         for index, answer in ((3, "Oslo"), (4, "Oslo" if number else "Bergen")):
             service.observe(session, {"index": index, "answer": answer})
-    early = service.watched("stable")
-    assert (early["requests"], early["audited"], early["loss"]["mean"]) == (
-        4,
-        0,
-        None,
-    )  # an audit has as long as a session
-    service._watch.deadline = service._watch.seconds = 0.0
+    service._watch.seconds = 0.0
     service.watch_again()
     service._watch.seconds = 60.0
     seen = service.watched(STABLE.digest)

@@ -26,7 +26,7 @@ class LogWatch:
     Args:
         log: The log.
         seconds: How old a result may be before the log is read again.
-        deadline: How long an audit may take, seconds; younger requests do not count yet.
+        deadline: How long an audit may take, seconds; until it has ended, later requests wait.
     """
 
     def __init__(self, log: DecisionLog, seconds: float, *, deadline: float) -> None:

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+import sqlite3
 import threading
 import time
 from dataclasses import fields, replace
@@ -363,6 +364,30 @@ def test_sessions_are_limited_in_number_and_time(folder):
     while service.store.count():
         time.sleep(0.05)
     ask("GET", f"/v1/sessions/{first[0]}", status=404)
+    ask("POST", "/v1/sessions", {"policy": "stable"}, status=201)
+
+
+class FullDisk:
+    """A database that cannot commit."""
+
+    def __init__(self, database):
+        self.database = database
+
+    def __getattr__(self, name):
+        return getattr(self.database, name)
+
+    def execute(self, query, *values):
+        if query == "COMMIT":
+            raise sqlite3.OperationalError("database or disk is full")
+        return self.database.execute(query, *values)
+
+
+def test_a_full_disk_refuses_a_session_and_leaves_the_server_as_it_was(folder, monkeypatch):
+    ask, service = serving(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(service.store, "_database", FullDisk(service.store._database))
+        assert "cannot be stored" in ask("POST", "/v1/sessions", {"policy": "stable"}, status=503)["error"]["message"]
+    assert service.store.count() == 0
     ask("POST", "/v1/sessions", {"policy": "stable"}, status=201)
 
 

@@ -1,5 +1,7 @@
 """The log of the service: every stop before it is handed out, audits round by round, and nothing lost where it is killed."""
 
+import time
+
 import pytest
 from benchmarks.serve_soak import soak
 
@@ -287,7 +289,7 @@ def test_a_log_that_is_closed_is_compacted_and_reads_the_same(folder):
     assert set(logged(folder)) == {"a", "b", "c"}
 
 
-def test_the_log_is_watched_and_prometheus_sees_it(folder):
+def test_the_log_is_watched_and_prometheus_sees_it(folder, monkeypatch):
     service = served(folder, ALL)
     with pytest.raises(NotFoundError, match="has no question of policy 'stable'"):
         service.watched("stable")
@@ -309,6 +311,10 @@ def test_the_log_is_watched_and_prometheus_sees_it(folder):
     assert b'suffice_audited_loss{bound="mean",metric="agreement",policy="' in service.metrics.text()
     opened(service, "Oslo", "Oslo", name="new")
     assert service.watched("stable")["requests"] == 4  # it is looked at again after a while
+    clock = time.time() - 86_400
+    monkeypatch.setattr(time, "time", lambda: clock)  # which a clock that is set back does not delay
+    monkeypatch.setattr(service._watch, "seconds", 0)
+    assert service.watched("stable")["requests"] == 5
     with pytest.raises(NotFoundError, match="--log FOLDER"):
         Service(service.policies, service.store).watched("stable")
 

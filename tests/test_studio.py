@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -215,9 +216,13 @@ def test_the_filters_divide_the_questions(folder):
 
 
 @pytest.mark.whole
-def test_the_command_prints_the_address_and_ends_by_ctrl_c(folder):
-    command = [sys.executable, "-m", "suffice", "studio", str(folder), "--no-browser"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+def test_the_command_prints_the_address_and_ends_by_ctrl_c(folder, tmp_path):
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/part\nmv {tmp_path}/part {tmp_path}/opened\n')
+    browser.chmod(0o755)
+    command = [sys.executable, "-m", "suffice", "studio", str(folder)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env={**os.environ, "BROWSER": f"{browser} %s"}, **pipes) as process:
         line = process.stdout.readline()
         address = re.search(r"http://127\.0\.0\.1:\d+/open\?token=\S{32}$", line)
         assert address, line + process.stderr.read()
@@ -225,6 +230,14 @@ def test_the_command_prints_the_address_and_ends_by_ctrl_c(folder):
         assert "eval.parquet" in page.text
         assert "server" not in page.headers
         assert process.stdout.readline() == "Ctrl-C ends it\n"
+        while not (tmp_path / "opened").exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        once = (tmp_path / "opened").read_text().strip()
+        assert once != address[0]  # what a browser is started with, every user of the machine may read
+        assert "eval.parquet" in httpx.get(once, follow_redirects=True).text
+        assert httpx.get(once, follow_redirects=True).status_code == 403
+        assert httpx.get(address[0], follow_redirects=True).status_code == 200
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (0, "", "")

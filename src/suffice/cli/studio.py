@@ -33,14 +33,14 @@ def studio_command(
     from suffice.studio import studio_app
     from suffice.studio.door import OPEN
 
-    token = secrets.token_urlsafe(24)
-    app = studio_app(folder, token=token)
-    listener = bind("127.0.0.1", port)
-    address = f"{url_of(listener)}{OPEN}?token={token}"
+    token, once = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+    app = studio_app(folder, token=token, once=once if browser else None)
+    with bind("127.0.0.1", port) as listener:
+        address = f"{url_of(listener)}{OPEN}?token="
 
-    def ready() -> None:
-        say(f"the studio of {folder}: {address}\nCtrl-C ends it")
-        if browser:
-            webbrowser.open(address)
+        def ready() -> None:
+            say(f"the studio of {folder}: {address}{token}\nCtrl-C ends it")
+            if browser:  # other users of the machine may read what a browser is started with
+                webbrowser.open(address + once)
 
-    run_app(app, listener, ready=ready)
+        run_app(app, listener, ready=ready)

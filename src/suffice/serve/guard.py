@@ -102,7 +102,6 @@ class Guard:
             because a page of another site may have its own name point to this machine.
         open_paths: Paths that need no token.
         requests: How many requests may be in flight; more are refused with 503.
-        token_of: Where a request's token is.
         on_refusal: Called with the status of each request that does not pass.
     """
 
@@ -114,11 +113,10 @@ class Guard:
         hosts: Collection[str] | None = None,
         open_paths: Collection[str] = (),
         requests: int = Limits.requests,
-        token_of: Callable[[Request], str | None] = bearer_token,
         on_refusal: Callable[[int], object] = lambda _: None,
     ) -> None:
         self.app, self.token, self.hosts, self.open_paths = app, token, hosts, frozenset(open_paths)
-        self.requests, self.token_of, self.on_refusal = requests, token_of, on_refusal
+        self.requests, self.on_refusal = requests, on_refusal
         self.in_flight = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -148,7 +146,7 @@ class Guard:
         if origin is not None and origin.partition("://")[2] != host:
             return RefusedError(403, "pages of other sites may not ask this server")
         if self.token is not None and scope["path"] not in self.open_paths:
-            given = self.token_of(Request(scope))
+            given = bearer_token(Request(scope))
             if not same_token(given, self.token):
                 what = "a token is missing" if given is None else "this is another token"
                 return RefusedError(401, f"{what}: send the header  Authorization: Bearer TOKEN")

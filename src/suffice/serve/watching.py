@@ -58,7 +58,7 @@ class LogWatch:
             "bound": result.question.bound,
             "e_value": None if result.alarm is None else _finite_or_none(result.alarm.e_value),
             "alarm": result.rang,
-            "seconds_ago": round(max(0.0, time.time() - moment), 3),
+            "seconds_ago": round(max(0.0, time.monotonic() - moment), 3),
         }
 
     def refresh(self, policies: list[NamedPolicy]) -> None:
@@ -74,12 +74,12 @@ class LogWatch:
     def _result(self, named: NamedPolicy) -> tuple[float, WatchResult]:
         with self._lock:
             latest = self._latest.get(named.digest)
-            if latest is not None and time.time() - latest[0] < self.seconds:
+            if latest is not None and time.monotonic() - latest[0] < self.seconds:
                 return latest
             path = self.log.path(named)
             if not path.is_dir():
                 raise NotFoundError(f"the log has no question of policy {named.name!r} ({named.digest}) yet")
-            moment = time.time()
+            moment = time.monotonic()
             self._latest[named.digest] = moment, watch(read_recording(path), named.policy, deadline=self.deadline)
             return self._latest[named.digest]
 

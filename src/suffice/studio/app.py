@@ -33,12 +33,13 @@ VIEWS = (CONTENTS_VIEW, LOG_VIEW, RECORDING_VIEW, QUESTIONS_VIEW, POLICY_VIEW, E
 """All views; the order is that of their routes."""
 
 
-def studio_app(folder: str | Path, *, token: str) -> Guard:
+def studio_app(folder: str | Path, *, token: str, once: str | None = None) -> Guard:
     """Return the studio of a folder, for a server of ASGI applications on 127.0.0.1.
 
     Args:
         folder: What it shows.
         token: What the address must contain that is opened first: whoever has it reads the folder.
+        once: Another one, which opens the folder once; None = none.
 
     Raises:
         NotFoundError: There is no such folder.
@@ -49,7 +50,7 @@ def studio_app(folder: str | Path, *, token: str) -> Guard:
     app = Starlette(routes=routes, exception_handlers={SufficeError: _failed, 404: _missing, 500: _broken})
     app.state.folder = Folder(folder)
     app.state.tabs = sorted((tab for view in VIEWS for tab in view.tabs), key=lambda tab: tab.place)
-    return Guard(Door(app, token), token=None, hosts=LOCAL_HOSTS)
+    return Guard(Door(app, token, once), token=None, hosts=LOCAL_HOSTS)
 
 
 def _endpoint(page: Any) -> Any:

@@ -40,10 +40,11 @@ class Door:
     Args:
         app: What is behind it.
         token: The key.
+        once: A key that opens once; None = none.
     """
 
-    def __init__(self, app: ASGIApp, token: str) -> None:
-        self.app, self.token = app, token
+    def __init__(self, app: ASGIApp, token: str, once: str | None = None) -> None:
+        self.app, self.token, self.once = app, token, once
         # Cookies do not know ports: two studios have two names.
         self._cookie = f"suffice-studio-{hashlib.sha256(token.encode()).hexdigest()[:8]}"
 
@@ -61,8 +62,11 @@ class Door:
         await answer(scope, receive, _with_headers(send))
 
     def _opened(self, given: str | None) -> Response:
-        if not same_token(given, self.token):
+        is_once = self.once is not None and same_token(given, self.once)
+        if not is_once and not same_token(given, self.token):
             return PlainTextResponse(_SHUT, 403)
+        if is_once:
+            self.once = None
         response = RedirectResponse("/", 303)
         response.set_cookie(self._cookie, self.token, httponly=True, samesite="strict")
         return response

@@ -28,6 +28,7 @@ FOREIGN = {
     **dict.fromkeys(("--seconds", "--runs"), "benchmarks.serve_latency"),
     **dict.fromkeys(("--every", "--clients"), "benchmarks.serve_soak"),
     **dict.fromkeys(("--kills", "--loggers"), "benchmarks.part_kills"),
+    **dict.fromkeys(("--kills", "--loggers"), "benchmarks.part_kills"),
     "--source": "scripts/similar_drafts.py",
 }
 """Options of other programs and variables of style sheets, with what a text must name beside them."""

@@ -52,7 +52,7 @@ class Replayer:
     >>> for eps in (0.03, 0.06):
     ...     print(replayer.compare(f"semantic({eps})").result().headline(f"semantic({eps})"))
     semantic(0.03): target_sentiment 97.1 (-0.7 [-2.6, +1.1] vs fixed_k(3)); 7.37 calls; dominated by fixed_k(2)
-    semantic(0.06): target_sentiment 96.6 (-1.1 [-3.0, +0.7] vs fixed_k(3)); 7.19 calls; dominated by fixed_k(2)
+    semantic(0.06): target_sentiment 97.8 (+0.0 [-1.5, +1.5] vs fixed_k(3)); 6.49 calls; dominated by fixed_k(2)
 
     Attributes:
         prepared: The recording without its failed questions.

@@ -1,4 +1,4 @@
-"""Write tests/golden/confseq.json with the package of the paper's authors: ``python tests/golden/confseq_values.py``.
+"""Write tests/golden/confseq.json with the package of the paper's authors: ``python scripts/make_confseq_golden.py``.
 
 It needs ``pip install confseq==0.0.11 numpy``, in an environment of its own: wheels exist up to Python 3.10, for later ones
 it is built from source with the headers of Boost.
@@ -39,14 +39,16 @@ def main() -> None:
         for alpha, v_opt, c in CASES
     ]
     data = {
-        "command": "python tests/golden/confseq_values.py",
+        "command": "python scripts/make_confseq_golden.py",
         "version": "confseq 0.0.11",
         "squares": SQUARES,
         "cases": CASES,
         "bounds": bounds,
         "sequence": {"low": LOW, "high": HIGH, "alpha": ALPHA, "v_opt": V_OPT, **sequence()},
     }
-    Path(__file__).with_name("confseq.json").write_text(json.dumps(data) + "\n", "utf-8")
+    Path(__file__).parent.parent.joinpath("tests", "golden", "confseq.json").write_text(
+        json.dumps(data) + "\n", "utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -353,6 +353,9 @@ def test_every_kind_of_recording_is_tried_or_says_why_not(tmp_path):
             page = client.get(f"{address}/try")
             assert page.status_code == 200, name
             assert client.get(f"{address}/decide").status_code == 200, name
+            walk = client.get(f"{address}/questions")
+            assert walk.status_code == (422 if name == "no answers" else 200), name
+            assert ("have no answers" in walk.text) == (name == "no answers")
             lines = answers(client, address, rule="round >= 2")
             told[name] = lines[-1].get("problem", {}).get("message") or lines[-1]["html"]
             assert lines[-1].get("final") or name in ("all failed", "no answers"), (name, lines)

@@ -21,7 +21,9 @@ __all__ = ["QUALITY", "SELECTORS", "Best", "Selector", "answered", "last_of", "n
 
 def _answers(rounds: Rounds) -> npt.NDArray[np.object_]:
     if rounds.answers is None:
-        raise DataError("these rounds carry no answers: give Rounds(answers=...) to select among them")
+        raise DataError(
+            "these rounds have no answers, so that none can be returned: record them, or give Rounds(answers=...)"
+        )
     return rounds.answers
 
 

@@ -100,7 +100,7 @@ class Guard:
         token: The token; None = none is asked for.
         hosts: Allowed names in the Host header, without the port; None = any.  Needed wherever no token is asked for,
             because a page of another site may have its own name point to this machine.
-        open_paths: Paths that need no token.
+        open_paths: Paths that need no token and no free place: a server that has much to do is healthy.
         requests: How many requests may be in flight; more are refused with 503.
         on_refusal: Called with the status of each request that does not pass.
     """
@@ -150,7 +150,7 @@ class Guard:
             if not same_token(given, self.token):
                 what = "a token is missing" if given is None else "this is another token"
                 return RefusedError(401, f"{what}: send the header  Authorization: Bearer TOKEN")
-        if self.in_flight >= self.requests:
+        if self.in_flight >= self.requests and scope["path"] not in self.open_paths:
             return RefusedError(503, f"{self.requests} requests are in flight: try again", retry_after=1)
         return None
 

@@ -47,6 +47,20 @@ def ends(path):
     return dict(zip(recording.question_ids, recording.ends.tolist(), strict=True))
 
 
+@pytest.mark.parametrize("name", ["question", "text", "passage_ids", "team", "model", "f1", "shadow.x"])
+def test_a_signal_with_the_name_of_another_column_is_refused_and_the_rest_is_read(path, name):
+    recorder = Recorder(path, labels={"team": "a"})
+    play(recorder, "Where?", ["a"])
+    with recorder.question("Who?") as run:
+        with pytest.raises(DataError, match=f"'{name}' cannot be the name of a signal"):
+            run.observe(Reply(answer="a", signals={name: 1.0}))
+        run.observe("b")
+    recorder.close()
+    assert read_recording(path).shape == (2, 1)
+    with pytest.raises(DataError, match="cannot be a label"):
+        Recorder(path, labels={"passage_ids": "x"})
+
+
 def test_a_loop_is_recorded_response_by_response(path):
     recorder = Recorder(path, max_rounds=2, labels={"model": "m"})
     with recorder.question("Which play has Prospero?", golds=["The Tempest"], question_id="q1") as run:

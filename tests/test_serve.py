@@ -209,6 +209,8 @@ def test_a_message_says_where_and_what(ask):
     assert ask("POST", "/v1/decide", body, status=422)["error"]["message"].startswith(
         "rounds[1] has the unknown field \"answr\". Did you mean 'answer'? There are: response, seconds, index"
     )
+    body = {"policy": "stable", "rounds": [], "question_id": " "}
+    assert ask("POST", "/v1/decide", body, status=422)["error"]["message"].startswith("question_id must match")
     body = {"policy": "stable", "rounds": [{"answer": 3}]}
     message = ask("POST", "/v1/decide", body, status=422)["error"]["message"]
     assert message == "rounds[0].answer must be a text or null, not 3"

@@ -277,6 +277,24 @@ def test_a_refused_decision_leaves_no_session_that_would_be_a_lost_audit(folder)
     assert set(logged(folder)) == {"q"}
 
 
+@pytest.mark.parametrize(
+    "name", ["question_id", "round", "answer", "stop_round", "embedding", "cost.model.calls", "f1"]
+)
+def test_a_signal_cannot_take_the_place_of_another_column_of_the_log(folder, name):
+    """One such request made the log of all others unreadable."""
+    service = served(folder)
+    service.decide(question("fine", rounds=rounds("Oslo", "Oslo")))
+    session, _ = opened(service, "Oslo")
+    odd = {"answer": "Oslo", "signals": {name: 7.0}}
+    with pytest.raises(DataError, match="cannot be the name of a signal"):
+        service.observe(session, odd)
+    with pytest.raises(DataError, match="cannot be the name of a signal"):
+        service.decide(question("odd", rounds=[odd, odd]))
+    assert service.observe(session, {"answer": "Oslo"})["stop"]
+    service.log.close()
+    assert {key: len(rows) for key, rows in logged(folder).items()} == {"fine": 2, "q": 2}
+
+
 def test_a_log_that_is_closed_is_compacted_and_reads_the_same(folder):
     service = served(folder, ALL)
     opened(service, "Oslo", "Oslo", name="a")

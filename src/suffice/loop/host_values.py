@@ -1,4 +1,4 @@
-"""What a host says of its questions besides responses: gold answers, labels and metrics, checked."""
+"""What a host says of its questions besides responses: gold answers, labels, metrics and names of signals, checked."""
 
 from __future__ import annotations
 
@@ -10,12 +10,23 @@ from suffice.json_text import as_number
 from suffice.metrics import METRICS
 from suffice.signals import SIGNALS
 from suffice.store.merging import INFERRED, RUN
-from suffice.store.schema import DECISION_COLUMNS, PINNED_LABELS, TEXT_COLUMNS
+from suffice.store.schema import DECISION_COLUMNS, EMBEDDING, PINNED_LABELS, SHADOW, TEXT_COLUMNS
 
-__all__ = ["checked_golds", "checked_labels", "checked_metric"]
+__all__ = ["check_signal_names", "checked_golds", "checked_labels", "checked_metric"]
 
 _RESERVED_NAMES = frozenset(
-    {*TEXT_COLUMNS, *DECISION_COLUMNS, "round", "golds", "question_type", "recorded_at", RUN, INFERRED}
+    {
+        *TEXT_COLUMNS,
+        *DECISION_COLUMNS,
+        "round",
+        "golds",
+        "passage_ids",
+        EMBEDDING,
+        "question_type",
+        "recorded_at",
+        RUN,
+        INFERRED,
+    }
 ).difference(PINNED_LABELS)
 
 
@@ -25,6 +36,19 @@ def checked_golds(golds: str | Sequence[str]) -> tuple[str, ...]:
     if not all(isinstance(gold, str) for gold in texts):
         raise DataError(f"gold answers are texts, not {golds!r}")
     return texts
+
+
+def check_signal_names(names: Iterable[str], labels: Iterable[str] = ()) -> None:
+    """Raise if a signal has the name of another column: it would take the place of what that says, for every question.
+
+    Args:
+        names: Names of signals.
+        labels: Names of labels of the host.
+    """
+    others = {*_RESERVED_NAMES, *PINNED_LABELS, *METRICS, *labels}
+    for name in names:
+        if name in others or name.startswith((SHADOW, "cost.")):
+            raise DataError(f"{name!r} cannot be the name of a signal: a recording has another column of that name")
 
 
 def checked_labels(labels: Mapping[str, str]) -> dict[str, str]:

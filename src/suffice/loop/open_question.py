@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from suffice.errors import DataError
-from suffice.loop.host_values import checked_metric
+from suffice.loop.host_values import check_signal_names, checked_metric
 from suffice.loop.rows import decision_columns, row_of
 from suffice.metrics import METRICS
 from suffice.normalizers import MATCH
@@ -112,6 +112,7 @@ class OpenQuestion:
             raise DataError("a Round has its own fields: give them to it")
         if response.index != self.next_round:
             raise DataError(f"round {response.index} came where round {self.next_round} is expected")
+        check_signal_names(response.signals, self._labels)
         rounds = [*self.rounds, response]
         row = row_of(
             self._question,

@@ -57,7 +57,7 @@ _QUESTION: dict[str, Any] = {
         "The name of a policy, or its digest, which a later change of the file does not move.", minLength=1
     ),
     "question": _text_schema("Its text, for the log.", minLength=1),
-    "question_id": _text_schema("Names the question in the log; an audit draws by it.", minLength=1, maxLength=1000),
+    "question_id": _text_schema("Names the question in the log; an audit draws by it.", pattern=r"\S", maxLength=1000),
     "depends": {
         "type": "object",
         "description": "What runs (model, prompt_id, ...): refused if the policy was fitted with something else.",

@@ -8,6 +8,7 @@ from typing import Any
 
 from suffice.errors import DataError
 from suffice.json_text import number_from_json
+from suffice.loop.host_values import check_signal_names
 from suffice.rounds import Round
 from suffice.session import Policy
 
@@ -26,8 +27,9 @@ def round_of(given: Mapping[str, Any], index: int, policy: Policy) -> Round:
         policy: Says where the answer is in a response; one without an answer there is the answer as a whole.
 
     Raises:
-        DataError: The response cannot be read, or a field contradicts another.
+        DataError: The response cannot be read, a field contradicts another, or a signal has a name that a log cannot hold.
     """
+    check_signal_names(given.get("signals", ()))
     values = {name: value for name, value in given.items() if name in _FIELDS}
     index = int(values.pop("index", index))
     written = Round.from_dict({**_EMPTY_ROUND, **values, "index": index})

@@ -328,6 +328,11 @@ def test_requests_that_share_the_draw_of_their_question_count_once():
     assert result.n == 800
     assert result.n_audited == drawn.sum()
     assert any("400 requests repeat a question of the log and share its draw" in note for note in result.notes)
+    shadowed = production_log(
+        800, loss=lambda _: 0.5, cluster=names, audited=[*drawn, *drawn], **{"shadow.late": [3.0] * 800}
+    )
+    complete = Requests.of(shadowed, POLICY).complete
+    assert watch(shadowed, certified()).shadows[0].n_audited == complete[:400].sum() < complete.sum()
     alone = watch(production_log(800, loss=lambda _: 0.5, cluster=names), certified())
     assert alone.n_audited == log.column("audited")[:, 0].sum(), "each drawn by itself"
 
@@ -437,7 +442,7 @@ def test_a_log_in_any_order_is_read_in_the_order_of_time(broken_log):
 def test_tune_questions_that_the_log_asks_again_are_said(healthy_log):
     log = healthy_log.select(np.arange(2 * HALF) < 600)
     result = watch(log, certified(), tune=log.select(np.arange(600) < 100))
-    assert any("selected here: 100 requests ask a tune question" in note for note in result.notes)
+    assert any("selected here: 100 requests ask a question of the tune recording" in note for note in result.notes)
 
 
 # From the recorder to the verdict

@@ -44,7 +44,8 @@ _LOGGED = ("answer_stable", "answer_length", "top_score", "score_gap")
 
 _HOW_CHOSEN = (
     "Rule, bound, audit rate and number of requests were chosen while this was built, with these figures in view: it shows how a "
-    "fault is noticed, and is no estimate of how fast. Operating characteristics are simulated apart."
+    "fault is noticed, and is no estimate of how fast, nor of how often an alarm is false: it is one run. Operating characteristics are "
+    "simulated apart."
 )
 
 

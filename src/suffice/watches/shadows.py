@@ -50,7 +50,8 @@ def shadow_figures(requests: Requests, question: LossClaim) -> list[ShadowFigure
     """Return the figures of every shadow in the log; its answers are chosen by the policy's own selector."""
     names = sorted(name for name in requests.recording.table.column_names if name.startswith(SHADOW))
     figures = []
-    audited = requests.at(requests.complete) if names and requests.complete.any() else None
+    complete = requests.complete & requests.counting
+    audited = requests.at(complete) if names and complete.any() else None
     for name in names:
         stop = requests.recording.column(name)[:, 0]
         known = np.isfinite(stop)
@@ -119,7 +120,10 @@ def shadows_table(figures: Sequence[ShadowFigures], question: LossClaim) -> Tabl
             Column("unknown", ",.0f"): "unknown",
         },
         notes=(
-            "answers by the policy's own selector; 95 % intervals of one look; unknown: requests in which the shadow goes on past what ran",
+            (
+                "answers by the policy's own selector; 95 % intervals of one look, every audit with the same weight; unknown: requests in which the "
+                "shadow goes on past what ran"
+            ),
         )
         if figures
         else (),

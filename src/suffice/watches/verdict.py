@@ -189,7 +189,8 @@ def _overlap_notes(requests: Requests, tune: Recording | None) -> list[str]:
         shared = int(seen_in(requests.recording, seen_from(tune)).sum())
         if shared:
             notes.append(
-                f"selected here: {counted(shared, 'request')} ask a tune question, on which the policy was fitted"
+                f"selected here: {counted(shared, 'request')} ask a question of the tune recording, which helped to choose the policy: of them "
+                "one expects a smaller loss than of new questions"
             )
     return notes
 
@@ -197,9 +198,10 @@ def _overlap_notes(requests: Requests, tune: Recording | None) -> list[str]:
 def _fits(requests: Requests, alpha: float, effect: float) -> list[SignalFit]:
     """Return how well calibrated signals that the policy reads fit on audited requests, at every round."""
     calibrators = [item for item in requests.policy.calibrators if item.output in requests.policy.signals]
-    if not calibrators or not requests.complete.any():
+    complete = requests.complete & requests.counting
+    if not calibrators or not complete.any():
         return []
-    audited = requests.at(requests.complete)
+    audited = requests.at(complete)
     view = requests.policy.view(audited.recording.rounds(requests.policy.raw_columns))
     first = int(view.index[0] - audited.recording.index[0])
     fits = []

@@ -359,6 +359,27 @@ def test_no_address_contains_a_path(inside, path):
 
 
 @pytest.mark.whole
+@pytest.mark.parametrize("answers", [["a", "a"], ["a", "b", "c", "d"]])
+def test_a_log_without_an_audit_is_shown_while_a_question_goes_on_and_after(tmp_path, answers):
+    policy = Policy(rule="answer_stable", max_rounds=4)
+    with opened_studio(tmp_path) as address, httpx.Client(base_url=address.partition("/open")[0], timeout=60) as client:
+        client.get(address)
+        with Recorder(tmp_path / "log", policy=policy) as recorder:
+            run = recorder.question("Where?")
+            for answer in answers:
+                run.observe(answer)
+                key = re.search(r"/(?:log|recording)/(\w+)", client.get("/").text)[1]
+                pages = [
+                    client.get(f"/recording/{key}{rest}")
+                    for rest in ("", "/questions", "/questions/0", "/try", "/decide")
+                ]
+                assert {page.status_code for page in pages} == {200}
+        assert f"by the policy <code>{policy.digest}</code>: stopped after round {len(answers)} (" in pages[2].text
+        assert "drawn for an audit" not in pages[2].text
+        assert client.get(f"/log/{key}").status_code == 200
+
+
+@pytest.mark.whole
 def test_a_question_of_a_log_shows_the_decision_that_was_handed_out(inside, folder):
     log = next(item for item in Folder(folder).scan() if item.kind == "log")
     recording = Browsed.read(log.path).recording

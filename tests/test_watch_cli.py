@@ -146,6 +146,18 @@ def test_audited_requests_that_are_no_fair_sample_are_said(folder, tmp_path):
     assert not any("fair sample" in note for note in fair["notes"])
 
 
+def test_what_a_log_lacks_is_on_the_first_screen(folder, tmp_path):
+    """What every log has follows what this one lacks."""
+    log = production_log(2000, rate=lambda number: (0.3, 0.4)[number // 1000], lost=lambda number: 20 <= number < 100)
+    write_recording(tmp_path / "log.parquet", log.table, log.metadata)
+    shown = cli("watch", tmp_path / "log.parquet", "--policy", folder / "policy.json")
+    lost, vary, always = (
+        shown.words.find(text) for text in ("got lost (drawn", "audit rates vary", "intervals hold at every look")
+    )
+    assert 0 < lost < vary
+    assert always in (-1, max(lost, vary, always))
+
+
 def test_a_file_of_user_signals_is_read_as_csv_or_json_lines(folder, tmp_path):
     log = read_recording(folder / "healthy.parquet")
     times = [BEGIN + MINUTE * number for number in range(2000)]

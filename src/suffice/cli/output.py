@@ -25,7 +25,8 @@ _OTHER_NOTES = 6
 """Notes on a screen beside those that must be there."""
 
 _NEEDED = re.compile(
-    r"selected here|censored|missing|undefined|unknown|failed|left out|dropped|no answer|WARNING", re.IGNORECASE
+    r"selected here|censored|missing|undefined|unknown|failed|left out|dropped|no answer|got lost|WARNING",
+    re.IGNORECASE,
 )
 """Notes without which a figure would mislead; they keep what to do about it."""
 

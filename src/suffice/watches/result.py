@@ -308,7 +308,7 @@ class WatchResult(Result):
                 Column("loss", "+.1f", scale=100, interval=True),
             ),
             rows=tuple(rows),
-            notes=(*self.question.notes, *notes, *self.notes),
+            notes=(*self.question.notes, *self.notes, *notes),
         )
 
     def _span(self, window: LossWindow) -> str:

@@ -21,6 +21,7 @@ from suffice import Recorder
 from suffice.errors import DataError
 from suffice.rounds import Round
 from suffice.session import Policy, Session
+from suffice.store import write_recording
 from suffice.studio import Folder
 from suffice.studio.browsing import FILTERS, Browsed
 from suffice.studio.door import HEADERS
@@ -377,6 +378,22 @@ def test_a_log_without_an_audit_is_shown_while_a_question_goes_on_and_after(tmp_
         assert f"by the policy <code>{policy.digest}</code>: stopped after round {len(answers)} (" in pages[2].text
         assert "drawn for an audit" not in pages[2].text
         assert client.get(f"/log/{key}").status_code == 200
+        report = client.get(f"/recording/{key}/report")  # a log has no gold answers
+        assert (report.status_code, "--metric agreement" in report.text) == (200, True)
+
+
+@pytest.mark.whole
+def test_a_log_of_a_policy_with_code_or_of_a_strange_clock_is_shown(tmp_path):
+    row = {"question_id": "q", "round": 1, "answer": "a", "end": "max_rounds", "stop_round": 1.0, "recorded_at": 1e300}
+    known = {"policy_digest": "abc", "question_id": "r"}
+    write_recording(tmp_path / "log.parquet", [row | {"policy_digest": None}, row | known])
+    with opened_studio(tmp_path) as address, httpx.Client(base_url=address.partition("/open")[0], timeout=60) as client:
+        client.get(address)
+        key = re.search(r"/log/(\w+)", client.get("/").text)[1]
+        assert client.get(f"/log/{key}").status_code == 200
+        texts = [client.get(f"/recording/{key}/questions/{place}").text for place in (0, 1)]
+    assert "by a policy with code of its own: stopped after round 1 (" in texts[0]
+    assert "by the policy <code>abc</code>: stopped after round 1 (" in texts[1]
 
 
 @pytest.mark.whole

@@ -224,9 +224,16 @@ def _rounds_text(recording: Recording) -> str:
 
 def headline_metric(recording: Recording) -> str:
     """Return the metric that a list shows: the quality by gold answers, or agreement with the full run."""
-    names = [name for name in default_metrics(recording) if has_outcome(recording, name)]
+    names = [name for name in default_metrics(recording) if _is_known(recording, name)]
     names += [name for name in recording.names("metric") if _is_share(recording.column(name))]
     return names[0] if names else "agreement" if has_outcome(recording, "agreement") else ""
+
+
+def _is_known(recording: Recording, name: str) -> bool:
+    """Return whether a metric by gold answers has a value; without any, as in a log, its column is empty."""
+    if name in recording.table.column_names:
+        return not bool(np.isnan(recording.column(name)).all())
+    return has_outcome(recording, name) and any(map(bool, recording.per_question("golds", []).tolist()))
 
 
 def _is_share(values: Floats) -> bool:

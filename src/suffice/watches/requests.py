@@ -228,14 +228,17 @@ class Requests:
 def moment(seconds: float, before: str = "") -> str:
     """Return a time in words, to the minute; empty where it is unknown.
 
+    >>> moment(1e300), moment(float("nan"))
+    ('', '')
     >>> moment(0.0, "since ")
     'since 1970-01-01 00:00 UTC'
     """
     from datetime import UTC, datetime
 
-    if np.isnan(seconds):
+    try:
+        return f"{before}{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+    except (ValueError, OverflowError, OSError):  # undefined, or beyond the calendar
         return ""
-    return f"{before}{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def others_text(others: Counter[str]) -> list[str]:

@@ -42,7 +42,10 @@ def policy_file(view: View) -> Response:
 def report_file(view: View) -> Response:
     """Return the report of a recording, as `suffice report` writes it."""
     item = view.item(*RECORDINGS)
-    recording = view.folder.recording(item).recording
+    browsed = view.folder.recording(item)
+    recording, names = browsed.recording, default_metrics(browsed.recording)
+    if browsed.metric not in names and browsed.metrics:  # no gold answers
+        names = browsed.metrics
     words = ["suffice", "report", item.path.name]
     rule = view.value("rule")
     if view.value("policy"):
@@ -52,7 +55,8 @@ def report_file(view: View) -> Response:
     else:
         policies = [policy_for(recording, rule or _DEFAULT_RULE)]
         words += ["--rule", rule] if rule else []
-    settings = Settings(metrics=default_metrics(recording), command=shlex.join(words))
+    words += ["--metric", *names] if names != default_metrics(recording) else []
+    settings = Settings(metrics=names, command=shlex.join(words))
     report = make_report({item.path.stem: recording}, with_guarded(policies, recording), settings=settings)
     return _download(render_html(report, passages=view.passages), f"{item.path.stem}.html", "text/html")
 

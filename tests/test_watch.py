@@ -665,3 +665,27 @@ def test_signals_that_cannot_say_anything_are_refused_or_said(healthy_log):
     silent = judged()
     assert any("no signal at all" in note for note in silent.notes)
     assert "requests past their deadline" in silent.sentence
+
+
+def test_a_signal_may_name_the_run_of_a_request_whose_question_comes_again(tmp_path):
+    with closing(Recorder(tmp_path / "log", policy="answer_stable")) as recorder:
+        runs = []
+        for _ in range(2):
+            with recorder.question("Where is the tower?") as run:
+                while not run.done:
+                    run.observe("Oslo")
+            runs.append(run.run)
+    log, policy = read_recording(tmp_path / "log"), recorder.policy
+    times = log.column("recorded_at")[:, 0]
+
+    def judged(name: str):
+        signal = [UserSignal(request=name, value=1.0, time=float(times[1]) + 1)]
+        return watch(log, policy, signal=signal, deadline=3600.0, now=float(times[1]) + 7200, max_loss=0.5, window=1)
+
+    for place, name in enumerate(runs):
+        result = judged(name)
+        assert [window.mean for window in reversed(result.windows)] == [place == 0, place == 1]
+        assert not any("give its run" in note for note in result.notes)
+    assert any(
+        "1 signal of a question that was asked several times" in note for note in judged(log.question_ids[1]).notes
+    )

@@ -88,7 +88,8 @@ class Requests:
             known = ", ".join(f"{'none' if name is None else name} ({n:,})" for name, n in counts)
             raise DataError(
                 f"no request of this log was decided by the policy {policy.label!r} ({policy.digest}); its policies are "
-                f"{known}. Name the policy file that was deployed: any change of what decides makes another policy"
+                f"{known}. Name the policy file that was deployed: any change of what decides makes another policy. "
+                "recorder.policy.save(...) writes that of a Recorder"
             )
         times = times_of(log)
         order = np.argsort(times, kind="stable")

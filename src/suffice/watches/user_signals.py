@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from suffice.errors import DataError
 from suffice.rounds import Mask
+from suffice.store.merging import RUN
 from suffice.tables import counted
 from suffice.watches.losses import Losses
 from suffice.watches.requests import Requests, moment
@@ -24,7 +26,8 @@ class UserSignal:
     """What a user, or what watches users, said of a request later.
 
     Attributes:
-        request: The id of the request.
+        request: The id of the request, or its run (`OpenQuestion.run`), which it has from its beginning.  The id of a question that
+            is asked again depends on what else was recorded.
         value: What was lost, in [0, 1]: 1 is a complaint.
         time: When it arrived, seconds since 1970.
     """
@@ -51,7 +54,7 @@ def signalled_losses(
         signals: In any order; of several for one request the largest counts.
         deadline: Seconds after a request from which on it counts, and after which a signal is late.
         now: The time, seconds since 1970.
-        names: The ids of all requests of the log, those that are not judged among them; None = those of `requests`.
+        names: The ids and runs of all requests of the log, those that are not judged among them; None = those of `requests`.
 
     Raises:
         DataError: There is no deadline, the log does not say when requests came, no signal is of a request of the log, or a
@@ -59,7 +62,10 @@ def signalled_losses(
     """
     if np.isnan(requests.times).any():
         raise DataError("a deadline needs to know when each request came, and the log has no recorded_at")
-    place_of = {name: place for place, name in enumerate(requests.ids)}
+    runs = requests.recording.per_question(RUN, requests.ids)
+    place_of = {str(name): place for names in (requests.ids, runs) for place, name in enumerate(names)}
+    several = Counter(requests.questions)
+    numbered = 0
     values = np.zeros(len(requests))
     late = unknown = early = 0
     last = np.nan
@@ -78,6 +84,7 @@ def signalled_losses(
             late += 1
         else:
             early += item.time < requests.times[place]
+            numbered += several[requests.questions[place]] > 1 and item.request != runs[place]
             values[place] = max(values[place], item.value)
             heard[place] = True
     if deadline <= 0:
@@ -88,7 +95,7 @@ def signalled_losses(
     if given and not {item.request for item in given} & {*(names or place_of)}:
         raise DataError(
             f"no signal is of a request of this log: {given[0].request!r} is not an id as {requests.ids[0]!r}. Give the id of the "
-            "request in the log (question_id)"
+            "request in the log (question_id), or its run"
         )
     due = np.flatnonzero(requests.times + deadline <= now)
     waiting = len(requests) - len(due)
@@ -98,6 +105,13 @@ def signalled_losses(
             (unknown, f"{counted(unknown, 'signal')} of requests that are not judged here"),
             (late, f"{counted(late, 'signal')} came after the deadline of {deadline:g} seconds: reported, not used"),
             (early, f"{counted(early, 'signal')} came before the request, by the clocks: are their times UTC?"),
+            (
+                numbered,
+                (
+                    f"{counted(numbered, 'signal')} of a question that was asked several times: which request is meant by an id depends on what "
+                    "else was recorded, so give its run (OpenQuestion.run)"
+                ),
+            ),
             (waiting, f"{counted(waiting, 'request')} still before the deadline: not used yet"),
         )
         if n

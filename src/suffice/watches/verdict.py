@@ -18,6 +18,7 @@ from suffice.rounds import Floats
 from suffice.rules import Never
 from suffice.session import Policy
 from suffice.statistics import ConfidenceSequence
+from suffice.store.merging import RUN
 from suffice.store.recording import Recording
 from suffice.store.schema import DECISION_COLUMNS, SHADOW
 from suffice.tables import counted
@@ -92,7 +93,8 @@ def watch(
         if metric is not None:
             raise DataError("a user signal is judged instead of a metric: give one of them")
         question = LossClaim(metric=USER_SIGNAL, kind="harm", bound=max_loss, source="max_loss" if max_loss else "")
-        losses = signalled_losses(requests, signal, deadline=deadline or 0.0, now=moment, names=log.question_ids)
+        names = {*log.question_ids, *map(str, log.per_question(RUN, log.question_ids))}
+        losses = signalled_losses(requests, signal, deadline=deadline or 0.0, now=moment, names=names)
     else:
         question = LossClaim.of(requests, certificate, metric=metric, max_loss=max_loss)
         until = _first_pending(requests, _AUDIT_DEADLINE if deadline is None else deadline, moment)

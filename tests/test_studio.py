@@ -383,6 +383,17 @@ def test_a_log_without_an_audit_is_shown_while_a_question_goes_on_and_after(tmp_
 
 
 @pytest.mark.whole
+def test_a_recording_without_signals_has_a_report_of_the_full_budget(tmp_path):
+    rows = [{"question_id": f"q{q}", "round": r, "answer": "a", "golds": ["a"]} for q in range(3) for r in (1, 2)]
+    write_recording(tmp_path / "plain.parquet", [{**row, "f1": 1.0, "em": 1.0, "end": "max_rounds"} for row in rows])
+    with opened_studio(tmp_path) as address, httpx.Client(base_url=address.partition("/open")[0], timeout=60) as client:
+        client.get(address)
+        key = re.search(r"/recording/(\w+)", client.get("/").text)[1]
+        report = client.get(f"/recording/{key}/report")
+    assert (report.status_code, "suffice report plain.parquet --rule full" in report.text) == (200, True)
+
+
+@pytest.mark.whole
 def test_a_log_of_a_policy_with_code_or_of_a_strange_clock_is_shown(tmp_path):
     row = {"question_id": "q", "round": 1, "answer": "a", "end": "max_rounds", "stop_round": 1.0, "recorded_at": 1e300}
     known = {"policy_digest": "abc", "question_id": "r"}

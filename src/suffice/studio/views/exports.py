@@ -18,6 +18,8 @@ from suffice.studio.views.recordings import RECORDINGS
 __all__ = ["EXPORTS_VIEW", "policy_file", "report_file", "report_page"]
 
 _DEFAULT_RULE = "answer_stable"
+"""What `suffice report` shows without a rule; a recording that lacks it is shown at full width."""
+
 _SANDBOX = (
     "sandbox allow-scripts allow-popups; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data:; base-uri 'none'; form-action 'none'"
@@ -47,7 +49,7 @@ def report_file(view: View) -> Response:
     if browsed.metric not in names and browsed.metrics:  # no gold answers
         names = browsed.metrics
     words = ["suffice", "report", item.path.name]
-    rule = view.value("rule")
+    rule = view.value("rule") or ("" if _DEFAULT_RULE in recording.table.column_names else "full")
     if view.value("policy"):
         chosen = view.item("policy", key=view.value("policy"))
         policies = [view.folder.policy(chosen)]

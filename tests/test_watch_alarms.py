@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from benchmarks import watch_alarms, watched
 from benchmarks.watched import EPSILON, Change, cusum, delays, looked_at, population
+
+from suffice.statistics import Alarm
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "results" / "watch.md"
 
@@ -136,3 +139,15 @@ def test_the_command_writes_the_page(tmp_path, monkeypatch):
     text = (tmp_path / "page.md").read_text("utf-8")
     assert watch_alarms.COMMAND in text
     assert all(f"**{table.title}**" in text for table in tables.values())
+
+
+def test_false_alarms_are_bounded_where_the_rate_of_audits_falls_on_the_way():
+    rng, runs, n, bound = np.random.default_rng(5), 300, 3000, 0.1
+    alarm = Alarm.start(bound, 0.05, low=0.0, shape=(runs,))
+    for rate, least_rate in ((0.5, None), (0.1, 0.1), (0.3, 0.1), (0.02, 0.02)):
+        losses = (rng.random((runs, n)) < bound).astype(float)
+        alarm = replace(alarm, least_rate=least_rate)
+        alarm = alarm.observe(losses, audited=rng.random((runs, n)) < rate, rates=rate)
+    assert alarm.rings.mean() <= 0.05 + 3 * (0.05 * 0.95 / runs) ** 0.5
+    later = (rng.random((runs, n)) < 0.4).astype(float)
+    assert alarm.observe(later, audited=rng.random((runs, n)) < 0.2, rates=0.2).rings.mean() > 0.9

@@ -45,8 +45,8 @@ class Alarm:
     the draw tells nothing about the loss, so ``E[1 + k A (L - epsilon)] = 1 + k pi E[L - epsilon] <= 1``.  If it does depend on the question, these
     would be a biased sample.  Then give the smallest rate, `least_rate`, and every question bets on ``Z = A L / pi`` with stake
     ``least_rate * k``: the factor ``1 + k least_rate (Z - epsilon)`` has the same bound, and an unaudited question costs a little.  That is
-    valid in either case, and slower where rates are mostly larger than the smallest.  A rate below it needs a new alarm, with an alpha of
-    its own.
+    valid in either case, and slower where rates are mostly larger than the smallest.  Before a rate below it is used, lower it in the alarm
+    as it is, ``dataclasses.replace(alarm, least_rate=...)``: a stake may depend on all that came before, and what was won stays.
 
     *Repeated questions.*  Audits drawn by the question's id fall alike on its repetitions, whose losses are then known beforehand, so
     that the hypothesis would be false without any change.  Count each question once, at its first request; the hypothesis is then

@@ -640,7 +640,7 @@ def test_a_suspended_certificate_is_never_kept(healthy_log):
     suspended = certified().suspended_because("it rang in May")
     result = watch(healthy_log, suspended)
     assert result.status == "re-certify"
-    assert result.sentence.startswith("Certify again: the certificate is suspended already: it rang in May.")
+    assert result.sentence.startswith("Certify again: the certificate is suspended: it rang in May.")
     assert "suspended" in watch(healthy_log, suspended, metric="f1").sentence
 
 

@@ -219,7 +219,7 @@ class WatchResult(Result):
 
     def _certify_again(self) -> str:
         if self.suspended:
-            return f"Certify again: the certificate is suspended already: {self.suspended}. The {self.question.text} is {self._loss_text()}."
+            return f"Certify again: the certificate is suspended: {self.suspended}. The {self.question.text} is {self._loss_text()}."
         if self.question.bound is None:
             return (
                 f"Certify the policy, or say which loss would be too much (max_loss, --max-loss): nothing here says so. The "

@@ -23,7 +23,6 @@ class _Write:
 
     statement: Callable[[sqlite3.Connection], Any]
     is_done: bool = False
-    result: Any = None
     error: BaseException | None = None
 
 
@@ -45,8 +44,8 @@ class Writers:
         self,
         statement: Callable[[sqlite3.Connection], Any],
         writing: Callable[[], AbstractContextManager[sqlite3.Connection]],
-    ) -> Any:
-        """Run a statement in the next commit, with those of all threads that wait; return its result.
+    ) -> None:
+        """Run a statement in the next commit, with those of all threads that wait.
 
         Args:
             statement: Writes to the connection that it is given. If it raises, it alone is undone.
@@ -62,7 +61,6 @@ class Writers:
                 _commit_all(batch, write, writing)
         if write.error is not None:
             raise write.error
-        return write.result
 
 
 def _commit_all(
@@ -74,7 +72,7 @@ def _commit_all(
             for write in batch:
                 database.execute("SAVEPOINT one")
                 try:
-                    write.result = write.statement(database)
+                    write.statement(database)
                 except Exception as error:  # noqa: BLE001 - raised in the thread that wrote
                     write.error = error
                     database.execute("ROLLBACK TO one")

@@ -80,16 +80,16 @@ class RoundJournal:
         path = Path(path)
         self.path = path.with_name(path.name + ".rounds")
         self._is_part = is_part
-        self._database: sqlite3.Connection | None = None
+        self._writes: list[Callable[[sqlite3.Connection], Any]] | None = None
         self._known_writers: Writers | None = None
 
     @contextmanager
     def together(self) -> Iterator[RoundJournal]:
-        """Yield this journal with its lock: what the block writes to it is committed at once, or not at all if it raises."""
-        with self._writing() as database:
-            journal = copy(self)
-            journal._database = database  # noqa: SLF001 - another self
-            yield journal
+        """Yield a journal that keeps what the block writes, and commit it at once; nothing of it if the block raises."""
+        journal, writes = copy(self), list[Callable[[sqlite3.Connection], Any]]()
+        journal._writes = writes  # noqa: SLF001 - another self
+        yield journal
+        self._commit(lambda database: [write(database) for write in writes])
 
     def check(self, metadata: Mapping[str, Any]) -> None:
         """Write what the recording depends on, or compare it with what the file has.
@@ -125,10 +125,12 @@ class RoundJournal:
             DataError: The disk is full, or not writable, or the round is there already.
         """
         stored = (run, r, sealed_text(json.dumps(row), run, r))
-        if not self._commit(
-            lambda database: database.execute("INSERT OR IGNORE INTO rounds VALUES (?, ?, ?)", stored).rowcount
-        ):
-            raise DataError(f"round {r} of this question was recorded already: two runs go on from one state")
+
+        def write(database: sqlite3.Connection) -> None:
+            if not database.execute("INSERT OR IGNORE INTO rounds VALUES (?, ?, ?)", stored).rowcount:
+                raise DataError(f"round {r} of this question was recorded already: two runs go on from one state")
+
+        self._commit(write)
 
     def n_rounds(self, run: str) -> int | None:
         """Return how many rounds of a question are in the file; None if it is not there, or has ended."""
@@ -223,11 +225,12 @@ class RoundJournal:
             by_run[run].rows.append(self._decoded(row, run, r))
         return JournalContent(metadata=self._metadata(database) or {}, questions=[*by_run.values()])
 
-    def _commit(self, write: Callable[[sqlite3.Connection], Any]) -> Any:
-        """Write in a commit that the threads of this process share; return what `write` returns."""
-        if self._database is not None:
-            return write(self._database)
-        return self._writers().commit(write, self._writing)
+    def _commit(self, write: Callable[[sqlite3.Connection], Any]) -> None:
+        """Write in a commit that the threads of this process share, or later, see `together`."""
+        if self._writes is not None:
+            self._writes.append(write)
+        else:
+            self._writers().commit(write, self._writing)
 
     def _writers(self) -> Writers:
         self._known_writers = writers_of(self.path, self._known_writers)
@@ -241,9 +244,6 @@ class RoundJournal:
             create: Whether to create the journal of a part.
             sealed: Whether a sealed one is opened, too.
         """
-        if self._database is not None:
-            yield self._database
-            return
         try:
             with self._writers().lock, self._faults():
                 self.path.parent.mkdir(parents=True, exist_ok=True)

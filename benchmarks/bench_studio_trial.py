@@ -1,7 +1,7 @@
 """How long does an edit of a rule in the studio take on 100,000 rounds, as a share of `replay` of the same rule?
 
-Asked over HTTP as the page does: first figures, figures with intervals, completions while nothing else runs, and twenty edits
-at once until the last one is answered.  Beside them a bare `replay` of the same rules in this process, which prepares the
+Asked over HTTP as the page does: first figures, figures with intervals, completions while nothing else runs, and the last of twenty
+edits in quick succession.  Beside them a bare `replay` of the same rules in this process, which prepares the
 recording, its baselines and its draws each time.  Asserted first: the figures are those of `replay`; of twenty edits the last
 alone has figures.  The first figures of all, for which the file is read and baselines are replayed, are shown beside them.
 """
@@ -41,15 +41,15 @@ def figures(client: httpx.Client, base: str, rule: str, tab: str = "a") -> tuple
 
 
 def twenty(client: httpx.Client, base: str) -> float:
-    """Return the seconds from the first of twenty edits, 20 ms apart, until the last one is answered whole."""
+    """Return the seconds from the last of twenty edits, 20 ms apart, until it is answered whole."""
     answers: dict[int, list[dict[str, Any]]] = {}
 
     def edit(number: int) -> None:
         answers[number] = figures(client, base, f"p_correct > 0.{number}", "quick")[2]
 
     threads = [threading.Thread(target=edit, args=(number,)) for number in range(10, 30)]
-    began = time.perf_counter()
     for thread in threads:
+        began = time.perf_counter()
         thread.start()
         time.sleep(0.02)
     for thread in threads:

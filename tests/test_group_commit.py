@@ -38,15 +38,15 @@ def stored(path):
 
 
 def held_together(path, writing, statements):
-    """Run statements in threads that wait for each other's commit; return their results or errors."""
+    """Run statements in threads that wait for each other's commit; return their errors, None where there is none."""
     writers = writers_of(path)
-    results = {}
+    errors = {}
 
     def work(number, statement):
         try:
-            results[number] = writers.commit(statement, writing)
+            writers.commit(statement, writing)
         except BaseException as error:
-            results[number] = error
+            errors[number] = error
 
     threads = [threading.Thread(target=work, args=item) for item in enumerate(statements)]
     with writers.lock:
@@ -56,20 +56,20 @@ def held_together(path, writing, statements):
             pass
     for thread in threads:
         thread.join()
-    return [results[number] for number in range(len(threads))]
+    return [errors.get(number) for number in range(len(threads))]
 
 
 def inserting(item):
-    return lambda database: database.execute("INSERT INTO items VALUES (?)", (item,)).rowcount
+    return lambda database: database.execute("INSERT INTO items VALUES (?)", (item,))
 
 
 def test_waiting_writes_share_a_commit_and_an_error_is_its_own(file):
     path, writing, commits = file
-    results = held_together(path, writing, [*map(inserting, range(5)), inserting(3)])
+    errors = held_together(path, writing, [*map(inserting, range(5)), inserting(3)])
     assert len(commits) == 1
     assert stored(path) == [0, 1, 2, 3, 4]
-    assert [result for result in results if result != 1] == [results[3 if results[5] == 1 else 5]]
-    assert isinstance(results[3 if results[5] == 1 else 5], sqlite3.IntegrityError)
+    assert [error for error in errors if error is not None] == [errors[3 if errors[5] is None else 5]]
+    assert isinstance(errors[3 if errors[5] is None else 5], sqlite3.IntegrityError)
 
 
 @pytest.mark.parametrize("error", [OSError("the disk is full"), KeyboardInterrupt()])
@@ -82,10 +82,10 @@ def test_a_commit_that_fails_fails_for_all_whose_writes_were_in_it(file, error):
             yield database
             raise error
 
-    results = held_together(path, failing, map(inserting, range(3)))
-    assert error in results
-    assert all(result is error or isinstance(result, DataError | OSError) for result in results)
-    assert writers_of(path).commit(inserting(0), writing) == 1
+    errors = held_together(path, failing, map(inserting, range(3)))
+    assert error in errors
+    assert all(item is error or isinstance(item, DataError | OSError) for item in errors)
+    writers_of(path).commit(inserting(0), writing)
     assert stored(path) == [0]
 
 

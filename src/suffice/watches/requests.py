@@ -221,10 +221,6 @@ class Requests:
         chosen[keep] = True
         return replace(self, recording=self.recording.select(chosen), **arrays)
 
-    def name_of(self, place: int) -> str:
-        """Return a request in words: its id, and when it came."""
-        return f"request {self.ids[place]}{moment(self.times[place], ' of ')}"
-
 
 def moment(seconds: float, before: str = "") -> str:
     """Return a time in words, to the minute; empty where it is unknown.

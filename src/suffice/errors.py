@@ -4,6 +4,7 @@
 
     SufficeError
     ├── DataError (ValueError)               what was given cannot be read or used
+    │   ├── BusyError                        another process is writing it
     │   ├── NotFoundError                    no file, and nothing known, has this name
     │   ├── SchemaError                      a file of another kind or version
     │   ├── ConfigMismatchError              two configurations would be mixed
@@ -13,9 +14,11 @@
     ├── RuleSyntaxError (ValueError)         the text is not a rule
     ├── NotFittedError (ValueError)          fitted state is missing
     ├── MissingExtraError (ImportError)      an optional dependency is missing
+    ├── WorkerDiedError (RuntimeError)       a process that worked on a part was killed
     └── ModelError (RuntimeError)            a model or its endpoint failed
         ├── LogprobsUnavailableError         it gives no log-probabilities
         ├── AuthenticationFailedError        it refused the credentials: nothing will work
+        ├── PendingReplyError                its reply comes with a batch, later
         └── ModelTimeoutError (TimeoutError) it did not answer in time
 
 A message says what happened, the value, what is allowed, and what to do.
@@ -28,6 +31,7 @@ from typing import Any
 
 __all__ = [
     "AuthenticationFailedError",
+    "BusyError",
     "CensoredError",
     "ConfigMismatchError",
     "DataError",
@@ -37,11 +41,13 @@ __all__ = [
     "ModelTimeoutError",
     "NotFittedError",
     "NotFoundError",
+    "PendingReplyError",
     "RuleSyntaxError",
     "SchemaError",
     "SufficeError",
     "UnknownSignalError",
     "UnsettledError",
+    "WorkerDiedError",
     "did_you_mean",
 ]
 
@@ -64,6 +70,10 @@ class SufficeError(Exception):
 
 class DataError(SufficeError, ValueError):
     """Data that cannot be read or used."""
+
+
+class BusyError(DataError):
+    """Another process holds the file; once it has ended, the same call works."""
 
 
 class NotFoundError(DataError):
@@ -139,6 +149,10 @@ class MissingExtraError(SufficeError, ImportError):
         self.extra = extra
 
 
+class WorkerDiedError(SufficeError, RuntimeError):
+    """A process that worked on a part was killed, or could not start."""
+
+
 class ModelError(SufficeError, RuntimeError):
     """A model or its endpoint failed; `retryable` says whether the same call may succeed later."""
 
@@ -153,6 +167,10 @@ class LogprobsUnavailableError(ModelError):
 
 class AuthenticationFailedError(ModelError):
     """The endpoint refused the credentials (401 or 403)."""
+
+
+class PendingReplyError(ModelError):
+    """The reply comes with a batch: it was written into one, or is awaited."""
 
 
 class ModelTimeoutError(ModelError, TimeoutError):

@@ -1,38 +1,111 @@
-"""Files: written whole or not at all, and JSON lines read with their place for messages."""
+"""Files: written whole or not at all, also at a URL, and JSON lines read with their place for messages."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
+import secrets
 import shlex
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from suffice.errors import DataError
+from suffice.errors import DataError, MissingExtraError, SufficeError
 from suffice.json_text import load_json
 
 __all__ = [
     "check_file",
     "decoded",
     "disk_fault",
+    "download",
     "file_sha256",
     "files_hash",
+    "is_url",
     "json_lines",
     "make_folder",
+    "place",
     "quoted",
+    "reaching",
     "remove_leftovers",
     "replacing",
     "replacing_folder",
     "unpacked",
+    "unreachable",
+    "upload",
     "write_file",
 ]
 
 _BOM = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
+_URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://")
+_FILE_URL = re.compile(r"(?:file|local)://(?:localhost)?")
+_WHOLE_AT_ONCE = frozenset({"abfs", "abfss", "adl", "az", "gcs", "gs", "memory", "oci", "oss", "r2", "s3", "s3a"})
+"""Kinds of storage where a file is there once it is complete."""
+
+
+def place(path: str | Path) -> Path:
+    """Return a path with the methods of `pathlib.Path`, also for a URL of any file system that fsspec knows.
+
+    >>> place("runs/log").name, place("file:///runs/log").as_posix()
+    ('log', '/runs/log')
+
+    Args:
+        path: A path, a URL such as ``s3://bucket/runs``, or what this function returned.
+
+    Raises:
+        MissingExtraError: It is a URL, and the extra `cloud` is not installed.
+        DataError: Nothing is known that opens such a URL.
+    """
+    if not isinstance(path, str):
+        return path
+    match = _URL.match(path)
+    if match is None:
+        return Path(path)
+    local = _FILE_URL.match(path)
+    if local is not None:
+        return Path(path[local.end() :])
+    try:
+        from fsspec import get_filesystem_class
+        from upath import UPath
+    except ImportError:
+        raise MissingExtraError(f"{path!r} (fsspec, universal_pathlib)", "cloud") from None
+    try:
+        get_filesystem_class(match[1])
+    except (ImportError, ValueError) as error:
+        raise DataError(f"{path!r} cannot be opened: {error}") from None
+    # Other machines write there, too: nothing that was listed before is remembered.
+    return cast("Path", UPath(path.rstrip("/"), use_listings_cache=False))
+
+
+def is_url(path: str | Path) -> bool:
+    """Return whether a path is not on this machine's file system."""
+    return not isinstance(place(path), Path)
+
+
+@contextmanager
+def reaching(path: str | Path) -> Iterator[None]:
+    """Raise what a storage raises where it cannot be reached, or lets nobody in, as a `DataError` that names the URL."""
+    try:
+        yield
+    except (SufficeError, MemoryError, AttributeError, TypeError):  # none of these is the storage's
+        raise
+    except Exception as error:
+        if not is_url(path):
+            raise
+        raise unreachable(path, error) from error
+
+
+def unreachable(path: str | Path, error: Exception) -> DataError:
+    """Return the error for a URL at which nothing can be read or written."""
+    return DataError(
+        f"{str(path)!r} cannot be read or written ({type(error).__name__}: {error}): check the URL, the network and the "
+        "credentials"
+    )
 
 
 def disk_fault(path: str | Path, error: Exception) -> DataError:
@@ -45,11 +118,12 @@ def disk_fault(path: str | Path, error: Exception) -> DataError:
 
 def check_file(path: str | Path) -> Path:
     """Return the place of a file that is to be written; refuse a folder with a `DataError`."""
-    if Path(path).is_dir():
+    target = place(path)
+    if target.is_dir():
         raise DataError(
-            f"{str(path)!r} is a folder: give the name of the file to write, such as {str(Path(path, 'NAME'))!r}"
+            f"{str(path)!r} is a folder: give the name of the file to write, such as {str(target / 'NAME')!r}"
         )
-    return Path(path)
+    return target
 
 
 def quoted(path: str | Path) -> str:
@@ -65,13 +139,21 @@ def quoted(path: str | Path) -> str:
 def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; what is written there replaces the file in one step when all went well.
 
-    The bytes reach the disk before the name does, so neither a crash nor a power cut leaves half a file.
+    The bytes reach the disk before the name does, so neither a crash nor a power cut leaves half a file.  What goes to a URL
+    is written to a temporary folder of this machine, and uploaded whole.
 
     Raises:
         DataError: The disk is full, the place cannot be written, or there is a folder of that name.
     """
-    target = check_file(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    with reaching(path):
+        target = check_file(path)
+    if is_url(target):
+        with tempfile.TemporaryDirectory(prefix="suffice-") as folder:
+            temporary = Path(folder, target.name)
+            yield temporary
+            upload(temporary, target)
+        return
+    temporary = _beside(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -85,6 +167,36 @@ def replacing(path: str | Path) -> Iterator[Path]:
         raise disk_fault(target, error) from error
 
 
+def upload(file: Path, target: Any) -> None:
+    """Copy a file to a URL; whoever reads there sees all of it or nothing.
+
+    Raises:
+        DataError: The URL cannot be written.
+    """
+    with reaching(target):
+        if target.protocol in _WHOLE_AT_ONCE:
+            target.fs.put_file(str(file), target.path)
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = _beside(target)
+        target.fs.put_file(str(file), temporary.path)
+        target.fs.mv(temporary.path, target.path)
+
+
+def download(source: Any, file: Path) -> bool:
+    """Copy the file at a URL to this machine, whole or not at all; return whether it is there.
+
+    Raises:
+        DataError: The URL cannot be read, or the disk is full.
+    """
+    with reaching(source):
+        if not source.is_file():
+            return False
+        with replacing(file) as temporary:
+            source.fs.get_file(source.path, str(temporary))
+    return True
+
+
 @contextmanager
 def replacing_folder(path: str | Path) -> Iterator[Path]:
     """Yield a temporary folder beside `path`, which gets its name in one step when all went well; see `replacing`.
@@ -93,7 +205,7 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
         DataError: `path` is a file or a folder with files, the disk is full, or the place cannot be written.
     """
     target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary = _beside(target)
     try:
         try:
             temporary.mkdir(parents=True)
@@ -111,12 +223,14 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
 
 
 def make_folder(path: str | Path) -> None:
-    """Create a folder, if it is not there; its name reaches the disk, too.
+    """Create a folder, if it is not there; its name reaches the disk, too.  At a URL it comes with the first file in it.
 
     Raises:
         DataError: There is a file of that name, or the place cannot be written.
     """
-    folder = Path(path)
+    if is_url(path):
+        return
+    folder = place(path)
     try:
         for missing in [place for place in (*reversed(folder.parents), folder) if not place.exists()]:
             missing.mkdir(exist_ok=True)
@@ -125,6 +239,11 @@ def make_folder(path: str | Path) -> None:
             raise NotADirectoryError(f"{str(folder)!r} is a file")
     except OSError as error:
         raise disk_fault(folder, error) from error
+
+
+def _beside(target: Any) -> Any:
+    """Return a path that no other thread, process or container uses: in two containers process ids are often the same."""
+    return target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
 
 def remove_leftovers(path: str | Path) -> None:

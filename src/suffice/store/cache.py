@@ -110,6 +110,21 @@ class ResponseCache:
         with self._open() as connection:
             connection.execute("INSERT OR IGNORE INTO responses VALUES (?, ?, ?)", (key, text, time.time()))
 
+    def take(self, other: Path) -> None:
+        """Store the responses of another cache, too; where both have one, ours is kept.
+
+        Raises:
+            SchemaError: The other file is not a response cache, or is damaged.
+        """
+        with ResponseCache(other):  # checked
+            pass
+        with self._open() as connection:
+            connection.execute("ATTACH DATABASE ? AS other", (str(other),))
+            try:
+                connection.execute("INSERT OR IGNORE INTO responses SELECT * FROM other.responses")
+            finally:
+                connection.execute("DETACH DATABASE other")
+
     def __len__(self) -> int:
         with self._open() as connection:
             return int(connection.execute("SELECT count(*) FROM responses").fetchone()[0])

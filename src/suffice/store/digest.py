@@ -24,29 +24,51 @@ DIGEST_KEY = b"suffice.digest"
 """File metadata key of the checksums."""
 
 _PARQUET_PREFIX = b"PARQUET:"
+_POLYNOMIAL = 0xEDB88320
 
 
 class ColumnDigest:
-    """The checksum of one column, computed in any number of pieces.
+    """The checksum of one column, computed in any number of pieces, one after the other or each by itself.
 
     >>> whole, parts = ColumnDigest(), ColumnDigest()
     >>> whole.update(pa.array(["Oslo", None, "Lima"]))
     >>> parts.update(pa.array(["Oslo", None])); parts.update(pa.array(["Lima"]))
     >>> whole.value == parts.value
     True
+    >>> first, second = ColumnDigest(), ColumnDigest(after=2)
+    >>> first.update(pa.array(["Oslo", None])); second.update(pa.array(["Lima"]))
+    >>> (first + second).value == whole.value
+    True
+
+    Args:
+        after: The rows of the column before the first one here.  Columns of lists are not added.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, after: int = 0) -> None:
+        self._after = after
         self._rows = 0
         self._kind = ""
-        self._sums: dict[str, int] = {}
+        self._sums: dict[str, tuple[int, int]] = {}  # the checksum, and of how many bytes
         self._items: ColumnDigest | None = None
+
+    def __add__(self, other: ColumnDigest) -> ColumnDigest:
+        if self._items or other._items or other._after != self._after + self._rows:
+            raise ValueError("checksums are added in the order of the rows, and not of lists")
+        both = ColumnDigest(self._after)
+        both._rows = self._rows + other._rows
+        both._kind = other._kind or self._kind
+        none = (0, 0)
+        for what in self._sums | other._sums:
+            (first, length), (second, more) = self._sums.get(what, none), other._sums.get(what, none)
+            both._sums[what] = _joined_crc(first, second, more), length + more
+        return both
 
     @property
     def value(self) -> str:
         """Eight hexadecimal digits over all values so far."""
         items = None if self._items is None else self._items.value
-        return _crc(json.dumps([self._rows, self._kind, self._sums, items], sort_keys=True).encode())
+        sums = {what: checksum for what, (checksum, _) in self._sums.items()}
+        return _crc(json.dumps([self._rows, self._kind, sums, items], sort_keys=True).encode())
 
     def update(self, values: pa.Array | pa.ChunkedArray) -> None:
         """Add the next rows."""
@@ -59,7 +81,9 @@ class ColumnDigest:
             values = values.dictionary_decode()
         rows, kind = len(values), values.type
         if values.null_count:
-            self._add("nulls", np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)) + self._rows)
+            self._add(
+                "nulls", np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)) + self._after + self._rows
+            )
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             self._kind = "text"
             self._text(values)
@@ -73,14 +97,15 @@ class ColumnDigest:
             self._add("values", values.fill_null(False).to_numpy(zero_copy_only=False))
         elif pa.types.is_integer(kind) or pa.types.is_floating(kind):
             self._kind = str(kind)
-            self._add("values", values.fill_null(0).to_numpy(zero_copy_only=False))
+            self._add("values", (values.fill_null(0) if values.null_count else values).to_numpy(zero_copy_only=False))
         else:  # such as dates in other tables
             self._kind = "other"
             self._add("values", "".join(f"{value!r}\n" for value in values.to_pylist()).encode())
         self._rows += rows
 
     def _text(self, values: pa.Array) -> None:
-        filled = values.cast(pa.large_string()).fill_null("")
+        filled = values.cast(pa.large_string())
+        filled = filled.fill_null("") if values.null_count else filled
         _, starts, data = filled.buffers()
         offsets = np.frombuffer(starts, dtype=np.int64)[filled.offset : filled.offset + len(filled) + 1]
         self._add("lengths", np.diff(offsets))
@@ -88,7 +113,8 @@ class ColumnDigest:
 
     def _add(self, what: str, data: Any) -> None:
         raw = np.ascontiguousarray(data).data if isinstance(data, np.ndarray) else data
-        self._sums[what] = zlib.crc32(raw, self._sums.get(what, 0))
+        checksum, length = self._sums.get(what, (0, 0))
+        self._sums[what] = zlib.crc32(raw, checksum), length + (raw.nbytes if isinstance(raw, memoryview) else len(raw))
 
 
 class TableDigest:
@@ -163,3 +189,35 @@ def damaged(path: object, what: str) -> SchemaError:
 
 def _crc(data: bytes) -> str:
     return f"{zlib.crc32(data):08x}"
+
+
+def _joined_crc(first: int, second: int, length: int) -> int:
+    """Return the CRC-32 of two pieces of bytes from those of each, as `crc32_combine` of zlib does.
+
+    >>> _joined_crc(zlib.crc32(b"Os"), zlib.crc32(b"lo, Norway"), 10) == zlib.crc32(b"Oslo, Norway")
+    True
+
+    Args:
+        first: Of the first piece.
+        second: Of the second.
+        length: Bytes of the second.
+    """
+    # To append a zero bit is a linear map of the 32 bits, given by what it makes of each; so is to append any number.
+    one_bit = [_POLYNOMIAL, *(1 << i for i in range(31))]
+    power = one_bit
+    for _ in range(3):  # a byte
+        power = [_mapped(power, row) for row in power]
+    while length:
+        if length & 1:
+            first = _mapped(power, first)
+        length >>= 1
+        power = [_mapped(power, row) for row in power] if length else power
+    return first ^ second
+
+
+def _mapped(rows: list[int], bits: int) -> int:
+    result = 0
+    for i, row in enumerate(rows):
+        if bits >> i & 1:
+            result ^= row
+    return result

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from suffice.errors import DataError, SchemaError
+from suffice.errors import BusyError, SchemaError
 from suffice.files import disk_fault
 
 __all__ = ["seal_of", "sealed_text", "sqlite_faults"]
@@ -53,7 +53,8 @@ def sqlite_faults(path: str | Path, *, locked: str, damaged: str) -> Iterator[No
         damaged: Message if it is damaged or another kind of file.
 
     Raises:
-        DataError: Another process has locked the file, the disk is full, or permissions are missing.
+        BusyError: Another process has locked the file.
+        DataError: The disk is full, or permissions are missing.
         SchemaError: The file is damaged or another kind of file.
     """
     try:
@@ -63,7 +64,7 @@ def sqlite_faults(path: str | Path, *, locked: str, damaged: str) -> Iterator[No
     except sqlite3.DatabaseError as error:
         kind = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & _PRIMARY
         if kind in _LOCKED:
-            raise DataError(f"{locked} ({str(path)!r})") from None
+            raise BusyError(f"{locked} ({str(path)!r})") from None
         if kind in _DISK:
             raise disk_fault(path, error) from error
         raise SchemaError(f"{str(path)!r} {damaged} ({error})") from None

@@ -14,7 +14,7 @@ import pyarrow as pa
 from suffice._version import __version__
 from suffice.display import facts_table
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.files import check_file
+from suffice.files import check_file, is_url, place
 from suffice.identities import aligned
 from suffice.results import Result
 from suffice.store.journal import Journal, differences
@@ -110,7 +110,7 @@ def merge_recordings(out: str | Path, paths: Sequence[str | Path]) -> MergeSumma
         DataError: A question is in two files of one prompt, a recording is unfinished, or `out` is another file.
         SchemaError: A file is damaged, or is not a recording.
     """
-    out, sources = check_file(out), [Path(path) for path in paths]
+    out, sources = check_file(out), [place(path) for path in paths]
     _check_places(out, sources)
     parts = [_Part.of(path) for path in sources]
     _check_shared(parts)
@@ -136,6 +136,12 @@ def merge_recordings(out: str | Path, paths: Sequence[str | Path]) -> MergeSumma
 
 def _journal(path: Path) -> Path:
     return path.with_name(f"{path.name}.journal")
+
+
+def _journaled(path: Path) -> list[Path]:
+    """Return the files of a recording that have a journal: the file itself, or parts of shards."""
+    journals = sorted(path.glob("part-*.parquet.journal")) if path.is_dir() else [_journal(path)]
+    return [journal.with_name(journal.name.removesuffix(".journal")) for journal in journals if journal.is_file()]
 
 
 def _check_places(out: Path, sources: Sequence[Path]) -> None:
@@ -283,15 +289,18 @@ def _column_notes(parts: Sequence[_Part]) -> list[str]:
 def _journals(out: Path, parts: Sequence[_Part], merged: Recording) -> list[str]:
     """Copy the replies of failed questions into the journal of the new file; return what stays behind."""
     notes: list[str] = []
-    for part in parts:
-        if not _journal(part.path).is_file():
+    for part, path in [(one, path) for one in parts for path in _journaled(one.path)]:
+        if is_url(path) or is_url(out):
+            notes.append(
+                f"{path.name}: replies of failed questions stay in its journal, since the journal of a URL is not merged"
+            )
             continue
         recorded = part.recording.metadata.get("config") or {}
-        with closing(Journal(_journal(part.path), recorded)) as journal:
+        with closing(Journal(_journal(path), recorded)) as journal:
             unwritten = [name for name, _ in journal.finished() if name not in part.recording.question_ids]
             if unwritten:
                 raise DataError(
-                    f"{str(part.path)!r} is unfinished: {counted(len(unwritten), 'question')} of its journal are not in it yet. Run "
+                    f"{str(path)!r} is unfinished: {counted(len(unwritten), 'question')} of its journal are not in it yet. Run "
                     "the command that recorded it again, then merge"
                 )
             failed = (part.recording.metadata.get("failed") or {}).keys()
@@ -300,7 +309,7 @@ def _journals(out: Path, parts: Sequence[_Part], merged: Recording) -> list[str]
             names = sorted(journal.questions() & failed)
             if names and _PROMPTS in merged.metadata["config"]:
                 notes.append(
-                    f"{part.path.name}: {counted(len(names), 'question')} failed; their replies stay in its journal, since a file of "
+                    f"{path.name}: {counted(len(names), 'question')} failed; their replies stay in its journal, since a file of "
                     "several prompts cannot be recorded further"
                 )
             elif names:

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 from typing import Any, cast
 
-from suffice.errors import ConfigMismatchError, DataError, SchemaError, SufficeError
+from suffice.errors import BusyError, ConfigMismatchError, SchemaError, SufficeError
 from suffice.identities import aligned
 from suffice.json_text import load_json
 from suffice.store.faults import seal_of, sealed_text, sqlite_faults
@@ -36,7 +36,8 @@ _JOURNAL_DAMAGED = "is not a journal of a recording, or is damaged: move it away
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Return which entries of two nested configurations differ, as ``key: old -> new``.
 
-    The same model under two names does not differ, see `suffice.identities`.
+    The same model under two names does not differ, see `suffice.identities`, nor do two lists of endpoints that serve it,
+    as long as they have one in common.
     """
     if not prefix:
         old = aligned(old, new)
@@ -45,9 +46,14 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
         before, after = old.get(key), new.get(key)
         if isinstance(before, Mapping) and isinstance(after, Mapping):
             changes += differences(before, after, f"{prefix}{key}.")
-        elif before != after:
+        elif before != after and not (key == "endpoint" and _have_common_part(before, after)):
             changes.append(f"{prefix}{key}: {_shortened(before)} -> {_shortened(after)}")
     return changes
+
+
+def _have_common_part(before: Any, after: Any) -> bool:
+    """Return whether two lists of addresses, separated by commas, have one in common."""
+    return bool(set(str(before).split(", ")) & set(str(after).split(", ")))
 
 
 def _shortened(value: Any, most: int = 80) -> str:
@@ -66,8 +72,9 @@ class Journal:
         config: JSON-ready values that change the recording.
 
     Raises:
+        BusyError: Another process is writing to it.
         ConfigMismatchError: The file was begun with another configuration.
-        DataError: Another process is writing to it, or the disk is not writable.
+        DataError: The disk is not writable.
         SchemaError: The file is not a journal, or it is damaged.
     """
 
@@ -184,6 +191,33 @@ class Journal:
             rows = self._db.execute("SELECT question_id FROM replies UNION SELECT question_id FROM finished").fetchall()
         return {question_id for (question_id,) in rows}
 
+    @property
+    def changes(self) -> int:
+        """The number of rows that were written since the file was opened."""
+        return self._db.total_changes
+
+    def copy_to(self, path: Path) -> None:
+        """Write a copy of the file as it is now."""
+        with self._faults(), closing(sqlite3.connect(path)) as copy:
+            self._db.backup(copy)
+            copy.execute("PRAGMA journal_mode=DELETE")  # one file, without what sqlite keeps beside it
+
+    def absorb(self, path: Path) -> None:
+        """Add the replies and rows of another journal of the same recording.
+
+        Raises:
+            ConfigMismatchError: The other was begun with another configuration.
+            SchemaError: It is not a journal, or it is damaged.
+        """
+        with self._faults():
+            stored = self._db.execute("SELECT value FROM meta WHERE key = 'config'").fetchone()
+        Journal(path, self._decoded(stored[0], dict)).close()
+        with self._faults():
+            self._db.execute("ATTACH ? AS other", (str(path),))
+            for table in ("replies", "finished"):
+                self._db.execute(f"INSERT OR IGNORE INTO {table} SELECT * FROM other.{table}")  # noqa: S608
+            self._db.execute("DETACH other")
+
     def close(self) -> None:
         """Release the lock."""
         self._db.close()
@@ -229,7 +263,7 @@ def count_finished(path: Path) -> int:
     """Return how many questions a journal holds; 0 if there is none.  It is neither locked nor changed.
 
     Raises:
-        DataError: Another process is writing to it.
+        BusyError: Another process is writing to it.
         SchemaError: The file is not a journal, or it is damaged.
     """
     if not path.exists():
@@ -267,7 +301,7 @@ def _locked(path: Path) -> sqlite3.Connection:
                 database.close()
                 raise
             database.close()
-    raise DataError(f"{_RECORDING} ({str(path)!r})")
+    raise BusyError(f"{_RECORDING} ({str(path)!r})")
 
 
 def _opened(stored: str, *key: Any) -> str:

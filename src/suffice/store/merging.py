@@ -14,6 +14,7 @@ from suffice.errors import DataError, SchemaError
 from suffice.signals import LOOP_COMPONENTS
 from suffice.store.round_journal import JournalContent
 from suffice.store.schema import build_table, cost_column, cost_names, fill_costs
+from suffice.store.shards import SHARD
 
 __all__ = [
     "INFERRED",
@@ -38,7 +39,9 @@ INFERRED = "end_inferred"
 MERGED = "merged"
 """The entry of metadata that lists what a file was merged from."""
 
-OF_ONE_FILE = frozenset({"dataset", "failed", "suffice", "format", "version", "notes", "read_from", MERGED})
+OF_ONE_FILE = frozenset(
+    {"dataset", "failed", "suffice", "format", "version", "notes", "read_from", "score_kind", MERGED, SHARD}
+)
 """Entries of metadata that may differ between files: they describe one of them, not how it was recorded."""
 
 UNFINISHED = "unfinished: it goes on, or its process was killed"
@@ -103,11 +106,21 @@ def merged(
 
 def common_facts(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what the metadata of several files says of their questions together."""
-    sets = [item.get("dataset") or {} for item in metadata]
+    sets = _whole_sets(metadata) or [item.get("dataset") or {} for item in metadata]
     hashes = dict.fromkeys(item["hash"] for item in sets if "hash" in item)
     dataset = {"hash": "+".join(hashes), "questions": sum(int(item.get("questions", 0)) for item in sets)}
     notes = dict.fromkeys(note for item in metadata for note in item.get("notes") or ())
-    return ({"dataset": dataset} if hashes else {}) | ({"notes": list(notes)} if notes else {})
+    kinds = {item["score_kind"] for item in metadata if "score_kind" in item}  # files of older releases do not say it
+    scores = {"score_kind": kinds.pop()} if len(kinds) == 1 else {}
+    return ({"dataset": dataset} if hashes else {}) | ({"notes": list(notes)} if notes else {}) | scores
+
+
+def _whole_sets(metadata: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the data set of which the files have every shard; nothing if they have not."""
+    shards = [item.get(SHARD) or {} for item in metadata]
+    indexes = {shard.get("index") for shard in shards}
+    sets = {shard["dataset"]["hash"]: shard["dataset"] for shard in shards if shard}
+    return [*sets.values()] if len(sets) == 1 and len(indexes) == len(shards) == shards[0].get("of") else []
 
 
 class RunNames:

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from suffice.errors import NotFoundError, SchemaError
-from suffice.files import quoted, replacing
+from suffice.errors import DataError, NotFoundError, SchemaError
+from suffice.files import is_url, place, quoted, reaching, replacing, unreachable
 from suffice.store.digest import ColumnDigest, TableDigest, damaged, stored_digests
 from suffice.store.merging import merged
 from suffice.store.round_journal import JournalContent, RoundJournal
@@ -64,6 +64,10 @@ class OpenRecording(ABC):
         """
 
     @abstractmethod
+    def table(self) -> pa.Table:
+        """Return all rows, in the order of the recording."""
+
+    @abstractmethod
     def close(self) -> None:
         """Close the files."""
 
@@ -90,9 +94,9 @@ class OpenFile(OpenRecording):
     """
 
     def __init__(self, path: str | Path, buffer: pa.Buffer | None = None) -> None:
-        if buffer is None and not Path(path).is_file():
+        self.path = path = place(path)
+        if buffer is None and not path.is_file():
             raise NotFoundError(f"the recording {str(path)!r} does not exist")
-        self.path = Path(path)
         self._buffer = buffer
         self._opened: pq.ParquetFile | None = None
         try:
@@ -116,9 +120,12 @@ class OpenFile(OpenRecording):
     def file(self) -> pq.ParquetFile:
         """The file; opened again after `close`."""
         if self._opened is None:
-            source = self.path if self._buffer is None else pa.BufferReader(self._buffer)
+            remote = self._buffer is None and is_url(self.path)
             try:
-                self._opened = pq.ParquetFile(source, page_checksum_verification=True)
+                source = self.path if self._buffer is None else pa.BufferReader(self._buffer)
+                # From a URL, only what the columns need is read, in few requests.
+                source = _remote_file(self.path) if remote else source
+                self._opened = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=remote)
             except FileNotFoundError:
                 raise NotFoundError(
                     f"{str(self.path)!r} was compacted or removed while it was read: try again"
@@ -129,6 +136,12 @@ class OpenFile(OpenRecording):
     def n_rows(self) -> int:
         """The number of its rows."""
         return int(self.file.metadata.num_rows)
+
+    @property
+    def group_rows(self) -> list[int]:
+        """The number of rows of each row group."""
+        metadata = self.file.metadata
+        return [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
 
     def round_range(self) -> tuple[int, int]:
         """Return the lowest and the highest round, from the statistics that the writer left."""
@@ -154,32 +167,86 @@ class OpenFile(OpenRecording):
 
     def tables(self, rows: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Yield the rows; once all are read, every column that was read is compared with its checksum."""
-        digests = {name: ColumnDigest() for name in self.digests if columns is None or name in columns}
+        digests = self.new_digests(columns)
+        yield from self.group_tables(range(len(self.group_rows)), rows, columns, digests)
+        self.compare(digests)
+
+    def group_tables(
+        self,
+        groups: range,
+        rows: int | None = None,
+        columns: Sequence[str] | None = None,
+        digests: Mapping[str, ColumnDigest] | None = None,
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of some row groups.
+
+        Args:
+            groups: Which.
+            rows: The most rows of a table; None = all.
+            columns: The columns to read; None = all.
+            digests: By column, what the rows are added to; whoever has those of all rows compares them, see `compare`.
+
+        Raises:
+            SchemaError: The file is corrupt or truncated.
+        """
         metadata = self.schema.metadata  # without the checksums, because the table may be changed
-        try:
-            for table in self._row_groups(rows, columns):
-                if columns is None:
-                    table.validate(full=True)  # raises for text that is not UTF-8
-                for name, digest in digests.items():
-                    digest.update(table.column(name))
-                yield table.replace_schema_metadata(metadata)
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise _unreadable_file(self.path, error) from None
+        with reaching(self.path):
+            try:
+                for table in self._row_groups(groups, rows, columns):
+                    if columns is None:
+                        table.validate(full=True)  # raises for text that is not UTF-8
+                    for name, digest in (digests or {}).items():
+                        digest.update(table.column(name))
+                    yield table.replace_schema_metadata(metadata)
+            except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+                raise _unreadable_file(self.path, error) from None
+
+    def new_digests(self, columns: Sequence[str] | None = None, after: int = 0) -> dict[str, ColumnDigest]:
+        """Return checksums of no rows yet for those of these columns that have one.
+
+        Args:
+            columns: The columns; None = all.
+            after: The rows before the first one.
+        """
+        return {name: ColumnDigest(after) for name in self.digests if columns is None or name in columns}
+
+    def compare(self, digests: Mapping[str, ColumnDigest]) -> None:
+        """Compare the checksums of all rows with those in the file.
+
+        Raises:
+            SchemaError: A column is damaged.
+        """
         for name, digest in digests.items():
             if digest.value != self.digests[name]:
                 raise damaged(self.path, f"the column {name!r}")
 
-    def _row_groups(self, rows: int | None, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+    def table(self) -> pa.Table:
+        """Return all rows, in the order of the file."""
+        (table,) = self.tables()
+        return table
+
+    def _row_groups(self, groups: range, rows: int | None, columns: Sequence[str] | None) -> Iterator[pa.Table]:
         names = None if columns is None else list(columns)
         if rows is None:
-            yield self.file.read(columns=names)
+            yield self.file.read_row_groups(list(groups), columns=names)
         else:
-            yield from (pa.Table.from_batches([batch]) for batch in self.file.iter_batches(rows, columns=names))
+            batches = self.file.iter_batches(rows, row_groups=list(groups), columns=names)
+            yield from (pa.Table.from_batches([batch]) for batch in batches)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether rounds are here that are not in the file, because a `Recorder` is still adding to it."""
+        return self._buffer is not None
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.is_in_memory:
+            raise TypeError("rounds that are not in a file cannot be sent to another process")
+        return {**vars(self), "_opened": None}  # it is opened again where it is read
 
     def close(self) -> None:
         """Close the file."""
         if self._opened is not None:
-            self._opened.close()
+            self._opened.close(force=True)
             self._opened = None
 
 
@@ -194,8 +261,9 @@ def open_file(path: str | Path, kind: type[_Opened]) -> _Opened:
         DataError: The file does not exist, or no round was observed yet.
         SchemaError: It is corrupt or truncated, not a recording, of another version, or its header is damaged.
     """
+    path = place(path)
     content = RoundJournal(path).content()  # before the recording is read: what is moved meanwhile is then in both
-    if content is None or (not content.questions and Path(path).is_file()):
+    if content is None or (not content.questions and path.is_file()):
         return kind(path)
     sink = io.BytesIO()
     table, metadata = with_journal(path, content)
@@ -205,7 +273,7 @@ def open_file(path: str | Path, kind: type[_Opened]) -> _Opened:
 
 def with_journal(path: str | Path, content: JournalContent) -> tuple[pa.Table, dict[str, Any]]:
     """Return the rows of a recording with those of a journal, and the metadata of both; see `merged`."""
-    if not Path(path).is_file():
+    if not place(path).is_file():
         return merged(None, {}, content)
     with OpenFile(path) as opened:
         (stored,) = opened.tables()
@@ -289,9 +357,17 @@ def _header(text: bytes, path: str | Path) -> dict[str, Any]:
     return metadata
 
 
-def _unreadable_file(path: str | Path, error: Exception) -> SchemaError:
-    with suppress(OSError), Path(path).open("rb") as file:
+def _remote_file(path: Any) -> Any:
+    return path.fs.open(path.path, "rb", cache_type="none")
+
+
+def _unreadable_file(path: str | Path, error: Exception) -> DataError:
+    path = place(path)
+    # What a damaged file raises has no number.
+    if is_url(path) and isinstance(error, OSError) and (error.errno is not None or type(error) is not OSError):
+        return unreachable(path, error)
+    with suppress(OSError), path.open("rb") as file:
         start = file.read(len(_MAGIC))
-        if start and start != _MAGIC and Path(path).suffix != ".parquet":
+        if start and start != _MAGIC and path.suffix != ".parquet":
             return SchemaError(f"{str(path)!r} is not a recording; a log becomes one by: suffice import {quoted(path)}")
     return SchemaError(f"{str(path)!r} cannot be read as parquet (corrupt or truncated?): {error}")

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from suffice.errors import DataError
 from suffice.store.merging import INFERRED, RUN, UNFINISHED, RunNames
 from suffice.store.opened import OpenFile, run_starts
+from suffice.store.text_keys import text_keys
 
 __all__ = ["PartQuestions", "part_questions"]
 
@@ -79,8 +80,8 @@ def part_questions(parts: Sequence[OpenFile]) -> list[PartQuestions]:
         DataError: A question that no `Recorder` recorded is in several parts.
     """
     result = [PartQuestions() for _ in parts]
-    hashes: list[npt.NDArray[np.int64]] = []
-    clusters: list[npt.NDArray[np.int64]] = []
+    hashes: list[npt.NDArray[np.uint64]] = []
+    clusters: list[npt.NDArray[np.uint64]] = []
     numbered: list[bool] = []
     longest: list[int] = []
     for part in parts:
@@ -140,8 +141,8 @@ class _Identities:
         self._has_runs = RUN in names
         ids = self._first.column("question_id")
         self._clusters = pc.coalesce(self._first.column("cluster"), ids) if "cluster" in names else ids
-        self.run_hashes = _text_hashes(self._first.column(RUN) if self._has_runs else ids)
-        self.cluster_hashes = _text_hashes(self._clusters) if self._has_runs else np.zeros(0, dtype=np.int64)
+        self.run_hashes = text_keys(self._first.column(RUN) if self._has_runs else ids)
+        self.cluster_hashes = text_keys(self._clusters) if self._has_runs else np.zeros(0, dtype=np.uint64)
 
     def numbered(self) -> npt.NDArray[np.bool_]:
         """Return which questions have a name with a number: another than their cluster's, or a cluster that looks like it."""
@@ -159,7 +160,7 @@ class _Identities:
         return int(self._lengths[valid].max(initial=0))
 
     def questions(
-        self, place: int, repeated_runs: npt.NDArray[np.int64], repeated_clusters: npt.NDArray[np.int64]
+        self, place: int, repeated_runs: npt.NDArray[np.uint64], repeated_clusters: npt.NDArray[np.uint64]
     ) -> list[_Question]:
         """Return the questions whose name may change, or that may be in another part, too."""
         some = np.isin(self.run_hashes, repeated_runs) | self.numbered()
@@ -180,10 +181,6 @@ class _Identities:
         ]
 
 
-def _text_hashes(values: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    return np.fromiter(map(hash, values.to_pylist()), np.int64, len(values))
-
-
-def _repeated(hashes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _repeated(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     values, counts = np.unique(hashes, return_counts=True)
     return np.asarray(values[counts > 1])

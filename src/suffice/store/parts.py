@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -16,26 +17,33 @@ import pyarrow.compute as pc
 
 from suffice._version import __version__
 from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
+from suffice.files import is_url
+from suffice.store.digest import ColumnDigest
 from suffice.store.journal import differences
 from suffice.store.merging import INFERRED, MERGED, OF_ONE_FILE, RUN, common_facts, conformed, joint_schema
 from suffice.store.opened import OpenFile, OpenRecording, header_text, open_file
 from suffice.store.part_questions import PartQuestions, part_questions
 from suffice.store.round_journal import RoundJournal
 from suffice.store.schema import META_KEY
+from suffice.store.shards import Shard
 from suffice.tables import counted
 
 __all__ = [
     "OpenFolder",
     "common_state",
+    "damaged_part",
     "open_folder",
     "open_part",
+    "open_parts",
     "part_paths",
     "replaced_parts",
+    "taken",
 ]
 
 _PART_FILES = "part-*.parquet"
 _JOURNAL = ".rounds"
 _OPEN_FILES = 100
+_AT_ONCE = 16
 _LISTINGS = 100
 _LISTED = 3
 _GATHERED_ROWS = 1 << 11
@@ -74,14 +82,16 @@ class OpenFolder(OpenRecording):
     def __init__(self, path: Path, parts: Sequence[OpenFile]) -> None:
         self.path = path
         self.parts = parts
-        self._check_settings()
+        self.check_settings(parts)
         self.metadata = self._metadata()
         joint = joint_schema([part.schema for part in parts], lambda i, name: parts[i].is_blank(name))
         self.schema = joint.with_metadata({META_KEY: header_text(self.metadata)})
 
-    def _check_settings(self) -> None:
-        first = self.parts[0]
-        for part in self.parts[1:]:
+    @staticmethod
+    def check_settings(parts: Sequence[OpenFile]) -> None:
+        """Raise a `ConfigMismatchError` if parts were recorded with different settings."""
+        first = parts[0]
+        for part in parts[1:]:
             shared = ({k: v for k, v in item.metadata.items() if k not in OF_ONE_FILE} for item in (first, part))
             changed = differences(*common_state(*shared))
             if changed:
@@ -92,12 +102,13 @@ class OpenFolder(OpenRecording):
                 )
 
     @cached_property
-    def _questions(self) -> list[PartQuestions]:
+    def questions(self) -> list[PartQuestions]:
+        """Which questions of each part count here, and by which names."""
         return part_questions(self.parts)
 
     def _metadata(self) -> dict[str, Any]:
         failed: dict[str, str] = {}
-        for part, questions in zip(self.parts, self._questions, strict=True):
+        for part, questions in zip(self.parts, self.questions, strict=True):
             for name, why in (part.metadata.get("failed") or {}).items():
                 if name not in questions.dropped:
                     failed[questions.names.get(name, name)] = why
@@ -114,7 +125,7 @@ class OpenFolder(OpenRecording):
 
     def round_range(self) -> tuple[int, int]:
         """Return the lowest and the highest round of all parts."""
-        if any(questions.dropped for questions in self._questions):
+        if any(questions.dropped for questions in self.questions):
             ends = [pc.min_max(table.column("round")).as_py() for table in self.tables(columns=["round"])]
             return min(end["min"] for end in ends), max(end["max"] for end in ends)
         ranges = [part.round_range() for part in self.parts]
@@ -124,19 +135,38 @@ class OpenFolder(OpenRecording):
         """Yield the rows part by part; see `OpenRecording.tables`."""
         names = self.schema.names if columns is None else [name for name in self.schema.names if name in {*columns}]
         schema = pa.schema([self.schema.field(name) for name in names], self.schema.metadata)
-        for part, questions in zip(self.parts, self._questions, strict=True):
-            wanted = None if columns is None else self._needed(part, questions, names)
-            for table in part.tables(rows, wanted):
-                some = questions.applied(table)
-                if some.num_rows:
-                    yield conformed(some, schema)
+        for i, part in enumerate(self.parts):
+            for table in part.tables(rows, None if columns is None else self.needed(i, names)):
+                yield from self.counted(i, table, schema)
 
-    def _needed(self, part: OpenFile, questions: PartQuestions, names: Sequence[str]) -> list[str]:
-        """Return the columns of a part from which those that are asked for follow."""
+    def counted(self, i: int, table: pa.Table, schema: pa.Schema) -> Iterator[pa.Table]:
+        """Yield the rows of a part that count, as they are in the recording of all parts; nothing if there are none.
+
+        Args:
+            i: Which part.
+            table: Rows of it, with the columns of `needed`.
+            schema: The columns to return.
+        """
+        some = self.questions[i].applied(table)
+        if some.num_rows:
+            yield conformed(some, schema)
+
+    @property
+    def renames(self) -> bool:
+        """Whether a question has another name than in its part."""
+        return any(questions.names for questions in self.questions)
+
+    def needed(self, i: int, names: Sequence[str]) -> list[str]:
+        """Return the columns of a part from which these columns of the recording follow."""
+        part, questions = self.parts[i], self.questions[i]
         more = {"question_id", *([INFERRED] if questions.is_shorter else [])}
         if any(name.startswith("cost.") and name not in part.schema.names for name in names):
             more |= {name for name in part.schema.names if name.startswith("cost.")}
         return [name for name in part.schema.names if name in {*names} | more]
+
+    def table(self) -> pa.Table:
+        """Return the rows of all parts, by the time of their question's first round."""
+        return _in_order_of_time(pa.concat_tables(self.tables()))
 
     def close(self) -> None:
         """Close the files."""
@@ -163,8 +193,7 @@ def open_folder(path: Path) -> OpenFolder:
             with suppress(NotFoundError):
                 part = opened[place] = _part_with_rows(place)
                 if part is not None and part.is_final and len(opened) > _OPEN_FILES:
-                    part.closes_itself = True
-                    part.close()
+                    part.close_itself()
     else:
         raise DataError(f"{new[0].name!r} of {str(path)!r} cannot be opened: try again, or move it away")
     parts = [opened[place] for place in sorted(opened)]
@@ -189,12 +218,6 @@ def _counted(parts: Sequence[_OpenPart]) -> list[_OpenPart]:
     return [part for part in parts if part.path.name not in replaced]
 
 
-def read_folder(path: Path) -> tuple[pa.Table, dict[str, Any]]:
-    """Return the rows of all parts, by the time of their question's first round, and the metadata; see `open_folder`."""
-    with open_folder(path) as folder:
-        return _in_order_of_time(pa.concat_tables(folder.tables())), folder.metadata
-
-
 class _OpenPart(OpenFile):
     """One part, opened.
 
@@ -206,11 +229,22 @@ class _OpenPart(OpenFile):
     is_final = False
     closes_itself = False
 
+    def close_itself(self) -> None:
+        """Close it, now and after each use."""
+        self.closes_itself = True
+        self.close()
+
     @property
     def n_rows(self) -> int:
         """The number of its rows."""
         with self._used():
             return super().n_rows
+
+    @property
+    def group_rows(self) -> list[int]:
+        """The number of rows of each row group."""
+        with self._used():
+            return super().group_rows
 
     def round_range(self) -> tuple[int, int]:
         """Return the lowest and the highest round."""
@@ -222,23 +256,40 @@ class _OpenPart(OpenFile):
         with self._used():
             return super().is_blank(name)
 
-    def tables(self, rows: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """Yield the rows; see `OpenRecording.tables`."""
+    def group_tables(
+        self,
+        groups: range,
+        rows: int | None = None,
+        columns: Sequence[str] | None = None,
+        digests: Mapping[str, ColumnDigest] | None = None,
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of some row groups; see `OpenFile.group_tables`."""
         with self._used():
-            yield from super().tables(rows, columns)
+            yield from super().group_tables(groups, rows, columns, digests)
+
+    def compare(self, digests: Mapping[str, ColumnDigest]) -> None:
+        """Compare the checksums of all rows with those in the file."""
+        with self._used():
+            super().compare(digests)
 
     @contextmanager
     def _used(self) -> Iterator[None]:
         try:
             yield
         except SchemaError as error:
-            raise _damaged_part(self.path, error) from None
+            raise damaged_part(self.path, error) from None
         finally:
             if self.closes_itself:
                 self.close()
 
 
-def _damaged_part(path: Path, error: SchemaError) -> SchemaError:
+def damaged_part(path: Path, error: SchemaError) -> SchemaError:
+    """Return the error for a damaged part, which says what to do."""
+    shard = Shard.of_part(path)
+    if shard is not None:
+        return SchemaError(
+            f"{error}. It is shard {shard} of the recording {str(path.parent)!r}: move it away, and record that shard again"
+        )
     return SchemaError(
         f"{error}. It is a part of the recording {str(path.parent)!r}: move it away, with its {_JOURNAL} file if there is one, "
         "and the others are read without it"
@@ -251,12 +302,25 @@ def _part_with_rows(path: Path) -> _OpenPart | None:
     try:
         content = journal.content()
     except SchemaError as error:
-        raise _damaged_part(path, error) from None
+        raise damaged_part(path, error) from None
     if content is not None and not path.is_file() and not any(question.rows for question in content.questions):
         return None if journal.path.exists() else _part_with_rows(path)
     part = open_part(path)
     part.is_final = content is None
     return part
+
+
+def open_parts(paths: Sequence[Path]) -> list[_OpenPart]:
+    """Open parts that no process writes to, those at a URL at the same time; see `open_part`."""
+    if paths and is_url(paths[0]):
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return [*pool.map(open_part, paths)]
+    parts = []
+    for path in paths:
+        parts.append(open_part(path))
+        if len(parts) > _OPEN_FILES:
+            parts[-1].close_itself()
+    return parts
 
 
 def open_part(path: Path) -> _OpenPart:
@@ -267,11 +331,11 @@ def open_part(path: Path) -> _OpenPart:
         SchemaError: It is damaged.
     """
     try:
-        return open_file(path, _OpenPart)
+        return open_file(path, _OpenPart) if Shard.of_part(path) is None else _OpenPart(path)
     except NotFoundError:
         raise NotFoundError(f"{str(path)!r} was compacted or removed while it was read: try again") from None
     except SchemaError as error:
-        raise _damaged_part(path, error) from None
+        raise damaged_part(path, error) from None
 
 
 def replaced_parts(parts: Sequence[OpenRecording]) -> set[str]:
@@ -294,10 +358,10 @@ def _in_order_of_time(table: pa.Table) -> pa.Table:
     rank = np.empty(n, dtype=np.int64)
     rank[sorted(range(n), key=lambda i: (times[i], runs[i]))] = np.arange(n)
     order = np.lexsort((table.column("round").to_numpy(), rank[codes]))
-    return table if (np.diff(order) == 1).all() else _taken(table, order)
+    return table if (np.diff(order) == 1).all() else taken(table, order)
 
 
-def _taken(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
+def taken(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
     """Return rows of a table in another order; `Table.take` fails where a column has more than 2 GB of text."""
     batches = table.to_batches()
     starts = np.cumsum([0, *(batch.num_rows for batch in batches)])

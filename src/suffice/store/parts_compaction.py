@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suffice.display import facts_table
-from suffice.errors import NotFoundError
+from suffice.errors import DataError, NotFoundError
+from suffice.files import quoted
 from suffice.results import Result
 from suffice.store.faults import sqlite_faults
 from suffice.store.merging import MERGED
@@ -18,6 +19,7 @@ from suffice.store.opened import OpenFile, write_tables
 from suffice.store.parts import OpenFolder, open_part, part_paths, replaced_parts
 from suffice.store.parts_writing import move_ended, new_part, writer_ended
 from suffice.store.round_journal import RoundJournal, SealedError
+from suffice.store.sharded import is_sharded
 from suffice.tables import Table
 
 __all__ = ["CompactSummary", "compact_recording"]
@@ -72,6 +74,11 @@ def compact_recording(folder: str | Path, *, idle_s: float = _IDLE_S, large_rows
         SchemaError: A part is damaged.
     """
     folder = Path(folder)
+    if is_sharded(folder):
+        raise DataError(
+            f"{str(folder)!r} is a recording in shards, whose parts stay as they are: `suffice merge {quoted(folder)} -o FILE` "
+            "writes it as one file"
+        )
     before = part_paths(folder)
     if not before:
         raise NotFoundError(f"{str(folder)!r} is not a folder of parts: there is no part-*.parquet in it")

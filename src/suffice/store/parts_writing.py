@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import ConfigMismatchError, DataError, SchemaError, SufficeError
-from suffice.files import check_file, make_folder, remove_leftovers
+from suffice.files import check_file, is_url, make_folder, place, remove_leftovers
 from suffice.store.journal import differences
 from suffice.store.opened import OpenFile, with_journal, write_recording
 from suffice.store.parts import common_state, part_paths
@@ -43,7 +43,12 @@ def recorded_at(path: str | Path, *, questions: int, size: int) -> RecordedFile 
     Raises:
         DataError: A limit is not positive.
     """
-    path = Path(path)
+    if is_url(path):
+        raise DataError(
+            f"{str(path)!r} is a URL, and rounds are committed to files of this machine one by one: log to a local folder, and upload "
+            "its parts, such as by `aws s3 sync` or `rclone copy`; every command reads them there"
+        )
+    path = place(path)
     if questions < 1 or size < 1:
         raise DataError(f"a part has at least one question and one byte, not {questions!r} and {size!r}")
     is_file = path.suffix == ".parquet" or path.exists() or RoundJournal(path).path.exists()

@@ -17,17 +17,20 @@ import pyarrow as pa
 from suffice.display import Displayed, facts_table
 from suffice.display.tables import Library, frame_of
 from suffice.errors import DataError, SchemaError, UnknownSignalError, did_you_mean
+from suffice.files import place, reaching
 from suffice.normalizers import normalizer_of
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.seen import one_name_per_text
 from suffice.signals import answer_ids, clean_column
 from suffice.store.opened import OpenFile, OpenRecording, open_file, write_recording
-from suffice.store.parts import open_folder, read_folder
+from suffice.store.parts import OpenFolder, open_folder
 from suffice.store.schema import column_kind
+from suffice.store.sharded import is_sharded, open_shards
 from suffice.tables import Table
 
 __all__ = [
     "Recording",
+    "column_values",
     "is_recording",
     "open_recording",
     "read_recording",
@@ -117,10 +120,13 @@ class Recording(Displayed):
             pa.types.is_floating(column.type) or pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)
         ):
             raise DataError(f"the column {name!r} contains {column.type}, not numbers")
-        values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        return clean_column(name, self._dense(column_values(column.cast(pa.float64()))))
+
+    def _dense(self, values: Floats) -> Floats:
+        """Return the numbers of all rows by question and round, NaN past the end of a trajectory."""
         dense = np.full(self.shape, np.nan)
         dense[self._row, self._column] = values
-        return clean_column(name, dense)
+        return dense
 
     def objects(self, name: str) -> npt.NDArray[np.object_]:
         """Return a text or list column, None where missing.
@@ -168,6 +174,11 @@ class Recording(Displayed):
         """Why each trajectory has no further round, shape ``(n_questions,)``."""
         return self.per_question("end", ["max_rounds"] * len(self.question_ids))
 
+    @property
+    def failed(self) -> Mask:
+        """Which questions have no answer because their recording failed, shape ``(n_questions,)``."""
+        return np.asarray(self.ends == "failed", dtype=np.bool_)
+
     @cached_property
     def cut(self) -> Mask:
         """Which questions a rule ended before the highest round, shape ``(n_questions,)``."""
@@ -176,6 +187,8 @@ class Recording(Displayed):
     @cached_property
     def texts(self) -> list[str | None] | None:
         """The texts of the questions, None where one is missing; None if none is on record."""
+        if "question" not in self.table.column_names:
+            return None
         texts = self.per_question("question", [None] * len(self.question_ids)).tolist()
         return texts if any(texts) else None
 
@@ -216,9 +229,12 @@ class Recording(Displayed):
                 = all signals and costs.
         """
         names = self.names("signal") + self.names("cost") if columns is None else list(columns)
-        available = {name: self.column(name) for name in names if name in self.table.column_names}
-        answers = self.answers if "answer" in self.table.column_names else None
-        return Rounds(available, self.index, self.seen, answers)
+        return self.view({name: self.column(name) for name in names if name in self.table.column_names})
+
+    def view(self, columns: Mapping[str, Floats]) -> Rounds:
+        """Return these columns with the recorded answers, which are loaded when they are first read."""
+        answers = (lambda: self.answers) if "answer" in self.table.column_names else None
+        return Rounds(columns, self.index, self.seen, answers)
 
     def tables(self) -> list[Table]:
         """Return a summary of the recording as one table."""
@@ -271,6 +287,11 @@ class Recording(Displayed):
         return digest.hexdigest()[:16]
 
 
+def column_values(column: pa.ChunkedArray) -> npt.NDArray[Any]:
+    """Return the values of a column, without a copy where it is in one piece and none is missing."""
+    return np.asarray((column.chunk(0) if column.num_chunks == 1 else column).to_numpy(zero_copy_only=False))
+
+
 def _identities(table: pa.Table) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     """Return the question and the round of each row, shape ``(n_rows,)``."""
     ids, rounds = table.column("question_id"), table.column("round")
@@ -296,7 +317,7 @@ def _identities(table: pa.Table) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64
 
 def is_recording(path: str | Path) -> bool:
     """Return whether a path names a recording, and not questions, answers or labels: a parquet file, or a folder of parts."""
-    return Path(path).suffix == ".parquet" or Path(path).is_dir()
+    return place(path).suffix == ".parquet" or place(path).is_dir()
 
 
 def open_recording(path: str | Path) -> OpenRecording:
@@ -308,7 +329,13 @@ def open_recording(path: str | Path) -> OpenRecording:
         DataError: The file does not exist.
         SchemaError: It is corrupt or truncated, not a recording, of another version, or its header is damaged.
     """
-    return open_folder(Path(path)) if Path(path).is_dir() else open_file(path, OpenFile)
+    with reaching(path):
+        path = place(path)
+        return _opened_folder(path) if path.is_dir() else open_file(path, OpenFile)
+
+
+def _opened_folder(path: Path) -> OpenFolder:
+    return open_shards(path) if is_sharded(path) else open_folder(path)
 
 
 def read_recording(path: str | Path) -> Recording:
@@ -318,8 +345,5 @@ def read_recording(path: str | Path) -> Recording:
         DataError: The file is missing, or its rows contradict each other.
         SchemaError: It is corrupt, truncated or damaged, not a recording, or of another version.
     """
-    if Path(path).is_dir():
-        return Recording(*read_folder(Path(path)))
-    with open_file(path, OpenFile) as opened:
-        (table,) = opened.tables()
-        return Recording(table, opened.metadata)
+    with open_recording(path) as opened, reaching(path):
+        return Recording(opened.table(), opened.metadata)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from copy import copy
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import ConfigMismatchError, DataError, SchemaError
+from suffice.files import is_url, place
 from suffice.json_text import load_json
 from suffice.store.faults import seal_of, sealed_text, sqlite_faults
 from suffice.store.group_commit import Writers, writers_of
@@ -77,7 +79,7 @@ class RoundJournal:
     """
 
     def __init__(self, path: str | Path, *, is_part: bool = False) -> None:
-        path = Path(path)
+        path = place(path)
         self.path = path.with_name(path.name + ".rounds")
         self._is_part = is_part
         self._writes: list[Callable[[sqlite3.Connection], Any]] | None = None
@@ -167,6 +169,8 @@ class RoundJournal:
         """
         if not self.path.exists():
             return None
+        if is_url(self.path):
+            return self._uploaded_content()
         try:
             with self._faults(), closing(self._connection(create=False)) as database:
                 database.execute("BEGIN")
@@ -176,6 +180,14 @@ class RoundJournal:
             if self.path.exists():
                 raise
             return None  # it was removed meanwhile
+
+    def _uploaded_content(self) -> JournalContent | None:
+        """Return everything in a file at a URL: sqlite reads files of this machine only."""
+        with tempfile.TemporaryDirectory(prefix="suffice-") as folder:
+            journal = copy(self)
+            journal.path = Path(folder, self.path.name)
+            journal.path.write_bytes(self.path.read_bytes())
+            return journal.content()
 
     @contextmanager
     def emptying(self, *, unfinished: bool = False) -> Iterator[JournalContent]:

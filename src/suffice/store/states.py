@@ -16,12 +16,14 @@ import numpy.typing as npt
 from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
 from suffice.files import write_file
 from suffice.store.journal import differences
+from suffice.store.shards import Shard, listed_shards
 
-__all__ = ["STATES_FORMAT", "StateWriter", "StoredStates", "read_states"]
+__all__ = ["STATES_FORMAT", "StateWriter", "StoredStates", "check_states_shard", "read_states"]
 
 STATES_FORMAT = "suffice.states"
 STATES_VERSION = 1
 _HEADER = "states.json"
+_PLACES_FILE = "places.json"
 _SHARD = "shard-{:06d}.safetensors"
 _LARGEST_HALF = float(np.finfo(np.float16).max)
 
@@ -115,6 +117,10 @@ class StateWriter:
         """The ids whose states are on disk, with the digest of each prompt."""
         return dict(self._done)
 
+    def write_places(self, places: Mapping[str, int]) -> None:
+        """Store which ids the folder is to have, and the place of each among those of all shards."""
+        write_file(self.path / _PLACES_FILE, json.dumps(dict(places)))
+
     def append(
         self, ids: Sequence[str], states: npt.NDArray[np.floating[Any]], digests: Sequence[str] | None = None
     ) -> None:
@@ -168,25 +174,99 @@ class StateWriter:
 
 
 def read_states(path: str | Path) -> StoredStates:
-    """Read the states of a folder, which may be incomplete.
+    """Read the states of a folder, which may be incomplete; of shards, all must be there.
 
     Raises:
-        DataError: The folder does not exist or contains no states.
+        ConfigMismatchError: Shards were read with different settings.
+        DataError: The folder does not exist or contains no states, or a shard is missing or unfinished.
         SchemaError: The folder is damaged or of another version.
     """
     folder = Path(path)
     if not folder.is_dir():
         raise NotFoundError(f"the folder {str(path)!r} does not exist: write states with `suffice gate states`")
-    header = _read_header(folder)
-    shards = [_read_shard(shard) for shard in _shards(folder)]
-    if not shards:
+    shards = _shard_folders(folder)
+    header, ids, values = _of_shards(folder, shards) if shards else _of_one_folder(folder)
+    if not values:
         raise DataError(f"the folder {str(path)!r} contains no states yet: run `suffice gate states` again")
-    if len({values.shape[1:] for _, values in shards}) > 1:
+    if len({some.shape[1:] for some in values}) > 1:
         raise SchemaError(f"the shards of {str(path)!r} have different shapes: write them again")
-    ids = tuple(name for names, _ in shards for name in names)
     if len(set(ids)) != len(ids):
         raise SchemaError(f"{str(path)!r} contains a state twice: write the folder again")
-    return StoredStates(ids=ids, values=np.concatenate([values for _, values in shards]), header=header)
+    joined = np.concatenate(values)
+    if shards:
+        places = _places_of(folder, shards)
+        order = sorted(range(len(ids)), key=lambda row: places[ids[row]])
+        ids, joined = [ids[row] for row in order], joined[order]
+    return StoredStates(ids=tuple(ids), values=joined, header=header)
+
+
+def check_states_shard(folder: Path, shard: Shard) -> None:
+    """Raise if a folder has states of another number of shards, before anything is read.
+
+    Raises:
+        ConfigMismatchError: It has.
+    """
+    others = sorted({other.n for other in _shard_folders(folder)} - {shard.n})
+    if others or (folder / _HEADER).is_file():
+        whose = f"of {others[0]} shards" if others else "of one process"
+        raise ConfigMismatchError(
+            f"{str(folder)!r} has states {whose}, and these are of {shard.n}: give another folder, or go on as it was begun"
+        )
+
+
+def _of_one_folder(folder: Path) -> tuple[dict[str, Any], list[str], list[npt.NDArray[np.float16]]]:
+    """Return the header, the ids and the states of one folder."""
+    header = _read_header(folder)
+    files = [_read_shard(file) for file in _shards(folder)]
+    return header, [name for names, _ in files for name in names], [values for _, values in files]
+
+
+def _shard_folders(folder: Path) -> dict[Shard, Path]:
+    """Return the folders of the shards; none if one process wrote the folder."""
+    places = {Shard.of_part(f"{path.name}.parquet"): path for path in folder.glob("part-*-of-*") if path.is_dir()}
+    return {shard: places[shard] for shard in sorted(shard for shard in places if shard is not None)}
+
+
+def _of_shards(
+    folder: Path, shards: Mapping[Shard, Path]
+) -> tuple[dict[str, Any], list[str], list[npt.NDArray[np.float16]]]:
+    """Return the header, the ids and the states of all shards."""
+    n = next(iter(shards)).n
+    missing = [shard for shard in (Shard(index, n) for index in range(1, n + 1)) if shard not in shards]
+    check_states_shard(folder, next(iter(shards)))
+    if missing:
+        raise DataError(
+            f"the states {str(folder)!r} lack shards {listed_shards(missing)}: read them by the same command"
+        )
+    first: dict[str, Any] | None = None
+    ids: list[str] = []
+    values: list[npt.NDArray[np.float16]] = []
+    for shard, place in shards.items():
+        header, names, some = _of_one_folder(place)
+        changed = differences(first or header, header)
+        if changed:
+            raise ConfigMismatchError(
+                f"{str(place)!r} was read with other settings than the shards before it ({'; '.join(changed)}): read it again"
+            )
+        if len(names) < len(_places_of(folder, {shard: place})):
+            raise DataError(f"shard {shard} of the states {str(folder)!r} is unfinished: run its command again")
+        first = first or header
+        ids += names
+        values += some
+    return first or {}, ids, values
+
+
+def _places_of(folder: Path, shards: Mapping[Shard, Path]) -> dict[str, int]:
+    """Return the place of each id among those of all shards."""
+    places: dict[str, int] = {}
+    for shard, path in shards.items():
+        try:
+            places |= json.loads((path / _PLACES_FILE).read_bytes())
+        except (OSError, ValueError, TypeError):
+            raise SchemaError(
+                f"shard {shard} of {str(folder)!r} is damaged, or has not begun: run its command again"
+            ) from None
+    return places
 
 
 def _halved(states: npt.NDArray[np.floating[Any]]) -> tuple[npt.NDArray[np.float16], int]:

@@ -1,0 +1,206 @@
+"""Which requests of a recording are in which batch, and the replies that came: on disk before and after each step."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import zlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from suffice.store.faults import sqlite_faults
+
+__all__ = ["BATCH_NOTE", "BatchState", "KnownRequest", "SentBatch"]
+
+BATCH_NOTE = "replies of language models came in batches: their seconds are unknown, and prices were those of batches"
+"""What the metadata of a recording say then, among `notes`."""
+
+_STATE_SCHEMA = """
+CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS requests (
+    key TEXT PRIMARY KEY, batch INTEGER, attempts INTEGER NOT NULL, error TEXT NOT NULL, is_final INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS requests_of_a_batch ON requests (batch);
+CREATE TABLE IF NOT EXISTS batches (
+    number INTEGER PRIMARY KEY, endpoint TEXT NOT NULL, url TEXT NOT NULL, model TEXT NOT NULL, requests INTEGER NOT NULL,
+    step TEXT NOT NULL, file_id TEXT, batch_id TEXT, status TEXT NOT NULL, done INTEGER NOT NULL
+);
+"""
+_STATE_BUSY_S = 2.0
+_STATE_IN_USE = "another process is recording with these batches: wait for it, or record to another file"
+_STATE_DAMAGED = "does not hold the batches of a recording, or is damaged: move it away to submit what is missing again"
+_COLUMNS_OF_BATCHES = "number, endpoint, url, model, requests, step, file_id, batch_id, status, done"
+
+
+@dataclass(frozen=True, slots=True)
+class SentBatch:
+    """A batch.
+
+    Attributes:
+        number: Its number in this recording, from 1, which names its files.
+        endpoint: Which endpoint has it.
+        url: The path of its requests.
+        model: The model of its requests.
+        requests: How many there are.
+        step: `written`, `uploaded`, `creating`, `created` or `ended`.
+        file_id: The endpoint's id of the input file, once it is uploaded.
+        batch_id: The endpoint's id of the batch, once it is created.
+        status: What the endpoint says of it.
+        done: How many requests the endpoint has answered.
+    """
+
+    number: int
+    endpoint: str
+    url: str
+    model: str
+    requests: int
+    step: str = "written"
+    file_id: str | None = None
+    batch_id: str | None = None
+    status: str = ""
+    done: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRequest:
+    """What is known of a request without a reply.
+
+    Attributes:
+        is_sent: Whether a batch that has not ended contains it.
+        attempts: How many batches contained it.
+        error: Why the last one did not answer it.
+        is_final: Whether it would fail again.
+    """
+
+    is_sent: bool
+    attempts: int
+    error: str
+    is_final: bool
+
+
+class BatchState:
+    """A sqlite file, locked while it is open, so that one process submits.
+
+    What is written between `begin` and `commit` is there as a whole, or not at all.
+
+    Args:
+        path: The file; created if missing.
+
+    Raises:
+        DataError: Another process has it open, or the disk is not writable.
+        SchemaError: It is damaged, or another kind of file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.RLock()
+        with self._faults():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, timeout=_STATE_BUSY_S, isolation_level=None, check_same_thread=False)
+            try:
+                self._db.execute("PRAGMA locking_mode=EXCLUSIVE")
+                self._db.execute("PRAGMA journal_mode=WAL")
+                self._db.executescript(_STATE_SCHEMA)
+                self._db.execute("PRAGMA user_version = 1")  # takes the lock, which is held until the file is closed
+            except BaseException:
+                self._db.close()
+                raise
+
+    def begin(self) -> None:
+        """Begin to gather requests; what was gathered before and not committed is forgotten."""
+        self.roll_back()
+        self._run("BEGIN")
+
+    def commit(self) -> None:
+        """Keep what was gathered."""
+        self._run("COMMIT")
+
+    def roll_back(self) -> None:
+        """Forget what was gathered since `begin`, if anything was begun."""
+        if self._db.in_transaction:
+            self._run("ROLLBACK")
+
+    def reply(self, key: str) -> str | None:
+        """Return the body of a reply; None if there is none."""
+        rows = self._run("SELECT body FROM replies WHERE key = ?", key)
+        return zlib.decompress(rows[0][0]).decode() if rows else None
+
+    def request(self, key: str) -> KnownRequest | None:
+        """Return what is known of a request; None if it was never in a batch."""
+        rows = self._run("SELECT batch IS NOT NULL, attempts, error, is_final FROM requests WHERE key = ?", key)
+        return KnownRequest(bool(rows[0][0]), rows[0][1], rows[0][2], bool(rows[0][3])) if rows else None
+
+    def add(self, key: str, number: int) -> None:
+        """Put a request into a batch."""
+        self._run(
+            "INSERT INTO requests VALUES (?, ?, 1, '', 0) ON CONFLICT (key) DO UPDATE SET batch = excluded.batch, "
+            "attempts = attempts + 1, is_final = 0",
+            key,
+            number,
+        )
+
+    def batches(self) -> list[SentBatch]:
+        """Return all batches in the order of their numbers."""
+        rows = self._run(f"SELECT {_COLUMNS_OF_BATCHES} FROM batches ORDER BY number")  # noqa: S608 - our own names
+        return [SentBatch(*row) for row in rows]
+
+    def put(self, batch: SentBatch) -> None:
+        """Write a batch, new or changed."""
+        values = [getattr(batch, name) for name in _COLUMNS_OF_BATCHES.split(", ")]
+        self._run(f"INSERT OR REPLACE INTO batches ({_COLUMNS_OF_BATCHES}) VALUES (?,?,?,?,?,?,?,?,?,?)", *values)  # noqa: S608
+
+    @contextmanager
+    def ending(self, batch: SentBatch, error: str, *, counts: bool) -> Iterator[BatchState]:
+        """Take in the replies of a batch and end it, all or nothing.
+
+        Args:
+            batch: The batch as it ended.
+            error: Why its requests without a reply and an error of their own have none.
+            counts: Whether it counts as an attempt of theirs.
+        """
+        with self._lock:
+            self._run("BEGIN")
+            try:
+                yield self
+                less = 0 if counts else 1
+                self._run(
+                    "UPDATE requests SET batch = NULL, attempts = attempts - ?, error = ? WHERE batch = ?",
+                    less,
+                    error,
+                    batch.number,
+                )
+                self.put(batch)
+            except BaseException:
+                self.roll_back()
+                raise
+            self._run("COMMIT")
+
+    def take_reply(self, key: str, body: str) -> None:
+        """Keep the first reply to a request; others of the same id, and those to requests that nobody made, are left out."""
+        if self._run("UPDATE requests SET batch = NULL, error = '' WHERE key = ? RETURNING key", key):
+            packed = zlib.compress(body.encode(), 1)  # log-probabilities take a tenth of the space then
+            self._run("INSERT OR IGNORE INTO replies VALUES (?, ?)", key, packed)
+
+    def take_error(self, number: int, key: str, error: str, *, is_final: bool) -> None:
+        """Note why a request of a batch has no reply."""
+        self._run(
+            "UPDATE requests SET batch = NULL, error = ?, is_final = ? WHERE key = ? AND batch = ?",
+            error,
+            is_final,
+            key,
+            number,
+        )
+
+    def close(self) -> None:
+        """Release the lock; what was gathered and not committed is forgotten."""
+        self._db.close()
+
+    def _run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        with self._lock, self._faults():
+            return self._db.execute(statement, values).fetchall()
+
+    def _faults(self) -> AbstractContextManager[None]:
+        return sqlite_faults(self.path, locked=_STATE_IN_USE, damaged=_STATE_DAMAGED)

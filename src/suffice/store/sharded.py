@@ -1,0 +1,255 @@
+"""A folder that shards record: complete or an error, never a silent part of the questions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from suffice.errors import ConfigMismatchError, DataError, SchemaError, SufficeError
+from suffice.files import write_file
+from suffice.json_text import load_json
+from suffice.store.digest import DIGEST_KEY
+from suffice.store.journal import differences
+from suffice.store.merging import common_facts
+from suffice.store.opened import OpenFile
+from suffice.store.part_questions import PartQuestions
+from suffice.store.parts import OpenFolder, damaged_part, open_part, open_parts, taken
+from suffice.store.shards import DATASET_INDEX, SHARD, Shard, listed_shards
+
+__all__ = ["MANIFEST_FILE", "ShardedFolder", "check_shard", "complete_shards", "is_sharded", "open_shards"]
+
+MANIFEST_FILE = "manifest.json"
+"""The file that the last shard writes: the folder is complete, and these are its parts."""
+
+_SHARDS_FORMAT = "suffice.shards"
+_SHARDS_VERSION = 1
+_REPLIES = ".journal"
+_ANY_PART = "part-*.parquet"
+_PARTS_SHOWN = 3
+_LAST = np.iinfo(np.int64).max
+
+
+class ShardedFolder(OpenFolder):
+    """The parts of all shards as one recording, in the order of the data set.
+
+    Every question is in one part only, so no identities are compared.  Questions of an earlier data set come last.
+    """
+
+    def __init__(self, path: Path, parts: Sequence[OpenFile]) -> None:
+        self._every = parts
+        super().__init__(path, [part for part in parts if part.n_rows])
+        place = self.schema.get_field_index(DATASET_INDEX)
+        if place >= 0:
+            self.schema = self.schema.remove(place)
+
+    @cached_property
+    def questions(self) -> list[PartQuestions]:
+        """One entry for each part: all its questions count."""
+        return [PartQuestions() for _ in self.parts]
+
+    def _metadata(self) -> dict[str, Any]:
+        return super()._metadata() | common_facts([part.metadata for part in self._every])
+
+    def table(self) -> pa.Table:
+        """Return all rows in the order of the data set."""
+        columns = [table.column(0) for part in self.parts for table in part.tables(columns=[DATASET_INDEX])]
+        places = [pc.fill_null(column, _LAST).to_numpy() for column in columns]
+        return taken(pa.concat_tables(self.tables()), np.argsort(np.concatenate(places), kind="stable"))
+
+
+def is_sharded(folder: Path) -> bool:
+    """Return whether shards record, or have recorded, to a folder."""
+    return (folder / MANIFEST_FILE).is_file() or bool(_shards_in(folder, _REPLIES) or _shards_in(folder))
+
+
+def open_shards(folder: Path) -> ShardedFolder:
+    """Open the parts of a folder that its manifest lists.
+
+    Raises:
+        ConfigMismatchError: Parts are of another number of shards, of another data set, or were recorded with different settings.
+        DataError: Shards are missing or unfinished, or none has a round.
+        SchemaError: A part is not the one that the manifest lists, or is damaged; the message names it.
+    """
+    manifest = _manifest_in(folder / MANIFEST_FILE)
+    if manifest is None:
+        raise _examined(folder)[1] or DataError(
+            f"{str(folder)!r} has all its parts, but its {MANIFEST_FILE} was not written: run the command of any shard again"
+        )
+    finished = _shards_in(folder)
+    for entry in manifest["parts"]:
+        shard = Shard.of_part(entry["file"])
+        if shard not in finished:
+            raise SchemaError(
+                f"{str(folder / entry['file'])!r} is missing, which {MANIFEST_FILE} lists: restore it, or record shard {shard} again"
+            )
+    parts = open_parts([folder / entry["file"] for entry in manifest["parts"]])
+    for part, entry in zip(parts, manifest["parts"], strict=True):
+        if _entry(part) != entry:
+            path = part.path
+            raise damaged_part(
+                path, SchemaError(f"{str(path)!r} is not the part that {MANIFEST_FILE} lists: it was changed")
+            )
+    _check_others(folder, {entry["file"] for entry in manifest["parts"]})
+    if not manifest["rows"]:
+        raise DataError(f"the recording {str(folder)!r} has no rounds")
+    return ShardedFolder(folder, parts)
+
+
+def check_shard(folder: Path, shard: Shard, config: Mapping[str, Any]) -> None:
+    """Raise if a folder has parts of another number of shards, or of another configuration, before anything is paid for.
+
+    Args:
+        folder: The folder; it need not be there yet.
+        shard: The shard that is to be recorded.
+        config: What changes the recording.
+
+    Raises:
+        ConfigMismatchError: There are such parts.
+        DataError: `folder` is a file.
+    """
+    if folder.suffix == ".parquet" or folder.is_file():
+        raise DataError(
+            f"{str(folder)!r} is a file: with a shard, name a folder, in which {shard.part_name!r} is written"
+        )
+    if not folder.is_dir():
+        return
+    _check_others(folder, {Shard(index, shard.n).part_name for index in range(1, shard.n + 1)})
+    finished = [folder / other.part_name for other in sorted(_shards_in(folder)) if other != shard]
+    for path in finished[:1]:
+        with open_part(path) as part:
+            changed = differences(part.metadata.get("config") or {}, json.loads(json.dumps(config)))
+        if changed:
+            raise ConfigMismatchError(
+                f"{str(path)!r} was recorded with another configuration ({'; '.join(changed)}): record to another folder"
+            )
+
+
+def complete_shards(folder: Path) -> str:
+    """Write the manifest if all shards of a folder have ended; return what is missing otherwise, in words.
+
+    Whoever ends last writes it, and two that end together write the same bytes.
+    """
+    path = folder / MANIFEST_FILE
+    while True:
+        parts, fault = _examined(folder)
+        text = "" if fault else _manifest_of(parts)
+        for part in parts:
+            part.close()
+        if fault is not None:
+            path.unlink(missing_ok=True)
+            return str(fault)
+        if path.is_file() and path.read_text(encoding="utf-8") == text:
+            return ""
+        write_file(path, text)  # and look again: another shard may have written its part meanwhile
+
+
+def _shards_in(folder: Path, end: str = "") -> set[Shard]:
+    """Return the shards of which a folder has the part, or with another end the journal."""
+    names = [path.name.removesuffix(end) for path in folder.glob(_ANY_PART + end)]
+    return {shard for name in names if (shard := Shard.of_part(name)) is not None}
+
+
+def _check_others(folder: Path, names: set[str]) -> None:
+    """Raise if a folder has parts, or journals of parts, with other names."""
+    listed = {path.name for end in ("", _REPLIES) for path in folder.glob(_ANY_PART + end)}
+    others = sorted(name for name in listed if name.removesuffix(_REPLIES) not in names)
+    if others:
+        more = f" and {len(others) - _PARTS_SHOWN} more" if len(others) > _PARTS_SHOWN else ""
+        raise ConfigMismatchError(
+            f"{str(folder)!r} has {', '.join(others[:_PARTS_SHOWN])}{more} beside {min(names)}: the parts of one recording are of "
+            "the same number of shards; move the others to another folder"
+        )
+
+
+def _examined(folder: Path) -> tuple[Sequence[OpenFile], SufficeError | None]:
+    """Return the parts of a folder, opened, and why they are not a complete recording; None if they are."""
+    finished, begun = _shards_in(folder), _shards_in(folder, _REPLIES)
+    n = min(shard.n for shard in finished | begun)
+    every = [Shard(index, n) for index in range(1, n + 1)]
+    try:
+        _check_others(folder, {shard.part_name for shard in every})
+        missing = [shard for shard in every if shard not in finished]
+        if missing:
+            raise _incomplete(folder, missing, [shard for shard in missing if shard in begun])
+        parts = open_parts([folder / shard.part_name for shard in every])
+        _check_datasets(folder, every, parts)
+        OpenFolder.check_settings(parts)
+    except SufficeError as error:
+        return [], error
+    return parts, None
+
+
+def _incomplete(folder: Path, missing: Sequence[Shard], unfinished: Sequence[Shard]) -> DataError:
+    which = f" ({listed_shards(unfinished)} unfinished)" if unfinished else ""
+    return DataError(
+        f"the recording {str(folder)!r} is incomplete: {'shard' if len(missing) == 1 else 'shards'} {listed_shards(missing)} "
+        f"{'is' if len(missing) == 1 else 'are'} missing{which}. Record them with the same command; each part that is there is a "
+        "recording by itself"
+    )
+
+
+def _check_datasets(folder: Path, shards: Sequence[Shard], parts: Sequence[OpenFile]) -> None:
+    """Raise if parts are of different data sets."""
+    by_hash: dict[str, list[Shard]] = {}
+    for shard, part in zip(shards, parts, strict=True):
+        by_hash.setdefault(_dataset(part)["hash"], []).append(shard)
+    if len(by_hash) > 1:
+        sets = "; ".join(f"{listed_shards(some)} of {name!r}" for name, some in by_hash.items())
+        raise ConfigMismatchError(
+            f"the parts of {str(folder)!r} are of different data sets ({sets}): record every shard of the same questions"
+        )
+
+
+def _dataset(part: OpenFile) -> Mapping[str, Any]:
+    dataset: Mapping[str, Any] = part.metadata[SHARD]["dataset"]
+    return dataset
+
+
+def _entry(part: OpenFile) -> dict[str, Any]:
+    """Return what the manifest says of a part: its digest is over the checksums of its header and of every column."""
+    digest = hashlib.sha256(part.file.metadata.metadata[DIGEST_KEY]).hexdigest()
+    return {
+        "file": part.path.name,
+        "rows": part.n_rows,
+        "questions": part.metadata[SHARD]["questions"],
+        "digest": digest,
+    }
+
+
+def _manifest_of(parts: Sequence[OpenFile]) -> str:
+    entries = [_entry(part) for part in parts]
+    totals = {key: sum(entry[key] for entry in entries) for key in ("rows", "questions")}
+    content = {
+        "format": _SHARDS_FORMAT,
+        "version": _SHARDS_VERSION,
+        "shards": len(entries),
+        "dataset": _dataset(parts[0]),
+        **totals,
+        "parts": entries,
+    }
+    return json.dumps(content, indent=1) + "\n"
+
+
+def _manifest_in(path: Path) -> dict[str, Any] | None:
+    if not path.is_file():
+        return None
+    try:
+        manifest = load_json(path.read_text(encoding="utf-8"))
+        known = (manifest["format"], manifest["version"]) == (_SHARDS_FORMAT, _SHARDS_VERSION)
+        shards = [Shard.of_part(entry["file"]) for entry in manifest["parts"]]
+    except (ValueError, KeyError, TypeError):
+        known, shards = False, []
+    if not known or None in shards:
+        raise SchemaError(
+            f"{str(path)!r} is damaged, or is not the manifest of a recording in shards: remove it, and run the command of any "
+            "shard again, which writes it"
+        )
+    return dict(manifest)

@@ -1,0 +1,119 @@
+"""Shards: the share of the questions that one of several processes records, and the part that it writes."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+
+from suffice.errors import DataError
+
+__all__ = ["DATASET_INDEX", "SHARD", "Shard", "listed_shards", "with_places", "without_places"]
+
+SHARD = "shard"
+"""The entry of a part's metadata that says which shard it is, and of which data set."""
+
+DATASET_INDEX = "dataset_index"
+"""The column of a part with the place of each question in the data set; reading the folder sorts by it and leaves it out."""
+
+_TEXT = re.compile(r"(\d+)/(\d+)")
+_PART_NAME = re.compile(r"part-(\d{4,})-of-(\d{4,})\.parquet")
+_SHARDS_LISTED = 8
+_PLACE_FIELD = pa.field(DATASET_INDEX, pa.int64(), metadata={"kind": "provenance", "unit": "place from 0"})
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Shard:
+    """One of `n` shares of the questions; every question falls into exactly one of them, by the hash of its id.
+
+    >>> shard = Shard.parse("3/8")
+    >>> shard.part_name, shard.takes("q1"), sum(Shard(i, 8).takes("q1") for i in range(1, 9))
+    ('part-0003-of-0008.parquet', False, 1)
+
+    Args:
+        index: Which one, from 1.
+        n: How many there are.
+
+    Raises:
+        DataError: There is no such shard.
+    """
+
+    index: int
+    n: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.index <= self.n:
+            raise DataError(f"there is no shard {str(self)!r}: shards are counted from 1/{max(self.n, 1)}, as in 3/8")
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.n}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the shard of a text such as ``3/8``.
+
+        Raises:
+            DataError: It is another text, or there is no such shard.
+        """
+        match = _TEXT.fullmatch(text.strip())
+        if match is None:
+            raise DataError(f"a shard is two numbers, such as 3/8 for the third of eight, not {text!r}")
+        return cls(int(match[1]), int(match[2]))
+
+    @classmethod
+    def of_part(cls, path: str | Path) -> Self | None:
+        """Return the shard that a part's name says; None if it is not the part of a shard."""
+        match = _PART_NAME.fullmatch(re.split(r"[/\\]", str(path))[-1])
+        return None if match is None else cls(int(match[1]), int(match[2]))
+
+    @property
+    def part_name(self) -> str:
+        """The name of its file."""
+        return f"part-{self.index:04d}-of-{self.n:04d}.parquet"
+
+    @property
+    def folder_name(self) -> str:
+        """The name of its folder, where a part is a folder of files."""
+        return self.part_name.removesuffix(".parquet")
+
+    def takes(self, question_id: str) -> bool:
+        """Return whether a question falls into it: the same on every machine, whatever other questions there are."""
+        digest = hashlib.sha256(question_id.encode("utf-8", "surrogatepass")).digest()
+        return int.from_bytes(digest, "big") % self.n == self.index - 1
+
+    def entry(self, dataset: Mapping[str, Any], questions: int) -> dict[str, Any]:
+        """Return what the metadata of its part says of it, under `SHARD`.
+
+        Args:
+            dataset: Hash and number of the questions of all shards.
+            questions: The questions in the part.
+        """
+        return {"index": self.index, "of": self.n, "dataset": dict(dataset), "questions": questions}
+
+
+def listed_shards(shards: Sequence[Shard]) -> str:
+    """Return shards of one number in words.
+
+    >>> listed_shards([Shard(2, 8), Shard(5, 8)])
+    '2 and 5 of 8'
+    """
+    names = [str(shard.index) for shard in sorted(shards)]
+    if len(names) > _SHARDS_LISTED:
+        names = [*names[: _SHARDS_LISTED - 1], f"{len(names) - _SHARDS_LISTED + 1} more"]
+    return f"{' and '.join([', '.join(names[:-1]), names[-1]] if len(names) > 1 else names)} of {shards[0].n}"
+
+
+def with_places(table: pa.Table, places: Mapping[str, int]) -> pa.Table:
+    """Return the rows of a part with the place of each question in the data set; null for a question that is not in it."""
+    ids: list[Any] = table.column("question_id").to_pylist()
+    return without_places(table).append_column(_PLACE_FIELD, pa.array(map(places.get, ids), pa.int64()))
+
+
+def without_places(table: pa.Table) -> pa.Table:
+    """Return the rows of a part without the places of its questions."""
+    return table.drop_columns([DATASET_INDEX]) if DATASET_INDEX in table.column_names else table

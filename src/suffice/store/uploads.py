@@ -1,0 +1,162 @@
+"""A recording at a URL while it is made: it is on this machine, and its journal is copied so that another one can take it up."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from suffice.errors import DataError, SufficeError
+from suffice.files import download, is_url, reaching, upload
+from suffice.store.journal import Journal
+
+__all__ = ["HereFile", "file_in_work"]
+
+_COPY_EVERY_S = 60.0
+"""The shortest time between two copies of a journal."""
+
+_PAUSE_SHARE = 9.0
+"""Pauses are this many times as long as the copy before them took."""
+
+_LOG = logging.getLogger(__name__)
+
+
+def file_in_work(target: Path, folder: str | Path | None) -> HereFile:
+    """Return where a recording is made.
+
+    Args:
+        target: Its file.
+        folder: For a URL: where file and journal are on this machine; None = the user's cache folder.
+
+    Raises:
+        DataError: A folder is given, and the file is on this machine.
+    """
+    if is_url(target):
+        return _UploadedFile(target, _cache_folder() if folder is None else Path(folder))
+    if folder is not None:
+        raise DataError(
+            f"the journal of {str(target)!r} is beside it: leave out the folder of journals, which is for URLs"
+        )
+    return HereFile(target)
+
+
+class HereFile:
+    """A recording of this machine, with its journal beside it.
+
+    Attributes:
+        path: The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def take_up(self, journal: Journal) -> None:
+        """Fetch what another machine has left."""
+
+    @asynccontextmanager
+    async def copying(self, journal: Journal) -> AsyncIterator[None]:
+        """Copy the journal at intervals, while the block runs."""
+        del journal
+        yield
+
+    def put(self) -> None:
+        """Put the file where it belongs."""
+
+    def leave(self, journal: Journal) -> None:
+        """Release the journal after a failure, for a rerun."""
+        journal.release()
+
+    def end(self, journal: Journal, *, complete: bool) -> None:
+        """Remove the journal, or keep it for a rerun, which uses its replies."""
+        if complete:
+            journal.delete()
+        else:
+            journal.close()
+
+
+class _UploadedFile(HereFile):
+    """A recording at a URL; a copy of its journal is beside it there until it is complete."""
+
+    def __init__(self, target: Path, folder: Path) -> None:
+        super().__init__(folder / hashlib.sha256(str(target.parent).encode()).hexdigest()[:16] / target.name)
+        self._target = target
+        self._journal = target.with_name(f"{target.name}.journal")
+        self._changes = 0
+
+    def take_up(self, journal: Journal) -> None:
+        self.path.unlink(missing_ok=True)
+        download(self._target, self.path)
+        with tempfile.TemporaryDirectory(prefix="suffice-") as folder:
+            other = Path(folder, self._journal.name)
+            if download(self._journal, other):
+                journal.absorb(other)
+        self._changes = journal.changes
+
+    @asynccontextmanager
+    async def copying(self, journal: Journal) -> AsyncIterator[None]:
+        copies = asyncio.create_task(self._copy_regularly(journal))
+        try:
+            yield
+        finally:
+            copies.cancel()
+            await asyncio.wait([copies])
+
+    async def _copy_regularly(self, journal: Journal) -> None:
+        pause = _COPY_EVERY_S
+        while True:
+            await asyncio.sleep(pause)
+            began = time.monotonic()
+            try:
+                with tempfile.TemporaryDirectory(prefix="suffice-") as folder:
+                    copy = self._copied(journal, folder)
+                    if copy is not None:
+                        await asyncio.to_thread(upload, copy, self._journal)
+            except SufficeError as error:
+                self._changes = -1  # the next copy has everything
+                _LOG.warning("the journal is only on this machine for now: %s", error)
+            pause = max(_COPY_EVERY_S, _PAUSE_SHARE * (time.monotonic() - began))
+
+    def _copy(self, journal: Journal) -> None:
+        with tempfile.TemporaryDirectory(prefix="suffice-") as folder:
+            copy = self._copied(journal, folder)
+            if copy is not None:
+                upload(copy, self._journal)
+
+    def _copied(self, journal: Journal, folder: str) -> Path | None:
+        """Return a copy of the journal; None if it has nothing new."""
+        if journal.changes == self._changes:
+            return None
+        self._changes = journal.changes
+        path = Path(folder, self._journal.name)
+        journal.copy_to(path)
+        return path
+
+    def put(self) -> None:
+        upload(self.path, self._target)
+
+    def leave(self, journal: Journal) -> None:
+        with suppress(SufficeError):  # what failed first is reported
+            self._copy(journal)
+        super().leave(journal)
+
+    def end(self, journal: Journal, *, complete: bool) -> None:
+        if complete:
+            with reaching(self._target), suppress(FileNotFoundError):
+                self._journal.unlink()
+        else:
+            self._copy(journal)
+        super().end(journal, complete=complete)
+        self.path.unlink(missing_ok=True)
+        with suppress(OSError):
+            self.path.parent.rmdir()  # if no other journal is there
+
+
+def _cache_folder() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "suffice" / "journals"

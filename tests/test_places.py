@@ -1,0 +1,312 @@
+"""Recordings at a URL: read and written as those of this machine, whole or not at all, and what goes wrong there has a name."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from suffice import Policy, Recorder, ScriptedModel, read_recording, record
+from suffice.errors import ConfigMismatchError, DataError, MissingExtraError, NotFoundError, SchemaError
+from suffice.files import is_url, make_folder, place, replacing, write_file
+from suffice.replays.streaming import replay_stream
+from suffice.searches import Block, Literal, Space, search
+from suffice.store import is_recording, merge_recordings, uploads, write_recording
+from suffice.store.recording import open_recording
+from suffice.store.shards import Shard
+from suffice.tables import render
+from tests import recording
+from tests.cli_tools import cli
+from tests.endpoint import Endpoint
+from tests.test_shards import answering, columns_of, loop, questions, record_shards
+
+
+@pytest.fixture
+def bucket():
+    """A place at a URL that no other test uses."""
+    return f"memory://{uuid.uuid4().hex}"
+
+
+def upload(folder, url):
+    for file in folder.iterdir():
+        (place(url) / file.name).write_bytes(file.read_bytes())
+
+
+@pytest.fixture
+def shards(tmp_path):
+    record_shards(questions([f"q{i}" for i in range(7)]), tmp_path / "shards", 3)
+    return tmp_path / "shards"
+
+
+def test_a_place_is_a_path_or_a_url():
+    assert place("runs/a.parquet") == Path("runs/a.parquet")
+    assert (
+        place("file:///runs/a b")
+        == place("file://localhost/runs/a b")
+        == place("local:///runs/a b")
+        == Path("/runs/a b")
+    )
+    url = place("memory://bucket/runs/")
+    assert str(url) == "memory://bucket/runs"
+    assert place(url) is url
+    assert (url / "a.parquet").name == "a.parquet"
+    assert [is_url(path) for path in ("runs", Path("runs"), "file:///runs", url, "memory://x")] == [
+        False,
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
+def test_a_url_that_nothing_opens_says_so(monkeypatch):
+    with pytest.raises(DataError, match="nosuch://bucket/runs' cannot be opened: Protocol not known"):
+        read_recording("nosuch://bucket/runs")
+    for module in ("fsspec", "upath"):
+        with monkeypatch.context() as without:
+            without.setitem(sys.modules, module, None)
+            with pytest.raises(MissingExtraError, match=r"suffice\[cloud\]"):
+                read_recording("s3://bucket/runs")
+    with pytest.raises(NotFoundError, match="memory://bucket/none.parquet"):
+        read_recording("memory://bucket/none.parquet")
+
+
+def test_a_folder_of_shards_at_a_url_is_the_same_recording(shards, bucket):
+    upload(shards, bucket)
+    assert is_recording(bucket)
+    assert columns_of(bucket) == columns_of(shards)
+    assert read_recording(bucket).metadata == read_recording(shards).metadata
+    streams = [replay_stream(path, "answer_stable", metrics=("agreement",)) for path in (bucket, shards)]
+    assert streams[0].policy.metrics == streams[1].policy.metrics
+    (place(bucket) / "part-0002-of-0003.parquet").unlink()
+    with pytest.raises(SchemaError, match="part-0002-of-0003.parquet' is missing"):
+        read_recording(bucket)
+    (place(bucket) / "manifest.json").unlink()
+    with pytest.raises(DataError, match="shard 2 of 3 is missing"):
+        read_recording(bucket)
+
+
+def test_a_file_at_a_url_is_written_whole_and_checked(shards, bucket):
+    path = f"{bucket}/one.parquet"
+    source = read_recording(shards)
+    write_recording(path, source.table, source.metadata)
+    assert read_recording(path).table.equals(source.table)
+    interrupted = contextlib.ExitStack()
+    interrupted.enter_context(replacing(path)).write_bytes(b"half")
+    assert not interrupted.__exit__(RuntimeError, RuntimeError(), None)
+    assert read_recording(path).table.equals(source.table)
+    assert [item.name for item in place(bucket).iterdir()] == ["one.parquet"]
+    content = place(path).read_bytes()
+    for damaged in (content[:-30], content[:300] + bytes([content[300] ^ 1]) + content[301:]):
+        write_file(path, damaged)
+        with pytest.raises(SchemaError, match=r"memory://.*one\.parquet"):
+            read_recording(path)
+    with pytest.raises(DataError, match="is a folder"):
+        write_file(bucket, "text")
+
+
+def test_only_the_columns_that_are_needed_are_read(shards, bucket, monkeypatch):
+    source = read_recording(shards)
+    table = source.table
+    texts = [random.Random(i).randbytes(20_000).hex() for i in range(table.num_rows)]
+    place_of_text = table.column_names.index("text")
+    write_recording(
+        f"{bucket}/wide.parquet",
+        table.set_column(place_of_text, table.schema.field("text"), [texts]),
+        source.metadata,
+    )
+    read = []
+    opened = MemoryFileSystem._open
+
+    def counted(self, *arguments, **options):
+        file = opened(self, *arguments, **options)
+        original = file.read
+        monkeypatch.setattr(file, "read", lambda *size: read.append(data := original(*size)) or data, raising=False)
+        return file
+
+    monkeypatch.setattr(MemoryFileSystem, "_open", counted)
+    with open_recording(f"{bucket}/wide.parquet") as opened_recording:
+        assert len(list(opened_recording.tables(columns=["question_id", "answer"]))) == 1
+        narrow = sum(map(len, read))
+        read.clear()
+        opened_recording.table()
+    assert 0 < narrow < sum(map(len, read)) / 4
+
+
+def test_what_a_storage_raises_names_the_url(shards, bucket, monkeypatch):
+    upload(shards, bucket)
+
+    class Unreachable(Exception):
+        pass
+
+    def fail(*_, **__):
+        raise Unreachable("no route")
+
+    monkeypatch.setattr(MemoryFileSystem, "_open", fail)
+    with pytest.raises(DataError, match=r"memory://.* cannot be read or written \(Unreachable: no route\)"):
+        read_recording(bucket)
+    monkeypatch.setattr(MemoryFileSystem, "put_file", fail)
+    with pytest.raises(DataError, match="check the URL, the network and the credentials"):
+        write_file(f"{bucket}/a.json", "{}")
+
+
+def test_a_log_that_was_uploaded_is_read_with_its_journals_and_a_recorder_logs_to_this_machine(tmp_path, bucket):
+    recorder = Recorder(tmp_path / "log", policy=Policy(rule="answer_stable", max_rounds=3), part_questions=2)
+    for q in range(5):
+        with recorder.question(f"Who is {q}?", question_id=f"q{q}") as run:
+            while not run.done:
+                run.observe("a")
+    assert list((tmp_path / "log").glob("*.rounds"))
+    upload(tmp_path / "log", bucket)
+    assert columns_of(bucket) == columns_of(tmp_path / "log")
+    recorder.close()
+    with pytest.raises(DataError, match="log to a local folder, and upload"):
+        Recorder(f"{bucket}/log")
+
+
+def test_a_search_by_parts_reads_a_url_as_the_folder(tmp_path, bucket):
+    shards = tmp_path / "shards"
+    record_shards(questions([f"q{i}" for i in range(60)]), shards, 2)
+    upload(shards, f"{bucket}/shards")
+    rules = (Literal(signal="answer_stable", comparison=">", thresholds=(0.5,)),)
+    space = Space(name="answers", blocks=(Block(form="dnf", literals=rules),))
+    make_folder(f"{bucket}/shards")
+    results = [search(place(path), space, metric="agreement") for path in (f"{bucket}/shards", shards)]
+    tables = [render(result.tables(), "md") for result in results]
+    assert tables[0] == tables[1]
+
+
+def test_every_command_takes_the_url_of_a_recording_and_refuses_another_one(shards, bucket, tmp_path, monkeypatch):
+    upload(shards, f"{bucket}/shards")
+    monkeypatch.chdir(tmp_path)
+    merged = cli("merge", f"{bucket}/shards", "-o", f"{bucket}/one.parquet")
+    assert merged.code == 0, merged.err
+    assert f"{bucket}/one.parquet: 7 questions" in merged.words
+    assert columns_of(f"{bucket}/one.parquet") == columns_of(shards)
+    for command in (
+        ["replay", f"{bucket}/shards", "--rule", "answer_stable", "--metric", "agreement"],
+        ["replay", f"{bucket}/shards", "--rule", "answer_stable", "--metric", "agreement", "--stream"],
+        ["report", f"{bucket}/one.parquet", "--rule", "answer_stable", "--metric", "agreement", "-o", "report.html"],
+    ):
+        result = cli(*command)
+        assert result.code == 0, result.err
+    assert (
+        cli("merge", f"{bucket}/shards", "-o", f"{bucket}/again.parquet", "--json").json["path"]
+        == f"{bucket}/again.parquet"
+    )
+    refused = cli("calibrate", f"{bucket}/shards", "-o", "s3://bucket/policy.json")
+    assert refused.code == 2
+    assert "only a recording may be at one" in refused.error
+    assert not list(tmp_path.glob("s3*"))
+    merge_recordings(tmp_path / "local.parquet", [f"{bucket}/shards"])
+    assert columns_of(tmp_path / "local.parquet") == columns_of(shards)
+
+
+def test_shards_are_recorded_to_a_url_with_their_journal_on_this_machine(bucket, tmp_path):
+    items = questions([f"q{i}" for i in range(9)])
+    for index in (2, 1, 3):
+        record(items, loop(), f"{bucket}/log", shard=Shard(index, 3), journal_folder=tmp_path / "journals")
+    record(items, loop(), tmp_path / "one.parquet")
+    record(items, loop(), f"{bucket}/one.parquet", journal_folder=tmp_path / "journals")
+    assert columns_of(f"{bucket}/log") == columns_of(f"{bucket}/one.parquet") == columns_of(tmp_path / "one.parquet")
+    listed = sorted(item.name for item in place(f"{bucket}/log").iterdir())
+    assert listed == ["manifest.json", *(Shard(index, 3).part_name for index in (1, 2, 3))]
+    assert not [path for path in (tmp_path / "journals").rglob("*") if path.is_file()]
+    model = ScriptedModel(answering)
+    more = questions([f"q{i}" for i in range(11)])
+    assert record(more, loop(model), f"{bucket}/one.parquet", journal_folder=tmp_path / "journals").questions == 11
+    assert {question for question, _ in model.requests} == {"Where is q9?", "Where is q10?"}
+    with pytest.raises(DataError, match="leave out the folder of journals"):
+        record(items, loop(), tmp_path / "local.parquet", journal_folder=tmp_path / "journals")
+    with pytest.raises(ConfigMismatchError, match=rf"{bucket}/one.parquet.*max_rounds: 3 -> 2"):
+        record(items, loop(max_rounds=2), f"{bucket}/one.parquet", journal_folder=tmp_path / "journals")
+
+
+def test_the_journal_goes_to_a_url_by_default_through_the_cache_of_the_user(bucket, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    failing = loop(ScriptedModel(lambda question, passages: 1 / 0 if "q1" in question else "a"))
+    assert record(questions(["q0", "q1"]), failing, f"{bucket}/one.parquet").failed
+    assert [path.name for path in tmp_path.rglob("*.journal")] == []  # nothing was paid for q1
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
+    assert uploads._cache_folder() == tmp_path / "home" / ".cache" / "suffice" / "journals"
+
+
+class Stopped(BaseException):
+    """The process ends."""
+
+
+def stopping(n, check=lambda: None):
+    def on_progress(progress):
+        if progress.done == n:
+            check()
+            raise Stopped
+
+    return on_progress
+
+
+def test_another_machine_takes_up_a_recording_from_the_copy_of_its_journal(bucket, tmp_path):
+    items, path = questions([f"q{i}" for i in range(9)]), f"{bucket}/one.parquet"
+    for machine, before in (("a", 0), ("b", 3), ("a", 6)):  # the first one comes back, with an older journal
+        model = ScriptedModel(answering)
+        with contextlib.suppress(Stopped):
+            record(
+                items,
+                loop(model),
+                path,
+                concurrency=1,
+                journal_folder=tmp_path / machine,
+                on_progress=stopping(before + 3 if before < 6 else 99),
+            )
+        assert len({question for question, _ in model.requests}) <= 4
+        assert not {question for question, _ in model.requests} & {f"Where is q{i}?" for i in range(before)}
+    record(items, loop(), tmp_path / "one.parquet")
+    assert columns_of(path) == columns_of(tmp_path / "one.parquet")
+    assert not place(f"{path}.journal").exists()
+
+
+def test_the_journal_is_copied_while_it_grows_and_a_copy_that_fails_is_a_note(bucket, tmp_path, monkeypatch, caplog):
+    items, path = recording.questions(12), f"{bucket}/one.parquet"
+    monkeypatch.setattr(uploads, "_COPY_EVERY_S", 0.01)
+    monkeypatch.setattr(uploads, "_PAUSE_SHARE", 0.0)
+    copies = []
+    copied = MemoryFileSystem.put_file
+
+    def put_file(self, local, target, **options):
+        copies.append(target)
+        if len(copies) == 1:
+            raise OSError(5, "no route")
+        return copied(self, local, target, **options)
+
+    monkeypatch.setattr(MemoryFileSystem, "put_file", put_file)
+    with Endpoint(recording.reply, latency_s=0.02) as endpoint:
+        endpoint.allow = 8
+
+        def progress(state):
+            if len(copies) >= 2 and place(f"{path}.journal").is_file():
+                endpoint.allow = None
+
+        record(items, recording.loop(endpoint.url), path, concurrency=2, journal_folder=tmp_path, on_progress=progress)
+    assert "the journal is only on this machine for now" in caplog.text
+    assert [item.name for item in place(bucket).iterdir()] == ["one.parquet"]
+    assert len(copies) >= 3
+
+
+def test_what_cannot_be_uploaded_is_not_paid_for_again(bucket, tmp_path, monkeypatch):
+    items, path = questions([f"q{i}" for i in range(4)]), f"{bucket}/one.parquet"
+
+    def fail(*_, **__):
+        raise PermissionError(13, "denied")
+
+    with monkeypatch.context() as denied:
+        denied.setattr(MemoryFileSystem, "put_file", fail)
+        with pytest.raises(DataError, match=r"one\.parquet' cannot be read or written \(PermissionError"):
+            record(items, loop(), path, journal_folder=tmp_path)
+    model = ScriptedModel(answering)
+    assert record(items, loop(model), path, journal_folder=tmp_path).questions == 4
+    assert not model.requests

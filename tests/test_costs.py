@@ -298,6 +298,16 @@ def test_calls_are_those_of_language_models_and_retrieval_reports_no_tokens():
     assert row.components["retrieval"]["calls"] == 2.0
 
 
+def test_retrieval_that_was_not_recorded_is_unknown_and_noted():
+    shown = {"passage_ids": [["a"], ["a", "b"], ["a", "b", "c"]]}
+    unknown = replay(table_of(question(**full_costs(["generator"]), **shown)), ["fixed_k(2)"])
+    assert math.isnan(unknown.rows[0].costs["retrievals"])
+    assert any("retrieval: calls, seconds not recorded" in note for note in unknown.notes)
+    known = replay(table_of(question(**full_costs(["generator", "retrieval"]), **shown)), ["fixed_k(2)"])
+    drafts = replay(table_of(question(**full_costs(["generator"]))), ["fixed_k(2)"])
+    assert not any("retrieval" in note for result in (known, drafts) for note in result.notes)
+
+
 def test_cached_tokens_of_parallel_rounds_are_modelled_and_labelled():
     columns = {
         **full_costs(["generator"], 4),
@@ -343,8 +353,8 @@ def test_prices_that_do_not_read_are_refused(tmp_path):
     for name, text, message in [
         ("a.json", "{", "neither JSON nor TOML"),
         ("b.json", "[1]", "must be a table by model, not list"),
-        ("c.json", '{"m": {"uncached": 1}}', "needs exactly uncached, cached and output"),
-        ("d.toml", "m = 3", "needs exactly"),
+        ("c.json", '{"m": {"uncached": 1}}', "needs uncached, cached and output"),
+        ("d.toml", "m = 3", "needs uncached"),
         (
             "e.json",
             '{"m": {"uncached": -1, "cached": 0, "output": 0}}',

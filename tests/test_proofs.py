@@ -59,7 +59,7 @@ BUGS = [
     ("replays_end_in_time", stopping, "stop_positions", "view.seen[~fired].sum(axis=-1) - 1", "len(view) - 1"),
     ("nothing_raises", WeightedSum, "fires", 'with np.errstate(over="ignore", invalid="ignore"):', "if True:"),
     ("nothing_raises", derived, "_cumulated", "raw.seen & np.isfinite(total)", "raw.seen"),
-    ("one_reason", Stops, "reasons", '"max_rounds", ends[rest]', '"max_rounds", "max_rounds"'),
+    ("one_reason", Stops, "_other_reasons", '"max_rounds", ends[others]', '"max_rounds", "max_rounds"'),
     ("terms_agree", symbols.Column, "__getitem__", "mine(r + start)", "mine(r)"),
     ("terms_agree", symbols._Operand, "__ge__", "_AT_LEAST", "_GREATER"),
     ("total", Patience, "fires", "return np.zeros(inner.shape, dtype=np.bool_)", "raise IndexError(self.n)"),

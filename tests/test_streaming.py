@@ -159,10 +159,31 @@ def test_rows_of_a_question_in_any_order_are_the_same_rows(folder):
     assert (one.policy.metrics, one.policy.stop_rounds) == (other.policy.metrics, other.policy.stop_rounds)
 
 
-def test_clusters_are_refused(folder):
-    data = [{**row, "cluster": "c"} for row in rows(3)]
-    with pytest.raises(DataError, match="repeat questions"):
-        replay_stream(written(folder, data), "full")
+def test_repeated_questions_have_intervals_over_their_clusters(folder):
+    n_runs = 3
+    data = rows(30 * n_runs)
+    for row in data:
+        row["cluster"] = f"c{int(row['question_id'][1:]) % 30}"  # the runs of a question lie apart
+    path = written(folder, data)
+    result = replay_stream(path, "score_gap > 0.7", block_rows=16)
+    recording = read_recording(path)
+    f1, score_gap = recording.column("f1"), recording.column("score_gap")
+    stop = np.where((score_gap > 0.7).any(axis=1), np.argmax(score_gap > 0.7, axis=1), 3)
+    difference = f1[np.arange(90), stop] - f1[:, 2]
+    means = difference.reshape(n_runs, 30).mean(
+        axis=0
+    )  # of clusters of one size, the mean has the error of their means
+    half = norm.ppf(0.975) * means.std(ddof=1) / math.sqrt(30)
+    assert result.deltas["f1"] == pytest.approx((means.mean(), means.mean() - half, means.mean() + half))
+    assert "intervals are over 30 clusters: questions are repeated" in result.notes
+    assert result.n == 90
+    same = [{**row, "cluster": row["question_id"]} for row in data]
+    late = [*same[:-4], *({**row, "cluster": "q0"} for row in same[-4:])]  # which the first block does not show
+    assert (
+        "intervals are over 89 clusters: questions are repeated"
+        in replay_stream(written(folder, late), "full", block_rows=8).notes
+    )
+    assert not any("cluster" in note for note in replay_stream(written(folder, same), "full").notes)
 
 
 def test_bad_files_and_arguments_are_refused(folder):

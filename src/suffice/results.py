@@ -69,4 +69,5 @@ def jsonable(value: Any) -> Any:
         return [jsonable(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return str(value) if isinstance(value, Path) else value
+    # A path, also that of a URL, which is not a `Path`.
+    return str(value) if isinstance(value, Path) or hasattr(value, "with_suffix") else value

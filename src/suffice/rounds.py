@@ -396,31 +396,62 @@ class Rounds:
         columns: By signal name, each of shape ``(..., n_rounds)``; NaN = undefined.
         index: The rounds that the last axis stands for, shape ``(n_rounds,)``, consecutive integers.
         seen: Which rounds exist, shape ``(..., n_rounds)``; a trajectory that ended early has a tail of False.
-        answers: The answers, same shape, None where missing; needed by selectors only.
+        answers: The answers, same shape, None where missing; needed by selectors only.  Or a function that returns them,
+            called when they are first read.
         normalizer: Which answers are the same; None = by `suffice.metrics.answer_key`.
+        answered: Which rounds have an answer, same shape; None = it is looked up when it is first needed.
     """
 
-    __slots__ = ("answered", "answers", "columns", "index", "normalizer", "seen")
+    __slots__ = ("_answers", "answered", "columns", "index", "normalizer", "seen")
 
     def __init__(
         self,
         columns: Mapping[str, Floats],
         index: npt.NDArray[np.int64],
         seen: Mask,
-        answers: npt.NDArray[np.object_] | None = None,
+        answers: npt.NDArray[np.object_] | Callable[[], npt.NDArray[np.object_]] | None = None,
         normalizer: Callable[[str], str | None] | None = None,
+        *,
+        answered: Mask | None = None,
     ) -> None:
         self.columns = columns
         self.index = index
         self.seen = seen
-        self.answers = answers
+        self._answers = answers
         self.normalizer = normalizer
-        self.answered: Mask | None = None  # kept by `suffice.rules.selectors.answered`, which looks at every text
+        self.answered = answered  # also kept by `suffice.rules.selectors.answered`, which looks at every text
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of every column."""
         return self.seen.shape
+
+    @property
+    def answers(self) -> npt.NDArray[np.object_] | None:
+        """The answers, of the same shape, None where missing."""
+        if callable(self._answers):
+            self._answers = self._answers()
+        return self._answers
+
+    def taken(self, take: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], index: npt.NDArray[np.int64]) -> Rounds:
+        """Return some of the rounds.
+
+        Args:
+            take: Returns the wanted part of an array of this shape.
+            index: Their numbers.
+        """
+        return Rounds(
+            {name: take(column) for name, column in self.columns.items()},
+            index,
+            take(self.seen),
+            None if self._answers is None else lambda: take(self.answers),  # type: ignore[arg-type]
+            self.normalizer,
+            answered=None if self.answered is None else take(self.answered),
+        )
+
+    def derived(self, columns: Mapping[str, Floats], normalizer: Callable[[str], str | None] | None = None) -> Rounds:
+        """Return the same rounds with other columns, and with what makes two answers the same."""
+        return Rounds(columns, self.index, self.seen, self._answers, normalizer, answered=self.answered)
 
     def __getitem__(self, name: str) -> Floats:
         """Return the column of a signal, shape ``(..., n_rounds)``, NaN where undefined.

@@ -97,8 +97,16 @@ def run_policy(
     """Replay one policy: stops, answers, metrics and what it would have paid."""
     stopped = prepared.stops(policy)
     ends, highest = prepared.recording.ends, policy.max_rounds
-    unrun, reasons = stopped.unrun(ends, highest), stopped.reasons(ends, highest)
-    return _stopped_run(prepared, policy, stopped, unrun, Counter(reasons), label=label, kind=kind), stopped
+    run = _stopped_run(
+        prepared,
+        policy,
+        stopped,
+        stopped.unrun(ends, highest),
+        stopped.counted_reasons(ends, highest),
+        label=label,
+        kind=kind,
+    )
+    return run, stopped
 
 
 def _stopped_run(
@@ -136,8 +144,8 @@ def _with(values: Mapping[str, Floats], unrun: Mask, value: float) -> Mapping[st
 
 
 def _shares(rounds: Positions, unrun: Mask) -> dict[int, float]:
-    values, counts = np.unique(rounds[~unrun], return_counts=True)
-    return {int(r): float(count) / len(rounds) for r, count in zip(values, counts, strict=True)}
+    counts = np.bincount(rounds[~unrun] + 1).tolist()  # -1 = there was no round
+    return {r - 1: count / len(rounds) for r, count in enumerate(counts) if count}
 
 
 def _oracle_seen(prepared: PreparedRecording, stopped: Stops, unrun: Mask) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,25 @@ import pyarrow.compute as pc
 
 from suffice.errors import DataError, SchemaError
 from suffice.replays.outcomes import is_agreement
+from suffice.rounds import Floats, Mask, Rounds
 from suffice.store.digest import damaged
 from suffice.store.opened import run_starts
-from suffice.store.recording import Recording, open_recording
+from suffice.store.pieces import (
+    Digests,
+    Piece,
+    are_equal,
+    check_pieces,
+    is_complete_on_disk,
+    piece_tables,
+    pieces_of,
+)
+from suffice.store.recording import Recording, column_values, open_recording
 from suffice.store.schema import column_kind
+from suffice.store.text_keys import text_bytes, text_keys
 
-__all__ = ["RecordingBlock", "Source"]
+_SPACE, _ASCII = 32, 126
+
+__all__ = ["BlockReader", "PieceFacts", "RecordingBlock", "Source"]
 
 
 class Source:
@@ -35,7 +49,7 @@ class Source:
 
     def __init__(self, path: str | Path) -> None:
         self._opened = opened = open_recording(path)
-        self._path, self.schema, self.header = path, opened.schema, opened.metadata
+        self.path, self.schema, self.header = path, opened.schema, opened.metadata
         for name in ("question_id", "round"):
             if name not in self.schema.names:
                 raise SchemaError(f"a recording needs the column {name!r}; there are: {', '.join(self.schema.names)}")
@@ -55,44 +69,162 @@ class Source:
         return RecordingBlock(self.schema.empty_table(), self.header, self.index, np.zeros(0, dtype=np.int64))
 
     def columns(self, signals: set[str], metrics: Sequence[str]) -> list[str]:
-        """Return the columns that must be read."""
-        wanted = {"question_id", "round", "end", "answer", "cluster", *signals}
+        """Return the columns that must be read.
+
+        Clusters are read where they are not known to be the questions themselves, and where texts are, which are compared
+        with those that something was fitted on.
+        """
+        wanted = {"question_id", "round", "end", "answer", *signals}
+        if "question" in signals or not are_equal(self._opened, "cluster", "question_id"):
+            wanted.add("cluster")
         wanted |= {name.split(">", maxsplit=1)[0].strip() for name in metrics if not is_agreement(name)}
         return [name for name in self.schema.names if name in wanted or column_kind(name) == "cost"]
 
-    def blocks(self, columns: list[str], rows: int) -> Iterator[RecordingBlock]:
-        """Yield blocks of whole questions, in the order of the file.
+    @property
+    def n_rows(self) -> int:
+        """The number of its rows."""
+        return self._opened.n_rows
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether other processes can read it."""
+        return is_complete_on_disk(self._opened)
+
+    def pieces(self, columns: Sequence[str], rows: int) -> list[Piece]:
+        """Return the pieces that can be read each by itself, see `pieces_of`."""
+        return pieces_of(self._opened, columns, rows)
+
+    def blocks(self, piece: Piece, columns: list[str], rows: int) -> BlockReader:
+        """Return the blocks of whole questions that begin in a piece."""
+        return BlockReader(self, piece_tables(self._opened, piece, rows, columns), rows)
+
+    def every_block(self, columns: list[str], rows: int) -> Iterator[RecordingBlock]:
+        """Yield the blocks of all pieces, and compare what was read with what the files say of themselves.
 
         Raises:
             SchemaError: What was read is damaged; that a column is, shows at the end at the latest.
         """
-        rest: pa.Table | None = None
-        lowest, highest = int(self.index[-1]), int(self.index[0])
-        for stored in self._opened.tables(rows, columns):
-            ends = pc.min_max(stored.column("round")).as_py()
-            lowest, highest = min(lowest, ends["min"]), max(highest, ends["max"])
-            if lowest < self.index[0] or highest > self.index[-1]:
-                break
-            table = stored if rest is None else pa.concat_tables([rest, stored]).combine_chunks()
-            starts = run_starts(table.column("question_id"))
-            last = int(starts[-1])  # this question may go on in the next batch
-            rest = table.slice(last)
-            if last:
-                yield self._block(table.slice(0, last), starts[:-1])
-        if [lowest, highest] != [self.index[0], self.index[-1]]:
-            raise damaged(self._path, "its statistics")
-        assert rest is not None
-        yield self._block(rest, np.zeros(1, dtype=np.int64))
+        read = []
+        for piece in self.pieces(columns, self.n_rows):
+            reader = self.blocks(piece, columns, rows)
+            yield from reader
+            read.append((piece, reader.facts))
+        self.check(read)
 
-    def _block(self, table: pa.Table, starts: npt.NDArray[np.int64]) -> RecordingBlock:
-        if "cluster" in table.column_names:
-            own = pc.all(pc.equal(table.column("cluster"), table.column("question_id"))).as_py()
-            if not own:
-                raise DataError(
-                    "the rows of this recording repeat questions (column 'cluster'), and streamed intervals take every "
-                    "question for itself: use `replay`, or drop the column"
-                )
+    def block(self, table: pa.Table, starts: npt.NDArray[np.int64]) -> RecordingBlock:
+        """Return rows of whole questions, which begin at `starts`, as a block."""
         return RecordingBlock(table, self.header, self.index, starts)
+
+    def first_block(self, columns: list[str], rows: int) -> RecordingBlock:
+        """Return the first block of whole questions."""
+        return next(block for piece in self.pieces(columns, rows) for block in self.blocks(piece, columns, rows))
+
+    def check_grouped(self, keys: Sequence[npt.NDArray[np.uint64]], rows: int) -> None:
+        """Raise a `DataError` if the rows of a question do not follow each other.
+
+        Args:
+            keys: Of the questions, in the order of their rows, as `text_keys`.
+            rows: Rows that are looked at together.
+        """
+        every = np.sort(np.concatenate(keys))
+        again = np.unique(every[1:][every[1:] == every[:-1]])
+        names: set[str] = set()
+        last = None
+        for table in self._opened.tables(rows, ["question_id"]) if len(again) else ():
+            starts = table.column("question_id").take(pa.array(run_starts(table.column("question_id"))))
+            starts = starts.slice(int(starts[0] == last))  # the first question may go on from the table before
+            for name in starts.filter(pa.array(np.isin(text_keys(starts), again))).to_pylist():
+                if name in names:
+                    raise DataError(
+                        f"the rows of question {name!r} in {str(self.path)!r} do not follow each other: sort the recording by "
+                        "question_id and round, or use `replay`"
+                    )
+                names.add(name)
+            last = table.column("question_id")[-1]
+
+    def check(self, read: Sequence[tuple[Piece, PieceFacts]]) -> None:
+        """Compare what was read of all pieces with what the files say of themselves.
+
+        Raises:
+            SchemaError: A column, or the range of rounds, is not that of the file.
+        """
+        check_pieces(self._opened, [(piece, facts.digests) for piece, facts in read])
+        ends = [facts.rounds for _, facts in read if facts.rounds is not None]
+        if ends and (min(low for low, _ in ends), max(high for _, high in ends)) != (self.index[0], self.index[-1]):
+            raise damaged(self.path, "its statistics")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PieceFacts:
+    """What can be compared with what a file says of itself once all pieces were read.
+
+    Attributes:
+        digests: The checksums of the piece's rows, by column.
+        rounds: The lowest and the highest round; None = no question begins in the piece.
+    """
+
+    digests: Digests
+    rounds: tuple[int, int] | None
+
+
+class BlockReader:
+    """The blocks of whole questions that begin in a piece, in the order of the file; iterated over once.
+
+    Raises:
+        SchemaError: What was read is damaged; that a column is, shows when all pieces were read.
+    """
+
+    def __init__(self, source: Source, tables: Iterator[tuple[pa.Table, Digests]], rows: int) -> None:
+        self._source, self._tables, self._rows = source, tables, rows
+        self._digests: Digests = {}
+        self._rounds: tuple[int, int] | None = None
+
+    @property
+    def facts(self) -> PieceFacts:
+        """What was read, once all blocks were."""
+        return PieceFacts(digests=self._digests, rounds=self._rounds)
+
+    def __iter__(self) -> Iterator[RecordingBlock]:
+        unfinished: list[pa.Table] = []  # rows of one question, which may go on in the next table
+        straddling: list[pa.Table] = []  # rows of questions that are in several tables, gathered to one block
+        for stored, digests in self._tables:
+            self._digests = digests
+            if not stored.num_rows:
+                continue
+            self._look_at(stored.column("round"))
+            starts = run_starts(stored.column("question_id"))
+            first, last = 0, int(starts[-1])
+            if unfinished and unfinished[-1].column("question_id")[-1] == stored.column("question_id")[0]:
+                first = int(starts[1]) if len(starts) > 1 else stored.num_rows
+                unfinished.append(_copied(stored, 0, first))
+            if first <= last:  # another question begins
+                straddling += unfinished
+                unfinished = [_copied(stored, last, stored.num_rows)]
+            if first < last:
+                own = starts[(starts >= first) & (starts < last)]
+                yield self._source.block(stored.slice(first, last - first), own - first)
+            if sum(table.num_rows for table in straddling) >= self._rows:
+                yield self._joined(straddling)
+                straddling = []
+        if unfinished:
+            yield self._joined([*straddling, *unfinished])
+
+    def _look_at(self, rounds: pa.ChunkedArray) -> None:
+        ends = pc.min_max(rounds).as_py()
+        low, high = self._rounds or (ends["min"], ends["max"])
+        self._rounds = min(low, ends["min"]), max(high, ends["max"])
+        index = self._source.index
+        if self._rounds[0] < index[0] or self._rounds[1] > index[-1]:
+            raise damaged(self._source.path, "its statistics")
+
+    def _joined(self, tables: list[pa.Table]) -> RecordingBlock:
+        table = pa.concat_tables(tables).combine_chunks()
+        return self._source.block(table, run_starts(table.column("question_id")))
+
+
+def _copied(table: pa.Table, first: int, end: int) -> pa.Table:
+    """Return some rows in memory of their own, so that the others are released."""
+    return table.take(pa.array(np.arange(first, end)))
 
 
 class RecordingBlock(Recording):
@@ -104,29 +236,143 @@ class RecordingBlock(Recording):
         self.table = table
         self.metadata = dict(metadata)
         self.index = index
-        lengths = np.diff(starts, append=table.num_rows)
-        self.question_ids = table.column("question_id").take(pa.array(starts)).to_pylist()
-        self._row = np.repeat(np.arange(len(starts)), lengths)
-        self._column = table.column("round").cast(pa.int64()).to_numpy() - index[0]
+        self._starts = starts
+        self._lengths = np.diff(starts, append=table.num_rows)
         width = len(index)
+        rounds = column_values(table.column("round"))
+        # In nearly every block each question has all rounds in their order: its columns need no more than another shape.
+        self._is_regular = bool((self._lengths == width).all()) and bool(
+            (rounds.reshape(len(starts), width) == index.astype(rounds.dtype)).all()
+        )
+        if self._is_regular:
+            self.seen = np.ones((len(starts), width), dtype=np.bool_)
+        else:
+            self._check_rounds(width)
+
+    @cached_property
+    def _column(self) -> npt.NDArray[np.int64]:
+        rounds = column_values(self.table.column("round").cast(pa.int64()))
+        return np.asarray(rounds - self.index[0], dtype=np.int64)
+
+    def _check_rounds(self, width: int) -> None:
         # One pass counts every pair of question and round: 1 = seen, 2 = twice in the file.
-        seen = np.bincount(self._row * width + self._column, minlength=len(starts) * width)
-        self.seen = seen.reshape(len(starts), width) > 0
-        doubled = seen.reshape(len(starts), width).max(axis=1) > 1
+        counts = np.bincount(self._row * width + self._column, minlength=len(self._starts) * width)
+        counts = counts.reshape(len(self._starts), width)
+        self.seen = counts > 0
         gap = self.seen[:, 1:] & ~self.seen[:, :-1]
-        wrong = doubled | gap.any(axis=1) | ~self.seen[:, 0]
+        wrong = (counts.max(axis=1) > 1) | gap.any(axis=1) | ~self.seen[:, 0]
         if wrong.any():
             name = self.question_ids[int(np.argmax(wrong))]
             raise DataError(f"question {name!r} lacks a round or has one twice: rounds must run without gaps")
-        self._starts = starts
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """``(n_questions, n_rounds)``."""
+        return len(self._starts), len(self.index)
+
+    @cached_property
+    def _row(self) -> npt.NDArray[np.int64]:  # type: ignore[override]
+        return np.repeat(np.arange(len(self._starts)), self._lengths)
+
+    @cached_property
+    def names_of_questions(self) -> pa.Array:
+        """The ids of the questions as a column."""
+        return self.table.column("question_id").take(pa.array(self._starts)).combine_chunks()
+
+    @cached_property
+    def keys(self) -> npt.NDArray[np.uint64]:
+        """The keys of the questions, see `text_keys`."""
+        return text_keys(self.table.column("question_id"), self._starts)
+
+    @property
+    def names_of_clusters(self) -> pa.Array:
+        """The cluster of each question at its first round as a column; its own id where there is none."""
+        if "cluster" not in self.table.column_names:
+            return self.names_of_questions
+        first = self._starts if self._is_regular else np.flatnonzero(self._column == 0)
+        clusters = self.table.column("cluster").take(pa.array(first)).combine_chunks()
+        return pc.coalesce(clusters, self.names_of_questions)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a question belongs to a cluster of another name."""
+        if "cluster" not in self.table.column_names:
+            return False
+        ids, clusters = self.table.column("question_id"), self.table.column("cluster")
+        return not (clusters.equals(ids) or pc.all(pc.equal(clusters, ids), min_count=0).as_py())
+
+    @cached_property
+    def question_ids(self) -> list[str]:  # type: ignore[override]
+        """The ids of the questions."""
+        return list(self.names_of_questions.to_pylist())
+
+    def column(self, name: str) -> Floats:
+        """Return a numeric column, see `Recording.column`; each is laid out once."""
+        if name not in self._columns:
+            self._columns[name] = super().column(name)
+        return self._columns[name]
+
+    @cached_property
+    def _columns(self) -> dict[str, Floats]:
+        return {}
+
+    def _dense(self, values: Floats) -> Floats:
+        return values.reshape(self.shape) if self._is_regular else super()._dense(values)
+
+    def view(self, columns: Mapping[str, Floats]) -> Rounds:
+        """Return these columns with the recorded answers; whether a round has one is known without loading them."""
+        rounds = super().view(columns)
+        if "answer" in self.table.column_names and pa.types.is_string(self.table.schema.field("answer").type):
+            rounds.answered = self._answered
+        return rounds
+
+    @cached_property
+    def _answered(self) -> Mask:
+        answers = self.table.column("answer")
+        ends, content = text_bytes(answers)
+        values = ends[1:] > ends[:-1]
+        # Only a text that begins with white space can be blank, which is below 33 or beyond ASCII: few are looked at.
+        first = (
+            content[np.minimum(ends[:-1], len(content) - 1)] if len(content) else np.zeros(len(values), dtype=np.uint8)
+        )
+        unclear = np.flatnonzero(values & ((first <= _SPACE) | (first > _ASCII)))
+        if len(unclear):
+            values[unclear] = ~column_values(pc.utf8_is_space(answers.take(pa.array(unclear))))
+        if self._is_regular:
+            return values.reshape(self.shape)
+        dense = np.zeros(self.shape, dtype=np.bool_)
+        dense[self._row, self._column] = values
+        return dense
+
+    @cached_property
+    def _end_codes(self) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.int64]]:
+        """The kinds of ends, and for each question which one it has."""
+        places, content = text_bytes(self.table.column("end"))
+        length = int(places[1] - places[0])
+        content = content[places[0] : places[-1]]
+        if length and (np.diff(places) == length).all() and (content[length:] == content[:-length]).all():
+            one = content[:length].tobytes().decode()  # in most blocks all ends are of one kind
+            return np.array([one], dtype=object), np.zeros(len(self._starts), dtype=np.int64)
+        ends = self.table.column("end").take(pa.array(self._starts)).combine_chunks().dictionary_encode("encode")
+        return np.array(ends.dictionary.to_pylist(), dtype=object), ends.indices.to_numpy()
 
     @cached_property
     def ends(self) -> npt.NDArray[np.object_]:
         """Why each trajectory has no further round, shape ``(n_questions,)``."""
         if "end" not in self.table.column_names:
             return np.full(len(self._starts), "max_rounds", dtype=object)
-        ends = self.table.column("end").take(pa.array(self._starts))
-        return np.asarray(ends.to_numpy(zero_copy_only=False), dtype=object)
+        names, codes = self._end_codes
+        return names[codes]
+
+    @property
+    def failed(self) -> Mask:
+        """Which questions have no answer because their recording failed, shape ``(n_questions,)``."""
+        if "end" not in self.table.column_names:
+            return np.zeros(len(self._starts), dtype=np.bool_)
+        names, codes = self._end_codes
+        if "failed" not in names:
+            return np.zeros(len(self._starts), dtype=np.bool_)
+        return np.asarray((names == "failed")[codes], dtype=np.bool_)
 
     def select(self, keep: npt.NDArray[np.bool_]) -> RecordingBlock:
         """Return the block of the questions where `keep`, shape ``(n_questions,)``, is True."""

@@ -62,7 +62,7 @@ class Charging:
             stopped: Where it stops.
         """
         view, visited = stopped.view, stopped.charged()
-        masks = loop_masks(table, view, stopped.position)
+        masks = loop_masks(table, view, stopped.position, visited)
         needs = self.of_policy(table, policy, stopped)
         for component in table.components:
             if component in needs or component not in masks:
@@ -103,6 +103,8 @@ def _component(name: str, policy: Policy | None, measured_by: Mapping[str, str])
 
 def _where_read(table: CostTable, policy: Policy, stopped: Stops) -> dict[str, Mask]:
     """Return which rounds' calls on demand are read by the lazily evaluated rule, by the selector, or by a next draft."""
+    if CRITIC not in table.components and set(table.components) <= set(table.loop):
+        return {}
     view, visited = stopped.view, stopped.charged()
     reads = [(name, mask & visited) for name, mask in policy.rule.reads(view, view.seen).items()]
     reads += [(name, visited) for name in policy.selector.signals]

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 
+from suffice.replays.cost_gaps import CostGaps
 from suffice.replays.prices import Price
 from suffice.replays.waves import due_in_waves, wave_note, wave_of
 from suffice.rounds import COST_KINDS, Floats, Mask, Rounds
-from suffice.signals import LOOP_COMPONENTS, SIGNALS, member_component
+from suffice.signals import LOOP_COMPONENTS, RERANKING, RETRIEVAL, SIGNALS, member_component
+from suffice.store.batch_state import BATCH_NOTE
 from suffice.store.recording import Recording
 from suffice.store.schema import cost_column
 
@@ -32,8 +36,8 @@ COSTS = ("calls", "tokens", "seconds", "money", "retrievals")
 """What policies can be compared by."""
 
 TOKEN_KINDS = ("uncached_tokens", "cached_tokens", "output_tokens")
-GATE, GENERATOR, RETRIEVAL = "gate", "generator", "retrieval"
-NOT_LANGUAGE_MODELS = frozenset({RETRIEVAL, "reranker", "embedder"})
+GATE, GENERATOR = "gate", "generator"
+NOT_LANGUAGE_MODELS = frozenset({RETRIEVAL, RERANKING, "reranker", "embedder"})
 """Components that are not language models: their requests are not `calls`, and they need not report tokens."""
 
 
@@ -87,7 +91,7 @@ class Ledger:
 
 def _is_on_demand(component: str, measuring: set[str]) -> bool:
     """Return whether a component is called only where a rule reads its signal; all others belong to the loop."""
-    if component in (*LOOP_COMPONENTS, RETRIEVAL, GATE):
+    if component in (*LOOP_COMPONENTS, RETRIEVAL, RERANKING, GATE):
         return False
     measuring = measuring | {signal.component for signal in SIGNALS.values()} | {"reranker", "embedder"}
     return component.startswith("judge:") or component in measuring
@@ -97,6 +101,13 @@ def _has_gate(recording: Recording) -> bool:
     """Return whether there is a gate's signal: the only trace of a gate in an import that has no costs."""
     components = {name: signal.component for name, signal in SIGNALS.items()} | recording.signal_components
     return any(components.get(name) == GATE for name in recording.names("signal"))
+
+
+def _has_passages(recording: Recording) -> bool:
+    """Return whether any round shows passages, which something retrieved."""
+    if "passage_ids" not in recording.table.column_names:
+        return False
+    return bool(pc.max(pc.list_value_length(recording.table.column("passage_ids"))).as_py())
 
 
 class CostTable:
@@ -115,7 +126,7 @@ class CostTable:
         gated: Whether a gate decides at round 0, by its recorded cost or by its signal alone: the closed-book answer is
             then paid for only where the policy uses it.
         modelled: Whether cached tokens are modelled from shared prompt tokens instead of measured.
-        notes: What is missing or modelled, in words.
+        gaps: What is missing or modelled.
     """
 
     def __init__(
@@ -126,23 +137,32 @@ class CostTable:
         self._prices = prices
         self.wave = wave_of(recording, wave)
         self._whole = wave_of(recording, None) > 1
-        gaps: dict[tuple[str, str], list[str]] = {}
+        unknown: dict[tuple[str, str], int | None] = {}
         names = [name.split(".", 1)[1].rsplit(".", 1) for name in recording.names("cost")]
         charged = {component for component, _ in names}
         self.components = tuple(sorted(charged if charged & set(LOOP_COMPONENTS) else charged | {GENERATOR}))
-        recorded = {(component, kind) for component, kind in names}
+        recorded = {
+            (component, kind): recording.column(cost_column(component, kind))
+            for component, kind in sorted(map(tuple, names))
+        }
         self.measured_by = recording.signal_components
         self.loop = tuple(c for c in self.components if not _is_on_demand(c, set(self.measured_by.values())))
         self.gated = GATE in charged or _has_gate(recording)
-        self._free = self._not_called(recording, recorded)
+        self._nothing: Floats = np.zeros(self.seen.shape)
+        self._sums: dict[tuple[tuple[str, ...], str], Floats | None] = {}
+        self._everywhere: Mask = np.ones(self.seen.shape, dtype=np.bool_)
+        self._due = self._when_called(recorded)
         self.columns = {
-            component: {kind: self._load(recording, component, kind, recorded, gaps) for kind in COST_KINDS}
+            component: {kind: self._load(component, kind, recorded, unknown) for kind in COST_KINDS}
             for component in self.components
         }
-        notes = [f"{component}: {', '.join(kinds)} {what}" for (component, what), kinds in gaps.items()]
+        of_components, of_figures = [], []
+        timed = any(kind == "seconds" and component in LOOP_COMPONENTS for component, kind in names)
+        if timed and RETRIEVAL not in charged and _has_passages(recording):
+            of_components.append(f"{RETRIEVAL}: calls, seconds not recorded; the seconds are without them")
         if self.gated and GATE not in charged:
-            notes.append("the gate's own cost was not recorded, and counts as nothing")
-        self.call_columns = self._call_columns(notes)
+            of_components.append("the gate's own cost was not recorded, and counts as nothing")
+        self.call_columns, uncounted = self._call_columns()
         if recording.independent and not recording.exchangeable:
             self._by_model(recording)
         self.modelled = recording.metadata.get("cache_state") == "unknown" and GENERATOR in self.components
@@ -150,64 +170,84 @@ class CostTable:
             columns = self.columns[GENERATOR]
             prompt = columns["uncached_tokens"] + columns["cached_tokens"]
             columns["uncached_tokens"], columns["cached_tokens"] = shared_prefix(prompt, self.index)
-            notes.append(
+            of_figures.append(
                 "cached and uncached tokens are modelled: rounds were recorded in parallel, so each round is taken to "
                 "share the prompt tokens of the one before"
             )
+        self.batched = BATCH_NOTE in recording.metadata.get("notes", ())
+        if self.batched:
+            of_figures.append(
+                "recorded in batches: seconds are unknown, and money is that of live calls, which a policy makes"
+            )
         every = prices.values() if isinstance(prices, Mapping) else (prices,)
-        notes += wave_note(self.wave)
-        notes += sorted({f"list price as of {p.as_of}; override with --prices" for p in every if p and p.as_of})
-        self.notes = tuple(notes)
-        self.recorded = self.charge(dict.fromkeys(self.components, self.seen))
+        of_figures += wave_note(self.wave)
+        of_figures += sorted({f"list price as of {p.as_of}; override with --prices" for p in every if p and p.as_of})
+        self.gaps = CostGaps(
+            n_rounds=int(np.count_nonzero(self.seen)),
+            unknown=unknown,
+            uncounted=uncounted,
+            of_components=tuple(of_components),
+            of_figures=tuple(of_figures),
+        )
 
-    def _not_called(self, recording: Recording, recorded: set[tuple[str, str]]) -> dict[str, Mask]:
-        """Return by component the rounds in which it was not called: another's calls are known there, its own not.
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is missing or modelled, in words."""
+        return self.gaps.notes
+
+    @cached_property
+    def recorded(self) -> Ledger:
+        """What all recorded rounds cost."""
+        return self.charge(dict.fromkeys(self.components, self.seen))
+
+    def _when_called(self, recorded: Mapping[tuple[str, str], Floats]) -> dict[str, Mask]:
+        """Return by component the rounds in which it may have been called: all but those where another's calls are known, its own not.
 
         As in a live session: a host that reports any cost of the loop has said that the rest of the round was free.
         """
         known: dict[str, Mask] = {}
         for component in self.components:
-            columns = [recording.column(cost_column(component, kind)) for c, kind in sorted(recorded) if c == component]
-            known[component] = np.logical_or.reduce(
-                [~np.isnan(column) for column in columns] or [np.zeros(self.seen.shape, dtype=np.bool_)]
-            )
+            known[component] = np.zeros(self.seen.shape, dtype=np.bool_)
+            for (owner, _), column in recorded.items():
+                if owner == component:
+                    known[component] |= ~np.isnan(column)
+                    if known[component].all():
+                        break
         reported = np.logical_or.reduce([known[component] for component in LOOP_COMPONENTS if component in known])
-        return {component: reported & ~mask for component, mask in known.items()}
+        due = {component: self.seen & (mask | ~reported) for component, mask in known.items()}
+        return {component: self._everywhere if mask.all() else mask for component, mask in due.items()}
 
     def _load(
         self,
-        recording: Recording,
         component: str,
         kind: str,
-        recorded: set[tuple[str, str]],
-        gaps: dict[tuple[str, str], list[str]],
+        recorded: Mapping[tuple[str, str], Floats],
+        gaps: dict[tuple[str, str], int | None],
     ) -> Floats:
         if (component, kind) in recorded:
-            column = np.where(self.seen & ~self._free[component], recording.column(cost_column(component, kind)), 0.0)
+            column, due = recorded[component, kind], self._due[component]
+            column = column if due is self._everywhere else np.where(due, column, 0.0)
             unknown = np.isnan(column)
             if component in NOT_LANGUAGE_MODELS and kind in TOKEN_KINDS:
                 return np.where(unknown, 0.0, column)
             if unknown.any():
-                gaps.setdefault(
-                    (component, f"unknown in {int(unknown.sum())} of {int(self.seen.sum())} rounds"), []
-                ).append(kind)
+                gaps[component, kind] = int(unknown.sum())
             return column
         if component in NOT_LANGUAGE_MODELS and kind in TOKEN_KINDS:
-            return np.zeros(self.seen.shape)
+            return self._nothing
         if component not in LOOP_COMPONENTS or kind != "calls":  # missing calls of the loop are counted, below
-            gaps.setdefault((component, "not recorded"), []).append(kind)
-        return np.where(self.seen & ~self._free[component], np.nan, 0.0)
+            gaps[component, kind] = None
+        return np.where(self._due[component], np.nan, 0.0)
 
-    def _call_columns(self, notes: list[str]) -> dict[str, Floats]:
-        """Return the calls of each language model; where the loop's are unknown a round counts as one call."""
+    def _call_columns(self) -> tuple[dict[str, Floats], int]:
+        """Return the calls of each language model, and in how many rounds the loop's are unknown and count as one call."""
         columns = {c: kinds["calls"] for c, kinds in self.columns.items() if c not in NOT_LANGUAGE_MODELS}
         loop = [component for component in LOOP_COMPONENTS if component in columns]
         unknown = np.logical_and.reduce([np.isnan(columns[component]) for component in loop])
         if unknown.any():
-            notes.append(f"calls are counted as one a round in {int(unknown.sum())} rounds whose calls are unknown")
             for component in loop:
                 columns[component] = np.where(unknown, 1.0 if component == loop[0] else 0.0, columns[component])
-        return columns
+        return columns, int(unknown.sum())
 
     def _by_model(self, recording: Recording) -> None:
         """Make a component of each model of a panel: their prices differ, and so do their calls."""
@@ -238,29 +278,88 @@ class CostTable:
             highest: The highest round that may be requested, where a last wave ends; None = the last recorded one.
         """
         until = self.until(self.index, highest)
-        nothing: Floats = np.zeros(self.seen.shape)
         # One mask often serves many components: each is converted once, by identity.
         shares = {id(mask): np.asarray(mask, dtype=np.float64) for mask in masks.values()}
         costs: dict[str, dict[str, Floats]] = {}
         money = np.zeros(len(self.seen))
         for component, columns in self.columns.items():
-            share = shares[id(masks[component])] if component in masks else nothing
+            share = shares[id(masks[component])] if component in masks else self._nothing
             costs[component] = {
-                kind: _over(share, self.due(component, kind, column, until=until)) for kind, column in columns.items()
+                kind: np.zeros(len(column))
+                if share is self._nothing or column is self._nothing
+                else _over(share, self.due(component, kind, column, until=until))
+                for kind, column in columns.items()
             }
             money = money + self.money_of(component, costs[component])
-        return Ledger(costs=costs, calls=self.calls(masks, highest), money=money)
+        own = {
+            c: costs[c]["calls"] for c in masks if c in costs and self.call_columns.get(c) is self.columns[c]["calls"]
+        }
+        return Ledger(costs=costs, calls=self.calls(masks, highest, own), money=money)
 
-    def calls(self, masks: Mapping[str, Mask] | Mapping[str, Floats], highest: int | None = None) -> Floats:
-        """Return the requests to language models in the rounds in `masks`, shape ``(n_questions,)``; see `charge`."""
+    def calls(
+        self,
+        masks: Mapping[str, Mask] | Mapping[str, Floats],
+        highest: int | None = None,
+        known: Mapping[str, Floats] | None = None,
+    ) -> Floats:
+        """Return the requests to language models in the rounds in `masks`, shape ``(n_questions,)``; see `charge`.
+
+        Args:
+            masks: Which rounds are paid, by component.
+            highest: As for `charge`.
+            known: By component, what is known already, shape ``(n_questions,)``.
+        """
         until = self.until(self.index, highest)
         calls = np.zeros(len(self.seen))
         for component, column in self.call_columns.items():
-            if component in masks:
+            if known is not None and component in known:
+                calls = calls + known[component]
+            elif component in masks:
                 calls = calls + _over(
                     np.asarray(masks[component], dtype=np.float64), self.due(component, "calls", column, until=until)
                 )
         return calls
+
+    def totals(self, masks: Mapping[str, Mask], highest: int | None = None) -> dict[str, Floats]:
+        """Return each of `COSTS` in the rounds in `masks`, shape ``(n_questions,)``: `Ledger.spent` of `charge`.
+
+        Columns of components that are paid in the same rounds are added once for all policies.
+        """
+        if self.wave != 1 or self._prices is not None:
+            ledger = self.charge(masks, highest)
+            return {cost: ledger.spent(cost) for cost in COSTS}
+        names = tuple(self.columns)
+        nothing = np.zeros(len(self.seen))
+        result = dict.fromkeys(("calls", "tokens", "seconds"), nothing)
+        groups: dict[int, list[str]] = {}
+        for name in names:
+            if name in masks:
+                groups.setdefault(id(masks[name]), []).append(name)
+        shares = {key: np.asarray(masks[some[0]], dtype=np.float64) for key, some in groups.items()}
+        for key, some in groups.items():
+            for cost in result:
+                column = self._together(tuple(some), cost)
+                result[cost] = result[cost] if column is None else result[cost] + _over(shares[key], column)
+        unknown = np.full(len(self.seen), np.nan)
+        retrievals = unknown
+        if RETRIEVAL in self.columns:
+            key, column = id(masks.get(RETRIEVAL)), self.columns[RETRIEVAL]["calls"]
+            retrievals = _over(shares[key], column) if RETRIEVAL in masks else nothing
+        return {**result, "money": unknown, "retrievals": retrievals}
+
+    def _together(self, components: tuple[str, ...], cost: str) -> Floats | None:
+        """Return the sum of a cost over components, shape ``(n_questions, n_rounds)``; None = nothing."""
+        if (components, cost) not in self._sums:
+            kinds = TOKEN_KINDS if cost == "tokens" else (cost,)
+            columns = [
+                self.call_columns[name] if cost == "calls" else self.columns[name][kind]
+                for name in components
+                for kind in kinds
+                if cost != "calls" or name in self.call_columns
+            ]
+            columns = [column for column in columns if column is not self._nothing]
+            self._sums[components, cost] = reduce(add, columns) if columns else None
+        return self._sums[components, cost]
 
     def until(self, index: npt.NDArray[np.int64], highest: int | None) -> int | None:
         """Return how many of the rounds `index` may be requested up to the highest; None = all.
@@ -302,11 +401,17 @@ class CostTable:
     def money_of(self, component: str, costs: Mapping[str, Floats]) -> Floats:
         """Return what these tokens of a component cost, USD, of their shape; NaN where a price or a count is unknown."""
         uncached, cached, output = (costs[kind] for kind in TOKEN_KINDS)
+        if self._prices is None:
+            return np.full(uncached.shape, np.nan)
         price = self._price_of(component)
         if price is not None:
             return price.of(uncached, cached, output)
-        free = uncached + cached + output == 0
-        return np.where(free & (self._prices is not None), 0.0, np.nan)
+        return np.where(uncached + cached + output == 0, 0.0, np.nan)
+
+    def batch_share(self, component: str) -> float:
+        """Return what a component's requests in batches cost, as a share of its price; 1 without a price, and for a gate."""
+        price = self._price_of(component)
+        return 1.0 if price is None or component == GATE else price.batch
 
     def _price_of(self, component: str) -> Price | None:
         """Return what a component's tokens cost; of a panel's model also by its name, or as all generation."""
@@ -343,9 +448,11 @@ def shared_prefix(prompt: Floats, index: npt.NDArray[np.int64]) -> tuple[Floats,
     return prompt - shared, shared
 
 
-def loop_masks(table: CostTable, view: Rounds, position: npt.NDArray[np.int64]) -> dict[str, Mask]:
+def loop_masks(
+    table: CostTable, view: Rounds, position: npt.NDArray[np.int64], visited: Mask | None = None
+) -> dict[str, Mask]:
     """Return which rounds a policy pays for that reads no signal and stops at `position`: the loop and its evidence."""
-    visited = view.seen & (np.arange(len(view)) <= position[:, None])
+    visited = view.seen & (np.arange(len(view)) <= position[:, None]) if visited is None else visited
     masks = dict.fromkeys(table.loop, visited)
     if table.gated and GENERATOR in masks and view.index[0] == 0:
         answers = visited.copy()

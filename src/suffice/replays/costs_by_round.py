@@ -12,12 +12,19 @@ from suffice.replays.prepared import PreparedRecording
 from suffice.replays.prices import Price
 from suffice.results import Result
 from suffice.rounds import COST_KINDS, Floats
+from suffice.signals import RERANKING, RETRIEVAL
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table, counted
 
 __all__ = ["RoundCost", "RoundCosts", "round_costs"]
 
+_RETRIEVAL_COLUMNS = (
+    ("retrievals", Column("retrievals", ".2f")),
+    ("retrieval_seconds", Column("s of retrieval", ".3f")),
+)
+
 AS_RECORDED, NO_REUSE, FULL_REUSE = "as recorded", "no prefix reuse", "full prefix reuse"
+IN_BATCHES = "as recorded, in batches"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +33,8 @@ class RoundCost:
 
     Attributes:
         round_index: The round.
-        billing: `as recorded`, `no prefix reuse` or `full prefix reuse`.
+        billing: `as recorded`, `no prefix reuse` or `full prefix reuse`; of a recording in batches also `as recorded, in
+            batches`, what making it cost.
         modelled: Whether the token counts are computed instead of measured.
         n: Questions that reached the round.
         calls: Requests to language models.
@@ -34,6 +42,8 @@ class RoundCost:
         cached_tokens: Input tokens read from a prefix cache.
         output_tokens: Generated tokens.
         seconds: Wall-clock time; NaN where modelled, for speed without or with a cache was not measured.
+        retrievals: Requests to the retriever; NaN where they were not recorded.
+        retrieval_seconds: What part of the seconds finding passages and ordering them took; NaN where not recorded.
         money: USD; NaN without prices.
     """
 
@@ -46,6 +56,8 @@ class RoundCost:
     cached_tokens: float
     output_tokens: float
     seconds: float
+    retrievals: float
+    retrieval_seconds: float
     money: float
 
 
@@ -54,7 +66,7 @@ class RoundCosts(Result):
     """What the loop pays in each round.
 
     Attributes:
-        rows: By round, and three billings of it.
+        rows: By round, and billings of it.
         n: Questions.
         notes: What a reader must know.
     """
@@ -64,7 +76,9 @@ class RoundCosts(Result):
     notes: tuple[str, ...]
 
     def table(self) -> Table:
-        """Return one row for each round and billing."""
+        """Return one row for each round and billing; those of retrieval are shown where they were recorded."""
+        recorded = any(not np.isnan(row.retrievals) for row in self.rows)
+        retrieval = _RETRIEVAL_COLUMNS if recorded else ()
         columns = (
             Column("round"),
             Column("billing"),
@@ -74,6 +88,7 @@ class RoundCosts(Result):
             Column("cached", ",.1f"),
             Column("output", ",.1f"),
             Column("seconds", ".3f"),
+            *(column for _, column in retrieval),
             Column("USD per 1,000", ".4f", scale=1000),
         )
         rows = tuple(
@@ -82,6 +97,7 @@ class RoundCosts(Result):
                 row.billing + (" (modelled)" if row.modelled else ""),
                 row.n,
                 *(getattr(row, kind) for kind in COST_KINDS),
+                *(getattr(row, name) for name, _ in retrieval),
                 row.money,
             )
             for row in self.rows
@@ -106,10 +122,13 @@ def round_costs(recording: Recording, prices: Price | Mapping[str, Price] | None
     """
     prepared = PreparedRecording.of(recording, prices=prices)
     table, n_failed = prepared.costs, prepared.n_failed
-    billings = [_billed(table, billing) for billing in (AS_RECORDED, NO_REUSE, FULL_REUSE)]
+    every = (AS_RECORDED, *([IN_BATCHES] if table.batched else []), NO_REUSE, FULL_REUSE)
+    billings = [_billed(table, billing) for billing in every]
     rows = [row for of_round in zip(*billings, strict=True) for row in of_round]
     extra = sorted(set(table.components) - set(table.loop))
     notes = list(table.notes)
+    if table.batched:
+        notes.append("in batches: at the share `batch` of each price (--prices), what making this recording cost")
     if extra:
         notes.append(f"not included, for they are paid only where a rule reads them: {', '.join(extra)}")
     if n_failed:
@@ -128,26 +147,43 @@ def _billed(table: CostTable, billing: str) -> list[RoundCost]:
             kinds[kind] = kinds[kind] + columns[kind]
         if component in table.call_columns:
             kinds["calls"] = kinds["calls"] + table.call_columns[component]
-        money = money + table.money_of(component, {kind: columns[kind] for kind in TOKEN_KINDS})
+        share = table.batch_share(component) if billing == IN_BATCHES else 1.0
+        money = money + share * table.money_of(component, {kind: columns[kind] for kind in TOKEN_KINDS})
+    of_retrieval = _of_retrieval(table)
     rows = []
     for position, r in enumerate(table.index.tolist()):
         seen = table.seen[:, position]
-        mean = {kind: float(values[seen, position].mean()) if seen.any() else np.nan for kind, values in kinds.items()}
-        if billing != AS_RECORDED:
+        mean = {kind: _mean(values[seen, position]) for kind, values in kinds.items()}
+        if billing not in (AS_RECORDED, IN_BATCHES):
             mean["seconds"] = np.nan
-        spent = float(money[seen, position].mean()) if seen.any() else np.nan
-        modelled = billing != AS_RECORDED or table.modelled
+        spent = _mean(money[seen, position])
+        retrieval = {name: _mean(values[seen, position]) for name, values in of_retrieval.items()}
+        modelled = billing not in (AS_RECORDED, IN_BATCHES) or table.modelled
         rows.append(
-            RoundCost(round_index=r, billing=billing, modelled=modelled, n=int(seen.sum()), money=spent, **mean)
+            RoundCost(
+                round_index=r, billing=billing, modelled=modelled, n=int(seen.sum()), money=spent, **mean, **retrieval
+            )
         )
     return rows
+
+
+def _mean(values: Floats) -> float:
+    return float(values.mean()) if values.size else np.nan
+
+
+def _of_retrieval(table: CostTable) -> dict[str, Floats]:
+    """Return requests to the retriever, and the seconds of finding and ordering, shape ``(n_questions, n_rounds)``."""
+    if RETRIEVAL not in table.columns:
+        return {name: np.full(table.seen.shape, np.nan) for name, _ in _RETRIEVAL_COLUMNS}
+    seconds = [table.columns[name]["seconds"] for name in (RETRIEVAL, RERANKING) if name in table.columns]
+    return {"retrievals": table.columns[RETRIEVAL]["calls"], "retrieval_seconds": np.sum(seconds, axis=0)}
 
 
 def _inputs(table: CostTable, component: str, billing: str) -> tuple[Floats, Floats]:
     """Return uncached and cached input tokens of a component under a billing, shape ``(n_questions, n_rounds)``."""
     columns = table.columns[component]
     uncached, cached = columns["uncached_tokens"], columns["cached_tokens"]
-    if billing == AS_RECORDED:
+    if billing in (AS_RECORDED, IN_BATCHES):
         return uncached, cached
     if billing == NO_REUSE:
         return uncached + cached, np.zeros_like(cached)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,7 +18,10 @@ from suffice.store.recording import Recording
 
 __all__ = [
     "AGREEMENT",
+    "AgreementBasis",
+    "Choice",
     "agreement_note",
+    "agreement_text",
     "answers_by_stop",
     "choice_note",
     "choice_notes",
@@ -43,20 +47,57 @@ def is_agreement(name: str) -> bool:
     return name.split(">", maxsplit=1)[0].strip() in AGREEMENT
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgreementBasis:
+    """With which answers agreement compares those of some questions; others are added.
+
+    Attributes:
+        n: Questions.
+        cut: Those that a rule ended, so that their last answer is not that of the full budget.
+        silent: Those without any answer.
+        independent: Whether the answers vote, and the majority is compared with.
+    """
+
+    n: int
+    cut: int
+    silent: int
+    independent: bool
+
+    @classmethod
+    def of(cls, recording: Recording) -> AgreementBasis:
+        """Return the counts of a recording."""
+        silent = 0 if recording.independent else unanswered(recording)
+        n, cut = recording.shape[0], int(recording.cut.sum())
+        return cls(n=n, cut=cut, silent=silent, independent=recording.independent)
+
+    def __add__(self, other: AgreementBasis) -> AgreementBasis:
+        return replace(self, n=self.n + other.n, cut=self.cut + other.cut, silent=self.silent + other.silent)
+
+    @property
+    def note(self) -> str:
+        """What a reader of agreement must know: with which answer, and that it is not truth."""
+        whose = "the full-budget run's answer"
+        if self.independent:
+            return "agreement measures sameness with the majority of all recorded samples, any of them where several tie, not truth"
+        if self.cut:
+            whose = f"the last recorded answer (in {self.cut} of {self.n} questions a rule's, not the full budget's)"
+        return agreement_text(self.silent, self.n, whose)
+
+
 def agreement_note(recording: Recording) -> str:
     """Return what a reader of agreement must know: with which answer, and that it is not truth."""
-    cut = recording.cut
-    whose = "the full-budget run's answer"
-    if recording.independent:
-        return "agreement measures sameness with the majority of all recorded samples, any of them where several tie, not truth"
-    if cut.any():
-        whose = (
-            f"the last recorded answer (in {int(cut.sum())} of {len(cut)} questions a rule's, not the full budget's)"
-        )
-    silent = unanswered(recording)
-    rest = (
-        f"; in {silent:,} of {len(recording.question_ids):,} questions no round has an answer, which agrees with itself"
-    )
+    return AgreementBasis.of(recording).note
+
+
+def agreement_text(silent: int, n: int, whose: str = "the full-budget run's answer") -> str:
+    """Return what a reader of agreement must know.
+
+    Args:
+        silent: Questions in which no round has an answer.
+        n: Questions.
+        whose: With which answer.
+    """
+    rest = f"; in {silent:,} of {n:,} questions no round has an answer, which agrees with itself"
     return f"agreement measures sameness with {whose}, not truth{rest * bool(silent)}"
 
 
@@ -68,35 +109,77 @@ def unanswered(recording: Recording) -> int:
     return sum(not any(text.strip() for text in row) for row in texts)
 
 
-def default_metrics(recording: Recording) -> tuple[str, ...]:
+def default_metrics(recording: Recording, choice: Choice | None = None) -> tuple[str, ...]:
     """Return the metrics of answers where none is named, the quality first: F1 and EM, and EM alone for multiple choice.
 
     A recording with a normalizer of its own has `match` instead.  F1 counts words, and an option has none: the gold answer "a" normalises to nothing, so that F1 is 0 where EM is 1.
+
+    Args:
+        recording: Recorded rounds.
+        choice: What shows multiple choice in all questions, if `recording` has only some of them; None = look there.
     """
     if MATCH in recording.names("metric"):
         return (MATCH,)
-    return ("em",) if choice_note(recording) else ("f1", "em")
+    return ("em",) if (choice or Choice.of(recording)).note else ("f1", "em")
 
 
 def choice_note(recording: Recording) -> str | None:
     """Return why F1 does not score these answers, None if it does: golds are single letters, or F1 misses exact matches."""
-    if "em" not in recording.names("metric"):
-        return None
-    if "golds" in recording.table.column_names:
-        golds = [gold for listed in recording.per_question("golds", []).tolist() for gold in listed or ()]
-        if golds and all(_LETTER.fullmatch(gold) for gold in golds):
+    return Choice.of(recording).note
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What shows that questions are multiple choice; parts of a recording are added.
+
+    Attributes:
+        golds: Gold answers, where EM was measured.
+        letters: Those of them that are single letters.
+        exact: Rounds whose answer equals a gold answer.
+        partly: Those of them whose F1 is below 1 nevertheless.
+    """
+
+    golds: int = 0
+    letters: int = 0
+    exact: int = 0
+    partly: int = 0
+
+    @classmethod
+    def of(cls, recording: Recording) -> Choice:
+        """Look at the gold answers, EM and F1 of a recording."""
+        if "em" not in recording.names("metric"):
+            return cls()
+        golds: list[str] = []
+        if "golds" in recording.table.column_names:
+            golds = [gold for listed in recording.per_question("golds", []).tolist() for gold in listed or ()]
+        letters = sum(_LETTER.fullmatch(gold) is not None for gold in golds)
+        if "f1" not in recording.names("metric"):
+            return cls(golds=len(golds), letters=letters)
+        exact = recording.column("em") >= 1
+        partly = exact & (recording.column("f1") < 1)
+        return cls(golds=len(golds), letters=letters, exact=int(exact.sum()), partly=int(partly.sum()))
+
+    def __add__(self, other: Choice) -> Choice:
+        return Choice(
+            golds=self.golds + other.golds,
+            letters=self.letters + other.letters,
+            exact=self.exact + other.exact,
+            partly=self.partly + other.partly,
+        )
+
+    @property
+    def note(self) -> str | None:
+        """Why F1 does not score the answers; None if it does."""
+        if self.golds and self.letters == self.golds:
             return (
                 "the gold answers are single letters: em is the quality, since f1 counts words that letters do not have"
             )
-    if "f1" not in recording.names("metric"):
-        return None
-    exact, partly = recording.column("em") >= 1, recording.column("f1") < 1
-    if not (exact & partly).any():
-        return None
-    return (
-        f"f1 is below 1 in {int((exact & partly).sum())} of {int(exact.sum())} rounds whose answer equals a gold answer (the "
-        "gold answer 'a' normalises to no word at all): judge multiple choice by em"
-    )
+        if not self.partly:
+            return None
+        return (
+            f"f1 is below 1 in {self.partly} of {self.exact} rounds whose answer equals a gold answer (the gold answer "
+            "'a' normalises to no word at all): judge multiple choice by em"
+        )
 
 
 def choice_notes(recording: Recording, metrics: Iterable[str]) -> list[str]:
@@ -140,11 +223,11 @@ def outcome(recording: Recording, name: str) -> Floats:
             "Without gold answers use 'agreement', the sameness with the full-budget run's answer"
         )
     values = recording.column(name)
-    known = values[~np.isnan(values)]
-    if known.size and (known.min() < 0 or known.max() > 1):
-        raise DataError(
-            f"a metric must lie in [0, 1]; {name!r} runs from {known.min():g} to {known.max():g}: rescale the column"
-        )
+    low, high = (
+        float(end.reduce(values, axis=None, initial=np.nan)) for end in (np.fmin, np.fmax)
+    )  # of those that are known
+    if low < 0 or high > 1:
+        raise DataError(f"a metric must lie in [0, 1]; {name!r} runs from {low:g} to {high:g}: rescale the column")
     return values
 
 

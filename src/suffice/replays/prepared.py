@@ -75,7 +75,7 @@ class PreparedRecording:
                 "this recording holds independent samples, and the order in which they are stored means nothing. `suffice replay`, "
                 "`certify`, `decide` and `search` average over orders; this looks at rounds that follow one another"
             )
-        failed: Mask = np.asarray(recording.ends == "failed", dtype=np.bool_)
+        failed = recording.failed
         if failed.all():
             raise DataError(f"all {len(failed)} recorded questions failed: run `suffice record` again to complete them")
         return cls(
@@ -115,9 +115,7 @@ class PreparedRecording:
         for name in known:
             if name not in self._columns:
                 self._columns[name] = self.recording.column(name)
-        answers = self.recording.answers if "answer" in self.recording.table.column_names else None
-        loaded = {name: self._columns[name] for name in known}
-        return Rounds(loaded, self.recording.index, self.recording.seen, answers)
+        return self.recording.view({name: self._columns[name] for name in known})
 
     def raw(self, policy: Policy) -> Rounds:
         """Return what a policy's view is made of; its normalizer reads all answers once for all policies that share it."""
@@ -152,7 +150,7 @@ class PreparedRecording:
     @property
     def n(self) -> int:
         """Questions."""
-        return len(self.recording.question_ids)
+        return self.recording.shape[0]
 
     @property
     def highest(self) -> int:

@@ -6,7 +6,7 @@ import json
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
@@ -20,6 +20,7 @@ from suffice.store.recording import Recording
 from suffice.tables import Column, Table
 
 __all__ = [
+    "BATCH_FACTOR",
     "ListPrice",
     "Price",
     "component_prices",
@@ -33,7 +34,11 @@ __all__ = [
 LIST_PRICES = "list"
 """What names the bundled list prices where a file of prices may be named."""
 
+BATCH_FACTOR = 0.5
+"""What batches cost, as a share of the price, where a file of prices does not say it: OpenAI's discount of 50 %."""
+
 _TOKEN_PRICES = ("uncached", "cached", "output")
+_BATCH = "batch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,18 +55,30 @@ class Price:
         cached: Input tokens read from a prefix cache, USD per million.
         output: Generated tokens, USD per million.
         as_of: The date of a bundled list price; empty for the user's own.
+        batch: What requests in batches cost, as a share of these prices.
     """
 
     uncached: float
     cached: float
     output: float
     as_of: str = ""
+    batch: float = BATCH_FACTOR
 
     def __post_init__(self) -> None:
-        for name in _TOKEN_PRICES:
+        for name in (*_TOKEN_PRICES, _BATCH):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-                raise DataError(f"the price {name} must be a number of USD per million tokens >= 0, not {value!r}")
+                kind = "share of the price" if name == _BATCH else "number of USD per million tokens"
+                raise DataError(f"the price {name} must be a {kind} >= 0, not {value!r}")
+
+    @property
+    def in_batches(self) -> Price:
+        """What requests in batches cost.
+
+        >>> Price(uncached=3.0, cached=1.5, output=12.0).in_batches.output
+        6.0
+        """
+        return replace(self, **{name: self.batch * getattr(self, name) for name in _TOKEN_PRICES}, batch=1.0)
 
     def of(self, uncached_tokens: Floats, cached_tokens: Floats, output_tokens: Floats) -> Floats:
         """Return the money that these tokens cost, USD, shape of the arguments; NaN where one is unknown."""
@@ -135,12 +152,14 @@ def price_table(prices: Iterable[ListPrice]) -> Table:
 def load_prices(path: str | Path) -> dict[str, Price]:
     """Read prices by model (or component) from JSON or TOML.
 
-    The file is a table of tables, each with exactly `uncached`, `cached` and `output`, in USD per million tokens::
+    The file is a table of tables, each with `uncached`, `cached` and `output`, in USD per million tokens, and optionally
+    `batch`, the share of these prices that requests in batches cost (0.5 if it is left out)::
 
         ["my-model"]
         uncached = 0.15
         cached = 0.075
         output = 0.60
+        batch = 0.5
 
     Args:
         path: Ends in ``.json`` or ``.toml``; or the word ``list`` for the bundled list prices.
@@ -163,8 +182,10 @@ def load_prices(path: str | Path) -> dict[str, Price]:
         raise SchemaError(f"the prices {str(path)!r} must be a table by model, not {type(data).__name__}")
     prices = {}
     for model, entry in data.items():
-        if not isinstance(entry, dict) or set(entry) != set(_TOKEN_PRICES):
-            raise SchemaError(f"the price of {model!r} needs exactly uncached, cached and output, not {entry!r}")
+        if not isinstance(entry, dict) or set(entry) - {_BATCH} != set(_TOKEN_PRICES):
+            raise SchemaError(
+                f"the price of {model!r} needs uncached, cached and output, and may have batch, but it is {entry!r}"
+            )
         prices[str(model)] = Price(**entry)
     return prices
 

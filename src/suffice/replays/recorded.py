@@ -79,14 +79,28 @@ class Definedness:
         self._possible: Counter[str] = Counter()
         self._rounds: set[int] = set()
 
+    def __add__(self, other: Definedness) -> Definedness:
+        both = Definedness(self.policy)
+        both._defined, both._possible = self._defined + other._defined, self._possible + other._possible
+        both._rounds = self._rounds | other._rounds
+        return both
+
     def add(self, view: Rounds) -> None:
         """Count the rounds of a policy's view, shape ``(n_questions, n_rounds)``."""
-        self._rounds.update(view.index[view.seen.any(axis=0)].tolist())
+        first = view.seen[:1]  # most often the first question has all rounds
+        some = first.all() if first.size else False
+        self._rounds.update((view.index if some else view.index[view.seen.any(axis=0)]).tolist())
         for name in self.policy.signals:
             known = SIGNALS.get(self.policy.raw_of(name))
             possible = view.seen & np.array([known is None or known.may_exist(r) for r in view.index.tolist()])
-            self._possible[name] += int(possible.sum())
-            self._defined[name] += int((possible & ~np.isnan(view[name])).sum())
+            self._possible[name] += int(np.count_nonzero(possible))
+            self._defined[name] += int(np.count_nonzero(possible & ~np.isnan(view[name])))
+
+    def merge(self, other: Definedness) -> None:
+        """Add the counts of other rounds."""
+        self._rounds |= other._rounds
+        self._possible.update(other._possible)
+        self._defined.update(other._defined)
 
     def checked(self, recording: Recording | None = None) -> tuple[str, ...]:
         """Return the share of rounds without a value, for each signal that lacks some.

@@ -49,7 +49,7 @@ class Selected:
             by_part=dict(counts),
             mask=np.concatenate([block.mask for block in blocks]),
             unknown=tuple(dict.fromkeys(name for block in blocks for name in block.unknown)),
-            ids_only=tuple(dict.fromkeys(name for block in blocks for name in block.ids_only)),
+            ids_only=tuple(dict.fromkeys(name for block in blocks for name in block.ids_only if not counts[name])),
         )
 
     @property
@@ -124,7 +124,7 @@ def selected_on(
         for name, seen in seen_by_part.items():
             parts.setdefault(name, []).append(seen)
     texts = recording.texts
-    mask = np.zeros(len(recording.question_ids), dtype=np.bool_)
+    mask = np.zeros(recording.shape[0], dtype=np.bool_)
     by_part, unknown, ids_only = {}, [], []
     for name, every in parts.items():
         seen = reduce(or_, (one for one in every if one is not None), Seen())

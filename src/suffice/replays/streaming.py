@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from suffice.errors import CensoredError, DataError
-from suffice.replays.baselines import Run, run_policy
-from suffice.replays.blocks import Source
+from suffice.errors import DataError
+from suffice.processes import over_parts, usable_processors
+from suffice.replays.blocks import PieceFacts, Source
 from suffice.replays.checks import check_policy, policy_for
 from suffice.replays.costs import COSTS
-from suffice.replays.outcomes import agreement_note, choice_notes, default_metrics, is_agreement
-from suffice.replays.prepared import PreparedRecording
+from suffice.replays.outcomes import choice_notes, default_metrics
 from suffice.replays.prices import Price
-from suffice.replays.recorded import Definedness, run_notes
+from suffice.replays.recorded import run_notes
 from suffice.replays.references import baseline_policy
-from suffice.replays.selected import Selected, seen_by, selected_on, tuned_on
+from suffice.replays.selected import Selected, seen_by
+from suffice.replays.tallies import PolicyTally, Tally, normal_interval, tally_of
 from suffice.results import Result
-from suffice.rounds import Floats
 from suffice.rules import Rule
 from suffice.session import Policy
+from suffice.store.pieces import Piece
 from suffice.tables import Column, Table, counted, figure
 
 __all__ = ["StreamResult", "StreamRow", "replay_stream"]
@@ -35,19 +32,13 @@ __all__ = ["StreamResult", "StreamRow", "replay_stream"]
 BLOCK_ROWS = 1 << 16
 """Rows that are decided at once; memory is proportional to it."""
 
-
-def _check_grouped(hashes: Sequence[npt.NDArray[np.int64]], path: str | Path) -> None:
-    every = np.sort(np.concatenate(hashes))
-    if (every[1:] == every[:-1]).any():
-        raise DataError(
-            f"the rows of some questions in {str(path)!r} do not follow each other: sort the recording by question_id "
-            "and round, or use `replay`"
-        )
+PIECE_ROWS = 1 << 22
+"""Rows of a file that one process reads, about; a smaller file is read by one."""
 
 
 def _without_counts(note: str) -> str:
     """Return a note about a block without its counts, which hold for that block only."""
-    return re.sub(r"\bin \d+( of \d+)? (rounds|questions)", r"in some \2", note)
+    return re.sub(r"\bin [\d,]+( of [\d,]+)? (rounds|questions)", r"in some \2", note)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,85 +108,6 @@ class StreamResult(Result):
         return Table(title=title, columns=columns, rows=tuple(rows), notes=(f"stops: {stops}", *self.notes))
 
 
-class _Moments:
-    """Count, mean and sum of squares of several quantities, merged block by block without cancellation (Chan)."""
-
-    def __init__(self) -> None:
-        self.n, self.mean, self.squares = 0, {}, {}  # type: ignore[var-annotated]
-
-    def add(self, values: Mapping[str, Floats]) -> None:
-        n = len(next(iter(values.values())))
-        for name, block in values.items():
-            mean = float(block.mean())
-            step = mean - self.mean.get(name, 0.0)
-            self.mean[name] = self.mean.get(name, 0.0) + step * n / (self.n + n)
-            spread = float(((block - mean) ** 2).sum()) + step**2 * self.n * n / (self.n + n)
-            self.squares[name] = self.squares.get(name, 0.0) + spread
-        self.n += n
-
-    def interval(self, name: str, level: float) -> tuple[float, float, float]:
-        from scipy.stats import norm
-
-        mean = self.mean[name]
-        if self.n < 2:  # noqa: PLR2004
-            return mean, math.nan, math.nan
-        half = float(norm.ppf((1 + level) / 2)) * math.sqrt(self.squares[name] / (self.n - 1) / self.n)
-        return mean, mean - half, mean + half
-
-
-class _Tally:
-    """The figures of one policy over the blocks so far."""
-
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
-        self.moments = _Moments()
-        self.definedness = Definedness(policy)
-        self.stops: Counter[int] = Counter()
-        self.reasons: Counter[str] = Counter()
-        self.selected = 0
-
-    def add(self, prepared: PreparedRecording) -> dict[str, Floats]:
-        """Replay a block and return each question's metrics and costs."""
-        run, stopped = run_policy(prepared, self.policy)
-        self.definedness.add(stopped.view)
-        values = _block_outcomes(run)
-        self.moments.add(values)
-        rounds, counts = np.unique(stopped.rounds, return_counts=True)
-        self.stops.update(dict(zip(rounds.tolist(), counts.tolist(), strict=True)))
-        self.reasons.update(run.reasons)
-        self.selected += tuned_on(self.policy, prepared.recording)
-        return values
-
-    def row(self) -> StreamRow:
-        """Return the figures of all blocks."""
-        mean, n = self.moments.mean, self.moments.n
-        return StreamRow(
-            label=self.policy.label,
-            metrics={name: value for name, value in mean.items() if name not in COSTS},
-            costs={name: mean[name] for name in COSTS},
-            totals={name: mean[name] * n for name in COSTS},
-            stop_rounds={r: self.stops[r] / n for r in sorted(self.stops)},
-            reasons=dict(self.reasons),
-            n_selected=self.selected,
-        )
-
-
-def _block_outcomes(run: Run) -> dict[str, Floats]:
-    if not run.exact:
-        raise CensoredError(
-            f"{run.label!r} goes on past what was recorded in {int(run.unrun.sum())} questions of one block, because a "
-            "rule ended their recording: what it would have answered there is unknown. `suffice replay` gives bounds; "
-            "a stream needs questions recorded at full width, or a policy and a baseline that stop no later"
-        )
-    for name, values in run.values.items():
-        if np.isnan(values).any():
-            raise CensoredError(
-                f"{run.label!r} stops at rounds whose {name!r} was not measured in {int(np.isnan(values).sum())} "
-                "questions of one block: record answers at every round, or replay costs alone with metrics=()"
-            )
-    return {**run.values, **{cost: run.ledger.spent(cost) for cost in COSTS}}
-
-
 def replay_stream(
     path: str | Path,
     policy: Policy | Rule | str,
@@ -205,15 +117,17 @@ def replay_stream(
     level: float = 0.95,
     prices: Price | Mapping[str, Price] | None = None,
     block_rows: int = BLOCK_ROWS,
+    jobs: int | None = 1,
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> StreamResult:
     """Replay one policy and one baseline over a recording that need not fit into memory.
 
     The rows of a question must follow each other (a recorder writes them so); only the columns that are needed are
     read.  Every block is decided by the code of `replay`, and the means, stops and reasons are those of `replay`;
-    intervals are normal instead of bootstrapped.
+    intervals are normal instead of bootstrapped.  Figures of blocks are added, in the same order for any number of `jobs`.
 
     Args:
-        path: The parquet file.
+        path: The parquet file, or a folder of parts.
         policy: A policy, a rule or its text.
         metrics: Columns in [0, 1], or `agreement`; empty for costs and stops alone.  None = `f1`, for multiple choice (by
             the first block) `em`.
@@ -221,13 +135,17 @@ def replay_stream(
         level: Nominal coverage of intervals, in (0, 1).
         prices: As for `replay`.
         block_rows: Rows that are decided at once.
+        jobs: Processes; each reads parts, or ranges of row groups of a large file, see `suffice.processes.over_parts`.
+            None = one for every `PIECE_ROWS` rows, at most one for each processor: a process takes a second to start.  A
+            recording to which a `Recorder` is adding is read in this process.
+        on_progress: Called with the number of such pieces done and their total.
 
     Raises:
-        DataError: The rows of a question do not follow each other, rows repeat a question as clusters, a metric is
-            missing, or there is nothing to replay.
+        DataError: The rows of a question do not follow each other, a metric is missing, or there is nothing to replay.
         CensoredError: The policy or the baseline stops where the metric was not measured, or goes on past what was
             recorded.
         SchemaError: The file is not a recording.
+        WorkerDiedError: A process was killed.
     """
     if not 0 < level < 1:
         raise DataError(f"a level lies strictly between 0 and 1, as 0.95, not {level!r}")
@@ -236,49 +154,99 @@ def replay_stream(
     source = Source(path)
     ours = policy if isinstance(policy, Policy) else policy_for(source.empty(), policy, name=str(policy))
     policies = (ours, baseline_policy(source.empty(), baseline, ours))
-    for reading in policies:
-        check_policy(reading, source.empty(), part=True)
-    first = next(source.blocks(source.columns({"golds"}, ("em", "f1")), block_rows))
+    notes = dict.fromkeys(note for reading in policies for note in check_policy(reading, source.empty(), part=True))
+    first = source.first_block(source.columns({"golds"}, ("em", "f1")), block_rows)
     metrics = default_metrics(first)[:1] if metrics is None else metrics
-    tallies = [_Tally(reading) for reading in policies]
+    notes = dict.fromkeys((*map(_without_counts, choice_notes(first, metrics)), *notes))
     read = {column for reading in policies for column in reading.raw_columns}
     columns = source.columns({*read, "question"} if any(map(_is_fitted, policies)) else read, metrics)
-    selected: list[Selected] = []
-    deltas, n_rows, n_failed = _Moments(), 0, 0
-    notes = dict.fromkeys(map(_without_counts, choice_notes(first, metrics)))
-    hashes: list[npt.NDArray[np.int64]] = []
-    for block in source.blocks(columns, block_rows):
-        n_rows += block.table.num_rows
-        # Eight bytes for a question instead of its name: 2 million questions take 16 MB.
-        hashes.append(np.fromiter(map(hash, block.question_ids), np.int64, len(block.question_ids)))
-        for reading in policies:
-            notes.update(dict.fromkeys(check_policy(reading, block, part=True)))
-        if (block.ends == "failed").all():
-            n_failed += len(block.question_ids)
-            continue
-        prepared = PreparedRecording.of(block, metrics, prices=prices)
-        n_failed += prepared.n_failed
-        selected.append(selected_on(policies, prepared.recording))
-        agreement = [agreement_note(prepared.recording)] if any(map(is_agreement, metrics)) else []
-        notes.update(dict.fromkeys(map(_without_counts, [*agreement, *prepared.costs.notes])))
-        mine, other = (tally.add(prepared) for tally in tallies)
-        deltas.add({name: mine[name] - other[name] for name in mine})
-    _check_grouped(hashes, path)
-    if not deltas.n:
-        raise DataError(f"all {n_failed} recorded questions failed: run `suffice record` again to complete them")
-    for tally in tallies:
-        notes.update(dict.fromkeys((*run_notes(tally.policy, tally.stops[-1]), *tally.definedness.checked())))
-    rows = [tally.row() for tally in tallies]
+    plan = Plan(
+        source=source, policies=policies, metrics=tuple(metrics), prices=prices, columns=columns, block_rows=block_rows
+    )
+    if jobs is None:
+        jobs = min(usable_processors(), source.n_rows // PIECE_ROWS + 1)
+    tally = plan.total(jobs if source.is_on_disk else 1, on_progress, by_cluster=first.repeats)
+    source.check_grouped(tally.keys, block_rows)
+    if not tally.deltas.n:
+        raise DataError(f"all {tally.n_failed} recorded questions failed: run `suffice record` again to complete them")
+    for reading, own in zip(policies, tally.policies, strict=True):
+        notes.update(dict.fromkeys((*run_notes(reading, own.stops[-1]), *own.definedness.checked())))
+    agreement = [] if tally.agreement is None else [tally.agreement.note]
+    deltas = {name: tally.deltas.interval(name, level) for name in tally.deltas.sums}
+    if tally.repeats:
+        n_clusters, errors = tally.clusters.errors()
+        deltas = {name: normal_interval(tally.deltas.mean(name), error, level) for name, error in errors.items()}
+        agreement.append(f"intervals are over {counted(n_clusters, 'cluster')}: questions are repeated")
+    rows = [_row(reading, own) for reading, own in zip(policies, tally.policies, strict=True)]
     return StreamResult(
         policy=rows[0],
         baseline=rows[1],
-        deltas={name: deltas.interval(name, level) for name in deltas.mean},
-        n=deltas.n,
-        n_rows=n_rows,
-        n_failed=n_failed,
+        deltas=deltas,
+        n=tally.deltas.n,
+        n_rows=tally.n_rows,
+        n_failed=tally.n_failed,
         level=level,
-        notes=(*notes, *Selected.joined(selected).notes),
+        notes=(*notes, *agreement, *tally.gaps.notes, *Selected.joined(tally.selected).notes),
     )
+
+
+def _row(policy: Policy, tally: PolicyTally) -> StreamRow:
+    """Return the figures of all questions."""
+    moments = tally.moments
+    means = {name: moments.mean(name) for name in moments.sums}
+    return StreamRow(
+        label=policy.label,
+        metrics={name: value for name, value in means.items() if name not in COSTS},
+        costs={name: means[name] for name in COSTS},
+        totals={name: moments.sums[name] for name in COSTS},
+        stop_rounds={r: tally.stops[r] / moments.n for r in sorted(tally.stops)},
+        reasons=dict(tally.reasons),
+        n_selected=tally.selected,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is read of a recording, and what is computed of it.
+
+    Attributes:
+        source: The recording.
+        policies: The policy and its baseline.
+        metrics: See `outcome`.
+        prices: As for `replay`.
+        columns: The columns that are read.
+        block_rows: Rows that are decided at once.
+        by_cluster: Whether to add up by cluster, too.
+    """
+
+    source: Source
+    policies: tuple[Policy, Policy]
+    metrics: tuple[str, ...]
+    prices: Price | Mapping[str, Price] | None
+    columns: list[str]
+    block_rows: int
+    by_cluster: bool = False
+
+    def total(self, jobs: int, on_progress: Callable[[int, int], None] | None, *, by_cluster: bool = False) -> Tally:
+        """Return the tally of the whole recording."""
+        pieces = self.source.pieces(self.columns, PIECE_ROWS)
+        plan = replace(self, by_cluster=by_cluster)
+        results = list(over_parts(plan.of_piece, pieces, jobs=jobs, on_progress=on_progress))
+        tally = reduce(add, (tally for tally, _ in results))
+        if tally.repeats and not by_cluster:  # the first block did not show it
+            return self.total(jobs, on_progress, by_cluster=True)
+        self.source.check([(piece, facts) for piece, (_, facts) in zip(pieces, results, strict=True)])
+        return tally
+
+    def of_piece(self, piece: Piece) -> tuple[Tally, PieceFacts]:
+        """Return the tally of the questions that begin in a piece, and what must match the others."""
+        reader = self.source.blocks(piece, self.columns, self.block_rows)
+        tally = Tally.of_nothing(self.policies)
+        for block in reader:
+            tally += tally_of(block, self.policies, self.metrics, self.prices, by_cluster=self.by_cluster)
+            if tally.repeats and not self.by_cluster:
+                break
+        return tally, reader.facts
 
 
 def _is_fitted(policy: Policy) -> bool:

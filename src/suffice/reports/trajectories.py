@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.metrics import answer_key
+from suffice.replays.costs import NOT_LANGUAGE_MODELS
 from suffice.replays.prepared import PreparedRecording
 from suffice.retrieval import load_questions
 from suffice.rounds import COST_KINDS, Floats, Passage, Rounds
@@ -231,7 +232,8 @@ def _round_costs(columns: dict[str, Floats], q: int, r: int) -> dict[str, float 
     total: dict[str, float] = {}
     for name, values in columns.items():
         kind = name.rsplit(".", 1)[-1]
-        if kind in COST_KINDS and not math.isnan(values[q, r]) and (kind != "calls" or "retrieval" not in name):
+        is_request = kind != "calls" or name.split(".")[1] not in NOT_LANGUAGE_MODELS
+        if kind in COST_KINDS and not math.isnan(values[q, r]) and is_request:
             total[kind] = total.get(kind, 0.0) + float(values[q, r])
     return {kind: _rounded(value) for kind, value in total.items()}
 

@@ -147,7 +147,7 @@ class Last(Selector):
         given = answered(_at_stop(rounds, stop))[:, 0] & (stop >= 0)
         position = np.where(given, stop, -1)
         if not given.all():
-            rest = Rounds({}, rounds.index, rounds.seen[~given], _answers(rounds)[~given])
+            rest = rounds.derived({}).taken(lambda values: values[~given], rounds.index)
             position[~given] = Selector.select(self, rest, stop[~given])
         return position
 
@@ -162,8 +162,7 @@ class Last(Selector):
 def _at_stop(rounds: Rounds, stop: Positions) -> Rounds:
     """Return one round of each question, with its answer, shape ``(n_questions, 1)``; the first where `stop` is -1."""
     at = np.maximum(stop, 0)[:, None]
-    seen, answers = np.take_along_axis(rounds.seen, at, axis=1), np.take_along_axis(_answers(rounds), at, axis=1)
-    return Rounds({}, rounds.index[:1], seen, answers)
+    return rounds.derived({}).taken(lambda values: np.take_along_axis(values, at, axis=1), rounds.index[:1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,10 +222,8 @@ class Policy(Displayed):
         first = int(raw.index[0]) if len(raw.index) else self.start_round
         if first < self.start_round or first + len(raw.index) - 1 > self.max_rounds:
             span = slice(max(0, self.start_round - first), max(0, self.max_rounds + 1 - first))
-            columns = {name: column[..., span] for name, column in raw.columns.items()}
-            answers = None if raw.answers is None else raw.answers[..., span]
-            raw = Rounds(columns, raw.index[span], raw.seen[..., span], answers)
-        return Rounds(self._derivation.columns(raw), raw.index, raw.seen, raw.answers, normalizer_of(self.normalizer))
+            raw = raw.taken(lambda values: values[..., span], raw.index[span])
+        return raw.derived(self._derivation.columns(raw), normalizer_of(self.normalizer))
 
     @property
     def needs(self) -> frozenset[str]:

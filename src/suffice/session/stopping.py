@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,9 +48,15 @@ class Stops:
 
     def cut(self, ends: npt.NDArray[Any], max_rounds: int) -> Mask:
         """Return where a rule ended the recording before `max_rounds`, shape ``(n_questions,)``; see `unrun`."""
-        last = self.view.seen.sum(axis=-1) - 1
-        recorded = np.where(last >= 0, self.view.index[last], -1)
-        return np.asarray((ends == "rule") & (recorded < max_rounds), dtype=np.bool_)
+        return self._cut_among(np.arange(len(ends)), ends, max_rounds)
+
+    def _cut_among(self, questions: Positions, ends: npt.NDArray[Any], max_rounds: int) -> Mask:
+        """Return `cut` of some questions, and False for the others."""
+        mask = np.zeros(len(ends), dtype=np.bool_)
+        by_rule = questions[ends[questions] == "rule"]
+        last = self.view.seen[by_rule].sum(axis=-1) - 1
+        mask[by_rule] = np.where(last >= 0, self.view.index[last], -1) < max_rounds
+        return mask
 
     def unrun(self, ends: npt.NDArray[Any], max_rounds: int) -> Mask:
         """Return where the policy goes on past what was recorded, shape ``(n_questions,)``.
@@ -61,7 +68,7 @@ class Stops:
             ends: Why each recorded trajectory has no further round, shape ``(n_questions,)``.
             max_rounds: The policy's highest round.
         """
-        return ~self.fired & self.cut(ends, max_rounds)
+        return self._cut_among(np.flatnonzero(~self.fired), ends, max_rounds)
 
     def reasons(self, ends: npt.NDArray[Any], max_rounds: int) -> list[str]:
         """Return why each question stopped, as a live session would say; "unrun" where that is unknown, see `unrun`.
@@ -70,13 +77,25 @@ class Stops:
             ends: Why each recorded trajectory has no further round, shape ``(n_questions,)``.
             max_rounds: The policy's highest round.
         """
-        rounds = self.rounds
-        reasons = np.full(len(rounds), "rule", dtype=object)
-        rest = np.flatnonzero(~self.fired)
-        reasons[rest] = np.where(rounds[rest] == max_rounds, "max_rounds", ends[rest])
-        reasons[(rounds < 0) | (self.answer_position < 0)] = "failed"
-        reasons[self.unrun(ends, max_rounds)] = "unrun"
+        reasons = np.full(len(self.position), "rule", dtype=object)
+        others, named = self._other_reasons(ends, max_rounds)
+        reasons[others] = named
         return [*reasons.tolist()]
+
+    def counted_reasons(self, ends: npt.NDArray[Any], max_rounds: int) -> Counter[str]:
+        """Return in how many questions each of `reasons` holds, without a list of them."""
+        others, named = self._other_reasons(ends, max_rounds)
+        return Counter({"rule": len(self.position) - len(others)}) + Counter(named.tolist())
+
+    def _other_reasons(self, ends: npt.NDArray[Any], max_rounds: int) -> tuple[Positions, npt.NDArray[np.object_]]:
+        """Return the questions that did not stop by the rule with an answer, and why each of them stopped."""
+        others = np.flatnonzero(~self.fired | (self.position < 0) | (self.answer_position < 0))
+        position, fired = self.position[others], self.fired[others]
+        ended = np.where(self.view.index[position] == max_rounds, "max_rounds", ends[others])
+        reasons = np.where(fired, "rule", ended).astype(object)
+        reasons[(position < 0) | (self.answer_position[others] < 0)] = "failed"
+        reasons[self.unrun(ends, max_rounds)[others]] = "unrun"
+        return others, reasons
 
 
 def stops(policy: Policy, raw: Rounds) -> Stops:

@@ -240,7 +240,8 @@ def clean_column(name: str, column: Floats, *, index: npt.NDArray[np.int64] | No
     """
     signal = _REGISTRY.get(name)
     if signal is None:
-        return np.where(np.isfinite(column), column, np.nan)
+        finite = np.isfinite(column)
+        return column if finite.all() else np.where(finite, column, np.nan)
     low, high = signal.range
     if signal.clip:
         cleaned = np.minimum(np.maximum(column, low), high)  # np.clip takes three times as long on short columns
@@ -249,9 +250,12 @@ def clean_column(name: str, column: Floats, *, index: npt.NDArray[np.int64] | No
             max(low, -_LARGEST_FLOAT),
             min(high, _LARGEST_FLOAT),
         )  # so that infinite values are out of range as well
-        cleaned = np.where((column >= low) & (column <= high), column, np.nan)
+        outside = (column < low) | (column > high)
+        cleaned = np.where(outside, np.nan, column) if outside.any() else column
     if index is None:
         return cleaned
     if signal.last_round is not None:
         cleaned = np.where(index <= signal.last_round, cleaned, np.nan)
+    if len(index) and index[0] >= signal.first_round:
+        return cleaned
     return np.where(index >= signal.first_round, cleaned, np.nan)

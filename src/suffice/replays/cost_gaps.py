@@ -1,0 +1,60 @@
+"""What a reader of costs must know: which were not recorded, and what was put in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from suffice.rounds import COST_KINDS
+
+__all__ = ["CostGaps"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostGaps:
+    """Unknown costs of some recorded rounds; those of other rounds are added.
+
+    Attributes:
+        n_rounds: Recorded rounds.
+        unknown: By component and kind, in how many rounds it is unknown; None = there is no such column.
+        uncounted: Rounds whose calls are unknown, which count as one.
+        of_components: Other notes, about components.
+        of_figures: Other notes, about how figures come about.
+    """
+
+    n_rounds: int = 0
+    unknown: Mapping[tuple[str, str], int | None] = field(default_factory=dict)
+    uncounted: int = 0
+    of_components: tuple[str, ...] = ()
+    of_figures: tuple[str, ...] = ()
+
+    def __add__(self, other: CostGaps) -> CostGaps:
+        keys = sorted({*self.unknown, *other.unknown}, key=lambda key: (key[0], COST_KINDS.index(key[1])))
+        counts = {key: (self.unknown.get(key, 0), other.unknown.get(key, 0)) for key in keys}
+        return CostGaps(
+            n_rounds=self.n_rounds + other.n_rounds,
+            unknown={key: None if a is None or b is None else a + b for key, (a, b) in counts.items()},
+            uncounted=self.uncounted + other.uncounted,
+            of_components=tuple(dict.fromkeys((*self.of_components, *other.of_components))),
+            of_figures=tuple(dict.fromkeys((*self.of_figures, *other.of_figures))),
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The same in words.
+
+        >>> some = CostGaps(n_rounds=4, unknown={("generator", "seconds"): 1})
+        >>> (some + CostGaps(n_rounds=6, unknown={("generator", "seconds"): 2})).notes
+        ('generator: seconds unknown in 3 of 10 rounds',)
+        """
+        kinds: dict[tuple[str, str], list[str]] = {}
+        for (component, kind), count in self.unknown.items():
+            what = "not recorded" if count is None else f"unknown in {count} of {self.n_rounds} rounds"
+            kinds.setdefault((component, what), []).append(kind)
+        counted = f"calls are counted as one a round in {self.uncounted} rounds whose calls are unknown"
+        return (
+            *(f"{component}: {', '.join(names)} {what}" for (component, what), names in kinds.items()),
+            *self.of_components,
+            *([counted] if self.uncounted else []),
+            *self.of_figures,
+        )

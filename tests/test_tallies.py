@@ -1,0 +1,234 @@
+"""Sums of a streamed replay: any division of a recording, in any order, adds up to the same."""
+
+import itertools
+import json
+import shutil
+from functools import reduce
+from operator import add
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suffice.cli.main import run
+from suffice.errors import CensoredError, SchemaError
+from suffice.replays import streaming
+from suffice.replays.blocks import Source
+from suffice.replays.prices import Price
+from suffice.replays.references import baseline_policy
+from suffice.replays.streaming import replay_stream
+from suffice.replays.tallies import ClusterSums, Moments, Tally, tally_of
+from suffice.store.digest import DIGEST_KEY, ColumnDigest
+from suffice.store.opened import write_tables
+from suffice.store.recording import read_recording, write_recording
+from suffice.store.text_keys import text_keys
+from tests import strategies as drawn
+
+PRICE = Price(uncached=1.0, cached=0.5, output=2.0)
+
+
+def close(one, other):
+    return one == pytest.approx(other, rel=1e-12, abs=1e-12, nan_ok=True)
+
+
+def questions(n: int, seed: int = 0) -> list[dict]:
+    rng = np.random.default_rng(seed)
+    return [
+        {
+            "question_id": f"q{q}",
+            "round": r,
+            "end": "max_rounds" if q % 3 else "exhausted",
+            "answer": None if rng.random() < 0.1 else f"a{rng.integers(3)}",
+            "score_gap": rng.random(),
+            "cost.generator.calls": 1.0,
+            "cost.generator.seconds": rng.random() if rng.random() < 0.9 else None,
+            "f1": rng.random(),
+        }
+        for q in range(n)
+        for r in range(1, 5 if q % 3 else 3)
+    ]
+
+
+def in_row_groups(path, rows: list[dict], cuts: list[int]) -> None:
+    """Write a recording whose row groups begin at `cuts`."""
+    whole = path.with_name("whole.parquet")
+    write_recording(whole, rows, kinds={"score_gap": "signal"})
+    table = pq.read_table(whole)
+    table = table.replace_schema_metadata(read_recording(whole).table.schema.metadata)
+    ends = sorted({0, *cuts, table.num_rows})
+    pieces = [table.slice(a, b - a) for a, b in itertools.pairwise(ends)]
+    write_tables(path, table.schema, pieces)
+    assert pq.ParquetFile(path).metadata.num_row_groups == len(pieces)
+
+
+@settings(max_examples=25, deadline=None)
+@given(drawn.recorded(start=1, ends=("max_rounds", "exhausted", "failed"), max_questions=7), st.data())
+def test_tallies_of_any_division_add_up_to_the_same_in_any_order(tmp_path_factory, data, more):
+    path = tmp_path_factory.mktemp("tallies") / "r.parquet"
+    write_recording(path, data.recording.table)
+    source = Source(path)
+    policy = more.draw(drawn.policies(data.recording))
+    policies = (policy, baseline_policy(source.empty(), "fixed_k(1)", policy))
+    block = source.first_block(source.schema.names, 10_000)
+    n = block.shape[0]
+    labels = np.array(more.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)))
+    order = more.draw(st.permutations(sorted(set(labels.tolist()))))
+
+    def of(part):
+        return tally_of(part, policies, ("f1", "em"), PRICE, by_cluster=True)
+
+    whole = of(block)
+    parts = [of(block.select(labels == label)) for label in order]
+    for some in (reduce(add, parts), reduce(lambda rest, one: one + rest, parts), Tally.of_nothing(policies) + whole):
+        assert (some.n_rows, some.n_failed, some.deltas.n) == (whole.n_rows, whole.n_failed, whole.deltas.n)
+        assert (some.gaps, some.agreement, some.repeats) == (whole.gaps, whole.agreement, whole.repeats)
+        assert sorted(np.concatenate(some.keys)) == sorted(np.concatenate(whole.keys))
+        for mine, other in zip(some.policies, whole.policies, strict=True):
+            assert (mine.stops, mine.reasons, mine.selected) == (other.stops, other.reasons, other.selected)
+            assert mine.moments.sums.get("calls") == other.moments.sums.get("calls")  # whole numbers: exactly
+            assert close(dict(mine.moments.sums), dict(other.moments.sums))
+            assert vars(mine.definedness) == vars(other.definedness)
+        assert close(dict(some.deltas.sums), dict(whole.deltas.sums))
+        assert close(dict(some.deltas.squares), dict(whole.deltas.squares))
+        if some.deltas.n:
+            one, other = some.clusters.errors(), whole.clusters.errors()
+            assert one[0] == other[0]
+            assert close(one[1], other[1])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 9), st.lists(st.integers(1, 30), max_size=6), st.integers(1, 12), st.integers(1, 40))
+def test_pieces_of_a_file_whose_questions_straddle_row_groups_are_the_file(
+    tmp_path_factory, n, cuts, block_rows, piece_rows
+):
+    path = tmp_path_factory.mktemp("pieces") / "r.parquet"
+    rows = questions(n)
+    in_row_groups(path, rows, [cut for cut in cuts if cut < len(rows)])
+    whole = replay_stream(path, "score_gap > 0.7", baseline="fixed_k(1)").to_dict()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streaming, "PIECE_ROWS", piece_rows)
+        some = replay_stream(path, "score_gap > 0.7", baseline="fixed_k(1)", block_rows=block_rows).to_dict()
+    assert some["notes"] == whole["notes"]
+    for name, value in whole.items():
+        if name in ("policy", "baseline"):
+            assert some[name]["stop_rounds"] == value["stop_rounds"]
+            assert some[name]["reasons"] == value["reasons"]
+            for kind in ("metrics", "costs", "totals"):
+                known = {key: figure for key, figure in value[kind].items() if figure is not None}
+                assert close({key: some[name][kind][key] for key in known}, known)
+        elif name not in ("deltas", "notes"):
+            assert some[name] == value
+
+
+def test_a_damaged_column_shows_when_its_pieces_are_added(tmp_path, monkeypatch):
+    path, changed = tmp_path / "r.parquet", tmp_path / "changed.parquet"
+    in_row_groups(path, questions(12), [5, 11, 20])
+    file = pq.ParquetFile(path)
+    with pq.ParquetWriter(changed, file.schema_arrow) as writer:
+        for group in range(file.metadata.num_row_groups):
+            table = file.read_row_group(group)
+            if group == 2:
+                column = table.column_names.index("f1")
+                values = [0.5, *table.column("f1").to_pylist()[1:]]
+                table = table.set_column(column, table.schema.field("f1"), pa.array(values, pa.float64()))
+            writer.write_table(table)
+        writer.add_key_value_metadata({DIGEST_KEY: file.metadata.metadata[DIGEST_KEY]})
+    monkeypatch.setattr(streaming, "PIECE_ROWS", 6)
+    assert len(Source(path).pieces(["question_id"], 6)) == 3
+    replay_stream(path, "full", baseline="fixed_k(1)")
+    with pytest.raises(SchemaError, match="checksum of the column 'f1' does not match"):
+        replay_stream(changed, "full", baseline="fixed_k(1)")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.one_of(
+        st.lists(st.none() | st.floats(), max_size=30).map(lambda values: pa.array(values, pa.float64())),
+        st.lists(st.none() | st.text(max_size=4), max_size=30).map(lambda values: pa.array(values, pa.string())),
+        st.lists(st.none() | st.booleans(), max_size=30).map(lambda values: pa.array(values, pa.bool_())),
+    ),
+    st.lists(st.integers(0, 30), max_size=4),
+)
+def test_checksums_of_pieces_add_up_to_that_of_the_column(column, cuts):
+    ends = sorted({0, *(min(cut, len(column)) for cut in cuts), len(column)})
+    pieces = []
+    for begin, end in itertools.pairwise(ends):
+        pieces.append(ColumnDigest(begin))
+        pieces[-1].update(column.slice(begin, end - begin))
+    whole = ColumnDigest()
+    whole.update(column)
+    assert reduce(add, pieces, ColumnDigest()).value == whole.value
+    if len(pieces) > 1:
+        with pytest.raises(ValueError, match="in the order of the rows"):
+            pieces[1] + pieces[0]
+
+
+@given(st.lists(st.text(max_size=20), max_size=20))
+def test_a_key_depends_on_the_text_alone(texts):
+    keys = text_keys(pa.array(texts, pa.string())).tolist()
+    assert len(set(keys)) == len(set(texts))
+    assert keys == [text_keys(pa.array([text])).item() for text in texts]
+    padded = pa.array(["x", *texts, "y" * 30], pa.string()).slice(1, len(texts))
+    assert text_keys(padded).tolist() == keys
+    assert text_keys(pa.chunked_array([padded, pa.array(texts, pa.string())])).tolist() == keys * 2
+    assert text_keys(pa.array(texts, pa.string()), np.arange(len(texts))[::-1]).tolist() == keys[::-1]
+
+
+def test_moments_of_no_questions_change_nothing():
+    some = Moments.of({"calls": np.array([1.0, 2.0])})
+    assert some + Moments() == Moments() + some == some
+
+
+def test_the_error_over_clusters_is_that_of_a_ratio():
+    rng = np.random.default_rng(3)
+    clusters, values = rng.integers(0, 40, 300), rng.normal(size=300)
+    sums = ClusterSums.of(clusters.astype(np.uint64), {"f1": values})
+    n_clusters, errors = sums.errors()
+    residuals = [(values[clusters == c] - values.mean()).sum() for c in range(40)]
+    assert n_clusters == 40
+    assert errors["f1"] == pytest.approx(np.sqrt(np.sum(np.square(residuals)) * 40 / 39) / 300)
+    draws = [rng.integers(0, 40, 40) for _ in range(4000)]
+    bootstrap = [np.concatenate([values[clusters == c] for c in drawn]).mean() for drawn in draws[:800]]
+    assert errors["f1"] == pytest.approx(np.std(bootstrap), rel=0.15)
+
+
+def test_a_cut_question_is_refused_in_any_piece(tmp_path, monkeypatch):
+    rows = questions(9)
+    rows[-1]["end"] = rows[-2]["end"] = rows[-3]["end"] = rows[-4]["end"] = "rule"
+    del rows[-1]
+    in_row_groups(tmp_path / "r.parquet", rows, [8, 16])
+    monkeypatch.setattr(streaming, "PIECE_ROWS", 4)
+    with pytest.raises(CensoredError, match="r.parquet, row groups .*goes on past what was recorded"):
+        replay_stream(tmp_path / "r.parquet", "full", baseline="fixed_k(1)")
+
+
+@pytest.mark.whole
+def test_processes_give_the_figures_of_one(tmp_path, capsys):
+    folder = tmp_path / "log"
+    folder.mkdir()
+    rows = questions(60)
+    for part in range(3):
+        own = [row for row in rows if int(row["question_id"][1:]) % 3 == part]
+        write_recording(folder / f"part-{part}.parquet", own, kinds={"score_gap": "signal"})
+    results = []
+    for jobs in ("1", "2"):
+        command = ["replay", str(folder), "--stream", "--rule", "score_gap > 0.7", "--baseline", "fixed_k(1)"]
+        with pytest.raises(SystemExit) as left:
+            run([*command, "--jobs", jobs, "--json"])
+        assert left.value.code == 0
+        results.append(json.loads(capsys.readouterr().out))
+    assert results[0] == results[1]
+    assert results[0]["n"] == 60
+    damaged = folder / "part-1.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:-200] + bytes(200))
+    with pytest.raises(SystemExit) as left:
+        run(["replay", str(folder), "--stream", "--rule", "full", "--jobs", "2"])
+    assert left.value.code == 1
+    assert "part-1.parquet" in capsys.readouterr().err
+    shutil.rmtree(folder)
+    with pytest.raises(SystemExit):
+        run(["replay", str(folder), "--rule", "full", "--jobs", "2"])
+    assert "goes with --stream" in capsys.readouterr().err

@@ -36,8 +36,9 @@ from suffice.searches import (
     write_rules,
 )
 from suffice.searches.bits import first_bit, in_a_row, pack_bits
-from suffice.searches.data import Questions, by_prompt, fit
+from suffice.searches.data import Questions, by_prompt
 from suffice.searches.families import FormFamily
+from suffice.searches.fitting import fit
 from suffice.signals import SIGNALS
 from suffice.statistics import Resampling
 from suffice.store import Recording, read_recording, write_recording

@@ -44,18 +44,18 @@ def pack_bits(fires: Mask) -> Bits:
     return packed
 
 
-def first_bit(bits: Bits, none: int) -> npt.NDArray[np.int64]:
+def first_bit(bits: Bits, none: int, dtype: npt.DTypeLike = np.int64) -> npt.NDArray[Any]:
     """Return the position of the lowest set bit, `none` where there is none.
 
     >>> first_bit(np.array([6, 1, 0], dtype=np.uint8), 5).tolist()
     [1, 0, 5]
     """
     if bits.dtype == np.uint8:
-        table = np.where(np.arange(256) == 0, none, _FIRST).astype(np.int64)
+        table = np.where(np.arange(256) == 0, none, _FIRST).astype(dtype)
         return table.take(bits)
     lowest = bits & (~bits + bits.dtype.type(1))  # x & -x keeps the lowest set bit
     position = np.frexp(lowest.astype(np.float64))[1].astype(np.int64) - 1  # a power of two is exact
-    return np.where(bits == 0, none, position)
+    return np.where(bits == 0, none, position).astype(dtype, copy=False)
 
 
 def in_a_row(bits: Bits, n: int) -> Bits:

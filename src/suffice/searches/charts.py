@@ -79,13 +79,10 @@ def _rule_points(result: SearchResult) -> list[dict[str, Any]]:
         kind = "best here (selected here)" if at == result.best else kind
         points.append(_rule_point(kind, str(stopping), quality, calls, alike=alike, front=front))
     points += [_rule_point("named", item.name, item.quality, item.calls, alike=item.members) for item in result.named]
-    for prompt, side in result.explorer.questions.sides.items():
-        means = {name: float(values.mean()) for name, values in side.baseline.items()}
-        points.append(_rule_point("baseline", f"{result.baseline} {prompt}".strip(), means["quality"], means["calls"]))
+    for prompt, (quality, calls) in result.baselines.items():
+        points.append(_rule_point("baseline", f"{result.baseline} {prompt}".strip(), quality, calls))
     if result.chosen is not None:
-        row = result.chosen.row
-        rule = str(result.chosen.policy.rule)
-        points.append(_rule_point("selected on tune", rule, row.metrics[result.metric], row.calls.mean))
+        points.append(_rule_point("selected on tune", str(result.chosen.policy.rule), *result.chosen.point))
     return sorted(points, key=lambda point: [*_RULE_MARKS].index(point["kind"]))
 
 

@@ -14,7 +14,6 @@ from suffice.calibration import CALIBRATED
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, UnknownSignalError
 from suffice.replays import (
     CostTable,
-    calibrate,
     check_policy,
     policy_for,
     reads_round_0,
@@ -24,24 +23,31 @@ from suffice.replays import (
 )
 from suffice.replays.charging import answered_closed_book
 from suffice.replays.costs import TOKEN_KINDS, loop_masks
-from suffice.replays.fitting import first_of_question
-from suffice.replays.outcomes import answers_by_stop, expected_by_stop, has_outcome, is_agreement
+from suffice.replays.outcomes import answers_by_stop, expected_by_stop
 from suffice.replays.prepared import PreparedRecording
+from suffice.replays.selected import Selected
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules import MajorityOfSamples, Never, Rule, Threshold, fixed_k, parse_rule
 from suffice.rules.selectors import Last
 from suffice.session import Policy
-from suffice.signals import CRITIC, SIGNALS, VOTES, ZScore
-from suffice.signals.votes import weights_of
+from suffice.signals import CRITIC
 from suffice.store.recording import Recording
 
-__all__ = ["OUTCOMES", "Questions", "Side", "by_prompt", "find_prompt", "fit", "fitted_columns", "refuse_shared"]
+__all__ = [
+    "OUTCOMES",
+    "Questions",
+    "Side",
+    "by_prompt",
+    "find_prompt",
+    "policy_of_baseline",
+    "reading",
+    "refuse_number_shared",
+    "refuse_shared",
+    "seen_before",
+]
 
 OUTCOMES = ("quality", "calls", "tokens")
 """What a stop gives and costs, in the order of every array that holds all three."""
-
-_FITTED = {**CALIBRATED, "top_score_z": "top_score"}
-_UNREAD = frozenset({"calls", "tokens", "seconds"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,20 +85,21 @@ class Side:
 
     def select(self, rows: npt.NDArray[np.int64]) -> Side:
         """Return the side of some of its questions, in another order."""
-        view = self.view
-        columns = {name: column[rows] for name, column in view.columns.items()}
-        answers = None if view.answers is None else view.answers[rows]
         keep = np.zeros(len(self.last), dtype=np.bool_)
         keep[rows] = True
+        recording, gated = self.recording.select(keep), None if self.gated is None else self.gated.select(rows)
+        return replace(self.rows(rows), recording=recording, gated=gated)
+
+    def rows(self, rows: npt.NDArray[np.int64]) -> Side:
+        """Return what rules read of some of its questions; the recording stays that of all."""
         return replace(
             self,
-            recording=self.recording.select(keep),
-            view=Rounds(columns, view.index, view.seen[rows], answers, view.normalizer),
+            view=self.view.taken(lambda values: values[rows], self.view.index),
             tables={name: table[rows] for name, table in self.tables.items()},
             last=self.last[rows],
             baseline={name: values[rows] for name, values in self.baseline.items()},
             paid=None if self.paid is None else self.paid[rows],
-            gated=None if self.gated is None else self.gated.select(rows),
+            gated=None if self.gated is None else self.gated.rows(rows),
         )
 
 
@@ -113,9 +120,20 @@ class Questions:
     def __len__(self) -> int:
         return len(self.clusters)
 
+    def rows(self, rows: npt.NDArray[np.int64]) -> Questions:
+        """Return what rules read of some of the questions."""
+        sides = {prompt: side.rows(rows) for prompt, side in self.sides.items()}
+        return replace(self, sides=sides, clusters=self.clusters[rows])
+
     @classmethod
     def of(
-        cls, recordings: Mapping[str, Recording], policies: Mapping[str, Policy], *, metric: str, baseline: str
+        cls,
+        recordings: Mapping[str, Recording],
+        policies: Mapping[str, Policy],
+        *,
+        metric: str,
+        baseline: str,
+        part: bool = False,
     ) -> Questions:
         """Prepare recorded questions for a search.
 
@@ -124,6 +142,8 @@ class Questions:
             policies: By prompt: fitted state, and a rule that reads every signal of the search.
             metric: What quality means: a column in [0, 1] or `agreement`.
             baseline: A rule's text, `fixed_k(3)` or `full`; each prompt has its own.
+            part: Whether these are some of the questions: what holds for all of them only is then not
+                looked for.
 
         Raises:
             DataError: The metric is missing or was not measured, or prompts share no questions.
@@ -136,12 +156,12 @@ class Questions:
                 notes.append(f"{prepared.n_failed} questions failed while recording and are left out")
             policy = replace(policies[prompt], max_rounds=max(1, int(complete.index[-1])))
             readers = _readers(policy, complete)
-            policy_notes = {start: check_policy(reading, complete) for start, reading in readers.items()}
+            policy_notes = {start: check_policy(reading, complete, part=part) for start, reading in readers.items()}
             gated_notes = [note for note in policy_notes.get(0, ()) if note not in policy_notes[1]]
             notes += [*policy_notes[1], *(f"{note} (from round 0 on)" for note in gated_notes)]
-            # Of the recording's own models: what tune questions fit and choose is what a search is about.
-            notes += selected_on(replace(policy, calibrators=(), state={}, provenance={}), complete).notes
-            sides[prompt] = _side(prepared, readers, _baseline_policy(complete, policy, baseline))
+            if not part:
+                notes += seen_before(policy, complete).notes
+            sides[prompt] = _side(prepared, readers, policy_of_baseline(complete, policy, baseline, part=part))
             clusters[prompt] = complete.clusters
         if len(sides) == 1:
             return cls(sides=sides, clusters=next(iter(clusters.values())), notes=tuple(notes))
@@ -150,6 +170,11 @@ class Questions:
             notes.append(f"{left_out} questions are left out: they were not recorded with every prompt")
         paired = {prompt: side.select(rows[prompt]) for prompt, side in sides.items()}
         return cls(sides=paired, clusters=shared, notes=tuple(dict.fromkeys(notes)))
+
+
+def seen_before(policy: Policy, recording: Recording) -> Selected:
+    """Return which questions the recording's own models have seen: what tune fits and chooses is what a search is about."""
+    return selected_on(replace(policy, calibrators=(), state={}, provenance={}), recording)
 
 
 def by_prompt(recording: Recording) -> dict[str, Recording]:
@@ -200,65 +225,24 @@ def find_prompt(wanted: str, prompts: Iterable[str], named: Iterable[str]) -> st
     )
 
 
-def fitted_columns(recording: Recording) -> dict[str, str]:
-    """Return the signals with a value somewhere, and those that can be fitted, with the column that each is read from.
-
-    A recorded column wins over one that could be fitted.  A z-score cannot where all questions have one score.
-    """
-    there = {
-        name: name
-        for name in recording.table.column_names
-        if (name in SIGNALS or name in recording.names("signal")) and np.isfinite(recording.column(name)).any()
-    }
-    fitted = {name: source for name, source in _FITTED.items() if source in there}
-    if "top_score_z" in fitted and ZScore.fit(first_of_question(recording, "top_score")).scale == 0:
-        del fitted["top_score_z"]
-    vote_columns = {name: name for name in sorted(VOTES) if recording.independent and not weights_of([name])}
-    return {"round": "round", **dict.fromkeys(_UNREAD, "cost"), **fitted, **there, **vote_columns}
-
-
-def fit(tune: Recording, signals: Sequence[str], *, target: str | None, metric: str = "em") -> Policy:
-    """Return a policy with the fitted state of those signals that are not columns of their own, fitted on tune.
-
-    Args:
-        tune: Tune questions.
-        signals: What a search reads.
-        target: What calibrators are fitted to; None = `em`, or `metric` where that needs no gold answers.
-        metric: What quality means; also the target where there is no `em` and nothing to calibrate.
-
-    Raises:
-        UnknownSignalError: A signal is neither recorded, with a value somewhere, nor can be fitted; naming all.
-    """
-    there = fitted_columns(tune)
-    missing = [name for name in signals if name not in there]
-    if missing:
-        empty = [name for name in missing if name in tune.table.column_names]
-        why = f" ({', '.join(empty)}: there, but without a single value)" if empty else ""
-        why += " (top_score_z: top_score is the same in every question)" * (
-            "top_score_z" in missing and "top_score" in there
-        )
-        raise UnknownSignalError(
-            f"the search needs the columns {', '.join(missing)}, and the recording lacks them{why}. Record or import "
-            "them, or search the space 'available', which takes the signals that there are"
-        )
-    fitted = [name for name in signals if there[name] != name and name in _FITTED]
-    if target is None:
-        scored = has_outcome(tune, "em") or not CALIBRATED.keys().isdisjoint(fitted)
-        target = "em" if scored and not is_agreement(metric) else metric
-    policy, _ = calibrate(tune, rule=_reading(fitted), target=target, unseen_round="nearest")
-    return replace(policy, rule=_reading(signals))
-
-
 def refuse_shared(tune: Recording, recording: Recording) -> None:
     """Refuse tune questions that are also searched, by id, cluster and text.
 
     Raises:
         ConfigMismatchError: There are such questions.
     """
-    shared = int(seen_in(recording, seen_from(tune)).sum())
+    refuse_number_shared(int(seen_in(recording, seen_from(tune)).sum()), len(recording.question_ids))
+
+
+def refuse_number_shared(shared: int, n: int) -> None:
+    """Refuse tune questions that are also searched; see `refuse_shared`.
+
+    Raises:
+        ConfigMismatchError: There are such questions.
+    """
     if shared:
         raise ConfigMismatchError(
-            f"{shared} of {len(recording.question_ids)} questions are among the tune questions: what is selected on a "
+            f"{shared} of {n} questions are among the tune questions: what is selected on a "
             "question proves nothing on it. Give a tune recording of other questions, or none, and the recording is "
             "split"
         )
@@ -275,11 +259,12 @@ def _readers(policy: Policy, recording: Recording) -> dict[int, Policy]:
             f"{int(recording.index[0])}: record with round 0 (`suffice record --round-zero --gate PROBE`), or search a "
             "space without it"
         )
-    plain = replace(policy, start_round=1, rule=_reading(sorted(policy.rule.signals - gates)))
+    plain = replace(policy, start_round=1, rule=reading(sorted(policy.rule.signals - gates)))
     return {1: plain, 0: replace(policy, start_round=0)}
 
 
-def _reading(signals: Sequence[str]) -> Rule:
+def reading(signals: Sequence[str]) -> Rule:
+    """Return a rule that reads some signals."""
     return reduce(or_, (Threshold(name, ">", 0.0) for name in signals)) if signals else Never()
 
 
@@ -309,7 +294,18 @@ def _side(prepared: PreparedRecording, readers: Mapping[int, Policy], baseline: 
     return replace(sides[1], gated=sides.get(0))
 
 
-def _baseline_policy(recording: Recording, policy: Policy, baseline: str) -> Policy:
+def policy_of_baseline(recording: Recording, policy: Policy, baseline: str, *, part: bool = False) -> Policy:
+    """Return the policy that differences are taken against.
+
+    Args:
+        recording: Recorded rounds.
+        policy: The fitted state.
+        baseline: A rule's text or `full`.
+        part: Whether these are some of the questions, see `check_policy`.
+
+    Raises:
+        DataError: It reads what no rule of the search reads.
+    """
     highest = int(recording.index[-1])
     rule = fixed_k(highest) if baseline == "full" else parse_rule(baseline)
     fitted = set(rule.signals) & set(CALIBRATED) - {c.output for c in policy.calibrators}
@@ -319,7 +315,7 @@ def _baseline_policy(recording: Recording, policy: Policy, baseline: str) -> Pol
             f"the baseline {baseline!r} reads {lacking[0]!r}, which no rule of the search reads: use another"
         )
     against = replace(policy_for(recording, rule), calibrators=policy.calibrators, state=policy.state)
-    check_policy(against, recording)
+    check_policy(against, recording, part=part)
     return against
 
 

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import replace
+from functools import partial, reduce
 from operator import or_
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.replays import dividing_names, reads_round_0, replay, seen_from
+from suffice.replays import dividing_names, replay, seen_from
 from suffice.replays.checks import require_whole
 from suffice.replays.front import pareto_front
 from suffice.replays.orders import in_orders, n_orders, order_note
 from suffice.replays.outcomes import agreement_note, choice_note, default_metrics, is_agreement
 from suffice.rounds import Floats
 from suffice.rules import tasr
-from suffice.searches.data import Questions, by_prompt, find_prompt, fit, fitted_columns, refuse_shared
+from suffice.searches.by_parts import search_parts
+from suffice.searches.choosing import (
+    Goal,
+    chosen_policy,
+    empty_notes,
+    left_out_notes,
+    on_demand_notes,
+    space_of,
+    wanted_signals,
+)
+from suffice.searches.data import Questions, by_prompt, refuse_shared
+from suffice.searches.equivalent import equivalent_intervals
 from suffice.searches.explore import Explorer, SearchProgress
+from suffice.searches.fitting import Defined, fit
 from suffice.searches.optimism import Trials, measure_optimism
-from suffice.searches.presets import available, preset, votes
 from suffice.searches.result import Chosen, Named, SearchResult
 from suffice.searches.space import Space
 from suffice.searches.thresholds import lock
@@ -32,24 +44,13 @@ from suffice.store.recording import Recording
 __all__ = ["difference_columns", "search", "split"]
 
 _ORDERS = 10
-_ON_DEMAND = frozenset({"critic_approved", "judge_entailment", "rerank_score"})
-"""Signals whose components are called where a rule reads them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Goal:
-    """What a search looks for: the best metric within a budget of calls, against a baseline."""
-
-    metric: str
-    budget: float
-    baseline: str
 
 
 def search(
-    recording: Recording,
+    recording: Recording | str | Path,
     space: Space | str = "available",
     *,
-    tune: Recording | None = None,
+    tune: Recording | str | Path | None = None,
     tune_share: float = 0.5,
     patience: Sequence[int] | None = None,
     max_rounds: Sequence[int] | None = None,
@@ -61,8 +62,12 @@ def search(
     folds: int = 5,
     progress: SearchProgress | None = None,
     orders: int | None = None,
+    jobs: int = 1,
 ) -> SearchResult:
     """Try every rule of a space on recorded rounds.
+
+    A path is searched part by part, in `jobs` processes: of the rules sums are in memory, and of the questions one part at a
+    time.  Rules, thresholds, means and what tune chooses are the same; the notes say what is computed otherwise.
 
     Calibrators, locked thresholds and the choice of a rule come from tune questions; the figures of all rules, and of
     the chosen one, from the others.  Answers are those of the stop round (selector `last`), and calls and tokens those
@@ -81,9 +86,10 @@ def search(
     (6, 'semantic_distance < 0.02')
 
     Args:
-        recording: The questions that are searched; also the tune questions where `tune` is None.
+        recording: The questions that are searched, in memory or as the path of a file or of a folder of parts; also the
+            tune questions where `tune` is None.
         space: A space, the name of a preset, or `available`.
-        tune: Tune questions, recorded alike; None = `tune_share` of the recording's, drawn by id hash and seed.
+        tune: Tune questions, recorded alike, a path if `recording` is one; None = `tune_share` of the recording's, drawn by id hash and seed.
         tune_share: In (0, 1).
         patience: In place of the space's; None = as the space says.
         max_rounds: The same for its highest rounds.
@@ -94,16 +100,41 @@ def search(
         resampling: How intervals are made; with 0 resamples there are none, and no optimism.  Its seed also draws the
             folds and the split.
         folds: Of the cross-fitted estimate.
-        progress: Called with rules done and rules in all.
+        progress: Called with rules done and rules in all; of a path with parts done and parts in all, in each pass.
         orders: Of independent samples, in how many random orders each question counts, as one cluster; None = 10.
+        jobs: Processes that read the parts of a path.
 
     Raises:
-        DataError: The space has no rules or too many, or the metric is missing.
+        DataError: The space has no rules or too many, or the metric is missing.  Of a path: rows repeat questions, or
+            rounds are independent samples.
         CensoredError: A rule ended questions before the recording's highest round.
         UnknownSignalError: The recording lacks columns that the space reads.
         ConfigMismatchError: Tune questions are among those searched, or a prompt was not recorded.
         RuleSyntaxError: The baseline is not a rule.
     """
+    if not isinstance(recording, Recording):
+        if isinstance(tune, Recording) or orders is not None:
+            raise DataError("a path is searched part by part: give tune questions as a path, too, and no orders")
+        return search_parts(
+            recording,
+            space,
+            tune=tune,
+            tune_share=tune_share,
+            patience=patience,
+            max_rounds=max_rounds,
+            metric=metric,
+            budget=budget,
+            baseline=baseline,
+            target=target,
+            resampling=resampling,
+            folds=folds,
+            progress=progress,
+            jobs=jobs,
+        )
+    if not isinstance(tune, Recording | None) or jobs != 1:
+        raise DataError(
+            "a recording in memory is searched in this process: give its path to search its parts in several"
+        )
     metric, data_hash = metric or default_metrics(recording)[0], recording.data_hash
     n = n_orders(recording, _ORDERS if orders is None and recording.exchangeable else orders, [])
     original = recording
@@ -115,16 +146,14 @@ def search(
     refuse_shared(tune, recording)
     for of in (tune, recording):
         require_whole(of, "a search tries rules that stop later")
-    goal = _Goal(metric=metric, budget=budget, baseline=baseline)
+    goal = Goal(metric=metric, budget=budget, baseline=baseline)
     parts = by_prompt(tune)
-    spec = _space(space, parts)
-    spec = replace(
-        spec,
-        patience=spec.patience if patience is None else tuple(patience),
-        max_rounds=spec.max_rounds if max_rounds is None else tuple(max_rounds),
-    )
-    spec.check()
-    policies = _fitted_policies(spec, parts, target, metric)
+    defined = {prompt: Defined.of(part) for prompt, part in parts.items()}
+    spec = space_of(space, defined, patience, max_rounds)
+    policies = {
+        prompt: fit(parts[prompt], signals, target=target, metric=metric)
+        for prompt, signals in wanted_signals(spec, defined).items()
+    }
     n_orders(original, n, [*policies.values()])  # refuses signals that look back
     on_tune, questions = (_prepare_questions(of, policies, goal) for of in (tune, recording))
     locked_space, locked = lock(spec, on_tune, budget=budget)
@@ -137,8 +166,11 @@ def search(
         draws = resampling.draws(len(questions), questions.clusters)
         columns |= difference_columns(trials, draws, progress)
         optimism = measure_optimism(trials, number, draws, folds)
+    sides = questions.sides.items()
     return SearchResult(
         explorer=trials.explorer,
+        intervals=partial(equivalent_intervals, trials.explorer),
+        baselines={prompt: _baseline_point(side.baseline) for prompt, side in sides},
         distinct=trials.distinct,
         columns=columns,
         front=pareto_front(columns["quality"], columns["calls"]),
@@ -156,7 +188,7 @@ def search(
         data_hash=data_hash,
         notes=(
             *([order_note(n, resampling.seed)] if n > 1 else []),
-            *(_left_out(parts) if space == "available" else ()),
+            *(left_out_notes(defined) if space == "available" else ()),
             *_search_notes(trials, on_tune, chosen, goal),
         ),
     )
@@ -179,22 +211,11 @@ def split(recording: Recording, share: float, seed: int) -> tuple[Recording, Rec
     return recording.select(tune), recording.select(~tune)
 
 
-def _space(space: Space | str, tune: Mapping[str, Recording]) -> Space:
-    if isinstance(space, Space):
-        return space
-    if space != "available":
-        return preset(space)
-    if len(tune) > 1:
-        names = ", ".join(map(repr, tune))
-        raise DataError(
-            f"the space 'available' is for rounds of one prompt, and the recording holds several ({names}): select one "
-            "(Recording.select), or describe a space whose blocks name their prompts"
-        )
-    recording = next(iter(tune.values()))
-    return votes() if recording.independent else available(fitted_columns(recording))
+def _baseline_point(baseline: Mapping[str, Floats]) -> tuple[float, float]:
+    return float(baseline["quality"].mean()), float(baseline["calls"].mean())
 
 
-def _prepare_questions(recording: Recording, policies: Mapping[str, Policy], goal: _Goal) -> Questions:
+def _prepare_questions(recording: Recording, policies: Mapping[str, Policy], goal: Goal) -> Questions:
     parts = by_prompt(recording)
     read = {prompt: _recorded_with(parts, prompt) for prompt in policies}
     return Questions.of(read, policies, metric=goal.metric, baseline=goal.baseline)
@@ -209,23 +230,6 @@ def _recorded_with(parts: Mapping[str, Recording], prompt: str) -> Recording:
         f"the tune questions were recorded with the prompt {prompt!r}, and the others with "
         f"{', '.join(map(repr, parts))}: record both with the same prompts"
     )
-
-
-def _fitted_policies(space: Space, tune: Mapping[str, Recording], target: str | None, metric: str) -> dict[str, Policy]:
-    """Return by prompt a policy that reads every signal of the space there, and those of `tasr` where it can."""
-    named = [block.prompt for block in space.blocks]
-    wanted: dict[str, dict[str, None]] = {}
-    for block in space.blocks:
-        prompt = find_prompt(block.prompt, tune, named)
-        wanted.setdefault(prompt, {}).update(dict.fromkeys(literal.signal for literal in block.literals))
-    policies = {}
-    for prompt, signals in wanted.items():
-        there = fitted_columns(tune[prompt])
-        extra = [name for name in sorted(tasr().signals) if name not in signals]
-        if all(name in there for name in extra) and not tune[prompt].independent:
-            signals.update(dict.fromkeys(extra))
-        policies[prompt] = fit(tune[prompt], list(signals), target=target, metric=metric)
-    return policies
 
 
 def difference_columns(trials: Trials, draws: Draws, progress: SearchProgress | None = None) -> dict[str, Floats]:
@@ -243,34 +247,15 @@ def difference_columns(trials: Trials, draws: Draws, progress: SearchProgress | 
 
 
 def _select_on_tune(
-    trials: Trials, questions: Questions, policies: Mapping[str, Policy], goal: _Goal, resampling: Resampling
+    trials: Trials, questions: Questions, policies: Mapping[str, Policy], goal: Goal, resampling: Resampling
 ) -> tuple[Chosen | None, npt.NDArray[np.int64]]:
     """Return what tune selects, with its figures on the searched questions, and its number in the space."""
     best, explorer = trials.best, trials.explorer
     if best is None:
         return None, np.empty(0, dtype=np.int64)
     number = trials.distinct.number[[best]]
-    (rule,), ((prompt,), (highest,)) = explorer.rules(number), explorer.settings(number)
-    fitted = policies[prompt]
-    provenance = {
-        "space": explorer.space.name,
-        "n_rules": explorer.space.count,
-        "n_distinct": len(trials.distinct),
-        "metric": goal.metric,
-        "budget": goal.budget,
-        "selected_on": "tune",
-    }
     seen = reduce(or_, (seen_from(side.recording) for side in explorer.questions.sides.values()))
-    policy = replace(
-        fitted,
-        rule=rule,
-        start_round=0 if reads_round_0(rule) else 1,
-        max_rounds=highest,
-        name="",
-        calibrators=tuple(calibrator for calibrator in fitted.calibrators if calibrator.output in rule.signals),
-        state={name: state for name, state in fitted.state.items() if name in rule.signals},
-        provenance={**fitted.provenance, "search": provenance, **seen.to_dict()},
-    )
+    policy, prompt = chosen_policy(trials, best, policies, goal, seen)
     result = replay(
         questions.sides[prompt].recording,
         [policy],
@@ -283,7 +268,7 @@ def _select_on_tune(
         prompt=prompt,
         quality=float(trials.means["quality"][best]),
         calls=float(trials.means["calls"][best]),
-        row=result.row(policy.label),
+        replayed=result.row(policy.label),
         headline=result.headline(policy.label),
     )
     return chosen, number
@@ -311,26 +296,12 @@ def _named(trials: Trials, draws: Draws | None) -> tuple[Named, ...]:
     return tuple(named)
 
 
-def _left_out(tune: Mapping[str, Recording]) -> list[str]:
-    """Return which signal the available space lacks, although the column that it is fitted on is there."""
-    columns = fitted_columns(next(iter(tune.values())))
-    if "top_score" in columns and "top_score_z" not in columns:
-        return ["top_score_z is not searched: top_score is the same in all tune questions"]
-    return []
-
-
-def _search_notes(trials: Trials, tune: Questions, chosen: Chosen | None, goal: _Goal) -> tuple[str, ...]:
+def _search_notes(trials: Trials, tune: Questions, chosen: Chosen | None, goal: Goal) -> tuple[str, ...]:
     questions = trials.explorer.questions
     notes = [*questions.notes, *(f"tune: {note}" for note in tune.notes)]
     choices = (choice_note(side.recording) for side in questions.sides.values())
     notes += dict.fromkeys(note for note in choices if note and goal.metric in ("f1", "em"))
     if is_agreement(goal.metric):
         notes.append(agreement_note(next(iter(questions.sides.values())).recording))
-    if chosen is None:
-        notes.append(f"no rule needs at most {goal.budget:g} mean calls on tune: nothing was selected there")
-    if trials.best is None:
-        notes.append(f"no rule needs at most {goal.budget:g} mean calls here")
-    signals = {literal.signal for block in trials.explorer.space.blocks for literal in block.literals}
-    if on_demand := sorted(signals & _ON_DEMAND):
-        notes.append(f"calls are the loop's own: what {', '.join(on_demand)} costs is charged by replay, rule by rule")
+    notes += [*empty_notes(chosen, trials.best, goal), *on_demand_notes(trials.explorer.space)]
     return tuple(notes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,13 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.display import Chart
+from suffice.errors import DataError
 from suffice.files import replacing
 from suffice.replays import Row
 from suffice.results import Evaluation, jsonable
-from suffice.rounds import Floats
-from suffice.searches.equivalent import ThresholdIntervals, equivalent_intervals
+from suffice.rounds import Floats, Positions
+from suffice.searches.equivalent import ThresholdIntervals
 from suffice.searches.explore import Distinct, Explorer, SearchProgress
-from suffice.searches.optimism import Optimism
+from suffice.searches.optimism import Optimism, RuleEstimate
 from suffice.searches.thresholds import Locked
 from suffice.session import Policy
 from suffice.statistics import PairedResult
@@ -66,16 +67,36 @@ class Chosen:
         prompt: The prompt whose rounds it reads.
         quality: Mean of the metric on tune, "selected there".
         calls: Mean calls on tune.
-        row: Its replay on the searched questions, which had no part in selecting it.
-        headline: One sentence about that.
+        replayed: Its replay on the searched questions, which had no part in selecting it; None over parts.
+        headline: One sentence about the searched questions.
+        estimate: Over parts, what it gives on the searched questions.
     """
 
     policy: Policy
     prompt: str
     quality: float
     calls: float
-    row: Row
+    replayed: Row | None
     headline: str
+    estimate: RuleEstimate | None = None
+
+    @property
+    def row(self) -> Row:
+        """Its replay on the searched questions.
+
+        Raises:
+            DataError: They were searched over parts, where only `estimate` is computed.
+        """
+        if self.replayed is None:
+            raise DataError("over parts the chosen rule is not replayed: see `estimate`, or use `replay_stream`")
+        return self.replayed
+
+    @property
+    def point(self) -> tuple[float, float]:
+        """Mean quality and calls on the searched questions."""
+        if self.estimate is not None:
+            return self.estimate.quality, self.estimate.calls
+        return next(iter(self.row.metrics.values())), self.row.calls.mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +104,10 @@ class SearchResult(Evaluation):
     """A search; arrays have one entry for each distinct set of stops.
 
     Attributes:
-        explorer: The space, with its thresholds, on the searched questions.
+        explorer: The space, with its thresholds, on the searched questions; over parts, on a few of them.
+        intervals: Returns the intervals of the thresholds of rules, see `equivalent_intervals`; over parts, by reading
+            them again.
+        baselines: By prompt: mean quality and calls of the baseline.
         distinct: The rules that stand for all that stop alike.
         columns: By name: `quality`, `calls`, `tokens`; with draws also `delta`, `low`, `high` and the same
             with the prefix `calls_`: differences to the baseline.
@@ -100,6 +124,8 @@ class SearchResult(Evaluation):
     """
 
     explorer: Explorer
+    intervals: Callable[[Positions], list[ThresholdIntervals]]
+    baselines: Mapping[str, tuple[float, float]]
     distinct: Distinct
     columns: Mapping[str, Floats]
     front: npt.NDArray[np.bool_]
@@ -130,7 +156,7 @@ class SearchResult(Evaluation):
         numbers = self.distinct.number[picked]
         rules = self.explorer.rules(numbers)
         prompts, highest = self.explorer.settings(numbers)
-        intervals = equivalent_intervals(self.explorer, numbers)
+        intervals = self.intervals(numbers)
         rows: list[dict[str, Any]] = [{} for _ in picked]
         for row, (place, position) in enumerate(zip(order.tolist(), picked.tolist(), strict=True)):
             rows[place] = {
@@ -195,7 +221,7 @@ class SearchResult(Evaluation):
                     "max_rounds": chosen.policy.max_rounds,
                     "prompt": chosen.prompt,
                     "tune": {"quality": chosen.quality, "calls": chosen.calls},
-                    "eval": chosen.row.to_dict(),
+                    "eval": chosen.row.to_dict() if chosen.estimate is None else asdict(chosen.estimate),
                     "headline": chosen.headline,
                 },
                 "selected_here": None if self.best is None else self.rows([self.best])[0],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,8 +13,9 @@ from suffice.rounds import Floats
 from suffice.searches.data import Questions, find_prompt
 from suffice.searches.explore import Explorer
 from suffice.searches.space import Block, Literal, Space
+from suffice.statistics import ROUNDING
 
-__all__ = ["N_THRESHOLDS", "Locked", "lock"]
+__all__ = ["N_THRESHOLDS", "Locked", "ThresholdTrial", "lock", "open_literals", "threshold_trials", "with_thresholds"]
 
 N_THRESHOLDS = 40
 """Evenly spaced values that are tried for a signal by itself."""
@@ -56,28 +57,95 @@ def lock(space: Space, tune: Questions, *, budget: float) -> tuple[Space, tuple[
     Raises:
         DataError: A signal has no value on tune.
     """
+    prompts = [*tune.sides]
+
+    def column(prompt: str, literal: Literal) -> Floats:
+        return tune.sides[prompt].of(gated=literal.is_gate).view.columns[literal.signal]
+
+    tried = threshold_trials(space, prompts, column)
+    means = [Explorer(item.alone, tune).means(np.arange(item.alone.count)) for item in tried.values() if item.is_locked]
+    return with_thresholds(space, prompts, tried, means, budget)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdTrial:
+    """A literal without thresholds, with those that are tried for it.
+
+    Attributes:
+        prompt: The prompt whose rounds it reads.
+        literal: With all of them.
+        is_locked: Whether it gets one of them; a grid gets all.
+    """
+
+    prompt: str
+    literal: Literal
+    is_locked: bool
+
+    @property
+    def alone(self) -> Space:
+        """The space of the literal by itself."""
+        blocks = (Block(form="or", literals=(self.literal,), prompt=self.prompt),)
+        return Space(name=self.literal.signal, blocks=blocks)
+
+
+def open_literals(space: Space, prompts: Sequence[str]) -> list[tuple[str, Literal]]:
+    """Return the literals without thresholds, each once, with the prompt whose rounds they read."""
     named = [block.prompt for block in space.blocks]
-    locked: dict[tuple[str, Literal], Locked] = {}
+    every = (
+        (find_prompt(block.prompt, prompts, named), literal) for block in space.blocks for literal in block.literals
+    )
+    return [*dict.fromkeys((prompt, literal) for prompt, literal in every if not literal.thresholds)]
+
+
+def threshold_trials(
+    space: Space, prompts: Sequence[str], column: Callable[[str, Literal], Floats]
+) -> dict[tuple[str, Literal], ThresholdTrial]:
+    """Return what is tried for each literal without thresholds.
+
+    Args:
+        space: A space.
+        prompts: Those of the recording.
+        column: Returns what a literal of a prompt reads on tune, or no more than its smallest and largest value.
+
+    Raises:
+        DataError: A signal has no value on tune.
+    """
+    tried = {}
+    for prompt, literal in open_literals(space, prompts):
+        values = _tried_values(column(prompt, literal), literal)
+        whole = replace(literal, thresholds=values, grid=0, low=None)
+        tried[prompt, literal] = ThresholdTrial(prompt=prompt, literal=whole, is_locked=not literal.grid)
+    return tried
+
+
+def with_thresholds(
+    space: Space,
+    prompts: Sequence[str],
+    tried: Mapping[tuple[str, Literal], ThresholdTrial],
+    means: Iterable[Mapping[str, Floats]],
+    budget: float,
+) -> tuple[Space, tuple[Locked, ...]]:
+    """Return the space with all thresholds known, and those that were locked.
+
+    Args:
+        space: A space.
+        prompts: Those of the recording.
+        tried: See `threshold_trials`.
+        means: Of each literal that is locked, in order: mean outcomes on tune of each of its thresholds by itself.
+        budget: Most mean calls.
+    """
+    outcomes = iter(means)
+    locked = {key: _best_threshold(item, next(outcomes), budget) for key, item in tried.items() if item.is_locked}
+    named = [block.prompt for block in space.blocks]
     literals = []
     for block in space.blocks:
-        prompt = find_prompt(block.prompt, tune.sides, named)
-        locked_literals = []
-        for literal in block.literals:
-            if literal.thresholds:
-                locked_literals.append(literal)
-                continue
-            values = _tried_values(tune.sides[prompt].of(gated=literal.is_gate).view.columns, literal)
-            tried = replace(literal, thresholds=values, grid=0, low=None)
-            key = (prompt, literal)
-            if not literal.grid and key not in locked:
-                locked[key] = _best_threshold(tried, tune, prompt, budget)
-            locked_literals.append(tried if literal.grid else locked[key].literal)
-        literals.append(locked_literals)
+        prompt = find_prompt(block.prompt, prompts, named)
+        known = {key: item.literal for key, item in tried.items()} | {key: item.literal for key, item in locked.items()}
+        literals.append([known.get((prompt, literal), literal) for literal in block.literals])
     return space.with_literals(literals), tuple(locked.values())
 
 
-def _tried_values(columns: Mapping[str, Floats], literal: Literal) -> tuple[float, ...]:
-    column = columns[literal.signal]
+def _tried_values(column: Floats, literal: Literal) -> tuple[float, ...]:
     if not np.isfinite(column).any():
         raise DataError(
             f"the signal {literal.signal!r} has no value on the tune questions, so no threshold can be found: give its "
@@ -87,18 +155,19 @@ def _tried_values(columns: Mapping[str, Floats], literal: Literal) -> tuple[floa
     return tuple(dict.fromkeys(even_thresholds(known, literal.grid or N_THRESHOLDS).tolist()))
 
 
-def _best_threshold(literal: Literal, tune: Questions, prompt: str, budget: float) -> Locked:
-    alone = Space(name=literal.signal, blocks=(Block(form="or", literals=(literal,), prompt=prompt),))
-    means = Explorer(alone, tune).means(np.arange(len(literal.thresholds)))
+def _best_threshold(tried: ThresholdTrial, means: Mapping[str, Floats], budget: float) -> Locked:
     quality, calls = means["quality"], means["calls"]
-    allowed = calls <= budget
-    order = np.lexsort((np.arange(len(calls)), calls, -quality if allowed.any() else calls))
-    best = int(order[allowed[order]][0] if allowed.any() else order[0])
+    allowed = calls <= budget + ROUNDING
+    if allowed.any():  # means that differ by a rounding are equal: the order of summation must not choose
+        allowed &= quality >= quality[allowed].max() - ROUNDING
+    within = bool(allowed.any())
+    candidates = np.flatnonzero(allowed) if within else np.arange(len(calls))
+    best = int(candidates[np.argmin(calls[candidates])])
     return Locked(
-        prompt=prompt,
-        literal=replace(literal, thresholds=(literal.thresholds[best],)),
+        prompt=tried.prompt,
+        literal=replace(tried.literal, thresholds=(tried.literal.thresholds[best],)),
         quality=float(quality[best]),
         calls=float(calls[best]),
-        n_tried=len(literal.thresholds),
-        within_budget=bool(allowed.any()),
+        n_tried=len(tried.literal.thresholds),
+        within_budget=within,
     )

@@ -15,7 +15,15 @@ from suffice.statistics.bootstrap import quantiles, resampled_means
 from suffice.statistics.rounding import ROUNDING
 from suffice.statistics.units import Clusters, Units, check_level, paired_rows, standard_errors
 
-__all__ = ["DEFAULT_INTERVAL", "INTERVALS", "Intervals", "Resampled", "paired_bootstrap", "paired_t"]
+__all__ = [
+    "DEFAULT_INTERVAL",
+    "INTERVALS",
+    "Intervals",
+    "Resampled",
+    "expanded_tail",
+    "paired_bootstrap",
+    "paired_t",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,17 +76,24 @@ def _percentile(block: Resampled, tail: float) -> tuple[Floats, Floats]:
 
 
 def _expanded(block: Resampled, tail: float) -> tuple[Floats, Floats]:
-    """Percentile interval made as much wider as a t interval is than a normal one with the variance over n.
+    """Percentile interval made as much wider as a t interval is than a normal one with the variance over n."""
+    tail = expanded_tail(tail, block.units.n_units)
+    return quantiles(block.means, (tail, 1 - tail))
+
+
+def expanded_tail(tail: float, n: int) -> float:
+    """Return the share of draws beyond each end of an expanded percentile interval.
 
     Hesterberg (2015), "What teachers should know about the bootstrap", section 3.2: the plain one is too narrow in
     small samples, by the factor ``sqrt((n - 1) / n)`` and by its use of the normal quantile.
+
+    Args:
+        tail: The share of each tail, (1 - level) / 2.
+        n: Units.
     """
     from scipy.special import ndtr, stdtrit
 
-    n = block.units.n_units
-    if n > 1:
-        tail = float(ndtr(math.sqrt(n / (n - 1)) * stdtrit(n - 1, tail)))
-    return quantiles(block.means, (tail, 1 - tail))
+    return float(ndtr(math.sqrt(n / (n - 1)) * stdtrit(n - 1, tail))) if n > 1 else tail
 
 
 def _bca(block: Resampled, tail: float) -> tuple[Floats, Floats]:

@@ -20,6 +20,7 @@ from suffice.decisions import Advice
 from suffice.decisions.advice import FORMAT as DECISION_FORMAT
 from suffice.errors import SufficeError
 from suffice.files import quoted
+from suffice.replays.costs import NOT_LANGUAGE_MODELS
 from suffice.replays.outcomes import default_metrics, has_outcome, outcome
 from suffice.retrieval import load_questions
 from suffice.rounds import Floats
@@ -259,7 +260,11 @@ def _headline_figures(recording: Recording, *, is_log: bool) -> str:
             values = scores[np.arange(len(last)), last][fine]
         if not np.isnan(values).all():
             text += f", {metric} {figure(float(np.nanmean(values)), '.1f', 100)}{where}"
-    columns = [name for name in recording.names("cost") if name.endswith(".calls") and "retrieval" not in name]
+    columns = [
+        name
+        for name in recording.names("cost")
+        if name.endswith(".calls") and name.split(".")[1] not in NOT_LANGUAGE_MODELS
+    ]
     calls = sum((np.nansum(recording.column(name)[fine]) for name in columns), 0.0) / max(int(fine.sum()), 1)
     return text + (f", {figure(float(calls), '.2f')} calls each" if calls and math.isfinite(calls) else "")
 

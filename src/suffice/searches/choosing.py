@@ -1,0 +1,145 @@
+"""What a search tries and what tune questions choose: the same for a recording in memory and for one in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from suffice.errors import DataError
+from suffice.replays import reads_round_0
+from suffice.rules import tasr
+from suffice.searches.data import find_prompt
+from suffice.searches.fitting import Defined
+from suffice.searches.optimism import Trials
+from suffice.searches.presets import available, preset, votes
+from suffice.searches.space import Space
+from suffice.seen import Seen
+from suffice.session import Policy
+
+__all__ = ["Goal", "chosen_policy", "empty_notes", "left_out_notes", "on_demand_notes", "space_of", "wanted_signals"]
+
+_ON_DEMAND = frozenset({"critic_approved", "judge_entailment", "rerank_score"})
+"""Signals whose components are called where a rule reads them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """What a search looks for: the best metric within a budget of calls, against a baseline."""
+
+    metric: str
+    budget: float
+    baseline: str
+
+
+def space_of(
+    space: Space | str,
+    defined: Mapping[str, Defined],
+    patience: Sequence[int] | None,
+    max_rounds: Sequence[int] | None,
+) -> Space:
+    """Return the space that is searched.
+
+    Args:
+        space: A space, the name of a preset, or `available`.
+        defined: By prompt, what tune questions have.
+        patience: In place of the space's; None = as the space says.
+        max_rounds: The same for its highest rounds.
+
+    Raises:
+        DataError: It has no rules or too many, or `available` would read several prompts.
+    """
+    spec = space if isinstance(space, Space) else _available(defined) if space == "available" else preset(space)
+    spec = replace(
+        spec,
+        patience=spec.patience if patience is None else tuple(patience),
+        max_rounds=spec.max_rounds if max_rounds is None else tuple(max_rounds),
+    )
+    spec.check()
+    return spec
+
+
+def _available(defined: Mapping[str, Defined]) -> Space:
+    if len(defined) > 1:
+        names = ", ".join(map(repr, defined))
+        raise DataError(
+            f"the space 'available' is for rounds of one prompt, and the recording holds several ({names}): select one "
+            "(Recording.select), or describe a space whose blocks name their prompts"
+        )
+    there = next(iter(defined.values()))
+    return votes() if there.independent else available(there.columns)
+
+
+def wanted_signals(space: Space, defined: Mapping[str, Defined]) -> dict[str, list[str]]:
+    """Return by prompt every signal of the space there, and those of `tasr` where it can be read."""
+    named = [block.prompt for block in space.blocks]
+    wanted: dict[str, dict[str, None]] = {}
+    for block in space.blocks:
+        prompt = find_prompt(block.prompt, defined, named)
+        wanted.setdefault(prompt, {}).update(dict.fromkeys(literal.signal for literal in block.literals))
+    for prompt, signals in wanted.items():
+        extra = [name for name in sorted(tasr().signals) if name not in signals]
+        if all(name in defined[prompt].columns for name in extra) and not defined[prompt].independent:
+            signals.update(dict.fromkeys(extra))
+    return {prompt: [*signals] for prompt, signals in wanted.items()}
+
+
+def chosen_policy(
+    trials: Trials, best: int, policies: Mapping[str, Policy], goal: Goal, seen: Seen
+) -> tuple[Policy, str]:
+    """Return what tune selects as a policy, and the prompt whose rounds it reads.
+
+    Args:
+        trials: The rules on tune questions.
+        best: The position of the selected one.
+        policies: By prompt, the fitted state.
+        goal: What was looked for.
+        seen: The tune questions.
+    """
+    explorer, number = trials.explorer, trials.distinct.number[[best]]
+    (rule,), ((prompt,), (highest,)) = explorer.rules(number), explorer.settings(number)
+    fitted = policies[prompt]
+    provenance = {
+        "space": explorer.space.name,
+        "n_rules": explorer.space.count,
+        "n_distinct": len(trials.distinct),
+        "metric": goal.metric,
+        "budget": goal.budget,
+        "selected_on": "tune",
+    }
+    policy = replace(
+        fitted,
+        rule=rule,
+        start_round=0 if reads_round_0(rule) else 1,
+        max_rounds=highest,
+        name="",
+        calibrators=tuple(calibrator for calibrator in fitted.calibrators if calibrator.output in rule.signals),
+        state={name: state for name, state in fitted.state.items() if name in rule.signals},
+        provenance={**fitted.provenance, "search": provenance, **seen.to_dict()},
+    )
+    return policy, prompt
+
+
+def left_out_notes(defined: Mapping[str, Defined]) -> list[str]:
+    """Return which signal the available space lacks, although the column that it is fitted on is there."""
+    there = next(iter(defined.values()))
+    if there.same_score and "top_score_z" not in there.columns:
+        return ["top_score_z is not searched: top_score is the same in all tune questions"]
+    return []
+
+
+def on_demand_notes(space: Space) -> list[str]:
+    """Return what the calls of rules leave out, if a rule of the space reads what is computed on demand."""
+    signals = {literal.signal for block in space.blocks for literal in block.literals}
+    if on_demand := sorted(signals & _ON_DEMAND):
+        return [f"calls are the loop's own: what {', '.join(on_demand)} costs is charged by replay, rule by rule"]
+    return []
+
+
+def empty_notes(chosen: object | None, best: int | None, goal: Goal) -> list[str]:
+    """Return where no rule meets the budget: on tune, where nothing is then chosen, and on the searched questions."""
+    notes = []
+    if chosen is None:
+        notes.append(f"no rule needs at most {goal.budget:g} mean calls on tune: nothing was selected there")
+    if best is None:
+        notes.append(f"no rule needs at most {goal.budget:g} mean calls here")
+    return notes

@@ -1,0 +1,255 @@
+"""Figures from sums over parts: differences with intervals, and how much of the best rule's lead is luck."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from operator import add
+from typing import Any, TypeVar
+
+import numpy as np
+
+from suffice.processes import over_parts
+from suffice.replays.blocks import PieceFacts
+from suffice.rounds import Floats, Positions
+from suffice.rules import tasr
+from suffice.searches.choosing import Goal
+from suffice.searches.explore import SearchProgress
+from suffice.searches.optimism import Optimism, RuleEstimate, Trials, best_within
+from suffice.searches.passes import (
+    Comparisons,
+    ComparisonSums,
+    PlacedPiece,
+    SearchReading,
+    comparisons_in,
+    family_in,
+    with_facts,
+)
+from suffice.searches.result import Chosen, Named
+from suffice.searches.sums import FOLDED, RuleSums
+from suffice.session import Policy
+from suffice.statistics import ROUNDING, PairedResult, Resampling, error_of_sums, p_of_largest
+from suffice.store.pieces import Piece
+from suffice.tables import figure
+
+__all__ = ["Estimates", "Passes", "difference_columns_of"]
+
+_OfPiece = TypeVar("_OfPiece")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passes:
+    """What is computed of every piece, in processes.
+
+    Attributes:
+        reading: How pieces are read.
+        jobs: Processes.
+        pool: The processes, if they are kept from one pass to the next.
+        progress: Called with the pieces done and their number, anew in each pass.
+    """
+
+    reading: SearchReading
+    jobs: int
+    pool: Executor | None
+    progress: SearchProgress | None
+
+    def each(
+        self,
+        function: Callable[..., _OfPiece],
+        *arguments: Any,
+        columns: Sequence[str] | None = None,
+        tune: bool | None = None,
+    ) -> Iterator[tuple[PlacedPiece, _OfPiece]]:
+        """Yield each piece and what a function of `suffice.searches.passes` returns for it, in their order.
+
+        Args:
+            function: Called with how pieces are read, the arguments and the piece.
+            arguments: What else it takes.
+            columns: The columns that it reads; None = those of a search.
+            tune: Which questions it reads; None = all.
+
+        Raises:
+            SchemaError: What was read is damaged; that shows after the last piece.
+        """
+        reading = self.reading
+        pieces = reading.pieces(reading.columns if columns is None else columns, tune=tune)
+        results = over_parts(
+            partial(with_facts, function, reading, arguments),
+            pieces,
+            jobs=self.jobs,
+            on_progress=self.progress,
+            pool=self.pool,
+        )
+        facts: list[list[tuple[Piece, PieceFacts]]] = [[] for _ in reading.recordings]
+        for place, (result, read) in zip(pieces, results, strict=True):
+            facts[place.recording] += [(place.piece, one) for one in read[:1]]
+            yield place, result
+        for recording, of_pieces in zip(reading.recordings, facts, strict=True):
+            if of_pieces:
+                recording.check(of_pieces)
+
+    def of(self, **changes: Any) -> Passes:
+        """Return the same with other fields of `reading`."""
+        return replace(self, reading=replace(self.reading, **changes))
+
+
+_MOST_SUMS_DRAWN = 2**24
+"""Rules times draws up to which the lead is tested against the whole family, a bound on memory (128 MiB)."""
+
+_MOST_PAIRS_TESTED = 2**29
+"""Rules times questions up to which it is, a bound on time: a minute or two on one core with 1,000 draws."""
+
+
+def difference_columns_of(sums: RuleSums, trials: Trials, level: float) -> dict[str, Floats]:
+    """Return mean differences to the baseline with t intervals, for quality and (with a prefix) calls."""
+    from scipy.special import stdtrit
+
+    columns: dict[str, Floats] = {}
+    for prefix, name in (("", "quality"), ("calls_", "calls")):
+        delta, error = _delta_and_error(sums, name, trials.distinct.number)
+        reach = float(stdtrit(sums.n - 1, (1 + level) / 2)) * error if sums.n > 1 else np.full(len(delta), np.nan)
+        columns |= {f"{prefix}delta": delta, f"{prefix}low": delta - reach, f"{prefix}high": delta + reach}
+    return columns
+
+
+def _delta_and_error(sums: RuleSums, name: str, numbers: Positions) -> tuple[Floats, Floats]:
+    total = sums.folds[name].sum(axis=0)[numbers] - sums.baseline[name]
+    return total / sums.n, error_of_sums(sums.n, total, sums.more[f"{name}_squares"][numbers])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimates:
+    """What is compared question by question, and the tests of the best rule's lead."""
+
+    trials: Trials
+    comparisons: Comparisons
+    sums: ComparisonSums
+    paired: dict[str, PairedResult]
+    picked: tuple[int, ...]
+    resampling: Resampling
+    p_corrected: float
+
+    @classmethod
+    def of(cls, passes: Passes, trials: Trials, on_tune: Trials, sums: RuleSums) -> Estimates:
+        """Compare the best rule, the one that tune selects, those of the folds, and `tasr`."""
+        rules = {}
+        for how, side in (("naive", trials), ("nested", on_tune)):
+            if side.best is not None:
+                rules[how] = int(side.distinct.number[side.best])
+        picked = _picked(trials, sums)
+        view = trials.explorer.questions.sides[passes.reading.prompt].view
+        named = tasr().signals <= set(view.columns)
+        comparisons = Comparisons(rules=rules, by_fold=picked, named=named)
+        space, resampling = trials.explorer.space, passes.reading.resampling
+        parts = [part for _, part in passes.each(comparisons_in, space, comparisons, tune=False) if part is not None]
+        total = reduce(add, parts)
+        return cls(
+            trials=trials,
+            comparisons=comparisons,
+            sums=total,
+            paired=dict(zip(comparisons.names, total.deltas.paired(resampling), strict=True)),
+            picked=picked,
+            resampling=resampling,
+            p_corrected=_p_corrected(passes, trials, sums),
+        )
+
+    def _estimate(self, how: str) -> RuleEstimate:
+        place = self.comparisons.names.index(how)
+        numbers = [self.comparisons.rules[how]] if how in self.comparisons.rules else [*self.picked]
+        values, counts = np.unique(np.array(numbers, dtype=np.int64), return_counts=True)
+        texts = list(map(str, self.trials.explorer.rules(values)))
+        n = self.sums.deltas.n
+        return RuleEstimate(
+            how=how,
+            rules=tuple(texts[i] for i in np.argsort(-counts, kind="stable").tolist()),
+            quality=float(self.sums.quality[place] / n),
+            calls=float(self.sums.calls[place] / n),
+            delta=self.paired[how],
+        )
+
+    def named(self, trials: Trials) -> tuple[Named, ...]:
+        """Return `tasr`, if its signals are there."""
+        if not self.comparisons.named:
+            return ()
+        place, n = self.comparisons.names.index("tasr"), self.sums.deltas.n
+        return (
+            Named(
+                name="tasr",
+                prompt=next(iter(trials.explorer.questions.sides)),
+                quality=float(self.sums.quality[place] / n),
+                calls=float(self.sums.calls[place] / n),
+                delta=self.paired["tasr"] if self.resampling.n_resamples else None,
+                members=int(trials.distinct.members[trials.distinct.hash == self.sums.hash].sum()),
+            ),
+        )
+
+    def chosen(self, policy: Policy, on_tune: Trials, goal: Goal) -> Chosen:
+        """Return what tune selects with its figures on the searched questions."""
+        assert on_tune.best is not None
+        estimate = self._estimate("nested")
+        quality, delta = figure(estimate.quality, ".1f", 100), figure(estimate.delta.triple, "+.1f", 100)
+        return Chosen(
+            policy=policy,
+            prompt=next(iter(on_tune.explorer.questions.sides)),
+            quality=float(on_tune.means["quality"][on_tune.best]),
+            calls=float(on_tune.means["calls"][on_tune.best]),
+            replayed=None,
+            headline=f"{policy.label}: {goal.metric} {quality} ({delta} vs {goal.baseline}); {estimate.calls:.2f} calls",
+            estimate=estimate,
+        )
+
+    def optimism(self) -> Optimism | None:
+        """Return what selecting the best rule within the budget is worth."""
+        if self.trials.best is None:
+            return None
+        hows = [how for how in ("naive", "nested", "cross-fitted") if how in self.comparisons.names]
+        return Optimism(
+            estimates=tuple(map(self._estimate, hows)),
+            n_rules=self.trials.explorer.space.count,
+            n_distinct=len(self.trials.distinct),
+            n_within=len(_affordable(self.trials)),
+            p_raw=_one(self.sums, self.comparisons.names.index("naive")),
+            p_corrected=self.p_corrected,
+        )
+
+
+def _one(sums: ComparisonSums, place: int) -> float:
+    """Return the p-value of one difference as if it were the only one."""
+    deltas, one = sums.deltas, slice(place, place + 1)
+    return p_of_largest(0, deltas.sums[one] / deltas.n, deltas.errors[one], deltas.drawn[one], deltas.sizes)
+
+
+def _affordable(trials: Trials) -> Positions:
+    return np.flatnonzero(trials.means["calls"] <= trials.budget + ROUNDING)
+
+
+def _picked(trials: Trials, sums: RuleSums) -> tuple[int, ...]:
+    """Return the number of the rule that the other folds select, for each fold; empty where that cannot be done."""
+    numbers, picked = trials.distinct.number, []
+    totals = {name: sums.folds[name].sum(axis=0)[numbers] for name in FOLDED}
+    for fold, size in enumerate(sums.sizes.tolist()):
+        if size == sums.n:
+            return ()
+        others = {name: (totals[name] - sums.folds[name][fold][numbers]) / (sums.n - size) for name in FOLDED}
+        best = best_within(others["quality"], others["calls"], trials.budget)
+        if best is None:
+            return ()
+        picked.append(int(numbers[best]))
+    return tuple(picked)
+
+
+def _p_corrected(passes: Passes, trials: Trials, sums: RuleSums) -> float:
+    """Return the p-value of the best rule's lead among all rules within the budget; NaN where they are too many."""
+    within, n_resamples = _affordable(trials), passes.reading.resampling.n_resamples
+    too_many = len(within) * n_resamples > _MOST_SUMS_DRAWN or len(within) * sums.n > _MOST_PAIRS_TESTED
+    if trials.best is None or not n_resamples or too_many:
+        return float("nan")
+    numbers = trials.distinct.number[within]
+    drawn, sizes = np.zeros((len(within), n_resamples)), np.zeros(n_resamples)
+    for _, (some, n) in passes.each(family_in, trials.explorer.space, numbers, tune=False):
+        drawn += some
+        sizes += n
+    delta, errors = _delta_and_error(sums, "quality", numbers)
+    return p_of_largest(int(np.searchsorted(within, trials.best)), delta, errors, drawn, sizes)

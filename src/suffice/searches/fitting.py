@@ -1,0 +1,111 @@
+"""What a search could read of tune questions, and the fitted state that it reads with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from suffice.calibration import CALIBRATED
+from suffice.errors import UnknownSignalError
+from suffice.replays import calibrate
+from suffice.replays.fitting import first_of_question
+from suffice.replays.outcomes import has_outcome, is_agreement
+from suffice.searches.data import reading
+from suffice.session import Policy
+from suffice.signals import SIGNALS, VOTES
+from suffice.signals.votes import weights_of
+from suffice.store.recording import Recording
+
+__all__ = ["Defined", "fit"]
+
+_FITTED = {**CALIBRATED, "top_score_z": "top_score"}
+_UNREAD = frozenset({"calls", "tokens", "seconds"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defined:
+    """What a search could read of some questions; parts are joined by `|`.
+
+    Attributes:
+        signals: Those with a value somewhere.
+        scores: The smallest and the largest `top_score` of a question; infinite without one.
+        independent: Whether rounds are independent answers that vote.
+    """
+
+    signals: frozenset[str]
+    scores: tuple[float, float]
+    independent: bool
+
+    @classmethod
+    def of(cls, recording: Recording) -> Defined:
+        """Look through all signals of a recording."""
+        names = (name for name in recording.table.column_names if name in SIGNALS or name in recording.names("signal"))
+        signals = frozenset(name for name in names if np.isfinite(recording.column(name)).any())
+        scores = first_of_question(recording, "top_score") if "top_score" in signals else np.empty(0)
+        finite = scores[np.isfinite(scores)]
+        ends = float(finite.min(initial=np.inf)), float(finite.max(initial=-np.inf))
+        return cls(signals=signals, scores=ends, independent=recording.independent)
+
+    def __or__(self, other: Defined) -> Defined:
+        (low, high), (other_low, other_high) = self.scores, other.scores
+        ends = min(low, other_low), max(high, other_high)
+        return replace(self, signals=self.signals | other.signals, scores=ends)
+
+    @property
+    def same_score(self) -> bool:
+        """Whether `top_score` is the same in every question, so that it has no z-score."""
+        return "top_score" in self.signals and not self.scores[0] < self.scores[1]
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The signals that can be read, those that are fitted included, with the column that each is read from.
+
+        A recorded column wins over one that could be fitted.
+        """
+        there = {name: name for name in self.signals}
+        fitted = {name: source for name, source in _FITTED.items() if source in there}
+        if self.same_score:
+            fitted.pop("top_score_z", None)
+        vote_columns = {name: name for name in sorted(VOTES) if self.independent and not weights_of([name])}
+        return {"round": "round", **dict.fromkeys(_UNREAD, "cost"), **fitted, **there, **vote_columns}
+
+
+def fit(
+    tune: Recording,
+    signals: Sequence[str],
+    *,
+    target: str | None,
+    metric: str = "em",
+    defined: Defined | None = None,
+) -> Policy:
+    """Return a policy with the fitted state of those signals that are not columns of their own, fitted on tune.
+
+    Args:
+        tune: Tune questions.
+        signals: What a search reads.
+        target: What calibrators are fitted to; None = `em`, or `metric` where that needs no gold answers.
+        metric: What quality means; also the target where there is no `em` and nothing to calibrate.
+        defined: What there is, if `tune` has only the columns that are fitted.
+
+    Raises:
+        UnknownSignalError: A signal is neither recorded, with a value somewhere, nor can be fitted; naming all.
+    """
+    of = Defined.of(tune) if defined is None else defined
+    there = of.columns
+    missing = [name for name in signals if name not in there]
+    if missing:
+        empty = [name for name in missing if name in tune.table.column_names]
+        why = f" ({', '.join(empty)}: there, but without a single value)" if empty else ""
+        why += " (top_score_z: top_score is the same in every question)" * ("top_score_z" in missing and of.same_score)
+        raise UnknownSignalError(
+            f"the search needs the columns {', '.join(missing)}, and the recording lacks them{why}. Record or import "
+            "them, or search the space 'available', which takes the signals that there are"
+        )
+    fitted = [name for name in signals if there[name] != name and name in _FITTED]
+    if target is None:
+        scored = has_outcome(tune, "em") or not CALIBRATED.keys().isdisjoint(fitted)
+        target = "em" if scored and not is_agreement(metric) else metric
+    policy, _ = calibrate(tune, rule=reading(fitted), target=target, unseen_round="nearest", compare=defined is None)
+    return replace(policy, rule=reading(signals))

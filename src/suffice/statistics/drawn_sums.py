@@ -1,0 +1,240 @@
+"""A bootstrap of questions that are never together in memory: draws by question, and sums that add up over parts.
+
+How often a question is drawn depends on its key and the seed alone (Poisson bootstrap; Chamandy et al. 2012, "Estimating
+uncertainty for massive data streams"): any division of the questions into parts, in any order, gives the same draws.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError
+from suffice.rounds import Floats
+from suffice.seen import id_hash
+from suffice.statistics.bootstrap import quantiles
+from suffice.statistics.hypotheses import sign_flip_test
+from suffice.statistics.intervals import expanded_tail
+from suffice.statistics.paired import FEW_NONZERO, PairedResult, few_warning
+from suffice.statistics.resampling import Resampling
+from suffice.statistics.rounding import ROUNDING
+
+__all__ = [
+    "DrawnSums",
+    "Keys",
+    "check_streamed",
+    "error_of_sums",
+    "keyed_numbers",
+    "keys_of",
+    "p_of_largest",
+    "poisson_weights",
+]
+
+Keys = npt.NDArray[np.uint64]
+"""One number for each question: the first 64 bits of the sha256 of its name."""
+
+_TIE = 1e-9
+"""Standard errors by which a draw may miss a mean and reach it: sums in another order differ by less."""
+
+_STREAMED_INTERVALS = ("expanded", "percentile")
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+def keys_of(names: Iterable[str]) -> Keys:
+    """Return the keys of names.
+
+    >>> [hex(key) for key in keys_of(["5a77e70f"]).tolist()]
+    ['0x2dd53066e8421fa3']
+    """
+    return np.array([int(id_hash(name), 16) for name in names], dtype=np.uint64)
+
+
+def keyed_numbers(keys: Keys, n: int, *, seed: int) -> npt.NDArray[np.uint64]:
+    """Return `n` random 64-bit numbers for each key, shape ``(n_keys, n)``: the same for a key, whatever is around it.
+
+    SplitMix64 (Steele, Lea and Flood 2014): the numbers are a counter, mixed.
+
+    >>> a, b = keys_of(["a", "b"])
+    >>> numbers = keyed_numbers(np.array([a, b]), 2, seed=1)
+    >>> (keyed_numbers(np.array([b]), 2, seed=1) == numbers[1:]).all().item()
+    True
+    """
+    start = keys ^ _mixed(np.array([seed % 2**64], dtype=np.uint64))
+    return _mixed(start[:, None] + _GOLDEN * np.arange(1, n + 1, dtype=np.uint64))
+
+
+def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    values = (values ^ (values >> np.uint64(30))) * _FIRST
+    values ^= values >> np.uint64(27)
+    values *= _SECOND
+    values ^= values >> np.uint64(31)
+    return values
+
+
+def _poisson_counts() -> npt.NDArray[np.uint8]:
+    """Return the Poisson(1) count of each number of 16 bits: inversion, exact to 2**-17."""
+    probabilities = np.array([math.exp(-1) / math.factorial(k) for k in range(12)])
+    ends = np.rint(np.cumsum(probabilities) * 2**16)
+    return np.searchsorted(ends, np.arange(2**16), side="right").astype(np.uint8)
+
+
+_COUNTS = _poisson_counts()
+
+
+def poisson_weights(keys: Keys, n_resamples: int, *, seed: int) -> Floats:
+    """Return how often each question is drawn, shape ``(n_resamples, n_questions)``; each weight is Poisson with mean 1.
+
+    A resample then has about as many draws as questions, not exactly as many, so a resampled mean is a ratio of sums.
+
+    >>> weights = poisson_weights(keys_of(map(str, range(1000))), 200, seed=42)
+    >>> weights.shape, weights.mean().round(1).item(), weights.var().round(1).item()
+    ((200, 1000), 1.0, 1.0)
+
+    Args:
+        keys: Of the questions, see `keys_of`.
+        n_resamples: Draws.
+        seed: Another seed gives other draws.
+
+    Raises:
+        DataError: Fewer than one draw.
+    """
+    if n_resamples < 1:
+        raise DataError(f"a bootstrap needs resamples, not {n_resamples!r}; allowed: >= 1")
+    numbers = keyed_numbers(keys, -(-n_resamples // 4), seed=seed).astype("<u8")  # four weights from each number
+    weights = _COUNTS.take(numbers.view("<u2"))[:, :n_resamples]
+    return np.ascontiguousarray(weights.T, dtype=np.float64)
+
+
+def error_of_sums(n: int, sums: Floats, squares: Floats) -> Floats:
+    """Return the standard error of means from sums and sums of squares; 0 without variance, NaN from one question.
+
+    >>> error_of_sums(3, np.array([0.0, 3.0]), np.array([2.0, 3.0])).round(4).tolist()
+    [0.5774, 0.0]
+    """
+    if n < 2:  # noqa: PLR2004
+        return np.full(len(sums), np.nan)
+    spread = squares - sums**2 / n
+    spread[spread <= ROUNDING * squares] = 0.0  # equal numbers may differ by a rounding
+    errors: Floats = np.sqrt(spread / (n - 1) / n)
+    return errors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DrawnSums:
+    """Sums of several paired differences over some questions, as they are and in every draw; parts are added.
+
+    Attributes:
+        n: Questions.
+        sums: Of each difference, shape ``(n_differences,)``.
+        squares: The same of their squares.
+        nonzero: How many are not 0.
+        few: Those that are not 0, of each difference the first `FEW_NONZERO`.
+        drawn: Sums in every draw, shape ``(n_differences, n_resamples)``.
+        sizes: Questions in every draw, shape ``(n_resamples,)``.
+    """
+
+    n: int
+    sums: Floats
+    squares: Floats
+    nonzero: npt.NDArray[np.int64]
+    few: tuple[tuple[float, ...], ...]
+    drawn: Floats
+    sizes: Floats
+
+    @classmethod
+    def of(cls, deltas: Floats, weights: Floats) -> Self:
+        """Return the sums of the differences of one part, shape ``(n_differences, n_questions)``, no NaN."""
+        return cls(
+            n=deltas.shape[1],
+            sums=deltas.sum(axis=1),
+            squares=np.einsum("dq,dq->d", deltas, deltas),
+            nonzero=np.count_nonzero(deltas, axis=1),
+            few=tuple(tuple(row[row != 0][:FEW_NONZERO].tolist()) for row in deltas),
+            drawn=deltas @ weights.T,
+            sizes=weights.sum(axis=1),
+        )
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(
+            n=self.n + other.n,
+            sums=self.sums + other.sums,
+            squares=self.squares + other.squares,
+            nonzero=self.nonzero + other.nonzero,
+            few=tuple((*a, *b)[:FEW_NONZERO] for a, b in zip(self.few, other.few, strict=True)),
+            drawn=self.drawn + other.drawn,
+            sizes=self.sizes + other.sizes,
+        )
+
+    @property
+    def errors(self) -> Floats:
+        """The standard error of each mean, shape ``(n_differences,)``."""
+        return error_of_sums(self.n, self.sums, self.squares)
+
+    def paired(self, resampling: Resampling) -> list[PairedResult]:
+        """Return the mean of each difference with its bootstrap interval.
+
+        Raises:
+            DataError: The method of intervals needs all differences at once.
+        """
+        check_streamed(resampling)
+        n_resamples, tail = len(self.sizes), (1 - resampling.level) / 2
+        if resampling.interval == "expanded":
+            tail = expanded_tail(tail, self.n)
+        if self.n == 1:
+            ends = (np.full(len(self.sums), np.nan),) * 2
+        else:
+            ends = quantiles(self.drawn / self.sizes, (tail, 1 - tail))
+        return [
+            PairedResult(
+                delta=float(self.sums[i] / self.n),
+                low=float(ends[0][i]),
+                high=float(ends[1][i]),
+                level=resampling.level,
+                n=self.n,
+                n_clusters=self.n,
+                n_nonzero=int(nonzero),
+                n_resamples=n_resamples,
+                interval=resampling.interval,
+                p_exact=sign_flip_test(self.few[i]) if nonzero < FEW_NONZERO else math.nan,
+                warning=few_warning(int(nonzero), self.n) if nonzero < FEW_NONZERO else "",
+            )
+            for i, nonzero in enumerate(self.nonzero.tolist())
+        ]
+
+    def p_of_largest(self, position: int) -> float:
+        """Return the p-value of one mean as the largest of all; see `p_of_largest`."""
+        return p_of_largest(position, self.sums / self.n, self.errors, self.drawn, self.sizes)
+
+
+def p_of_largest(position: int, delta: Floats, errors: Floats, drawn: Floats, sizes: Floats) -> float:
+    """Return the one-sided p-value of one mean difference as the largest of all: the max-statistic, see `max_statistic`.
+
+    Args:
+        position: Which one.
+        delta: Mean differences, shape ``(n_differences,)``.
+        errors: Their standard errors.
+        drawn: Sums in every draw, shape ``(n_differences, n_resamples)``.
+        sizes: Questions in every draw, shape ``(n_resamples,)``.
+    """
+    if not errors[position] > 0:
+        return 1.0 if math.isnan(errors[position]) or delta[position] <= ROUNDING else 0.0
+    largest = np.full(len(sizes), -np.inf)
+    for row in np.flatnonzero(errors > 0).tolist():
+        np.maximum(largest, (drawn[row] - delta[row] * sizes) / errors[row], out=largest)
+    reached = largest / sizes >= delta[position] / errors[position] - _TIE
+    return float((1 + reached.sum()) / (1 + len(largest)))
+
+
+def check_streamed(resampling: Resampling) -> None:
+    """Raise a `DataError` for a method of intervals that needs all differences at once."""
+    if resampling.interval not in _STREAMED_INTERVALS:
+        raise DataError(
+            f"the interval {resampling.interval!r} needs the differences of all questions at once; over parts there are "
+            f"{' and '.join(_STREAMED_INTERVALS)}"
+        )

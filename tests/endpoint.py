@@ -49,6 +49,8 @@ class Request:
     path: str
     headers: dict[str, str]
     body: dict[str, Any]
+    method: str = "POST"
+    content: bytes = b""
 
     @property
     def prompt(self) -> str:
@@ -176,7 +178,9 @@ class Endpoint:
         first, *lines = head.strip().split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         body = await reader.readexactly(int(headers.get("content-length", 0)))
-        return Request(first.split()[1], headers, json.loads(body or b"{}"))
+        is_json = headers.get("content-type", "").startswith("application/json")
+        method, path, _ = first.split()
+        return Request(path, headers, json.loads(body or b"{}") if is_json else {}, method, body)
 
     async def _in_turn(self, request: Request, number: int) -> bytes | None:
         while (self.allow is not None and number > self.allow) or self.holds(request.body):  # noqa: ASYNC110 - from another thread

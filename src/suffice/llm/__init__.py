@@ -6,6 +6,7 @@ from suffice.llm.doctor import EndpointReport, probe
 from suffice.llm.embedding_states import EncoderStates, EndpointStates
 from suffice.llm.embeddings import EndpointEmbedder
 from suffice.llm.judge import ENTAILMENT, EntailmentJudge, JudgePrompt
+from suffice.llm.limits import EvenPace, Pace, RequestLimits
 from suffice.llm.monitor import ConfidenceMonitor, fit_directions
 from suffice.llm.prompts import CHAIN_OF_THOUGHT, DRAFTING, PROMPTS, SELF_ASK, ChainPrompt, DraftingPrompt, Prompt
 from suffice.llm.reader import SpanReaderModel
@@ -36,12 +37,15 @@ __all__ = [
     "EndpointReport",
     "EndpointStates",
     "EntailmentJudge",
+    "EvenPace",
     "Gate",
     "JudgePrompt",
     "LoadedModel",
+    "Pace",
     "Prompt",
     "ReflectionGate",
     "ReplyStates",
+    "RequestLimits",
     "SampleSpread",
     "ScriptedModel",
     "SelfCritique",

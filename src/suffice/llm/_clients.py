@@ -1,4 +1,4 @@
-"""The `openai` clients of one endpoint: one for sync calls, one for each event loop."""
+"""The `openai` clients of a model's endpoints: one for sync calls, one for each event loop."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from suffice.errors import DataError, MissingExtraError, ModelError, ModelTimeoutError
-from suffice.llm._failures import Redactor, failure_of, is_unmistakable, secret_values
+from suffice.llm._endpoints import CALL, EndpointCall, Endpoints
+from suffice.llm._failures import failure_of, is_unmistakable, secret_values
+from suffice.llm.limits import RequestLimits
+from suffice.redaction import Redactor
 
 if TYPE_CHECKING:
     import openai
 
-__all__ = ["MAX_REPLY_BYTES", "Clients", "Connection", "checked_url", "connect"]
+__all__ = ["MAX_REPLY_BYTES", "Clients", "Connection", "checked_url", "checked_urls", "connect"]
 
 MAX_REPLY_BYTES = 1 << 26
 """Largest reply in bytes: 64 MiB, several times the size of the longest log-probabilities and embeddings."""
@@ -30,29 +33,37 @@ _NO_KEY = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """An endpoint with its clients and the redaction of its key.
+    """The endpoints of a model with their clients and the redaction of the key.
 
     Attributes:
-        endpoint: Its normalised address.
-        clients: Its clients.
+        endpoints: Where requests go.
+        clients: Their clients.
         redact: Removes the key and the values of headers from messages.
         redact_reply: Removes the key from a reply where it cannot be anything else.
-        timeout_s: Longest silence of the endpoint, seconds.
+        timeout_s: Longest silence of an endpoint, seconds.
     """
 
-    endpoint: str
+    endpoints: Endpoints
     clients: Clients
     redact: Redactor
     redact_reply: Redactor
     timeout_s: float
 
+    @property
+    def endpoint(self) -> str:
+        """The addresses, as messages and fingerprints name them."""
+        return self.endpoints.name
+
     async def request(
-        self, create: Callable[[Any], Any], *, blocking: bool, wants_logprobs: bool = False
+        self, create: Callable[[Any], Any], call: EndpointCall, *, blocking: bool, wants_logprobs: bool = False
     ) -> tuple[Any, float]:
         """Return the raw reply to a request after the retries of the client, and its duration in seconds.
 
+        The time that it waited for limits of our own is not part of the duration.
+
         Args:
             create: Makes the request with a client.
+            call: What decides where it goes; it says where it went.
             blocking: Whether to use the synchronous client, so that the coroutine ends without suspending.
             wants_logprobs: Whether log-probabilities are requested, for the advice in messages.
 
@@ -60,15 +71,16 @@ class Connection:
             ModelError: The endpoint failed.
         """
         client = self.clients.sync() if blocking else await self.clients.of_loop()
-        began = time.perf_counter()
+        began, token = time.perf_counter(), CALL.set(call)
         try:
             reply = create(client) if blocking else await create(client)
         except Exception as error:  # noqa: BLE001 - whatever the client raises becomes one of our errors
-            failure = failure_of(
-                error, self.endpoint, self.redact, timeout_s=self.timeout_s, wants_logprobs=wants_logprobs
-            )
+            where = call.endpoint if hasattr(error, "status_code") and call.endpoint else self.endpoint
+            failure = failure_of(error, where, self.redact, timeout_s=self.timeout_s, wants_logprobs=wants_logprobs)
         else:
-            return reply, time.perf_counter() - began
+            return reply, time.perf_counter() - began - call.waited_s
+        finally:
+            CALL.reset(token)
         # Raised outside the handler, so that our error has no upstream error with the request and its key as context.
         raise failure
 
@@ -95,7 +107,7 @@ class Connection:
 
 
 def connect(
-    base_url: str | None,
+    base_url: str | Sequence[str] | None,
     api_key: str | None,
     *,
     timeout_s: float,
@@ -103,8 +115,9 @@ def connect(
     default_headers: Mapping[str, str] | None,
     total_s: float | None = None,
     max_reply_bytes: int = MAX_REPLY_BYTES,
+    limits: RequestLimits | None = None,
 ) -> Connection:
-    """Return the connection to an endpoint, with the parameters of `ChatModel`; nothing is sent yet.
+    """Return the connection to one or several endpoints, with the parameters of `ChatModel`; nothing is sent yet.
 
     Raises:
         MissingExtraError: openai is not installed.
@@ -117,20 +130,22 @@ def connect(
         raise DataError(f"total_s and max_reply_bytes must be positive, got {total_s!r}, {max_reply_bytes!r}")
     if not timeout_s > 0 or max_retries < 0:
         raise DataError(f"timeout_s must be positive and max_retries at least 0, got {timeout_s!r}, {max_retries!r}")
-    endpoint = checked_url(base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL)
+    urls = checked_urls(base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL)
     key = (os.environ.get("OPENAI_API_KEY") if api_key is None else api_key) or _NO_KEY
     headers = dict(default_headers or {})
     keys = secret_values(headers, None if key == _NO_KEY else key)
     options = {
-        "base_url": endpoint,
+        "base_url": urls[0],
         "api_key": key,
         "timeout": timeout_s,
         "max_retries": max_retries,
         "default_headers": headers,
     }
+    endpoints = Endpoints(urls, limits or RequestLimits())
+    bounds = {"max_bytes": max_reply_bytes, "total_s": total_s, "private": frozenset(headers)}
     return Connection(
-        endpoint=endpoint,
-        clients=Clients(options, {"max_bytes": max_reply_bytes, "total_s": total_s, "private": frozenset(headers)}),
+        endpoints=endpoints,
+        clients=Clients(options, bounds, endpoints),
         redact=Redactor([*keys, *headers.values()]),
         # Only values that cannot be ordinary words: redacting must not change an answer.
         redact_reply=Redactor(value for value in keys if is_unmistakable(value)),
@@ -144,10 +159,11 @@ class Clients:
     Args:
         options: Keyword arguments of `openai.OpenAI` and `openai.AsyncOpenAI`.
         bounds: Keyword arguments of `Bounds`, the limits of a reply.
+        endpoints: Where requests go.
     """
 
-    def __init__(self, options: Mapping[str, Any], bounds: Mapping[str, Any]) -> None:
-        self._options, self.bounds = options, bounds
+    def __init__(self, options: Mapping[str, Any], bounds: Mapping[str, Any], endpoints: Endpoints) -> None:
+        self._options, self.bounds, self._endpoints = options, bounds, endpoints
         self._lock = threading.Lock()
         self._sync: openai.OpenAI | None = None
         self._by_loop: weakref.WeakKeyDictionary[
@@ -162,7 +178,8 @@ class Clients:
 
         with self._lock:
             if self._sync is None:
-                self._sync = openai.OpenAI(**self._options, http_client=BoundedClient(Bounds(**self.bounds)))
+                http = BoundedClient(Bounds(**self.bounds), self._endpoints)
+                self._sync = openai.OpenAI(**self._options, http_client=http)
             return self._sync
 
     async def of_loop(self) -> openai.AsyncOpenAI:
@@ -176,7 +193,8 @@ class Clients:
             entry = self._by_loop.get(loop)
             if entry is not None:
                 return entry[0]
-            client = openai.AsyncOpenAI(**self._options, http_client=AsyncBoundedClient(Bounds(**self.bounds)))
+            http = AsyncBoundedClient(Bounds(**self.bounds), self._endpoints)
+            client = openai.AsyncOpenAI(**self._options, http_client=http)
             # An event loop closes its asynchronous generators when it ends, which closes our connections.
             keeper = _keep(client)
             self._by_loop[loop] = client, keeper
@@ -203,6 +221,22 @@ async def _keep(client: openai.AsyncOpenAI) -> AsyncGenerator[None, None]:
         yield
     finally:
         await client.close()
+
+
+def checked_urls(base_url: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the normalised addresses of one or several endpoints, sorted; in one text they are separated by commas.
+
+    >>> checked_urls("http://b:8000/v1,http://a:8000/v1/")
+    ('http://a:8000/v1', 'http://b:8000/v1')
+
+    Raises:
+        DataError: One of them is not an address, or there is none.
+    """
+    listed = base_url.split(",") if isinstance(base_url, str) else list(base_url)
+    urls = tuple(sorted({checked_url(url.strip()) for url in listed}))
+    if not urls:
+        raise DataError("base_url names no endpoint: give an address such as http://host:port/v1")
+    return urls
 
 
 def checked_url(url: str) -> str:

@@ -2,47 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from suffice.errors import AuthenticationFailedError, LogprobsUnavailableError, ModelError, ModelTimeoutError
+from suffice.redaction import Redactor, shortened
 
-__all__ = ["Redactor", "bad_body", "failure_of", "is_unmistakable", "secret_values", "shortened", "status_failure"]
+__all__ = ["bad_body", "failure_of", "is_unmistakable", "secret_values", "status_failure"]
 
-_SHOWN_CHARACTERS = 300
-_MIN_SECRET = 4
-_REDACTED = "[redacted]"
 _SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie|signature|password", re.IGNORECASE)
 _MIN_UNMISTAKABLE = 12
 _RETRYABLE = frozenset({408, 409, 425, 429})
 _FOREVER = ("insufficient_quota", "billing_hard_limit_reached")
-
-
-class Redactor:
-    """Removes secrets from text.
-
-    Args:
-        secrets: Values that must never be shown; those shorter than four characters are ignored.
-    """
-
-    def __init__(self, secrets: Iterable[str | None]) -> None:
-        spellings: set[str] = set()
-        for secret in secrets:
-            if secret is not None and len(secret) >= _MIN_SECRET:
-                spellings |= {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
-        # The longest first, so that no part of a secret remains.
-        self._pattern = (
-            re.compile("|".join(map(re.escape, sorted(spellings, key=len, reverse=True)))) if spellings else None
-        )
-
-    def __call__(self, text: str) -> str:
-        """Return `text` without the secrets."""
-        return text if self._pattern is None else self._pattern.sub(_REDACTED, text)
-
-    def __repr__(self) -> str:
-        return "Redactor(...)"
 
 
 def secret_values(headers: Mapping[str, str], key: str | None) -> list[str]:
@@ -58,12 +30,6 @@ def is_unmistakable(value: str) -> bool:
     (True, False, False)
     """
     return len(value) >= _MIN_UNMISTAKABLE and any(c.isdigit() for c in value)
-
-
-def shortened(text: str) -> str:
-    """Return the text as one line of limited length, for a message."""
-    line = "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
-    return line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]}... ({len(line)} characters)"
 
 
 def bad_body(where: str, what: str, text: str, *, retryable: bool) -> ModelError:

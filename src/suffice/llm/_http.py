@@ -16,6 +16,7 @@ from typing import Any
 from openai import DefaultAsyncHttpxClient, DefaultHttpxClient
 
 from suffice.blocking import finished
+from suffice.llm._endpoints import Endpoints
 
 __all__ = ["AsyncBoundedClient", "BoundedClient", "Bounds", "cut_of"]
 
@@ -75,7 +76,7 @@ def cut_of(response: Any) -> str | None:
     return reason
 
 
-async def _exchange(send: Callable[..., Any], request: Any, bounds: Bounds, *, stream: bool, asynchronous: bool) -> Any:
+async def _exchange(send: Callable[..., Any], request: Any, *, bounds: Bounds, stream: bool, asynchronous: bool) -> Any:
     """Send a request, follow redirects, and read the reply up to the limits.
 
     The methods of the synchronous client return values, so for it the coroutine ends without suspending.
@@ -108,16 +109,18 @@ class BoundedClient(DefaultHttpxClient):  # type: ignore[misc, valid-type, unuse
 
     Args:
         bounds: Limits of a reply.
+        endpoints: Where requests go.
     """
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: Bounds, endpoints: Endpoints) -> None:
         super().__init__()
-        self._bounds = bounds
+        self._bounds, self._endpoints = bounds, endpoints
 
     def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
-        """Send a request, follow redirects, and read the reply up to the limits."""
+        """Send a request to an endpoint, follow redirects, and read the reply up to the limits."""
         send = partial(super().send, **options)
-        return finished(_exchange(send, request, self._bounds, stream=stream, asynchronous=False))
+        exchange = partial(_exchange, send, bounds=self._bounds, stream=stream, asynchronous=False)
+        return finished(self._endpoints.send(request, exchange, blocking=True))
 
     def __del__(self) -> None:
         with suppress(Exception):  # like the default client of `openai`: users need not close a model
@@ -129,16 +132,18 @@ class AsyncBoundedClient(DefaultAsyncHttpxClient):  # type: ignore[misc, valid-t
 
     Args:
         bounds: Limits of a reply.
+        endpoints: Where requests go.
     """
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: Bounds, endpoints: Endpoints) -> None:
         super().__init__()
-        self._bounds = bounds
+        self._bounds, self._endpoints = bounds, endpoints
 
     async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
         """Like `BoundedClient.send`, without blocking the event loop."""
         send = partial(super().send, **options)
-        return await _exchange(send, request, self._bounds, stream=stream, asynchronous=True)
+        exchange = partial(_exchange, send, bounds=self._bounds, stream=stream, asynchronous=True)
+        return await self._endpoints.send(request, exchange, blocking=False)
 
 
 def _redirected(first: Any, request: Any, bounds: Bounds) -> Any:

@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from suffice.errors import DataError, ModelError
 from suffice.json_text import load_json
-from suffice.llm._failures import bad_body, shortened, status_failure
+from suffice.llm._failures import bad_body, status_failure
+from suffice.redaction import shortened
 from suffice.rounds import COST_KINDS, Cost, Token
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "completion_of",
     "content_text",
     "count_of",
+    "expected_tokens",
     "is_processed",
     "message_text",
     "parse",
@@ -35,6 +37,7 @@ Api = Literal["chat", "completions"]
 _SERVER_ERROR = 500
 _RESERVED_FIELDS = ("model", "messages", "prompt", "stream", "n")
 _NOT_GIVEN = -100.0
+_CHARACTERS_PER_TOKEN = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +101,12 @@ def request_body(
     if alternatives is not None:
         body |= {"logprobs": True, "top_logprobs": alternatives} if api == "chat" else {"logprobs": alternatives}
     return body | dict(settings["extra_body"])
+
+
+def expected_tokens(body: Mapping[str, Any]) -> float:
+    """Return how many tokens a request may take: a fourth of its characters, and what it may generate."""
+    texts = [message["content"] for message in body["messages"]] if "messages" in body else [body.get("prompt", "")]
+    return sum(map(len, texts)) / _CHARACTERS_PER_TOKEN + float(body.get("max_tokens", 0) * body.get("n", 1))
 
 
 def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

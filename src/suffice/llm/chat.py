@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, get_args
+from typing import Any, get_args
 
 from suffice.blocking import finished
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError
+from suffice.llm._calls import Cache, CacheableCall, ChatStats
 from suffice.llm._clients import MAX_REPLY_BYTES, connect
-from suffice.llm._wire import Api, Completion, checked_settings, count_of, is_processed, parse, request_body
+from suffice.llm._endpoints import EndpointCall, affinity_of
+from suffice.llm._wire import (
+    Api,
+    Completion,
+    checked_settings,
+    count_of,
+    expected_tokens,
+    is_processed,
+    parse,
+    request_body,
+)
+from suffice.llm.batch_api import BATCHES, BatchReplies, BatchRequest
+from suffice.llm.limits import RequestLimits
 from suffice.llm.prompted import MIN_ALTERNATIVES, PromptedModel
 from suffice.llm.prompts import ANSWER_FIRST, Prompt
 from suffice.rounds import Passage, Reply
@@ -19,36 +32,10 @@ from suffice.signals.position import AnswerPosition
 
 __all__ = ["Api", "Cache", "ChatModel", "ChatStats", "Completion"]
 
+_WITHOUT_LOGPROBS = (
+    "use another endpoint, or turn them off (--no-logprobs, top_logprobs=None), which leaves answer_margin undefined"
+)
 _PINNED_FIELDS = ("kind", "endpoint", "api", "model", "temperature", "seed", "extra_body")
-
-
-class Cache(Protocol):
-    """A response cache, such as `suffice.store.cache.ResponseCache`."""
-
-    def get(self, request: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the stored response; None if there is none."""
-        ...
-
-    def put(self, request: Mapping[str, Any], response: Mapping[str, Any]) -> None:
-        """Store a response durably."""
-        ...
-
-
-@dataclass(slots=True)
-class ChatStats:
-    """Counts of a model's calls since its creation.
-
-    Attributes:
-        requests_sent: Calls sent to the endpoint, without retries of the client.
-        retries: Retries of calls that succeeded in the end.
-        cache_hits: Calls answered from the response cache.
-        failures: Calls that ended with a `ModelError`.
-    """
-
-    requests_sent: int = 0
-    retries: int = 0
-    cache_hits: int = 0
-    failures: int = 0
 
 
 class ChatModel(PromptedModel):
@@ -66,8 +53,10 @@ class ChatModel(PromptedModel):
 
     Args:
         model: The model's name at the endpoint.
-        base_url: The endpoint, usually ending with `/v1`; default: `OPENAI_BASE_URL`, then OpenAI's.
-        api_key: The key; None for `OPENAI_API_KEY`, empty for no key: local servers need none.
+        base_url: The endpoint, usually ending with `/v1`; default: `OPENAI_BASE_URL`, then OpenAI's. Several, in a list or
+            separated by commas, serve the same model: each request goes to the healthy one with the fewest in flight,
+            and requests about one question stay together, for the sake of prefix caches.
+        api_key: The key, of all endpoints; None for `OPENAI_API_KEY`, empty for no key: local servers need none.
         prompt: How question and passages become messages.
         position: Where the answer is in a reply; default: after the marker `Answer:`, or at the start where the
             prompt is prefilled.
@@ -85,6 +74,7 @@ class ChatModel(PromptedModel):
             ten times `timeout_s`.
         max_reply_bytes: Largest reply in bytes, after decompression; a longer one raises `ModelError`.
         cache: The response cache; None sends every request.
+        limits: How many requests and tokens a minute, and how many requests at once; models may share them.
         name: Name in reports; default: `model`.
 
     Raises:
@@ -95,7 +85,7 @@ class ChatModel(PromptedModel):
         self,
         model: str,
         *,
-        base_url: str | None = None,
+        base_url: str | Sequence[str] | None = None,
         api_key: str | None = None,
         prompt: Prompt = ANSWER_FIRST,
         position: AnswerPosition | None = None,
@@ -111,6 +101,7 @@ class ChatModel(PromptedModel):
         total_s: float | None = None,
         max_reply_bytes: int = MAX_REPLY_BYTES,
         cache: Cache | None = None,
+        limits: RequestLimits | None = None,
         name: str | None = None,
     ) -> None:
         if api not in get_args(Api):
@@ -136,6 +127,7 @@ class ChatModel(PromptedModel):
             default_headers=default_headers,
             total_s=total_s,
             max_reply_bytes=max_reply_bytes,
+            limits=limits,
         )
         self.endpoint, self._clients = self._connection.endpoint, self._connection.clients
         self._lock = threading.Lock()
@@ -242,17 +234,23 @@ class ChatModel(PromptedModel):
         sample: int,
         n: int = 1,
         blocking: bool,
+        is_batchable: bool = True,
     ) -> tuple[Completion, ...]:
-        """Answer from the cache or the endpoint; if blocking, without ever suspending."""
+        """Answer from the cache, the batches of the running recording, or the endpoint; if blocking, without ever suspending."""
         call = self._call(messages, overrides, use_cache=use_cache, sample=sample, n=n)
         stored = self._lookup(call)
         if stored is not None:
             return stored
+        if is_batchable and (batches := BATCHES.get()) is not None:
+            return self._from_batch(batches, call)
+        self._count(requests_sent=1)
+        sent = EndpointCall(affinity=affinity_of(messages), tokens=expected_tokens(call.body))
         try:
             reply, seconds = await self._connection.request(
                 lambda client: (
                     client.chat.completions if self.api == "chat" else client.completions
                 ).with_raw_response.create(**call.arguments()),
+                sent,
                 blocking=blocking,
                 wants_logprobs=call.wants_logprobs,
             )
@@ -263,7 +261,24 @@ class ChatModel(PromptedModel):
             self._count(failures=1)
             raise
         if call.cache is not None:
-            call.cache.put(call.request, {"body": text, "seconds": seconds})
+            call.cache.put(call.requests[0], {"body": text, "seconds": seconds})
+        endpoints = self._connection.endpoints
+        endpoints.note_model(sent.endpoint, completions[0].model)
+        endpoints.limits.settle(sent.tokens, sum(item.cost.tokens for item in completions))
+        return completions
+
+    def _from_batch(self, batches: BatchReplies, call: CacheableCall) -> tuple[Completion, ...]:
+        """Return the replies that a batch brought; how long they took is unknown."""
+        url = "/v1/chat/completions" if self.api == "chat" else "/v1/completions"
+        request = BatchRequest(request=call.requests[0], url=url, body=call.body, connection=self._connection)
+        text = batches.reply(request)
+        completions = self._parse(call, text, math.nan)
+        self._count(requests_sent=1)
+        if call.wants_logprobs and self.capabilities >= LOGPROB_NEEDS:
+            for completion in filter(lambda item: item.text, completions):  # an engine of batches may be another one
+                self._require_logprobs(completion)
+        if call.cache is not None:
+            call.cache.put(call.requests[0], {"body": text, "seconds": None})
         return completions
 
     def read(self, completion: Completion) -> Reply:
@@ -294,17 +309,31 @@ class ChatModel(PromptedModel):
             raise LogprobsUnavailableError(
                 f"log-probabilities are needed, but top_logprobs is {self.top_logprobs!r}: set it to 2 or more"
             )
-        reply = self.complete("Reply with one word.", use_cache=False, max_tokens=4)
-        advice = "use another endpoint, or turn them off (--no-logprobs, top_logprobs=None), which leaves answer_margin undefined"
+        asked = self._complete(
+            "Reply with one word.",
+            {"max_tokens": 4},
+            use_cache=False,
+            sample=0,
+            blocking=True,
+            is_batchable=False,
+        )
+        self._require_logprobs(finished(asked)[0])
+
+    def _require_logprobs(self, reply: Completion) -> None:
+        """Raise if a reply has no log-probabilities of which a margin can be taken."""
         if reply.tokens is None:
-            raise LogprobsUnavailableError(f"{self.endpoint} returns no log-probabilities for {self.model!r}: {advice}")
+            raise LogprobsUnavailableError(
+                f"{self.endpoint} returns no log-probabilities for {self.model!r}: {_WITHOUT_LOGPROBS}"
+            )
         most = max(len(token.alternatives) for token in reply.tokens)
         if most < MIN_ALTERNATIVES:
-            raise LogprobsUnavailableError(f"{self.endpoint} returns {most} alternatives, but two are needed: {advice}")
+            raise LogprobsUnavailableError(
+                f"{self.endpoint} returns {most} alternatives, but two are needed: {_WITHOUT_LOGPROBS}"
+            )
         if is_processed(reply):
             raise LogprobsUnavailableError(
                 f"{self.endpoint} returns log-probabilities after sampling (0 for the chosen token, minus infinity for the "
-                f"others): switch it to raw ones (vLLM: --logprobs-mode raw_logprobs), or {advice}"
+                f"others): switch it to raw ones (vLLM: --logprobs-mode raw_logprobs), or {_WITHOUT_LOGPROBS}"
             )
 
     def close(self) -> None:
@@ -323,7 +352,7 @@ class ChatModel(PromptedModel):
         use_cache: bool,
         sample: int,
         n: int,
-    ) -> _Call:
+    ) -> CacheableCall:
         unknown = sorted(set(overrides) - set(self._settings))
         if unknown:
             known = ", ".join(self._settings)
@@ -335,18 +364,20 @@ class ChatModel(PromptedModel):
         body = request_body(self.api, self.model, messages, settings, n)
         # The first sample has the key of a request without samples, so that caches of older releases stay valid.
         index = {"sample": sample} if sample else {}
-        return _Call(
+        return CacheableCall(
             body=body,
-            request={"endpoint": self.endpoint, "api": self.api, "body": body, **index},
+            requests=[
+                {"endpoint": url, "api": self.api, "body": body, **index} for url in self._connection.endpoints.urls
+            ],
             cache=self.cache if use_cache else None,
             wants_logprobs=settings["top_logprobs"] is not None,
         )
 
-    def _lookup(self, call: _Call) -> tuple[Completion, ...] | None:
+    def _lookup(self, call: CacheableCall) -> tuple[Completion, ...] | None:
         """Return the stored replies, if any, and count the request or cache hit."""
-        stored = None if call.cache is None else call.cache.get(call.request)
+        replies = () if call.cache is None else map(call.cache.get, call.requests)
+        stored = next((reply for reply in replies if reply is not None), None)
         if stored is None:
-            self._count(requests_sent=1)
             return None
         self._count(cache_hits=1)
         body, seconds = stored.get("body"), count_of(stored.get("seconds"))
@@ -354,7 +385,9 @@ class ChatModel(PromptedModel):
             raise DataError(f"{call.cache!r} contains an invalid reply for this request: start a new cache")
         return self._parse(call, body, seconds, from_cache=True)
 
-    def _parse(self, call: _Call, text: str, seconds: float, *, from_cache: bool = False) -> tuple[Completion, ...]:
+    def _parse(
+        self, call: CacheableCall, text: str, seconds: float, *, from_cache: bool = False
+    ) -> tuple[Completion, ...]:
         return parse(
             text,
             seconds=seconds,
@@ -367,18 +400,3 @@ class ChatModel(PromptedModel):
         with self._lock:
             for name, value in more.items():
                 setattr(self.stats, name, getattr(self.stats, name) + value)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Call:
-    """One call: the request, and the cache that may answer it."""
-
-    body: Mapping[str, Any]
-    request: Mapping[str, Any]
-    cache: Cache | None
-    wants_logprobs: bool
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of the client, which passes on fields other than these unchanged."""
-        known = {name: self.body[name] for name in ("model", "messages", "prompt") if name in self.body}
-        return known | {"extra_body": {name: value for name, value in self.body.items() if name not in known}}

@@ -15,8 +15,10 @@ from suffice.blocking import finished
 from suffice.embedding.base import PieceEmbedder, checked_vectors, pieces_of
 from suffice.errors import DataError
 from suffice.llm._clients import MAX_REPLY_BYTES, connect
+from suffice.llm._endpoints import EndpointCall
 from suffice.llm._failures import bad_body
-from suffice.llm._wire import count_of
+from suffice.llm._wire import count_of, expected_tokens
+from suffice.llm.limits import RequestLimits
 from suffice.rounds import Cost
 
 __all__ = ["EndpointEmbedder"]
@@ -31,7 +33,8 @@ class EndpointEmbedder(PieceEmbedder):
 
     Args:
         model: The model's name at the endpoint.
-        base_url: The endpoint, usually ending with `/v1`; default: `OPENAI_BASE_URL`, then OpenAI's.
+        base_url: The endpoint, usually ending with `/v1`, or several, see `ChatModel`; default: `OPENAI_BASE_URL`, then
+            OpenAI's.
         api_key: The key; None for `OPENAI_API_KEY`, empty for no key: local servers need none. It appears in no message
             or fingerprint.
         revision: Version of the model, which endpoints do not report.
@@ -43,6 +46,7 @@ class EndpointEmbedder(PieceEmbedder):
         extra_body: Further fields of every request, without secrets.
         total_s: Longest time from a request to the end of its reply, seconds; None for ten times `timeout_s`.
         max_reply_bytes: Largest reply in bytes, after decompression.
+        limits: How many requests a minute, and at once; models may share them.
 
     Raises:
         DataError: A parameter is out of range.
@@ -52,7 +56,7 @@ class EndpointEmbedder(PieceEmbedder):
         self,
         model: str,
         *,
-        base_url: str | None = None,
+        base_url: str | Sequence[str] | None = None,
         api_key: str | None = None,
         revision: str = "unknown",
         max_chars: int = 1500,
@@ -63,6 +67,7 @@ class EndpointEmbedder(PieceEmbedder):
         extra_body: Mapping[str, Any] | None = None,
         total_s: float | None = None,
         max_reply_bytes: int = MAX_REPLY_BYTES,
+        limits: RequestLimits | None = None,
     ) -> None:
         if max_chars < 1 or batch < 1:
             raise DataError(f"max_chars and batch must be at least 1, got {max_chars!r}, {batch!r}")
@@ -76,6 +81,7 @@ class EndpointEmbedder(PieceEmbedder):
             default_headers=default_headers,
             total_s=total_s,
             max_reply_bytes=max_reply_bytes,
+            limits=limits,
         )
         self.endpoint = self._connection.endpoint
 
@@ -129,12 +135,15 @@ class EndpointEmbedder(PieceEmbedder):
             "encoding_format": "float",
             "extra_body": self.extra_body or None,
         }
+        call = EndpointCall(tokens=expected_tokens({"prompt": "".join(pieces)}))
         reply, _ = finished(
             self._connection.request(
-                lambda client: client.embeddings.with_raw_response.create(**arguments), blocking=True
+                lambda client: client.embeddings.with_raw_response.create(**arguments), call, blocking=True
             )
         )
-        return self._read(self._connection.text_of(reply), len(pieces))
+        vectors, tokens = self._read(self._connection.text_of(reply), len(pieces))
+        self._connection.endpoints.limits.settle(call.tokens, tokens)
+        return vectors, tokens
 
     def _read(self, text: str, n: int) -> tuple[list[Any], float]:
         where = self.endpoint

@@ -1,5 +1,7 @@
 """Live loops: answer one question under a policy, or record every round of many."""
 
+from suffice.loop.batch_sending import BatchProgress
+from suffice.loop.batching import BatchQueue
 from suffice.loop.chains import CHAIN_METHODS, ChainMethod, Dragin, Flare, IRCoT, SelfAsk, parse_method
 from suffice.loop.drafting import DraftingLoop
 from suffice.loop.evidence import Evidence
@@ -15,6 +17,8 @@ from suffice.signals import Enricher
 
 __all__ = [
     "CHAIN_METHODS",
+    "BatchProgress",
+    "BatchQueue",
     "ChainMethod",
     "DraftingLoop",
     "Dragin",

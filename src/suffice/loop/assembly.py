@@ -12,13 +12,17 @@ from suffice.loop.rows import fill_costs
 from suffice.normalizers import MATCH
 from suffice.store.journal import Journal
 from suffice.store.opened import write_tables
-from suffice.store.schema import Columns
+from suffice.store.schema import Columns, build_table
+from suffice.store.shards import with_places
 from suffice.store.stored import StoredRows
 
 __all__ = ["Assembly"]
 
 ROWS = 2000
 """Rows per row group, the largest number in memory at a time."""
+
+_NO_ROWS = build_table([dict.fromkeys(("question_id", "round", "end", "question"))]).schema
+"""The columns of a shard into which no question falls."""
 
 
 class Assembly:
@@ -66,18 +70,28 @@ class Assembly:
                 continue
             if end != "failed":
                 self.complete.add(question_id)
-        self._schema, self._superseded = self._columns.schema, ([], [])
+        self._schema, self._superseded = self._columns.schema if self.sizes else _NO_ROWS, ([], [])
         if kept and stored is not None:
             self._schema, self._superseded = _merged_schema(self._columns, stored)
 
-    def write(self, path: Path, metadata: Mapping[str, Any]) -> None:
+    def write(self, path: Path, metadata: Mapping[str, Any], places: Mapping[str, int] | None = None) -> None:
         """Write the file atomically.
+
+        Args:
+            path: The file.
+            metadata: Its metadata.
+            places: For the part of a shard, the place of each question in the data set.
 
         Raises:
             DataError: The disk is full, or the path cannot be written.
             SchemaError: The journal is damaged.
         """
-        write_tables(path, self._schema, self._tables(), metadata)
+        tables = self._tables()
+        if places is None:
+            write_tables(path, self._schema, tables, metadata)
+        else:
+            schema = with_places(self._schema.empty_table(), {}).schema
+            write_tables(path, schema, (with_places(table, places) for table in tables), metadata)
 
     def _filled(self, question_id: str) -> list[dict[str, Any]]:
         rows = self._journal.rows(question_id)
@@ -93,7 +107,8 @@ class Assembly:
                 piece, n_rows = [], 0
             piece.append(question_id)
             n_rows += size
-        yield self._table(piece)
+        if piece:
+            yield self._table(piece)
 
     def _table(self, piece: Sequence[str]) -> pa.Table:
         """Return the rows of some questions, in their order and with the columns of all."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from suffice.blocking import finished
 from suffice.retrieval import AsyncRetriever, Retriever, identity_of, is_async
+from suffice.retrieval.ranking import added_costs, costed_ranking
 from suffice.rounds import Cost, Passage
 
 __all__ = ["Evidence", "Ranking", "distinct_passages"]
@@ -70,12 +69,12 @@ class Evidence:
 
     async def _rank(self) -> Ranking:
         """Rank the passages; with a synchronous retriever this never suspends."""
-        began = time.perf_counter()
+        costs: dict[str, Cost] = {}
         wanted = max(4 * self._max_rounds, len(self._pool) + 1)  # more than the pool, so that all of it is ranked
         most = _MOST_TIMES * wanted
         while True:
-            ranked: Any = self._retriever.rank(self._question, pool=self._pool or None, k=wanted)
-            candidates: list[Passage] = await ranked if is_async(self._retriever) else ranked
+            ranked = await costed_ranking(self._retriever, self._question, pool=self._pool or None, k=wanted)
+            candidates, costs = ranked.passages, added_costs(costs, ranked.costs)
             passages = distinct_passages(candidates, self._by_title)
             # A corpus may repeat titles: ask for more until there is one for every round or no more are left.
             if len(passages) >= self._max_rounds or len(candidates) < wanted or wanted >= most:
@@ -83,8 +82,7 @@ class Evidence:
             wanted = min(4 * wanted, most)
         if len(passages) < min(self._max_rounds, len(candidates)):
             warnings.warn(_REPEATED, stacklevel=2)
-        cost = Cost(calls=1, seconds=time.perf_counter() - began)
-        return Ranking(passages=passages, pool_scores=tuple(passage.score for passage in candidates), cost=cost)
+        return Ranking(passages=passages, pool_scores=tuple(passage.score for passage in candidates), costs=costs)
 
     def reveal(self, r: int) -> tuple[Passage, ...] | None:
         """Return the passages that round `r` sees; None once the evidence has run out."""
@@ -116,9 +114,9 @@ class Ranking:
     Attributes:
         passages: Best first, without repeats.
         pool_scores: The retriever's scores of all candidates, best first.
-        cost: Cost of ranking.
+        costs: What ranking cost, by component: one call for each request to the retriever.
     """
 
     passages: tuple[Passage, ...]
     pool_scores: tuple[float, ...]
-    cost: Cost
+    costs: Mapping[str, Cost]

@@ -59,6 +59,10 @@ class RecordSummary(Displayed):
         remedy: Advice for those.
         costs: Costs of this run by component.
         seconds: Duration of the run.
+        folder: The recording of all shards, of which the file is a part; None without shards.
+        incomplete: What that folder lacks, in words; empty if nothing.
+        pending: Questions whose replies come with batches; while there are any, the file is not written.
+        notes: What is awaited, and what to do meanwhile.
     """
 
     path: Path
@@ -70,6 +74,10 @@ class RecordSummary(Displayed):
     remedy: str
     costs: Mapping[str, Cost]
     seconds: float
+    folder: Path | None = None
+    incomplete: str = ""
+    pending: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def cost(self) -> Cost:
@@ -83,6 +91,8 @@ class RecordSummary(Displayed):
             "rounds": f"{self.rounds:,}",
             "failed": f"{len(self.failed):,}; run it again to complete them" if self.failed else "",
             "unread": f"{self.unread:,} of {self.replies:,} replies. {self.remedy}" if self.unread else "",
+            "incomplete": self.incomplete,
+            "pending": f"{self.pending:,}. {' '.join(self.notes)}" if self.pending else "",
             "calls now": f"{self.cost.calls:,}",
             "seconds": f"{self.seconds:,.1f}",
         }

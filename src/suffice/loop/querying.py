@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -32,17 +31,18 @@ from suffice.loop.course import Call, RoundResult, Steps
 from suffice.loop.evidence import distinct_passages
 from suffice.loop.live import LiveLoop, check_position, fitted_of
 from suffice.loop.retrieval import RetrievalLoop
-from suffice.retrieval import AsyncRetriever, Retriever, identity_of, is_async
+from suffice.retrieval import AsyncRetriever, Retriever, identity_of, is_async, score_kind_of
 from suffice.retrieval.base import required_pool
+from suffice.retrieval.ranking import added_costs, costed_ranking
 from suffice.rounds import Cost, Passage, Reply, Round, Token
 from suffice.rules import Never
 from suffice.seen import Seen
-from suffice.signals import CHAIN, LOGPROB_NEEDS
+from suffice.signals import CHAIN, LOGPROB_NEEDS, RETRIEVAL
 from suffice.signals.alignment import tokens_of_span
 
 __all__ = ["QueryLoop"]
 
-_GENERATOR, _RETRIEVAL, _READER = "generator", "retrieval", "reader"
+_GENERATOR, _READER = "generator", "reader"
 _ALL_NEEDS = frozenset({"passages", "costs", CHAIN})
 
 
@@ -110,6 +110,11 @@ class QueryLoop(LiveLoop):
     def is_async(self) -> bool:
         """Whether an enricher or the retriever can only be awaited."""
         return bool(self.enrichers) or is_async(self.retriever)
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """What the scores of the retriever are."""
+        return {"score_kind": score_kind_of(self.retriever)}
 
     def configuration(self) -> Mapping[str, Any]:
         """Return the fingerprints of models and retriever, the method with its prompt, and the identity of passages."""
@@ -305,7 +310,7 @@ class _RoundCalls:
 
     def _call(self, action: Action) -> Call:
         """Return the call of an action; parts of one kind are numbered, because a journal keeps each once a round."""
-        kind = action.part if isinstance(action, Ask) else _RETRIEVAL if isinstance(action, Lookup) else "reading"
+        kind = action.part if isinstance(action, Ask) else RETRIEVAL if isinstance(action, Lookup) else "reading"
         self.parts[kind] = self.parts.get(kind, 0) + 1
         part = kind if self.parts[kind] == 1 else f"{kind}:{self.parts[kind]}"
         if isinstance(action, Ask):
@@ -341,16 +346,17 @@ class _RoundCalls:
     async def _search(self, queries: Sequence[str], *, threads: bool) -> Reply:
         """Return the passages of all queries as JSON, so that a journal keeps them."""
         retriever, k = self.loop.retriever, self.loop.method.k
-        began = time.perf_counter()
-        rankings: list[list[Passage]] = []
-        for query in queries:
-            search = partial(retriever.rank, query, pool=self.pool or None, k=k)
-            result: Any = await asyncio.to_thread(search) if threads and not is_async(retriever) else search()
-            rankings.append(await result if is_async(retriever) else result)
-        passages = distinct_passages(interleaved(rankings), identity_of(retriever) == "title")
-        cost = Cost(calls=float(len(queries)), seconds=time.perf_counter() - began)
+        rankings = [
+            await costed_ranking(retriever, query, pool=self.pool or None, k=k, in_thread=threads) for query in queries
+        ]
+        passages = distinct_passages(
+            interleaved([ranking.passages for ranking in rankings]), identity_of(retriever) == "title"
+        )
+        costs: dict[str, Cost] = {RETRIEVAL: Cost()}
+        for ranking in rankings:
+            costs = added_costs(costs, ranking.costs)
         text = json.dumps([[item.passage_id, item.title, item.text, item.score] for item in passages])
-        return Reply(text=text, costs={_RETRIEVAL: cost})
+        return Reply(text=text, costs=costs, from_cache=all(ranking.from_cache for ranking in rankings))
 
 
 def _unparsed(part: str, completion: Completion) -> Reply:

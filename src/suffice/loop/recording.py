@@ -3,32 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from suffice._version import __version__
 from suffice.blocking import run_blocking
-from suffice.errors import AuthenticationFailedError, ConfigMismatchError, DataError, ModelError, SufficeError
-from suffice.files import check_file, remove_leftovers
+from suffice.errors import (
+    AuthenticationFailedError,
+    ConfigMismatchError,
+    DataError,
+    ModelError,
+    PendingReplyError,
+    SufficeError,
+)
+from suffice.files import check_file, place, remove_leftovers
+from suffice.llm.chat import ChatModel
 from suffice.loop.assembly import Assembly
+from suffice.loop.batching import BatchQueue, batches_of, in_batches
+from suffice.loop.configuration import configuration_of
 from suffice.loop.live import LiveLoop
 from suffice.loop.measuring import components_of
 from suffice.loop.progress import Progress, RecordSummary
 from suffice.loop.rows import cost_names
 from suffice.loop.trajectory import RecordedTrajectory
 from suffice.loop.unread import ReadReplies, count_unread
-from suffice.retrieval import Question, dataset_hash
+from suffice.retrieval import Question, QuestionShare, dataset_hash
 from suffice.rounds import Cost
+from suffice.store.batch_state import BATCH_NOTE
 from suffice.store.journal import Journal, differences
 from suffice.store.recording import open_recording
+from suffice.store.sharded import check_shard, complete_shards
+from suffice.store.shards import SHARD, Shard
 from suffice.store.stored import StoredRows
+from suffice.store.uploads import file_in_work
 
 __all__ = ["record", "record_async"]
 
@@ -40,9 +53,12 @@ def record(
     loop: LiveLoop,
     path: str | Path,
     *,
+    shard: Shard | None = None,
+    journal_folder: str | Path | None = None,
     concurrency: int = 8,
     parallel_rounds: bool = False,
     allow_unread: bool = False,
+    batches: BatchQueue | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> RecordSummary:
     """Run every round of every question and write the recording; the rule of the policy is not used.
@@ -62,16 +78,22 @@ def record(
     Args:
         questions: Questions with unique ids.
         loop: The models, and a policy with the rounds, the answer position and fitted signal state.
-        path: The parquet file; the journal is beside it until the recording is complete.
+        path: The parquet file; the journal is beside it until the recording is complete.  With a shard, a folder.
+        shard: Record only the questions of this share, into a part of the folder.  Every process is given all questions, or
+            what `suffice.retrieval.load_share` returns, which has only its own in memory; the one that completes the set writes `manifest.json`, and until then the folder cannot be read.
+        journal_folder: If `path` is a URL: where the journal is on this machine; None = the user's cache folder.  It is copied to
+            the URL about every minute, so that another machine takes the recording up and pays again for that minute at most.
         concurrency: Questions in flight, which limits the calls (times the rounds if they are parallel, or their wave).
         parallel_rounds: Send the rounds of a question together; prefix caches are then not used as in a live run, and
             the file contains `cache_state: unknown`.
         allow_unread: Continue if no answer can be read from the replies to the first eight questions.
+        batches: Request the replies of language models in batches, at a lower price and within a day; the rounds of a
+            question are then requested together, and their seconds are unknown.
         on_progress: Called after every reply.
 
     Raises:
         ConfigMismatchError: The file was recorded with another configuration.
-        DataError: Question ids repeat, `parallel_rounds` is set for rounds that depend on each other, or another
+        DataError: Question ids repeat, `parallel_rounds` or `batches` is set for rounds that depend on each other, or another
             process is recording into this file.
         AuthenticationFailedError: The endpoint refused the credentials.
         ModelError: No question was answered, or no answer could be read from the first replies; the replies are kept.
@@ -79,10 +101,13 @@ def record(
     awaited = record_async(
         questions,
         loop,
-        check_file(path),
+        path,
+        shard=shard,
+        journal_folder=journal_folder,
         concurrency=concurrency,
         parallel_rounds=parallel_rounds,
         allow_unread=allow_unread,
+        batches=batches,
         on_progress=on_progress,
     )
     return run_blocking(awaited)
@@ -93,22 +118,46 @@ async def record_async(
     loop: LiveLoop,
     path: str | Path,
     *,
+    shard: Shard | None = None,
+    journal_folder: str | Path | None = None,
     concurrency: int = 8,
     parallel_rounds: bool = False,
     allow_unread: bool = False,
+    batches: BatchQueue | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> RecordSummary:
     """Like `record`, but awaited, with the same arguments and errors."""
-    recorder = _RecordRun(
+    if batches is not None and not loop.independent_rounds:
+        raise DataError(
+            "these rounds depend on each other, so no batch can contain them: record without --batch (batches)"
+        )
+    asked = getattr(loop, "models", None) or [getattr(loop, "model", None)]
+    if batches is not None and not any(isinstance(model, ChatModel) for model in asked):
+        raise DataError(
+            "batches are sent to an endpoint: give a model there (--model, ChatModel), or leave out --batch"
+        )
+    recorder = partial(
+        _RecordRun,
         questions,
         loop,
-        Path(path),
+        place(path) if shard is not None else check_file(path),
+        shard=shard,
+        journal_folder=journal_folder,
         concurrency=concurrency,
-        parallel_rounds=parallel_rounds,
+        parallel_rounds=parallel_rounds or batches is not None,
         allow_unread=allow_unread,
+        batches=batches,
         on_progress=on_progress,
     )
-    return await recorder.run()
+    first = recorder()
+    if batches is not None:
+        return await in_batches(lambda: recorder().run(), batches, first.path)
+    if batches_of(first.path).exists():
+        raise DataError(
+            f"replies to this recording come in batches ({str(batches_of(first.path))!r}): collect them with --batch "
+            "(batches=BatchQueue()), or remove the folder to request everything again"
+        )
+    return await first.run()
 
 
 class _RecordRun:
@@ -118,13 +167,17 @@ class _RecordRun:
         loop: LiveLoop,
         path: Path,
         *,
+        shard: Shard | None,
+        journal_folder: str | Path | None,
         concurrency: int,
         parallel_rounds: bool,
         allow_unread: bool,
+        batches: BatchQueue | None,
         on_progress: Callable[[Progress], None] | None,
     ) -> None:
+        share = questions if isinstance(questions, QuestionShare) else None
         ids = [question.question_id for question in questions]
-        if len(set(ids)) != len(ids) or not ids:
+        if len(set(ids)) != len(ids) or not (share.dataset["questions"] if share is not None else ids):
             raise DataError(
                 f"{len(ids)} questions with {len(set(ids))} distinct ids: at least one question is needed, each with its own id"
             )
@@ -132,55 +185,81 @@ class _RecordRun:
             raise DataError(f"concurrency must be at least 1, got {concurrency!r}")
         if parallel_rounds and not loop.independent_rounds:
             raise DataError("these rounds depend on each other and cannot be sent together: leave out parallel_rounds")
+        self.shard, self.folder = shard, path
+        self.share: QuestionShare | None = None
+        if shard is not None:
+            questions = self.share = QuestionShare(questions, shard.takes) if share is None else share
+            path /= shard.part_name
         self.questions = questions
         self.texts = {question.question_id: question.question for question in questions}
         self.loop = replace(loop, policy=replace(loop.policy, rule=type(loop.policy)().rule, calibrators=()))
-        self.path = path
+        self.target, self.work = path, file_in_work(path, journal_folder)
+        self.path = self.work.path
         self.concurrency = concurrency
         self.parallel_rounds = parallel_rounds
+        self.notes = [] if batches is None else [BATCH_NOTE]
         self.on_progress = on_progress
-        self.progress = Progress(total=len(ids))
-        self.journal_path = path.with_name(path.name + ".journal")
+        self.progress = Progress(total=len(questions))
+        self.journal_path = self.path.with_name(self.path.name + ".journal")
         self.read = ReadReplies(remedy=loop.unread_remedy, journal=self.journal_path, allow_unread=allow_unread)
         self.failed: dict[str, str] = {}
+        self.pending = 0  # questions whose replies come with batches
         self.still_failed: dict[str, str] = {}  # in the file, but not requested now
         self.new: dict[str, None] = {}  # questions with rows in the journal but not in the file
         self.costs: set[str] = set()  # the cost columns of these
-        self.config = _configuration(self.loop, parallel_rounds)
+        self.config = configuration_of(self.loop, parallel_rounds)
 
     async def run(self) -> RecordSummary:
+        if self.shard is not None:
+            check_shard(self.folder, self.shard, self.config)
         await asyncio.to_thread(self.loop.check)
         # The lock first: otherwise another process could finish questions while its file is being read.
         journal = Journal(self.journal_path, self.config)
         try:
             remove_leftovers(self.path)
+            self.work.take_up(journal)
             stored = self._stored()
             complete = {} if stored is None else dict.fromkeys(self._complete(stored))
             self._resume(journal, complete)
             pending = [q for q in self.questions if q.question_id not in complete and q.question_id not in self.new]
             self.progress.done = self.progress.resumed = len(self.questions) - len(pending)
-            await self._all(pending, journal)
+            async with self.work.copying(journal):
+                await self._all(pending, journal)
+            if self.pending:
+                self.work.end(journal, complete=False)
+                return self._summary(questions=self.progress.done, rounds=0, pending=self.pending)
             assembly = self._assembly(journal, stored, complete)
-            assembly.write(self.path, self._metadata())
+            assembly.write(
+                self.path, self._metadata(len(assembly.sizes)), None if self.share is None else self.share.places
+            )
+            self.work.put()
         except BaseException:
-            journal.release()
+            self.work.leave(journal)
             raise
-        if journal.questions() <= assembly.complete:
-            journal.delete()
-        else:
-            journal.close()  # a rerun uses its replies
-        seconds = time.monotonic() - self.progress.began
         replies, unread = count_unread(self.path)
-        return RecordSummary(
-            path=self.path,
+        self.work.end(journal, complete=journal.questions() <= assembly.complete)
+        incomplete = "" if self.shard is None else complete_shards(self.folder)
+        return self._summary(
             questions=len(assembly.sizes),
             rounds=sum(assembly.sizes.values()),
+            replies=replies,
+            unread=unread,
+            incomplete=incomplete,
+        )
+
+    def _summary(self, *, questions: int, rounds: int, replies: int = 0, unread: int = 0, **more: Any) -> RecordSummary:
+        return RecordSummary(
+            path=self.target,
+            questions=questions,
+            rounds=rounds,
             failed=self.failed,
             replies=replies,
             unread=unread,
             remedy=self.loop.unread_remedy,
             costs=dict(self.progress.costs),
-            seconds=seconds,
+            seconds=time.monotonic() - self.progress.began,
+            folder=None if self.shard is None else self.folder,
+            **more,
         )
 
     def _stored(self) -> StoredRows | None:
@@ -191,12 +270,16 @@ class _RecordRun:
         changed = differences(opened.metadata.get("config", {}), self.config)
         if changed:
             raise ConfigMismatchError(
-                f"{str(self.path)!r} was recorded with another configuration ({'; '.join(changed)}): "
+                f"{str(self.target)!r} was recorded with another configuration ({'; '.join(changed)}): "
                 "record to another file"
             )
+        if not opened.n_rows:  # no question fell into the shard
+            opened.close()
+            return None
+        self.notes = list(dict.fromkeys([*self.notes, *opened.metadata.get("notes", ())]))
         self.still_failed = {q: why for q, why in opened.metadata.get("failed", {}).items() if q not in self.texts}
         stored = StoredRows(self.path, opened)
-        self._check_texts(stored.texts(), self.path)
+        self._check_texts(stored.texts(), self.target)
         return stored
 
     def _complete(self, stored: StoredRows) -> list[str]:
@@ -259,6 +342,9 @@ class _RecordRun:
         try:
             await trajectory.run(available, at_once=len(available) if self.parallel_rounds else self.loop.at_once)
             rows = trajectory.rows("max_rounds" if policy.max_rounds in trajectory.rounds else "exhausted")
+        except PendingReplyError:
+            self.pending += 1
+            return
         except Exception as error:
             if _is_fatal(error):
                 raise
@@ -295,12 +381,16 @@ class _RecordRun:
 
     def _assembly(self, journal: Journal, stored: StoredRows | None, complete: Collection[str]) -> Assembly:
         """Return all rows in the order of the questions; questions of earlier runs only come last."""
-        if not self.new and not complete:
+        if not self.new and not complete and self.questions:
             raise ModelError(f"no question was answered; the first failure: {next(iter(self.failed.values()))}")
         order = dict.fromkeys([*self.texts, *self.new, *complete])
         return Assembly(journal, self.new, costs=self.costs, stored=stored, kept=complete, order=order)
 
-    def _metadata(self) -> dict[str, Any]:
+    def _metadata(self, recorded: int) -> dict[str, Any]:
+        dataset = {"hash": dataset_hash(self.questions), "questions": len(self.questions)}
+        shard = {}
+        if self.shard is not None and self.share is not None:
+            shard = {SHARD: self.shard.entry(self.share.dataset, recorded)}
         return {
             "config": self.config,
             "depends": self.loop.pinned,
@@ -308,8 +398,10 @@ class _RecordRun:
             "fitted": {name: None if seen is None else seen.to_dict() for name, seen in self.loop.fitted.items()},
             "signal_components": components_of(self.loop.enrichers),
             "cache_state": "unknown" if self.parallel_rounds else "live",
+            **({"notes": self.notes} if self.notes else {}),
             **self.loop.provenance,
-            "dataset": {"hash": dataset_hash(self.questions), "questions": len(self.questions)},
+            "dataset": dataset,
+            **shard,
             "failed": {**self.still_failed, **self.failed},
             "suffice": __version__,
         }
@@ -319,23 +411,3 @@ def _is_fatal(error: Exception) -> bool:
     """Return whether other questions would fail too, because of credentials, the journal or the configuration."""
     ours = isinstance(error, SufficeError)
     return isinstance(error, AuthenticationFailedError) or (ours and not isinstance(error, ModelError))
-
-
-def _configuration(loop: LiveLoop, parallel_rounds: bool) -> dict[str, Any]:
-    """Return all values that change a recording."""
-    policy = loop.policy
-    return {
-        **loop.configuration(),
-        "enrichers": {enricher.name: dict(enricher.fingerprint()) for enricher in loop.enrichers},
-        "start_round": policy.start_round,
-        "max_rounds": policy.max_rounds,
-        "answer_position": policy.answer_position.to_dict(),
-        "state": {name: _state_hash(fitted.to_dict()) for name, fitted in policy.state.items()},
-        "parallel_rounds": parallel_rounds,
-    }
-
-
-def _state_hash(state: Mapping[str, Any]) -> str:
-    """Return the hash of a state without its fitting questions, which do not change a recording."""
-    deciding = {key: value for key, value in state.items() if key != "seen"}
-    return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:16]

@@ -13,7 +13,7 @@ from suffice.llm.base import Answerer, Gate, Verdict
 from suffice.loop.course import Call, RoundResult, Steps
 from suffice.loop.evidence import Evidence
 from suffice.loop.live import LiveLoop, check_position, fitted_of
-from suffice.retrieval import AsyncRetriever, Retriever, identity_of, is_async
+from suffice.retrieval import AsyncRetriever, Retriever, identity_of, is_async, score_kind_of
 from suffice.rounds import Passage, Reply, Round
 from suffice.seen import Seen
 from suffice.signals import GATE
@@ -84,6 +84,11 @@ class RetrievalLoop(LiveLoop):
         """Whether an enricher or the retriever can only be awaited."""
         return bool(self.enrichers) or is_async(self.retriever)
 
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """What the scores of the retriever are."""
+        return {"score_kind": score_kind_of(self.retriever)}
+
     def configuration(self) -> Mapping[str, Any]:
         """Return the fingerprints of model, retriever and gate, and the identity of passages."""
         fingerprints = {"model": dict(self.model.fingerprint()), "retriever": dict(self.retriever.fingerprint())}
@@ -149,7 +154,7 @@ class _RetrievalCourse:
         ranked = self.evidence.ranked if r > 0 else None
         if ranked is None:
             return Round.of(r, reply)
-        costs = {**reply.costs, "retrieval": ranked.cost} if r == 1 else reply.costs
+        costs = {**reply.costs, **ranked.costs} if r == 1 else reply.costs
         return Round.of(r, reply, passages=ranked.passages[:r], pool_scores=ranked.pool_scores, costs=costs)
 
 

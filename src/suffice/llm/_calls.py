@@ -1,0 +1,53 @@
+"""One call of a model at an endpoint: its request, the cache that may answer it, and what is counted of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+__all__ = ["Cache", "CacheableCall", "ChatStats"]
+
+
+class Cache(Protocol):
+    """A response cache, such as `suffice.store.cache.ResponseCache`."""
+
+    def get(self, request: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return the stored response; None if there is none."""
+        ...
+
+    def put(self, request: Mapping[str, Any], response: Mapping[str, Any]) -> None:
+        """Store a response durably."""
+        ...
+
+
+@dataclass(slots=True)
+class ChatStats:
+    """Counts of a model's calls since its creation.
+
+    Attributes:
+        requests_sent: Calls sent to the endpoint, without retries of the client.
+        retries: Retries of calls that succeeded in the end.
+        cache_hits: Calls answered from the response cache.
+        failures: Calls that ended with a `ModelError`.
+    """
+
+    requests_sent: int = 0
+    retries: int = 0
+    cache_hits: int = 0
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheableCall:
+    """One call: the request, its keys in the cache (one for each endpoint), and the cache that may answer it."""
+
+    body: Mapping[str, Any]
+    requests: Sequence[Mapping[str, Any]]
+    cache: Cache | None
+    wants_logprobs: bool
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the keyword arguments of the client, which passes on fields other than these unchanged."""
+        known = {name: self.body[name] for name in ("model", "messages", "prompt") if name in self.body}
+        return known | {"extra_body": {name: value for name, value in self.body.items() if name not in known}}

@@ -1,0 +1,272 @@
+"""One or several endpoints that serve the same model: which of them gets a request, and which is out for a while.
+
+A request goes to the healthy endpoint with the fewest requests in flight.  Requests about one question stay at one endpoint
+while it is healthy and not much busier than the others, because its prefix cache holds their common beginning.  An endpoint
+that fails is left alone for a growing time, and then tried with one request at a time until it replies.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from suffice.llm.limits import RequestLimits, pause
+
+__all__ = ["CALL", "EndpointCall", "Endpoints", "affinity_of"]
+
+_ENDPOINTS_LOG = logging.getLogger(__name__)
+_FIRST_OUTAGE_S, _LONGEST_OUTAGE_S = 1.0, 60.0
+_LONGEST_WAIT_S = 60.0
+"""What `Retry-After` may ask of requests besides the one that got it: beyond this, they fail by themselves."""
+_NOTED_FAILURES = 3
+_TOO_MANY = 429
+_FAILED_STATUS = frozenset({408, _TOO_MANY})
+_FIRST_SERVER_ERROR = 500
+_REMEMBERED_QUESTIONS = 1 << 16
+_AFFINITY_CHARACTERS = 200
+
+
+@dataclass(slots=True)
+class EndpointCall:
+    """One call of a model, which its HTTP requests share.
+
+    Attributes:
+        affinity: What requests that should go to the same endpoint have in common; empty for no such thing.
+        tokens: How many tokens a request is expected to take.
+        waited_s: How long its requests waited for the limits, seconds.
+        endpoint: Which endpoint replied last.
+    """
+
+    affinity: str = ""
+    tokens: float = 0.0
+    waited_s: float = 0.0
+    endpoint: str = ""
+
+
+CALL: ContextVar[EndpointCall | None] = ContextVar("suffice_endpoint_call", default=None)
+"""The call that is being made."""
+
+
+def affinity_of(messages: Sequence[Mapping[str, str]] | str) -> str:
+    r"""Return what requests about one question have in common: the beginning of the user's first message.
+
+    >>> affinity_of([{"role": "system", "content": "Answer."}, {"role": "user", "content": "Question: Who?\n\nPassage 1"}])
+    'Question: Who?'
+    """
+    text = (
+        messages
+        if isinstance(messages, str)
+        else next((message["content"] for message in messages if message["role"] == "user"), "")
+    )
+    return text[:_AFFINITY_CHARACTERS].split("\n\n", 1)[0]
+
+
+@dataclass(slots=True, eq=False)
+class _EndpointHealth:
+    """One endpoint.
+
+    Attributes:
+        url: Its address.
+        in_flight: Requests that it has not answered.
+        turn: When it had its last request, counted over all endpoints.
+        failures: Failures since the last reply.
+        out_until: When it is tried again after failures.
+        busy_until: When it asked to be called again.
+    """
+
+    url: str
+    in_flight: int = 0
+    turn: int = 0
+    failures: int = 0
+    out_until: float = 0.0
+    busy_until: float = 0.0
+
+    def is_ready(self, now: float) -> bool:
+        return now >= max(self.out_until, self.busy_until) and (self.failures == 0 or self.in_flight == 0)
+
+
+@dataclass(slots=True)
+class Endpoints:
+    """The endpoints of one model.
+
+    Attributes:
+        urls: Their normalised addresses, sorted.
+        limits: What they are asked at most, together.
+        clock: Seconds from any start.
+    """
+
+    urls: tuple[str, ...]
+    limits: RequestLimits = field(default_factory=RequestLimits)
+    clock: Callable[[], float] = time.monotonic
+    _places: list[_EndpointHealth] = field(init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _by_question: OrderedDict[str, _EndpointHealth] = field(default_factory=OrderedDict)
+    _models: dict[str, str] = field(default_factory=dict)
+    _turns: int = 0
+
+    def __post_init__(self) -> None:
+        self._places = [_EndpointHealth(url) for url in self.urls]
+
+    @property
+    def name(self) -> str:
+        """All addresses, for messages and fingerprints; their order does not matter."""
+        return ", ".join(self.urls)
+
+    async def send(self, request: Any, exchange: Callable[[Any], Awaitable[Any]], *, blocking: bool) -> Any:
+        """Send a request to one endpoint, and to the others in turn if it fails there; return the last response.
+
+        Args:
+            request: The request, addressed to the first endpoint.
+            exchange: Sends it as it is and returns the response.
+            blocking: Whether to block the thread instead of suspending.
+
+        Raises:
+            Exception: What `exchange` raised at the last endpoint.
+        """
+        call = CALL.get() or EndpointCall()
+        began = self.clock()
+        ticket = await self.limits.enter(blocking=blocking)
+        try:
+            call.waited_s += self.clock() - began
+            return await self._sent(request, exchange, call, blocking=blocking)
+        finally:
+            self.limits.leave(ticket)
+
+    async def _sent(
+        self, request: Any, exchange: Callable[[Any], Awaitable[Any]], call: EndpointCall, *, blocking: bool
+    ) -> Any:
+        tried: list[_EndpointHealth] = []
+        while True:
+            place = await self._place(call, tried, blocking=blocking)
+            _readdress(request, self.urls[0], place.url)
+            sent_at, response, error = self.clock(), None, None
+            try:
+                response = await exchange(request)
+            except Exception as raised:  # noqa: BLE001 - raised again unless another endpoint replies
+                error = raised
+            finally:
+                with self._lock:
+                    place.in_flight -= 1
+            call.endpoint = place.url
+            is_failure = self._is_failure(place, response, sent_at)
+            tried.append(place)
+            with self._lock:
+                is_last = not is_failure or self._ready(call, tried) is None
+            if error is not None and is_last:
+                raise error
+            if is_last:
+                return response
+            if response is not None:
+                await (_after_closing(response.close()) if blocking else response.aclose())
+
+    def note_model(self, url: str, model: str | None) -> None:
+        """Warn once if endpoints reply in the name of different models."""
+        if model is None or len(self.urls) == 1 or url in self._models:
+            return
+        with self._lock:
+            others = {other: name for other, name in self._models.items() if name != model}
+            self._models[url] = model
+        for other, name in others.items():
+            _ENDPOINTS_LOG.warning(
+                "%s replies as model %r and %s as %r: several endpoints must serve the same model, or the rounds of a "
+                "recording are those of several",
+                url,
+                model,
+                other,
+                name,
+            )
+
+    async def _place(
+        self, call: EndpointCall, tried: Collection[_EndpointHealth], *, blocking: bool
+    ) -> _EndpointHealth:
+        """Return the endpoint for the next request, once the limits and what the endpoints asked for allow it."""
+        while True:
+            while (wait := self._until_asked(call, tried)) > 0:
+                await pause(wait, blocking=blocking)
+            began = self.clock()
+            await self.limits.turn(call.tokens, blocking=blocking)
+            call.waited_s += self.clock() - began
+            with self._lock:
+                place = self._chosen(call, tried)
+                if place.busy_until <= self.clock():
+                    place.in_flight += 1
+                    self._turns += 1
+                    place.turn = self._turns
+                    return place
+
+    def _until_asked(self, call: EndpointCall, tried: Collection[_EndpointHealth]) -> float:
+        """Return for how many seconds every endpoint has asked for a pause."""
+        with self._lock:
+            return self._chosen(call, tried).busy_until - self.clock()
+
+    def _chosen(self, call: EndpointCall, tried: Collection[_EndpointHealth]) -> _EndpointHealth:
+        """Return the endpoint to use now; where all are out, that which returns first."""
+        left = [place for place in self._places if place not in tried] or self._places
+        return self._ready(call, tried) or min(left, key=lambda place: max(place.out_until, place.busy_until))
+
+    def _ready(self, call: EndpointCall, tried: Collection[_EndpointHealth]) -> _EndpointHealth | None:
+        """Return the healthy endpoint with the fewest requests in flight, or that of the question; None if there is none."""
+        now = self.clock()
+        ready = [place for place in self._places if place not in tried and place.is_ready(now)]
+        if len(self._places) == 1 or not ready:
+            return ready[0] if ready else None
+        place = min(ready, key=lambda place: (place.in_flight, place.turn))
+        if not call.affinity:
+            return place
+        usual = self._by_question.get(call.affinity)
+        if usual in ready and usual.in_flight <= 2 * place.in_flight + 2:
+            place = usual
+        self._by_question[call.affinity] = place
+        self._by_question.move_to_end(call.affinity)
+        while len(self._by_question) > _REMEMBERED_QUESTIONS:
+            self._by_question.popitem(last=False)
+        return place
+
+    def _is_failure(self, place: _EndpointHealth, response: Any, sent_at: float) -> bool:
+        """Return whether an endpoint failed, and note it."""
+        status = None if response is None else response.status_code
+        now = self.clock()
+        with self._lock:
+            if status is not None and status < _FIRST_SERVER_ERROR and status not in _FAILED_STATUS:
+                place.failures, place.out_until = 0, 0.0
+                return False
+            wait = _retry_after(response)
+            if wait and wait <= _LONGEST_WAIT_S:
+                place.busy_until = max(place.busy_until, now + wait)
+            elif sent_at >= place.out_until:  # requests that were sent together fail together, and count once
+                place.failures += 1
+                place.out_until = now + min(_FIRST_OUTAGE_S * 2.0 ** (place.failures - 1), _LONGEST_OUTAGE_S)
+                if place.failures == _NOTED_FAILURES and len(self._places) > 1:
+                    why = "cannot be reached, or is silent" if status is None else f"answers {status}"
+                    _ENDPOINTS_LOG.warning(
+                        "%s %s again and again: its requests go to the other endpoints", place.url, why
+                    )
+            return True
+
+
+async def _after_closing(result: None) -> None:
+    """Await the result of a call that blocks."""
+
+
+def _retry_after(response: Any) -> float | None:
+    """Return the seconds of the header `Retry-After`; None without it, and for a date."""
+    try:
+        return max(0.0, float(response.headers["retry-after"]))
+    except (AttributeError, KeyError, ValueError):
+        return None
+
+
+def _readdress(request: Any, first: str, url: str) -> None:
+    """Send a request that was built for the first endpoint, or readdressed before, to another one."""
+    path = request.extensions.setdefault("suffice.path", request.url.raw_path[len(urlsplit(first).path) :])
+    address = type(request.url)(url + path.decode("ascii"))
+    if address != request.url:
+        request.url = address
+        request.headers["host"] = address.netloc.decode("ascii")

@@ -1,0 +1,248 @@
+"""What happens to files of requests: they are submitted once, looked at, and their replies taken in."""
+
+from __future__ import annotations
+
+import filecmp
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from suffice.errors import AuthenticationFailedError, DataError, ModelError
+from suffice.files import quoted, replacing
+from suffice.llm._clients import Connection
+from suffice.llm._wire import count_of
+from suffice.llm.batch_api import ENDED, BatchApi, rows_of_output
+from suffice.store.batch_state import BatchState, SentBatch
+from suffice.tables import counted
+
+__all__ = ["BatchProgress", "BatchSender", "BatchSettings"]
+
+_NO_ROOM = "token_limit_exceeded"
+_CREATIONS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchProgress:
+    """How far the batches are.
+
+    Attributes:
+        batches: How many were submitted.
+        ended: How many of them have ended.
+        requests: Requests in those that have not.
+        done: How many of these the endpoint has answered.
+    """
+
+    batches: int
+    ended: int
+    requests: int
+    done: int
+
+
+@dataclass(slots=True, kw_only=True)
+class BatchSettings:
+    """Sizes, bounds and waits; see `BatchQueue`."""
+
+    most_requests: int
+    most_bytes: int
+    attempts: int
+    first_poll_s: float
+    longest_poll_s: float
+
+
+class BatchSender:
+    """The batches of one recording at their endpoints, or in files for an engine.
+
+    Every step is on disk before the next.
+
+    Args:
+        state: What was submitted and came back.
+        folder: Where the files are.
+        file: Where requests for an engine go; None to submit them.
+        settings: Sizes, bounds and waits.
+    """
+
+    def __init__(self, state: BatchState, folder: Path, file: Path | None, settings: BatchSettings) -> None:
+        self.state, self.folder, self.file, self.settings = state, folder, file, settings
+        self.connections: dict[str, Connection] = {}
+        self._brought = False  # whether a batch had replies since the last were submitted
+        if any(batch.step == "created" and (batch.batch_id is None) != (file is not None) for batch in self.waiting):
+            raise DataError(
+                f"what {str(folder)!r} waits for was {'submitted' if file else 'written into files'}: go on with "
+                f"{'--batch' if file else '--batch-file'}, as it was begun"
+            )
+
+    @property
+    def waiting(self) -> list[SentBatch]:
+        """The batches that have not ended."""
+        return [batch for batch in self.state.batches() if batch.step != "ended"]
+
+    def input_path(self, batch: SentBatch) -> Path:
+        """Return the file of a batch's requests, while it is not submitted."""
+        return self.folder / f"input-{batch.number:04}.jsonl"
+
+    def submit(self) -> None:
+        """Bring every batch that was written to its endpoint; each step is on disk before the next."""
+        self._brought = False
+        for batch in self.waiting:
+            if self.file is not None:
+                self._hand_over(batch)
+                continue
+            api = BatchApi(self._connection(batch))
+            if batch.step == "written":
+                batch = self._put(batch, file_id=api.upload(self.input_path(batch)), step="uploaded")  # noqa: PLW2901
+            if batch.step in ("uploaded", "creating"):
+                self._create(api, batch)
+
+    def _create(self, api: BatchApi, batch: SentBatch) -> None:
+        """Create a batch, once, although a request may have arrived whose reply was lost."""
+        file_id = str(batch.file_id)
+        failure: ModelError | None = None
+        for attempt in range(_CREATIONS):
+            about = api.batch_of(file_id) if batch.step == "creating" else None
+            if about is None:
+                batch = self._put(batch, step="creating")
+                try:
+                    about = api.create(file_id, batch.url)
+                except ModelError as error:
+                    if not error.retryable:
+                        raise
+                    failure = error
+                    time.sleep(min(self.settings.first_poll_s * 2.0**attempt, self.settings.longest_poll_s))
+                    continue
+            if not isinstance(about.get("id"), str):
+                raise ModelError(f"{batch.endpoint} created a batch without an id: {dict(about)!r:.200}")
+            self._put(batch, step="created", batch_id=about["id"], status=str(about.get("status", "")))
+            self.input_path(batch).unlink(missing_ok=True)
+            return
+        assert failure is not None
+        raise failure
+
+    def _hand_over(self, batch: SentBatch) -> None:
+        """Move the requests to where the user wants them."""
+        if batch.step == "written":
+            handed, output = self.handed(batch), self.output(batch)
+            if output.exists() or (handed.exists() and not filecmp.cmp(handed, self.input_path(batch), shallow=False)):
+                other = output if output.exists() else handed
+                raise DataError(
+                    f"{str(other)!r} is there already, with other requests: move it away, or name another file"
+                )
+            with replacing(handed) as partial:
+                shutil.copyfile(self.input_path(batch), partial)
+            self._put(batch, step="created", status="written")
+            self.input_path(batch).unlink(missing_ok=True)
+
+    def handed(self, batch: SentBatch) -> Path:
+        """Return the file of requests for an engine: the one that was asked for, and numbered ones for what it left out."""
+        assert self.file is not None
+        first = min(other.number for other in self.state.batches())
+        nth = batch.number - first + 1
+        return self.file if nth == 1 else self.file.with_name(f"{self.file.stem}-{nth}{self.file.suffix}")
+
+    def output(self, batch: SentBatch) -> Path:
+        """Return where the engine's output to a file of requests is expected."""
+        path = self.handed(batch)
+        return path.with_name(f"{path.stem}.output{path.suffix}")
+
+    def collect(self) -> bool:
+        """Look at the batches, take in what the ended ones brought, and return whether all have ended."""
+        for batch in self.waiting:
+            if batch.step != "created":
+                continue
+            if self.file is not None:
+                if self.output(batch).exists():
+                    self._take(batch, [self.output(batch)], "the engine's output has no row for it", counts=True)
+                continue
+            try:
+                self._look_at(batch)
+            except ModelError as error:
+                if error.retryable or isinstance(error, AuthenticationFailedError):
+                    raise
+                raise ModelError(
+                    f"{error}. If the endpoint no longer has batch {batch.batch_id}, remove {str(self.folder)!r}: what was "
+                    "not collected is then submitted, and paid for, again"
+                ) from None
+        return not self.waiting
+
+    def _look_at(self, batch: SentBatch) -> None:
+        api = BatchApi(self._connection(batch))
+        about = api.retrieve(str(batch.batch_id))
+        counts = about.get("request_counts")
+        done = batch.done
+        if isinstance(counts, dict):
+            done = int(sum(np.nan_to_num([count_of(counts.get(name)) for name in ("completed", "failed")])))
+        batch = self._put(batch, status=str(about.get("status", "")), done=done)
+        if batch.status in ENDED:
+            self._end(api, batch, about)
+
+    def _end(self, api: BatchApi, batch: SentBatch, about: Mapping[str, Any]) -> None:
+        files = []
+        for name in ("output_file_id", "error_file_id"):
+            if isinstance(about.get(name), str) and about[name]:
+                files.append(self.folder / f"{name.partition('_')[0]}-{batch.number:04}.jsonl")
+                api.download(about[name], files[-1])
+        errors = about.get("errors")
+        listed = errors.get("data") if isinstance(errors, dict) else None
+        said = [f"{error.get('code')}: {error.get('message')}" for error in listed or () if isinstance(error, dict)]
+        reason = f"{batch.endpoint}: batch {batch.batch_id} {batch.status} without a reply to it"
+        if said:
+            reason += f" ({'; '.join(said[:3])})"
+        # Without room for one more batch, those before it must end first.
+        waits = any(_NO_ROOM in text for text in said) and (self._brought or len(self.waiting) > 1)
+        self._brought = self._brought or bool(files)
+        self._take(batch, files, reason, counts=not waits)
+        for file in files:
+            file.unlink()
+
+    def _take(self, batch: SentBatch, files: list[Path], error: str, *, counts: bool) -> None:
+        ended = replace(batch, step="ended", done=batch.requests)
+        with self.state.ending(ended, error, counts=counts) as state:
+            for file in files:
+                for row in rows_of_output(file, batch.endpoint):
+                    if row.body is not None:
+                        state.take_reply(row.custom_id, row.body)
+                    else:
+                        state.take_error(batch.number, row.custom_id, row.error, is_final=not row.retryable)
+
+    def _put(self, batch: SentBatch, **changes: Any) -> SentBatch:
+        changed = replace(batch, **changes)
+        self.state.put(changed)
+        return changed
+
+    def _connection(self, batch: SentBatch) -> Connection:
+        connection = self.connections.get(batch.endpoint)
+        if connection is None:
+            raise DataError(
+                f"{str(self.folder)!r} has a batch at {batch.endpoint}, which this recording does not ask: go on with the "
+                "options that it was begun with, or record to another file"
+            )
+        return connection
+
+    def progress(self) -> BatchProgress:
+        """Return how far the batches are."""
+        batches = self.state.batches()
+        left = [batch for batch in batches if batch.step != "ended"]
+        return BatchProgress(
+            batches=len(batches),
+            ended=len(batches) - len(left),
+            requests=sum(batch.requests for batch in left),
+            done=sum(batch.done for batch in left),
+        )
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what is awaited, and what to do meanwhile."""
+        if self.file is None:
+            progress = self.progress()
+            batches = counted(progress.batches - progress.ended, "batch", "batches")
+            text = f"{counted(progress.requests, 'request')} in {batches}, {progress.done:,} answered"
+            return (f"{text}: run the same command again to collect the replies",)
+        return tuple(
+            f"{counted(batch.requests, 'request')} to {batch.model} in {self.handed(batch)}: run "
+            f"`vllm run-batch -i {quoted(self.handed(batch))} -o {quoted(self.output(batch))} --model {batch.model}`, or another "
+            "engine that reads such files, then this command again"
+            for batch in self.waiting
+        )

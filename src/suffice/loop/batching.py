@@ -1,0 +1,234 @@
+"""Recording in batches: the recorder runs as it does live, and finds in batches what it would request from the endpoint.
+
+A run of the recorder takes in the replies that have come and writes every other request into files. These are submitted, and
+once their batches have ended the recorder runs again, until nothing is left to wait for.  What was submitted and what came
+back is on disk before and after each step, so a killed process submits nothing twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO
+
+from suffice.errors import ModelError, PendingReplyError
+from suffice.llm.batch_api import BATCHES, BatchRequest, input_line
+from suffice.loop.batch_sending import BatchProgress, BatchSender, BatchSettings
+from suffice.loop.progress import RecordSummary
+from suffice.rounds import Cost
+from suffice.store.batch_state import BatchState, SentBatch
+from suffice.store.cache import request_key
+
+__all__ = ["BatchQueue", "batches_of", "in_batches"]
+
+_STATE_FILE = "state.sqlite"
+_FAILED_LOOKS = 20
+
+
+@dataclass(slots=True)
+class _InputFile:
+    """A file that is being written."""
+
+    batch: SentBatch
+    file: IO[str]
+    size: int = 0
+    keys: int = 0
+
+
+class BatchQueue:
+    """The requests of one recording, in batches of an endpoint (`/v1/batches`) or in files for an engine.
+
+    What was submitted and came back is in a folder beside the recording, `*.parquet.batches`, until that is complete.
+
+    Args:
+        wait: Whether to wait for the batches.  If not, `record` returns once they are submitted, and the same call later
+            collects what has come.
+        file: Write the requests to this `.jsonl` file instead, for an engine without the interface (`vllm run-batch`). Its
+            output is expected beside it, as `.output.jsonl`.
+        on_progress: Called while batches are awaited.
+        most_requests: Most requests in a batch.
+        most_bytes: Most bytes of an input file.
+        attempts: In how many batches a request is tried before its question fails.
+        first_poll_s: The first wait between two looks at the batches, seconds; it grows.
+        longest_poll_s: The longest one.
+    """
+
+    def __init__(
+        self,
+        *,
+        wait: bool = True,
+        file: str | Path | None = None,
+        on_progress: Callable[[BatchProgress], None] | None = None,
+        most_requests: int = 50_000,
+        most_bytes: int = 200_000_000,
+        attempts: int = 3,
+        first_poll_s: float = 1.0,
+        longest_poll_s: float = 60.0,
+    ) -> None:
+        self.wait, self.on_progress = wait, on_progress
+        self.file = None if file is None else Path(file)
+        self._settings = BatchSettings(
+            most_requests=most_requests,
+            most_bytes=most_bytes,
+            attempts=attempts,
+            first_poll_s=first_poll_s,
+            longest_poll_s=longest_poll_s,
+        )
+        self._sender: BatchSender | None = None
+        self._open: dict[tuple[str, str, str], _InputFile] = {}
+        self._numbers = 0
+
+    def open(self, folder: Path) -> None:
+        """Use the batches in a folder, which is created if it is missing, and lock it."""
+        self._sender = BatchSender(BatchState(folder / _STATE_FILE), folder, self.file, self._settings)
+
+    @property
+    def sender(self) -> BatchSender:
+        """The batches of the recording that is being made."""
+        assert self._sender is not None
+        return self._sender
+
+    @property
+    def state(self) -> BatchState:
+        """What was submitted and came back."""
+        return self.sender.state
+
+    @contextmanager
+    def gathering(self) -> Iterator[None]:
+        """Answer the models that are asked within this block, and write what they ask besides into files."""
+        known = self.state.batches()
+        self._numbers = max((batch.number for batch in known), default=0)
+        for leftover in set(self.sender.folder.glob("input-*.jsonl")) - {
+            self.sender.input_path(batch) for batch in known
+        }:
+            leftover.unlink()
+        self.state.begin()
+        token = BATCHES.set(self)
+        try:
+            yield
+            for opened in self._open.values():
+                self._finish(opened)
+            self.state.commit()
+        except BaseException:
+            for opened in self._open.values():
+                opened.file.close()
+            with suppress(Exception):
+                self.state.roll_back()
+            raise
+        finally:
+            BATCHES.reset(token)
+            self._open = {}
+
+    def reply(self, request: BatchRequest) -> str:
+        """Return the body of the reply to a request, or write the request into a file; see `BatchReplies`."""
+        key = request_key(request.request)
+        self.sender.connections[request.connection.endpoint] = request.connection
+        body = self.state.reply(key)
+        if body is not None:
+            return request.connection.redact_reply(body)
+        known = self.state.request(key)
+        if known is None or not (known.is_sent or known.is_final or known.attempts >= self._settings.attempts):
+            self._write(key, request)
+        elif not known.is_sent:
+            tried = "" if known.attempts == 1 else f" (in {known.attempts} batches)"
+            raise ModelError(f"{known.error}{tried}", retryable=not known.is_final)
+        raise PendingReplyError("the reply comes with a batch")
+
+    def _write(self, key: str, request: BatchRequest) -> None:
+        line = input_line(key, request)
+        size = len(line.encode())
+        group = (request.connection.endpoint, request.url, str(request.body.get("model")))
+        opened = self._open.get(group)
+        settings = self._settings
+        is_full = opened is not None and (
+            opened.keys >= settings.most_requests or opened.size + size > settings.most_bytes
+        )
+        if opened is not None and is_full and self.file is None:
+            self._finish(opened)
+            opened = None
+        if opened is None:
+            if self.file is not None and self._open:
+                raise PendingReplyError("a file for an engine has one model: this request goes into the next one")
+            self._numbers += 1
+            batch = SentBatch(self._numbers, *group, requests=0)
+            opened = self._open[group] = _InputFile(batch, self.sender.input_path(batch).open("w", encoding="utf-8"))
+        opened.file.write(line)
+        opened.size, opened.keys = opened.size + size, opened.keys + 1
+        self.state.add(key, opened.batch.number)
+
+    def _finish(self, opened: _InputFile) -> None:
+        opened.file.flush()
+        os.fsync(opened.file.fileno())
+        opened.file.close()
+        self.state.put(replace(opened.batch, requests=opened.keys))
+
+    def _report(self) -> None:
+        if self.on_progress is not None:
+            self.on_progress(self.sender.progress())
+
+    async def until_ended(self) -> None:
+        """Wait until all batches have ended, and take in what they bring."""
+        pause_s, failures = self._settings.first_poll_s, 0
+        while True:
+            try:
+                if await asyncio.to_thread(self.sender.collect):
+                    break
+                failures = 0
+            except ModelError as error:  # the batches go on without us
+                failures += 1
+                if not error.retryable or failures > _FAILED_LOOKS:
+                    raise
+            self._report()
+            await asyncio.sleep(pause_s)
+            pause_s = min(1.5 * pause_s, self._settings.longest_poll_s)
+        self._report()
+
+    def close(self) -> None:
+        """Release the folder."""
+        if self._sender is not None:
+            self._sender.state.close()
+            self._sender = None
+
+    def delete(self) -> None:
+        """Remove the folder: every reply is in the recording or its journal."""
+        folder = self.sender.folder
+        self.close()
+        shutil.rmtree(folder)
+
+
+def batches_of(path: Path) -> Path:
+    """Return the folder with the batches of a recording."""
+    return path.with_name(f"{path.name}.batches")
+
+
+async def in_batches(run: Callable[[], Awaitable[RecordSummary]], queue: BatchQueue, path: Path) -> RecordSummary:
+    """Run a recorder until its batches have brought everything, or until they are submitted if nobody waits.
+
+    Args:
+        run: Records what can be recorded, with models that the queue answers.
+        queue: The batches.
+        path: The recording.
+    """
+    spent: dict[str, Cost] = {}
+    queue.open(batches_of(path))
+    try:
+        while True:
+            with queue.gathering():
+                summary = await run()
+            for component, cost in summary.costs.items():
+                spent[component] = spent.get(component, Cost()) + cost
+            if not summary.pending:
+                queue.delete()
+                return replace(summary, costs=spent)
+            await asyncio.to_thread(queue.sender.submit)
+            if queue.wait and queue.file is None:
+                await queue.until_ended()
+            elif not await asyncio.to_thread(queue.sender.collect):
+                return replace(summary, costs=spent, notes=queue.sender.notes())
+    finally:
+        queue.close()

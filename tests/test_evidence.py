@@ -207,6 +207,7 @@ def test_a_corpus_is_not_asked_for_more_and_more_without_end():
         evidence = Evidence(Endless(), "Where?", (), 3).ranked
     assert asked == [12, 48, 192]
     assert len(evidence.passages) == 1
+    assert evidence.costs["retrieval"].calls == 3, "each request counts"
 
 
 def test_a_recording_goes_on_with_the_same_identity_only(tmp_path):

@@ -2,9 +2,27 @@
 
 import pytest
 
-from suffice import Passage, Policy, RetrievalLoop, ScriptedModel
+from suffice import Passage, Policy, RetrievalLoop, ScriptedModel, read_recording, record
 from suffice.errors import DataError
-from suffice.retrieval import AsyncRetriever, Retriever, from_callable, from_haystack, from_langchain, from_llamaindex
+from suffice.retrieval import (
+    AsyncRetriever,
+    CorpusBM25,
+    CrossEncoderScorer,
+    DenseRetriever,
+    InMemoryRetriever,
+    PoolBM25,
+    Question,
+    Reranked,
+    Retriever,
+    from_callable,
+    from_haystack,
+    from_langchain,
+    from_llamaindex,
+    ranked_now,
+    score_kind_of,
+)
+from suffice.store import merge_recordings
+from suffice.train.preferences import candidates_of
 
 CHUNKS = [Passage(passage_id=str(i), title="Manual", text=f"Chunk {i}.", score=9.0 - i) for i in range(9)]
 
@@ -48,3 +66,40 @@ def test_a_pool_is_refused_as_it_would_be_ignored():
 def test_something_else_than_a_retriever_is_an_error(adapter):
     with pytest.raises(DataError, match="is not a retriever of"):
         adapter(search)
+
+
+def test_retrievers_say_what_their_scores_are():
+    class Scorer:
+        def predict(self, sentences):
+            return [0.0 for _ in sentences]
+
+    dense = DenseRetriever("letters", similarity="dot")
+    reranked = Reranked(PoolBM25(), CrossEncoderScorer("none", encoder=Scorer()))
+    ranked = from_callable(search, name="mine", score_kind="bm25")
+    kinds = [score_kind_of(item) for item in (PoolBM25(), CorpusBM25(CHUNKS), dense, reranked, ranked)]
+    assert kinds == ["bm25", "bm25", "inner_product", "cross_encoder", "bm25"]
+    assert score_kind_of(DenseRetriever("letters")) == "cosine"
+    assert score_kind_of(InMemoryRetriever()) == score_kind_of(from_callable(search, name="mine")) == "unknown"
+    with pytest.raises(DataError, match="score kind of retriever 'mine' is 'points'; allowed: bm25, cosine"):
+        score_kind_of(from_callable(search, name="mine", score_kind="points"))
+
+
+@pytest.mark.parametrize("function", [search, search_async])
+def test_either_kind_is_ranked_from_synchronous_code(function):
+    retriever = from_callable(function, name="mine")
+    assert ranked_now(retriever, "?", k=2) == CHUNKS[:2]
+    question = Question(question_id="q", question="Which chunk?")
+    assert candidates_of(question, retriever, 3)[0] == CHUNKS[:3]
+
+
+def test_a_recording_says_what_the_scores_are_and_merging_keeps_it(tmp_path):
+    questions = [Question(question_id=name, question=f"Which {name}?") for name in "abc"]
+    paths = [tmp_path / f"{question.question_id}.parquet" for question in questions]
+    for question, path, kind in zip(questions, paths, ("bm25", "bm25", "cosine"), strict=True):
+        retriever = from_callable(search, name="mine", score_kind=kind)
+        record([question], RetrievalLoop(model=ScriptedModel(lambda *_: "x"), retriever=retriever), path)
+    assert read_recording(paths[0]).metadata["score_kind"] == "bm25"
+    merge_recordings(tmp_path / "same.parquet", paths[:2])
+    assert read_recording(tmp_path / "same.parquet").metadata["score_kind"] == "bm25"
+    merge_recordings(tmp_path / "both.parquet", paths)
+    assert "score_kind" not in read_recording(tmp_path / "both.parquet").metadata

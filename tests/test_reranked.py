@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice import Passage, Policy, ScriptedModel
+from suffice import Passage, Policy, ScriptedModel, parse_rule, read_recording, record
 from suffice.errors import DataError, ModelError
 from suffice.loop import RetrievalLoop
 from suffice.metrics import precision_at, recall_at, reciprocal_rank_at
-from suffice.retrieval import CrossEncoderScorer, InMemoryRetriever, PoolBM25, Reranked, Retriever
+from suffice.replays import replay
+from suffice.replays.costs_by_round import round_costs
+from suffice.retrieval import CrossEncoderScorer, InMemoryRetriever, PoolBM25, Question, Reranked, Retriever
+from suffice.statistics import Resampling
 from tests.cli_tools import cli, corpus, dataset
 
 POOL = tuple(Passage(passage_id=str(i), title=f"t{i}", text="x" * n) for i, n in enumerate([1, 5, 3, 5, 9]))
@@ -114,6 +117,30 @@ def test_the_loop_reveals_evidence_in_the_rerankers_order():
     model = ScriptedModel(lambda question, passages: seen.append([p.passage_id for p in passages]) or "yes")
     RetrievalLoop(model=model, retriever=reranked(), policy=Policy(max_rounds=3)).run("q", POOL)
     assert seen == [["4"], ["4", "1"], ["4", "1", "3"]]
+
+
+def test_finding_and_ordering_are_charged_apart_to_who_reaches_round_1(tmp_path):
+    loop = RetrievalLoop(
+        model=ScriptedModel(lambda question, passages: "yes"),
+        retriever=reranked(),
+        policy=Policy(start_round=0, max_rounds=3),
+    )
+    questions = [Question(question_id=str(i), question=f"q{i}", answers=("yes",), passages=POOL) for i in range(3)]
+    record(questions, loop, tmp_path / "r.parquet")
+    recording = read_recording(tmp_path / "r.parquet")
+    for component in ("retrieval", "reranking"):
+        assert recording.column(f"cost.{component}.calls").tolist() == [[0, 1, 0, 0]] * 3
+    early = [Policy(rule=parse_rule(f"round >= {r}"), start_round=0, max_rounds=3, name=f"to {r}") for r in (0, 2)]
+    result = replay(recording, early, resampling=Resampling(n_resamples=20))
+    assert [result.row(policy.name).costs["retrievals"] for policy in early] == [0, 1]
+    components = [result.row(policy.name).components["reranking"] for policy in early]
+    assert [kinds["calls"] for kinds in components] == [0, 1]
+    assert [result.row(policy.name).calls.mean for policy in early] == [1, 3], "a cross-encoder is not a language model"
+    seconds = recording.column("cost.retrieval.seconds") + recording.column("cost.reranking.seconds")
+    by_round = {row.round_index: row for row in round_costs(recording).rows if row.billing == "as recorded"}
+    assert (by_round[1].retrievals, by_round[2].retrievals) == (1, 0)
+    assert by_round[1].retrieval_seconds == pytest.approx(seconds[:, 1].mean())
+    assert "s of retrieval" in str(round_costs(recording).table())
 
 
 @pytest.fixture

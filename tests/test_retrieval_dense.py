@@ -225,7 +225,7 @@ def test_a_corpus_is_encoded_once_for_all_runs(corpus):
     assert second.rank("green sky") == first.rank("green sky")
     assert ranked(first.rank("red apple")) == BY_HAND
     assert first.fingerprint()["corpus_hash"] == dense(list(first.passages)).fingerprint()["corpus_hash"]
-    assert isinstance(second._vectors, np.memmap)
+    assert isinstance(second.vectors.parts[0], np.memmap)
 
 
 def test_another_corpus_or_encoder_has_an_index_of_its_own(corpus):
@@ -256,7 +256,7 @@ class Interrupted(Words):
 
 
 def test_building_goes_on_after_an_interruption(corpus, monkeypatch):
-    monkeypatch.setattr("suffice.retrieval.dense._BLOCK", 2)
+    monkeypatch.setattr("suffice.retrieval.dense_index._BLOCK", 2)
     moved = []
     with pytest.raises(KeyboardInterrupt):
         opened(corpus, Interrupted(1), on_progress=lambda *at: moved.append(at))
@@ -272,7 +272,7 @@ def test_building_goes_on_after_an_interruption(corpus, monkeypatch):
 
 
 def test_a_changed_corpus_does_not_go_on_with_the_old_one(corpus, monkeypatch):
-    monkeypatch.setattr("suffice.retrieval.dense._BLOCK", 2)
+    monkeypatch.setattr("suffice.retrieval.dense_index._BLOCK", 2)
     with pytest.raises(KeyboardInterrupt):
         opened(corpus, Interrupted(1))
     corpus.write_text(corpus.read_text().replace("red apple", "blue apple"))
@@ -283,12 +283,12 @@ def test_a_changed_corpus_does_not_go_on_with_the_old_one(corpus, monkeypatch):
 
 def test_many_rows_are_compared_in_parts(corpus, monkeypatch):
     whole = opened(corpus).rank("red sky")
-    monkeypatch.setattr("suffice.retrieval.dense._ROWS", 2)
+    monkeypatch.setattr("suffice.retrieval.vectors._BLOCK_NUMBERS", 10)
     assert opened(corpus).rank("red sky") == whole
 
 
 def test_a_place_that_cannot_be_written_keeps_the_index_in_memory(corpus, caplog):
-    (folder,) = [Path(opened(corpus)._vectors.filename).parent]
+    (folder,) = [Path(opened(corpus).vectors.parts[0].filename).parent]
     for file in folder.iterdir():
         file.unlink()
     (folder / "notes.txt").write_text("in the way")

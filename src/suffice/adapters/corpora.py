@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suffice.adapters.question_sets import CORPUS_FORM, PASSAGE_IDS, PASSAGE_TEXTS, QuestionSource
+from suffice.adapters.question_sets import CORPUS_FORM, QuestionSource
 from suffice.errors import DataError
 from suffice.files import check_file, replacing
 from suffice.results import Result
+from suffice.retrieval.corpus_forms import PASSAGE_IDS, PASSAGE_TEXTS, title_and_text
 from suffice.tables import Column, Table, counted
 
 __all__ = ["CorpusConversion", "convert_corpus"]
@@ -88,8 +89,7 @@ def _corpus_passage(row: Mapping[str, Any], number: int, where: str) -> dict[str
     title = row.get("title") or ""
     if not isinstance(text, str) or not isinstance(title, str):
         raise DataError(f"{where}: found {row!r:.80}; expected a text, and its title where it has one")
-    if name == "contents" and not title and "\n" in text:
-        title, _, text = text.partition("\n")
-        title = title.strip().strip('"')
+    if name == "contents" and not title:
+        title, text = title_and_text(text)
     own = next((row[key] for key in PASSAGE_IDS if row.get(key) not in (None, "")), number)
     return {"id": str(own), "title": title, "text": text}

@@ -14,6 +14,7 @@ from suffice.adapters.recognise import data_files
 from suffice.adapters.records import file_rows
 from suffice.errors import DataError, MissingExtraError, NotFoundError, SchemaError, UnsettledError
 from suffice.files import file_sha256
+from suffice.retrieval.corpus_forms import PASSAGE_IDS, PASSAGE_TEXTS
 from suffice.retrieval.fields import object_of
 from suffice.retrieval.forms import QUESTION_FORMS, forms_of
 from suffice.tables import counted
@@ -21,8 +22,6 @@ from suffice.tables import counted
 __all__ = [
     "CORPUS_FORM",
     "OWN_FORM",
-    "PASSAGE_IDS",
-    "PASSAGE_TEXTS",
     "PlacedRows",
     "QuestionSource",
     "check_form",
@@ -39,12 +38,6 @@ CORPUS_FORM = "corpus"
 
 OWN_FORM = "suffice"
 """The name of the form that `load_questions` describes."""
-
-PASSAGE_IDS = ("id", "_id", "docid", "doc_id", "pid", "passage_id")
-"""Fields with the id of a passage."""
-
-PASSAGE_TEXTS = ("text", "contents", "passage")
-"""Fields with its text."""
 
 _ALL = "all"
 _HUB_SHARD = re.compile(r"(?P<split>.+?)-\d{5}-of-(?P<total>\d{5})\.")

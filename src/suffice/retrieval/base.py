@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
+from suffice.blocking import run_blocking
 from suffice.errors import DataError
 from suffice.rounds import Passage
 
@@ -14,15 +15,28 @@ __all__ = [
     "AsyncRetriever",
     "Identity",
     "Retriever",
+    "ScoreKind",
     "best_first",
     "checked_k",
     "identity_of",
     "is_async",
+    "ranked_now",
+    "refuse_pool",
     "required_pool",
+    "score_kind_of",
 ]
 
 Identity = Literal["title", "passage_id"]
 """The field by which two passages are the same, so that a loop reveals only one of them."""
+
+ScoreKind = Literal[
+    "bm25", "cosine", "inner_product", "negative_distance", "text_rank", "similarity", "cross_encoder", "unknown"
+]
+"""What a retriever's score is; higher is always better.
+
+`negative_distance` is a distance (Euclidean or Manhattan) times -1, `text_rank` the rank of a full-text search that is not BM25,
+and `similarity` what a search engine makes of a comparison of vectors.
+"""
 
 
 class _Identified(Protocol):
@@ -46,7 +60,11 @@ class Retriever(_Identified, Protocol):
 
     Another optional attribute, `identity`, is the field by which two passages are the same: `title`, as in pools of
     Wikipedia paragraphs, or `passage_id`, as for chunks that share the title of their document.  The default is
-    `passage_id` for a corpus and `title` for a pool.
+    `passage_id` for a corpus and `title` for a pool.  A third one, `score_kind`, says what its scores are (`ScoreKind`);
+    a recording stores it.
+
+    A true attribute `is_pinned` says that the fingerprint identifies the passages and models on which a ranking depends, so
+    that a cache may keep rankings (`CachedRetriever`).
 
     A loop calls `rank` in a thread, and in several threads if several questions run at once.  If `rank` is a coroutine
     function, the retriever is an `AsyncRetriever` and is awaited.
@@ -92,6 +110,38 @@ def identity_of(retriever: Retriever | AsyncRetriever) -> Identity:
             f"the identity of retriever {retriever.name!r} is {identity!r}; allowed: {', '.join(get_args(Identity))}"
         )
     return identity
+
+
+def score_kind_of(retriever: Retriever | AsyncRetriever) -> ScoreKind:
+    """Return what the scores of a retriever are; `unknown` if it does not say so.
+
+    Raises:
+        DataError: Its `score_kind` is not one of `ScoreKind`.
+    """
+    kind: ScoreKind = getattr(retriever, "score_kind", "unknown")
+    if kind not in get_args(ScoreKind):
+        raise DataError(
+            f"the score kind of retriever {retriever.name!r} is {kind!r}; allowed: {', '.join(get_args(ScoreKind))}"
+        )
+    return kind
+
+
+def ranked_now(
+    retriever: Retriever | AsyncRetriever, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
+) -> list[Passage]:
+    """Return the ranking of either kind of retriever, from synchronous code."""
+    ranking: Any = retriever.rank(question, pool=pool, k=k)
+    return run_blocking(ranking) if is_async(retriever) else ranking
+
+
+def refuse_pool(name: str, pool: Sequence[Passage] | None) -> None:
+    """Raise if there is a pool, which a retriever with passages of its own would ignore.
+
+    Raises:
+        DataError: There is a pool.
+    """
+    if pool is not None:
+        raise DataError(f"retriever {name!r} searches passages of its own, and cannot rank others: leave out pool=")
 
 
 def required_pool(name: str, pool: Sequence[Passage] | None) -> Sequence[Passage]:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.retrieval.base import best_first, required_pool
+from suffice.retrieval.base import ScoreKind, best_first, required_pool
 from suffice.retrieval.tokens import TOKENS, passage_text, words
 from suffice.rounds import Passage
 
@@ -64,6 +64,8 @@ class PoolBM25:
     """
 
     name = "bm25-pool"
+    is_pinned = True
+    score_kind: ScoreKind = "bm25"
 
     def __init__(self, *, k1: float = K1, b: float = B) -> None:
         check_parameters(k1, b)

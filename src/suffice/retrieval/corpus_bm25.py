@@ -1,16 +1,14 @@
-"""BM25 over a corpus: built by bm25s, searched by a small compiled kernel, saved without pickle.
+"""BM25 over a corpus of any size: built in a stream, kept on disk, searched without reading all of it.
 
-The index of bm25s contains the score of each token in each passage.  A search adds up these scores and keeps the best k.
-`bm25s.BM25.retrieve` uses a heap, which breaks ties at random; the kernel here keeps ties in the order of the corpus, so
-that recordings can be repeated, and is as fast (`benchmarks/bench_bm25.py`).
+An index contains the score of each term in each passage.  A search adds up those of a question's terms, in single
+precision, and returns the best k; ties keep the order of the corpus, so that recordings can be repeated.  The scores are
+those of bm25s, bit for bit (tested).
 """
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,28 +16,34 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import SchemaError
-from suffice.retrieval.base import checked_k
+from suffice.retrieval.base import ScoreKind, checked_k
 from suffice.retrieval.bm25 import K1, B, bm25_fingerprint, check_parameters
-from suffice.retrieval.storage import Stored, open_stored, write_stored
-from suffice.retrieval.tokens import TOKENS, passage_text, words
+from suffice.retrieval.maxscore import TermLists, added_up, best_k, best_passages
+from suffice.retrieval.postings import Inverter, counted_passages
+from suffice.retrieval.storage import Stored, mapped_bytes, open_stored, passage_line, write_stored
+from suffice.retrieval.tokens import TOKENS, words
+from suffice.retrieval.vocabulary import WordList
 from suffice.rounds import Passage
 
 __all__ = ["CorpusBM25", "best_k", "passages_hash"]
 
 _BM25_KIND = "suffice-bm25-index"
-_BM25_VERSION = 1
-_FULL_SORT = 128
-"""Above this k a stable sort of all scores is faster than inserting into a sorted list."""
+_BM25_VERSION = 2
+_SMALL = 2**15
+"""Passages up to which adding up everything is fastest."""
 
-_Floats32 = npt.NDArray[np.float32]
-_Ints = npt.NDArray[np.int32]
+_FULL_SORT = 128
+"""Above this k a stable sort of all scores is faster than a search for the k-th best."""
+
+_CHECKED = 2**22
+"""Postings up to which all are examined when an index is opened; a search trusts none of a larger index."""
 
 
 def passages_hash(passages: Iterable[Passage]) -> str:
     """Return 16 hexadecimal digits that identify passages (id, title, text) in their order."""
     digest = hashlib.sha256()
     for passage in passages:
-        digest.update(json.dumps([passage.passage_id, passage.title, passage.text]).encode() + b"\n")
+        digest.update(passage_line(passage))
     return digest.hexdigest()[:16]
 
 
@@ -60,18 +64,39 @@ class CorpusBM25:
     """
 
     name = "bm25-corpus"
+    score_kind: ScoreKind = "bm25"
     has_corpus = True
+    is_pinned = True
 
-    def __init__(self, passages: Sequence[Passage], *, k1: float = K1, b: float = B) -> None:
+    def __init__(self, passages: Iterable[Passage], *, k1: float = K1, b: float = B) -> None:
         check_parameters(k1, b)
         self.k1 = k1
         self.b = b
-        self.passages = tuple(passages)
+        self.passages: Sequence[Passage] = tuple(passages)
         self.corpus_hash = passages_hash(self.passages)
-        self._vocabulary, self._data, self._indices, self._starts = _build(self.passages, k1, b)
+        inverter = Inverter()
+        for chunk in counted_passages(self.passages):
+            inverter.add(chunk)
+        starts = inverter.starts()
+        merged = list(inverter.merged(starts, k1, b))
+        floats, ints = [np.empty(0, np.float32)], [np.empty(0, np.int32)]
+        self._words = WordList.of(inverter.vocabulary)
+        self._lists = TermLists(
+            data=np.concatenate([*floats, *(part.scores for part in merged)]),
+            indices=np.concatenate([*ints, *(part.rows for part in merged)]),
+            starts=starts,
+            maxima=np.concatenate([*floats, *(part.maxima for part in merged)]),
+            size=len(self.passages),
+        )
+        self.n_tokens = inverter.n_tokens
 
     def __len__(self) -> int:
         return len(self.passages)
+
+    @property
+    def n_terms(self) -> int:
+        """How many distinct words the passages have."""
+        return len(self._words)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the variant, its parameters, the tokenisation and the hash of the corpus."""
@@ -91,7 +116,7 @@ class CorpusBM25:
             ranked.append(Passage(passage_id=passage.passage_id, title=passage.title, text=passage.text, score=score))
         return ranked
 
-    def search(self, question: str, k: int) -> tuple[npt.NDArray[np.int64], _Floats32]:
+    def search(self, question: str, k: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         """Return positions in the corpus and scores of the `k` best passages.
 
         Args:
@@ -101,17 +126,21 @@ class CorpusBM25:
         Returns:
             Positions and scores, each of shape ``(min(k, len(self)),)``; scores in [0, inf), descending.
         """
-        known = [self._vocabulary[word] for word in words(question) if word in self._vocabulary]
+        numbers = map(self._words.number, words(question))
+        terms = [number for number in numbers if number is not None]
         k = min(k, len(self.passages))
-        if not known or k == 0:
+        if not terms or k == 0:
             return np.arange(k), np.zeros(k, dtype=np.float32)
-        add_up, best = _kernels()
-        tokens = np.array(known, dtype=np.int32)
-        scores = add_up(self._data, self._indices, self._starts, tokens, len(self.passages))
+        try:
+            if len(self.passages) > max(_SMALL, _FULL_SORT * k):
+                return best_passages(self._lists, terms, k)
+            scores = added_up(self._lists, terms)
+        except IndexError as error:
+            raise SchemaError(f"the index is damaged ({error}); build it again") from error
         if k > _FULL_SORT:
             order = np.argsort(-scores, kind="stable")[:k]
             return order, scores[order]
-        return best(scores, k)  # type: ignore[no-any-return]
+        return best_k(scores, k)
 
     def save(self, directory: str | Path, *, source: str = "") -> Path:
         """Write the index and its passages to a folder, which is created.
@@ -127,17 +156,85 @@ class CorpusBM25:
             DataError: The folder contains other files, or cannot be written.
         """
         with write_stored(Path(directory), _BM25_KIND, _BM25_VERSION) as stored:
-            stored.write_passages(self.passages)
-            with stored.writing("vocabulary.json") as file:
-                file.write(json.dumps(list(self._vocabulary)).encode())
-            for name, array in (("data", self._data), ("indices", self._indices), ("starts", self._starts)):
-                stored.write_array(f"{name}.npy", array)
-            stored.meta = {**self.fingerprint(), "source": source}
+            stored.stream_passages(self.passages)
+            _write_words(stored, self._words)
+            stored.write_array("starts.npy", self._lists.starts)
+            for name, values in (
+                ("data", self._lists.data),
+                ("indices", self._lists.indices),
+                ("maxima", self._lists.maxima),
+            ):
+                stored.write_array(f"{name}.npy", values)
+            stored.meta = {**self.fingerprint(), "n_tokens": self.n_tokens, "source": source}
         return Path(directory)
 
     @classmethod
+    def build(
+        cls,
+        directory: str | Path,
+        passages: Iterable[Passage],
+        *,
+        k1: float = K1,
+        b: float = B,
+        source: str = "",
+        jobs: int = 1,
+        on_progress: Callable[[int, int | None], None] | None = None,
+    ) -> CorpusBM25:
+        """Write the index of a corpus of any size to a folder, and return it as `load` does.
+
+        Passages are read once.  In memory are the vocabulary, a block of postings, and 20 bytes for each passage.  After an
+        interruption the index is built from the beginning: until it is complete, there is none in the folder.
+
+        Args:
+            directory: The folder; its old index is replaced.
+            passages: The corpus, in the order that breaks ties.
+            k1: See the class.
+            b: See the class.
+            source: Description of the origin of the corpus, which `load` can check.
+            jobs: Processes that read the words of passages; the index is the same with any number.
+            on_progress: Called with the number of passages so far, and None.
+
+        Raises:
+            DataError: The folder contains other files, or cannot be written; or the corpus cannot be read.
+        """
+        check_parameters(k1, b)
+        with write_stored(Path(directory), _BM25_KIND, _BM25_VERSION) as stored, stored.spilling() as folder:
+            inverter = Inverter(folder)
+
+            def lines() -> Iterator[list[bytes]]:
+                for chunk in counted_passages(passages, jobs):
+                    inverter.add(chunk)
+                    yield chunk.lines
+                    if on_progress is not None:
+                        on_progress(len(inverter), None)
+
+            corpus_hash = stored.stream_lines(lines())
+            starts = inverter.starts()
+            _write_words(stored, WordList.of(inverter.vocabulary))
+            stored.write_array("starts.npy", starts)
+            with (
+                stored.writing_array("data.npy", np.float32, int(starts[-1])) as write_data,
+                stored.writing_array("indices.npy", np.int32, int(starts[-1])) as write_indices,
+                stored.writing_array("maxima.npy", np.float32, len(starts) - 1) as write_maxima,
+            ):
+                for part in inverter.merged(starts, k1, b):
+                    write_data(part.scores)
+                    write_indices(part.rows)
+                    write_maxima(part.maxima)
+            stored.meta = {
+                **bm25_fingerprint(cls.name, k1, b),
+                "passages": len(inverter),
+                "corpus_hash": corpus_hash,
+                "n_tokens": inverter.n_tokens,
+                "source": source,
+            }
+        return cls.load(directory)
+
+    @classmethod
     def load(cls, directory: str | Path, *, source: str | None = None) -> CorpusBM25:
-        """Read an index written by `save`, without executing anything in it.
+        """Open an index written by `save` or `build`, without executing anything in it.
+
+        Passages and postings stay on disk, and are read where they are needed.
 
         Args:
             directory: The folder.
@@ -157,116 +254,44 @@ class CorpusBM25:
 
     def _restore(self, stored: Stored) -> None:
         try:
-            vocabulary = json.loads(stored.path("vocabulary.json").read_text(encoding="utf-8"))
             self.k1, self.b = float(stored.meta["k1"]), float(stored.meta["b"])
             self.corpus_hash = str(stored.meta["corpus_hash"])
-            self.passages = stored.read_passages()
-            self._vocabulary = {word: i for i, word in enumerate(vocabulary)}
-            self._data, self._indices, self._starts = (
-                stored.read_array(f"{name}.npy") for name in ("data", "indices", "starts")
+            self.n_tokens = int(stored.meta["n_tokens"])
+            self.passages = stored.passage_file()
+            data, indices, starts, maxima, places, numbers = (
+                np.asarray(stored.read_array(f"{name}.npy", mapped=stored.is_large(f"{name}.npy")))
+                for name in ("data", "indices", "starts", "maxima", "word-starts", "word-terms")
             )
-            fits = self._fits() and stored.meta["tokens"] == TOKENS
+            self._words = WordList(mapped_bytes(stored.path("words.bin")), places, numbers)
+            self._lists = TermLists(data, indices, starts, maxima, len(self.passages))
+            fits = self._fits() and stored.meta["tokens"] == TOKENS and stored.meta["passages"] == len(self.passages)
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise SchemaError(f"{stored.directory}: the index is damaged ({error!r}); build it again") from error
         if not fits:
             raise SchemaError(f"{stored.directory}: the files of the index do not match; build it again")
 
     def _fits(self) -> bool:
-        """Return whether all indices are within bounds, which the compiled kernel does not check."""
-        data, indices, starts = self._data, self._indices, self._starts
+        """Return whether the arrays belong together, and whether the places within them are within bounds."""
+        data, indices, starts, maxima = (getattr(self._lists, name) for name in ("data", "indices", "starts", "maxima"))
+        numbers = self._words.numbers
+        whole = len(indices) <= _CHECKED
         return bool(
-            data.dtype == np.float32
-            and indices.dtype == np.int32
+            data.dtype == maxima.dtype == np.float32
+            and indices.dtype == numbers.dtype == np.int32
             and starts.dtype == np.int64
             and data.shape == indices.shape == (len(data),)
-            and starts.shape == (len(self._vocabulary) + 1,)
+            and maxima.shape == numbers.shape == (len(numbers),)
+            and starts.shape == (len(numbers) + 1,)
             and starts[0] == 0
             and starts[-1] == len(data)
-            and np.all(np.diff(starts) >= 0)
-            and np.all((indices >= 0) & (indices < len(self.passages)))
-            and np.all(np.isfinite(data))
+            and np.all(np.diff(starts) > 0)
+            and np.all((numbers >= 0) & (numbers < len(numbers)))
+            and (not whole or (np.all((indices >= 0) & (indices < self._lists.size)) and np.all(np.isfinite(data))))
         )
 
 
-def _build(
-    passages: Sequence[Passage], k1: float, b: float
-) -> tuple[dict[str, int], _Floats32, _Ints, npt.NDArray[np.int64]]:
-    """Return the vocabulary and, by token, the passages with it and their scores (a sparse matrix in CSC form)."""
-    vocabulary: dict[str, int] = {}
-    documents = [
-        [vocabulary.setdefault(word, len(vocabulary)) for word in words(passage_text(passage.title, passage.text))]
-        for passage in passages
-    ]
-    if not vocabulary:  # bm25s divides by the mean length
-        return vocabulary, np.empty(0, np.float32), np.empty(0, np.int32), np.zeros(1, np.int64)
-    import bm25s
-
-    index = bm25s.BM25(method="lucene", k1=k1, b=b)
-    index.index((documents, vocabulary), create_empty_token=False, show_progress=False)
-    scores = index.scores
-    return vocabulary, scores["data"], scores["indices"].astype(np.int32), scores["indptr"].astype(np.int64)
-
-
-@functools.cache
-def _kernels() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return the functions of a search: compiled ones with the extra `fast`, else NumPy's, which give the same.
-
-    Compiling takes about half a second, once per process.
-    """
-    try:
-        from numba import njit
-    except ImportError:
-        return _add_up_numpy, best_k
-    return njit(nogil=True)(_add_up), njit(nogil=True)(_best_k)
-
-
-def _add_up_numpy(
-    data: _Floats32, indices: _Ints, starts: npt.NDArray[np.int64], tokens: _Ints, size: int
-) -> _Floats32:
-    """Add in the order of the compiled loop, so that sums in single precision, and so ties, are the same."""
-    scores = np.zeros(size, dtype=np.float32)
-    for token in tokens.tolist():
-        held = slice(starts[token], starts[token + 1])
-        scores[indices[held]] += data[held]  # a token lists each passage once
-    return scores
-
-
-def best_k(scores: _Floats32, k: int) -> tuple[npt.NDArray[np.int64], _Floats32]:
-    """Return the first k of a stable descending sort without sorting the rest."""
-    # Everything above the k-th largest score is in; of its ties only the first in the corpus's order fill the rest.
-    least = np.partition(scores, len(scores) - k)[len(scores) - k]
-    above = np.flatnonzero(scores > least)
-    candidates = np.concatenate([above, np.flatnonzero(scores == least)[: k - len(above)]])
-    where = candidates[np.argsort(-scores[candidates], kind="stable")]
-    return where, scores[where]
-
-
-def _add_up(data: _Floats32, indices: _Ints, starts: npt.NDArray[np.int64], tokens: _Ints, size: int) -> _Floats32:
-    scores = np.zeros(size, dtype=np.float32)
-    for token in tokens:
-        for j in range(starts[token], starts[token + 1]):
-            scores[indices[j]] += data[j]
-    return scores
-
-
-def _best_k(scores: _Floats32, k: int) -> tuple[npt.NDArray[np.int64], _Floats32]:
-    """Return the first k of a stable descending sort, by insertion into a sorted list of length k."""
-    best = np.empty(k, dtype=np.float32)
-    where = np.empty(k, dtype=np.int64)
-    length = 0
-    for i in range(len(scores)):
-        score = scores[i]
-        if length < k:
-            slot = length
-            length += 1
-        elif score > best[k - 1]:
-            slot = k - 1
-        else:
-            continue
-        while slot > 0 and best[slot - 1] < score:
-            best[slot] = best[slot - 1]
-            where[slot] = where[slot - 1]
-            slot -= 1
-        best[slot] = score
-        where[slot] = i
-    return where, best
+def _write_words(stored: Stored, listed: WordList) -> None:
+    with stored.writing("words.bin") as file:
+        file.write(listed.text)
+    stored.write_array("word-starts.npy", listed.starts)
+    stored.write_array("word-terms.npy", listed.numbers)

@@ -37,6 +37,8 @@ __all__ = [
     "Question",
     "bundled_path",
     "dataset_hash",
+    "digest_question",
+    "iter_questions",
     "load_questions",
     "question_from",
     "text_id",
@@ -139,10 +141,15 @@ def load_questions(spec: str | Path, *, limit: int | None = None, split: str | N
             question; the message names file and line.
         SchemaError: The file has another format.
     """
+    return list(iter_questions(spec, limit=limit, split=split))
+
+
+def iter_questions(spec: str | Path, *, limit: int | None = None, split: str | None = None) -> Iterator[Question]:
+    """Yield what `load_questions` returns, one question at a time."""
     if limit is not None and limit < 1:
         raise DataError(f"limit is {limit!r}; allowed: 1 or more, or None for all questions")
     path = bundled_path(spec) if isinstance(spec, str) and spec in BUNDLED_QUESTIONS else Path(spec)
-    questions: list[Question] = []
+    n = 0
     first_place: dict[str, str] = {}
     splits: dict[str, None] = {}
     unused: Counter[str] = Counter()
@@ -158,18 +165,18 @@ def load_questions(spec: str | Path, *, limit: int | None = None, split: str | N
         if question.split is not None:
             splits[question.split] = None
         if split is None or question.split == split:
-            questions.append(question)
-        if len(questions) == limit:
+            n += 1
+            yield question
+        if n == limit:
             break
     if not first_place:
         raise DataError(f"{path}: the file contains no questions; expected at least one")
     if unused:
         listed = ", ".join(f"{name} ({n})" for name, n in sorted(unused.items()))
         _QUESTIONS_LOG.warning("%s: unused fields, with the number of questions that have them: %s", path, listed)
-    if not questions:
+    if not n:
         splits_in_it = f"splits in the file: {', '.join(map(repr, splits))}" if splits else "they are not split"
         raise DataError(f"{path}: no question has the split {split!r}; {splits_in_it}")
-    return questions
 
 
 def text_id(text: str) -> str:
@@ -185,12 +192,17 @@ def dataset_hash(questions: Iterable[Question]) -> str:
     """Return 16 hexadecimal digits that identify questions, gold answers and passages, in their order."""
     digest = hashlib.sha256()
     for item in questions:
-        pool = [[passage.passage_id, passage.title, passage.text] for passage in item.passages]
-        fields = [item.question_id, item.question, list(item.answers), item.type, item.level, sorted(item.supporting)]
-        pages = item.supporting_pages - {passage.title for passage in item.passages}
-        fields += [sorted(pages)] if pages else []
-        digest.update(json.dumps([*fields, pool], ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
+        digest_question(digest, item)
     return digest.hexdigest()[:16]
+
+
+def digest_question(digest: Any, item: Question) -> None:
+    """Add a question to a digest of SHA-256, for `dataset_hash`."""
+    pool = [[passage.passage_id, passage.title, passage.text] for passage in item.passages]
+    fields = [item.question_id, item.question, list(item.answers), item.type, item.level, sorted(item.supporting)]
+    pages = item.supporting_pages - {passage.title for passage in item.passages}
+    fields += [sorted(pages)] if pages else []
+    digest.update(json.dumps([*fields, pool], ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
 
 
 def _read_questions(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

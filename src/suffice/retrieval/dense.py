@@ -6,8 +6,8 @@ It works with any sentence-transformers model (extra `dense`) and any object wit
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -17,21 +17,24 @@ import numpy.typing as npt
 from suffice.embedding.sentence_transformers import Encoder, load_encoder, model_id, pooling_of, weights_hash
 from suffice.errors import DataError, ModelError, SchemaError
 from suffice.identities import aligned, hub_folder, model_content
-from suffice.retrieval.base import checked_k, required_pool
-from suffice.retrieval.corpus_bm25 import best_k, passages_hash
+from suffice.retrieval.approximate import ApproximateSearch, ApproximateSettings
+from suffice.retrieval.base import ScoreKind, checked_k, required_pool
+from suffice.retrieval.corpus_bm25 import passages_hash
 from suffice.retrieval.storage import Stored, open_stored, write_stored
 from suffice.retrieval.tokens import passage_text
+from suffice.retrieval.vectors import StoredVectors
 from suffice.rounds import Passage
 
-__all__ = ["DenseRetriever", "Encoder", "Similarity", "write_vectors"]
+__all__ = ["DenseRetriever", "Encoder", "Similarity", "vector_files"]
 
 DENSE_KIND = "suffice-dense-index"
 DENSE_VERSION = 2
-_ROWS = 2**18
-"""Rows of a corpus that are compared with a question at a time: 800 MB at 768 numbers each."""
+STORED, APPROXIMATE = "stored", "approximate"
+"""Entries of an index's metadata: the type of its vectors, if it is not float32, and the settings of an approximate search."""
 
-_BLOCK = 4096
-"""Passages that are encoded between two notes of the progress."""
+APPROXIMATE_FILE = "approximate.faiss"
+_OF_THE_CORPUS = ("source", "corpus_hash", STORED, APPROXIMATE)
+"""Entries that do not describe the model."""
 
 Similarity = Literal["cosine", "dot"]
 """Cosine, in [-1, 1], or the inner product, for models that were trained with it (DPR, Contriever)."""
@@ -160,16 +163,28 @@ class DenseRetriever:
                 name=str(question_model), revision=question_revision, encoder=question_encoder, **run
             )
         self._corpus_hash: str | None = None
-        self._vectors: _Vectors | None = None
+        self._vectors: StoredVectors | None = None
+        self.lists: ApproximateSearch | None = None
         self.passages: Sequence[Passage] | None = None
         if passages is not None:
             self.passages = tuple(passages)
-            self._vectors = self._encode(self.passages)
+            self._vectors = self._compared(self._encode(self.passages))
 
     @property
     def has_corpus(self) -> bool:
         """Whether it searches its own corpus and ignores the passages of questions."""
         return self.passages is not None
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether its models are identified by content or revision; loads them."""
+        models = (self._passage_model.identity(), self._question_model.identity())
+        return all(model.get("content") or model["revision"] for model in models)
+
+    @property
+    def score_kind(self) -> ScoreKind:
+        """What its scores are."""
+        return "cosine" if self.similarity == "cosine" else "inner_product"
 
     def fingerprint(self) -> dict[str, Any]:
         """Return models, pooling, similarity, prefixes and, of a corpus, size and hash; loads the models.
@@ -183,6 +198,10 @@ class DenseRetriever:
             if self._corpus_hash is None:
                 self._corpus_hash = passages_hash(self.passages)
             values |= {"passages": len(self.passages), "corpus_hash": self._corpus_hash}
+            if self.vectors.dtype != np.float32:
+                values[STORED] = str(self.vectors.dtype)
+            if self.approximate is not None:
+                values[APPROXIMATE] = asdict(self.approximate)
         return values
 
     def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:
@@ -197,21 +216,35 @@ class DenseRetriever:
             passages, vectors = self.passages, self._vectors
         else:
             passages = required_pool(self.name, pool)
-            vectors = self._encode(passages)
+            vectors = self._compared(self._encode(passages))
         size = checked_k(k, len(passages))
         if not passages:
             return []
-        query = self._scaled(self._question_model.vectors([self.question_prefix + question]))[0]
-        if query.shape[0] != vectors.shape[1]:
+        query = self.encode_question(question)
+        if query.shape[0] != vectors.dimension:
             raise ModelError(
-                f"{self._question_model.name!r} returns {query.shape[0]} numbers for a question but {vectors.shape[1]} for a "
+                f"{self._question_model.name!r} returns {query.shape[0]} numbers for a question but {vectors.dimension} for a "
                 "passage; use the model of the index"
             )
-        scores = np.concatenate([vectors[start : start + _ROWS] @ query for start in range(0, len(vectors), _ROWS)])
-        if self.similarity == "cosine":
-            scores = np.clip(scores, -1.0, 1.0)
-        places, best = best_k(scores, min(size, len(passages)))
+        search = vectors if self.lists is None else self.lists
+        [places], [best] = search.search(query[None], size)
         return [replace(passages[i], score=score) for i, score in zip(places.tolist(), best.tolist(), strict=True)]
+
+    @property
+    def vectors(self) -> StoredVectors:
+        """The vectors of its corpus.
+
+        Raises:
+            DataError: There is no corpus.
+        """
+        if self._vectors is None:
+            raise DataError("the retriever has no corpus: give it passages, or open an index")
+        return self._vectors
+
+    @property
+    def approximate(self) -> ApproximateSettings | None:
+        """How it searches approximately; None if every vector is compared."""
+        return None if self.lists is None else self.lists.settings
 
     def save(self, directory: str | Path) -> Path:
         """Write corpus and vectors to a folder, which is created; an old index in it is replaced.
@@ -226,14 +259,20 @@ class DenseRetriever:
             raise DataError("cannot save a retriever without a corpus; give it passages")
         with write_stored(Path(directory), DENSE_KIND, DENSE_VERSION) as stored:
             stored.meta = {**self.embedder(), "corpus_hash": stored.stream_passages(self.passages)}
-            stored.write_array("vectors.npy", np.asarray(self._vectors))
+            stored.write_array("vectors.npy", np.concatenate(self._vectors.parts))
         return Path(directory)
 
     @classmethod
     def load(
-        cls, directory: str | Path, model: str | Path, *, source: str | None = None, **options: Any
+        cls,
+        directory: str | Path,
+        model: str | Path,
+        *,
+        source: str | None = None,
+        exact: bool = False,
+        **options: Any,
     ) -> DenseRetriever:
-        """Read an index written by `save` or `open_dense` for the same model, without executing anything in it.
+        """Read an index written by `save`, `open_dense` or `index_dense` for the same model, without executing anything in it.
 
         Passages and vectors stay on disk, and are read where they are needed.
 
@@ -241,16 +280,17 @@ class DenseRetriever:
             directory: The folder.
             model: See the class; the index itself does not decide what is loaded.
             source: Required description of the corpus; None for any.
+            exact: Whether every vector is compared, also where the index has an approximate search.
             **options: Parameters of the class, which must be those of the index.
 
         Raises:
             SchemaError: The folder contains no index of this kind, version and model, or it is damaged.
         """
         retriever = cls(model, **options)
-        retriever.attach(directory, source=source)
+        retriever.attach(directory, source=source, exact=exact)
         return retriever
 
-    def attach(self, directory: str | Path, *, source: str | None = None) -> None:
+    def attach(self, directory: str | Path, *, source: str | None = None, exact: bool = False) -> None:
         """Search the corpus of an index on disk from now on; see `load`.
 
         Raises:
@@ -262,7 +302,7 @@ class DenseRetriever:
                 f"{directory}: the index was made from {stored.meta.get('source')!r}, not {source!r}; build it again"
             )
         self._require_model(stored)
-        self._restore(stored)
+        self._restore(stored, exact=exact)
 
     def embedder(self) -> dict[str, Any]:
         """Return everything on which the vectors of passages depend; loads their model."""
@@ -277,6 +317,11 @@ class DenseRetriever:
         """Return the vectors that an index holds, shape ``(n, dimension)``: for cosine of length one, zeros stay zero."""
         return self._encode(passages)
 
+    def encode_question(self, question: str) -> _Vectors:
+        """Return the vector with which passages are compared, shape ``(dimension,)``: for cosine of length one."""
+        vector: _Vectors = self._scaled(self._question_model.vectors([self.question_prefix + question]))[0]
+        return vector
+
     def _require_model(self, stored: Stored) -> None:
         current = self.embedder()
         theirs = aligned({key: value for key, value in stored.meta.items() if key not in _OF_THE_CORPUS}, current)
@@ -287,15 +332,30 @@ class DenseRetriever:
                     "it again, or use that value"
                 )
 
-    def _restore(self, stored: Stored) -> None:
+    def _restore(self, stored: Stored, *, exact: bool) -> None:
+        names = sorted(name for name in stored.used if name.startswith("vectors"))
+        dtype = stored.meta.get(STORED, "float32")
         try:
-            self.passages = stored.passage_file()
-            vectors = stored.read_array("vectors.npy", mapped=True)
+            passages = stored.passage_file()
+            parts = [stored.read_array(name, mapped=True) for name in names]
+            settings = ApproximateSettings.from_dict(stored.meta[APPROXIMATE]) if APPROXIMATE in stored.meta else None
         except (IndexError, KeyError, TypeError, ValueError) as error:
             raise SchemaError(f"{stored.directory}: the index is damaged ({error!r}); build it again") from error
-        if vectors.dtype != np.float32 or vectors.ndim != 2 or len(vectors) != len(self.passages):  # noqa: PLR2004
+        forms = {(part.ndim, *part.shape[1:], str(part.dtype)) for part in parts}
+        fits = len(forms) == 1 and parts[0].ndim == 2 and parts[0].dtype == dtype  # noqa: PLR2004 - a table
+        if not fits or sum(map(len, parts)) != len(passages):
             raise SchemaError(f"{stored.directory}: the files of the index do not match; build it again")
-        self._vectors, self._corpus_hash = vectors, stored.meta.get("corpus_hash")
+        self.passages, self._vectors, self._corpus_hash = (
+            passages,
+            self._compared(*parts),
+            stored.meta.get("corpus_hash"),
+        )
+        self.lists = None
+        if settings is not None and not exact:
+            self.lists = ApproximateSearch(stored.path(APPROXIMATE_FILE), self._vectors, settings)
+
+    def _compared(self, *parts: npt.NDArray[np.floating]) -> StoredVectors:
+        return StoredVectors(parts, most=1.0 if self.similarity == "cosine" else np.inf)
 
     def _encode(self, passages: Sequence[Passage]) -> _Vectors:
         if not passages:
@@ -311,41 +371,8 @@ class DenseRetriever:
         return units
 
 
-_OF_THE_CORPUS = ("source", "corpus_hash")
-"""Entries of an index's metadata that do not describe the model."""
-
-
-def write_vectors(
-    retriever: DenseRetriever,
-    directory: Path,
-    passages: Iterator[Passage],
-    *,
-    source: str,
-    on_progress: Any = None,
-) -> None:
-    """Write the index of a corpus of any size block by block; after an interruption the same call goes on.
-
-    Args:
-        retriever: Encodes the passages.
-        directory: The folder, which is created.
-        passages: The corpus, read once.
-        source: A hash of the corpus; another one begins anew.
-        on_progress: Called with the number of encoded passages and of all.
-    """
-    made_of: Mapping[str, Any] = {**retriever.embedder(), "source": source}
-    with write_stored(directory, DENSE_KIND, DENSE_VERSION, plan=made_of) as stored:
-        if "corpus_hash" not in stored.progress:
-            stored.advance(corpus_hash=stored.stream_passages(passages), done=0)
-        listed, done = stored.passage_file(), int(stored.progress["done"])
-        if not len(listed):
-            stored.write_array("vectors.npy", np.zeros((0, 0), dtype=np.float32))
-        while done < len(listed):
-            block = retriever.encode_passages(listed[done : done + _BLOCK])
-            vectors = stored.mapped_array("vectors.npy", (len(listed), block.shape[1]))
-            vectors[done : done + len(block)] = block
-            vectors.flush()  # type: ignore[attr-defined]  # a memmap
-            done += len(block)
-            stored.advance(done=done)
-            if on_progress is not None:
-                on_progress(done, len(listed))
-        stored.meta = {**made_of, "corpus_hash": stored.progress["corpus_hash"]}
+def vector_files(rows: int, file_rows: int) -> list[str]:
+    """Return the names of the files of so many vectors, with at most `file_rows` in each."""
+    if rows <= file_rows:
+        return ["vectors.npy"] if rows else []
+    return [f"vectors-{i:05d}.npy" for i in range(-(-rows // file_rows))]

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, cast
 
 from suffice.errors import DataError
-from suffice.retrieval.base import AsyncRetriever, Identity, Retriever
+from suffice.retrieval.base import AsyncRetriever, Identity, Retriever, ScoreKind, refuse_pool
 from suffice.retrieval.datasets import text_id
 from suffice.rounds import Passage
 
@@ -21,7 +21,12 @@ SearchFunction = Callable[[str, int | None], Iterable[Passage] | Awaitable[Itera
 
 
 def from_callable(
-    search: SearchFunction, *, name: str, settings: Mapping[str, Any] | None = None, identity: Identity = "passage_id"
+    search: SearchFunction,
+    *,
+    name: str,
+    settings: Mapping[str, Any] | None = None,
+    identity: Identity = "passage_id",
+    score_kind: ScoreKind = "unknown",
 ) -> Retriever | AsyncRetriever:
     """Return a retriever that calls a function, which may be a coroutine function.
 
@@ -33,11 +38,13 @@ def from_callable(
     Args:
         search: Called with the question and the largest number of passages.
         name: Its name in reports and recordings.
-        settings: What else identifies it (index, version, ...), JSON-ready; a recording stores it.
+        settings: What else identifies it (index, version, ...), JSON-ready; a recording stores it. Rankings are cached only
+            with a `version`, which you change whenever the passages or the search change.
         identity: The field by which two passages are the same.
+        score_kind: What the scores of its passages are.
     """
     kind = _AsyncForeign if inspect.iscoroutinefunction(search) else _Foreign
-    return kind(name=name, search=search, settings=dict(settings or {}), identity=identity)
+    return kind(name=name, search=search, settings=dict(settings or {}), identity=identity, score_kind=score_kind)
 
 
 def from_langchain(
@@ -123,7 +130,13 @@ class _Foreign:
     search: SearchFunction
     settings: Mapping[str, Any] = field(default_factory=dict)
     identity: Identity = "passage_id"
+    score_kind: ScoreKind = "unknown"
     has_corpus: bool = True
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether its settings contain a version, by which rankings may be cached."""
+        return self.settings.get("version") is not None
 
     def fingerprint(self) -> dict[str, Any]:
         """Return its name and settings."""
@@ -131,7 +144,7 @@ class _Foreign:
 
     def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:
         """Return passages, best first; see `Retriever.rank`."""
-        _refuse_pool(self.name, pool)
+        refuse_pool(self.name, pool)
         return _first(cast("Iterable[Passage]", self.search(question, k)), k)
 
 
@@ -143,13 +156,8 @@ class _AsyncForeign(_Foreign):
         self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
     ) -> list[Passage]:
         """Return passages, best first; see `Retriever.rank`."""
-        _refuse_pool(self.name, pool)
+        refuse_pool(self.name, pool)
         return _first(await cast("Awaitable[Iterable[Passage]]", self.search(question, k)), k)
-
-
-def _refuse_pool(name: str, pool: Sequence[Passage] | None) -> None:
-    if pool is not None:
-        raise DataError(f"retriever {name!r} searches passages of its own, and cannot rank others: leave out pool=")
 
 
 def _first(passages: Iterable[Any], k: int | None) -> list[Passage]:

@@ -8,17 +8,30 @@ import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from suffice.blocking import finished
 from suffice.embedding.sentence_transformers import model_id, weights_hash
 from suffice.errors import DataError, MissingExtraError, ModelError
-from suffice.retrieval.base import AsyncRetriever, Identity, Retriever, best_first, checked_k, identity_of, is_async
+from suffice.retrieval.base import (
+    AsyncRetriever,
+    Identity,
+    Retriever,
+    ScoreKind,
+    best_first,
+    checked_k,
+    identity_of,
+    is_async,
+)
+from suffice.retrieval.ranking import RankedPassages, added_costs, costed_ranking, is_pinned
 from suffice.retrieval.tokens import passage_text
 from suffice.rounds import Cost, Passage, Reply, Round
 from suffice.seen import Seen
+from suffice.signals import RERANKING
 
 __all__ = ["RERANKER_CARD", "CrossEncoderScorer", "PairScorer", "Reranked", "load_cross_encoder"]
 
@@ -85,6 +98,11 @@ class CrossEncoderScorer:
         return {"model": model_id(self.model), "revision": weights_hash(Path(self.model))}
 
     @property
+    def is_pinned(self) -> bool:
+        """Whether its model is identified by content or revision."""
+        return self.fingerprint()["revision"] is not None
+
+    @property
     def seen(self) -> Seen | None:
         """The training questions according to its card; None if the card does not contain them.
 
@@ -138,8 +156,8 @@ class Reranked:
     """A retriever whose best passages are reordered by a cross-encoder; the others are left out.
 
     CBDR retrieves K times r passages, reranks them and answers from the first K: give that product as `candidates`.
-    In the loop, rounds reveal evidence in this order; the cost counts as retrieval.  Over an
-    `AsyncRetriever` it is one itself: its `rank` is awaited.
+    In the loop, rounds reveal evidence in this order; the cost of ordering is the component `reranking`, that of the
+    candidates `retrieval`.  Over an `AsyncRetriever` it is one itself: its `rank` is awaited.
 
     >>> from suffice.retrieval.pool import InMemoryRetriever
     >>> class Longest:
@@ -193,6 +211,16 @@ class Reranked:
         """The field by which two passages of the retriever are the same."""
         return identity_of(self.retriever)
 
+    @property
+    def is_pinned(self) -> bool:
+        """Whether retriever and cross-encoder are."""
+        return is_pinned(self.retriever) and self.scorer.is_pinned
+
+    @property
+    def score_kind(self) -> ScoreKind:
+        """What its scores are."""
+        return "cross_encoder"
+
     def fingerprint(self) -> dict[str, Any]:
         """Return values that identify the retriever, the cross-encoder and the number of candidates."""
         return {
@@ -210,16 +238,24 @@ class Reranked:
             MissingExtraError: sentence-transformers is not installed.
             ModelError: The cross-encoder cannot be loaded, or returns no usable scores.
         """
-        checked_k(k, self.candidates)  # raises before anything is computed
-        passages: Any = self.retriever.rank(question, pool=pool, k=self.candidates)
-        return self._best(question, passages, k)
+        return list(finished(self.costed_rank(question, pool=pool, k=k)).passages)
 
     async def _rank_async(
         self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
     ) -> list[Passage]:
-        checked_k(k, self.candidates)
-        ranking: Any = self.retriever.rank(question, pool=pool, k=self.candidates)
-        return await asyncio.to_thread(self._best, question, await ranking, k)
+        return list((await self.costed_rank(question, pool=pool, k=k)).passages)
+
+    async def costed_rank(
+        self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
+    ) -> RankedPassages:
+        """Return the passages of `rank` with the costs of retriever and cross-encoder."""
+        checked_k(k, self.candidates)  # raises before anything is computed
+        candidates = await costed_ranking(self.retriever, question, pool=pool, k=self.candidates)
+        began = time.perf_counter()
+        best = partial(self._best, question, candidates.passages, k)
+        passages = await asyncio.to_thread(best) if is_async(self.retriever) else best()
+        cost = Cost(calls=float(bool(candidates.passages)), seconds=time.perf_counter() - began)
+        return RankedPassages(passages=passages, costs=added_costs(candidates.costs, {RERANKING: cost}))
 
     def _best(self, question: str, passages: Sequence[Passage], k: int | None) -> list[Passage]:
         scores = self.scorer.scores(question, passages)

@@ -1,18 +1,27 @@
 """Folders with an index, written so that an incomplete one is always detected.
 
-`suffice-index.json` contains kind, version and the sha256 of every other file.  It is removed first and written last.
+`suffice-index.json` contains kind, version and a digest of every other file.  It is removed first and written last.
 Every file reaches the disk before it gets its name.  An index that takes hours to build may go on after an interruption:
 `unfinished.json` then says what it is made of, and how far it is.
+
+Digests are compared whenever an index is opened.  That of a file below 16 MiB covers every byte; that of a larger one its
+size and 256 pieces of 64 KiB from its beginning to its end, so that an index of many gigabytes opens at once on every
+machine.  A truncated file, a file of another index and a stretch of damage longer than 1/256 of the file are detected; a
+single changed byte of a large file may not be, and no search may trust what it reads there to be within bounds.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import mmap
+import re
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Any, overload
 
 import numpy as np
@@ -23,7 +32,20 @@ from suffice.files import remove_leftovers, replacing, write_file
 from suffice.identities import sha256_of
 from suffice.rounds import Passage
 
-__all__ = ["MANIFEST", "PassageFile", "Stored", "open_stored", "write_stored"]
+__all__ = [
+    "MANIFEST",
+    "PassageFile",
+    "Stored",
+    "begin_stored",
+    "finish_stored",
+    "is_index",
+    "join_stored",
+    "mapped_bytes",
+    "open_passages",
+    "open_stored",
+    "passage_line",
+    "write_stored",
+]
 
 MANIFEST = "suffice-index.json"
 """The file that marks a folder as an index."""
@@ -36,13 +58,55 @@ _INDEX_FILES = frozenset(
         _UNFINISHED,
         _PASSAGES,
         _OFFSETS,
-        "vocabulary.json",
+        "vocabulary.json",  # of version 1 of BM25
+        "words.bin",
+        "word-starts.npy",
+        "word-terms.npy",
         "data.npy",
         "indices.npy",
         "starts.npy",
+        "maxima.npy",
         "vectors.npy",
+        "vectors.json",
+        "approximate.faiss",
     }
 )
+
+_NUMBERED = re.compile(r"\.?vectors-\d{5}\.(?:npy|json)(?:\.[\w-]+\.tmp)?")
+"""Files of vectors, and notes of how far an unfinished one is, where there are several."""
+
+_SPILL = "spill"
+_WHOLE = 2**24
+"""Files below this size are read in full when an index is opened; others stay on disk."""
+
+_PIECES, _PIECE = 256, 2**16
+_SAMPLED = "pieces:"
+
+
+def _digest(path: Path) -> str:
+    """Return the digest of a file of an index; see the module."""
+    size = path.stat().st_size
+    if size < _WHOLE:
+        return sha256_of(path).hex()
+    digest = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        for i in range(_PIECES):
+            file.seek((size - _PIECE) * i // (_PIECES - 1))
+            digest.update(file.read(_PIECE))
+    return _SAMPLED + digest.hexdigest()
+
+
+def _is_unchanged(path: Path, digest: str) -> bool:
+    # Indexes of earlier releases have the digest of the whole file, whatever its size.
+    return path.is_file() and digest == (_digest(path) if digest.startswith(_SAMPLED) else sha256_of(path).hex())
+
+
+def mapped_bytes(path: Path) -> bytes | mmap.mmap:
+    """Return the content of a file, which stays on disk if it is large."""
+    if path.stat().st_size < _WHOLE:
+        return path.read_bytes()
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 class PassageFile(Sequence[Passage]):
@@ -55,6 +119,7 @@ class PassageFile(Sequence[Passage]):
 
     def __init__(self, path: Path, offsets: npt.NDArray[np.int64]) -> None:
         self._path, self._offsets = path, offsets
+        self._content = mapped_bytes(path)
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -67,9 +132,7 @@ class PassageFile(Sequence[Passage]):
         if isinstance(place, slice):
             return [self[i] for i in range(*place.indices(len(self)))]
         row = range(len(self))[place]
-        with self._path.open("rb") as file:
-            file.seek(int(self._offsets[row]))
-            return _passage(file.read(int(self._offsets[row + 1] - self._offsets[row])))
+        return _passage(self._content[self._offsets[row] : self._offsets[row + 1]])
 
     def __iter__(self) -> Iterator[Passage]:
         with self._path.open("rb") as lines:
@@ -81,22 +144,36 @@ def _passage(line: bytes) -> Passage:
     return Passage(passage_id=row[0], title=row[1], text=row[2])
 
 
+def passage_line(passage: Passage) -> bytes:
+    """Return a passage as an index stores it, and as its hash reads it; escaped to ASCII, so that lone surrogates survive."""
+    return json.dumps([passage.passage_id, passage.title, passage.text]).encode() + b"\n"
+
+
 @dataclass
 class Stored:
     """An index folder.
 
     Attributes:
         directory: The folder.
+        kind: What kind of index it is.
+        version: The version of its form.
         meta: JSON-ready values that describe the index.
         used: Names of its files.
         progress: How far an unfinished index is, JSON-ready; empty at its beginning.
     """
 
     directory: Path
+    kind: str = ""
+    version: int = 0
     meta: dict[str, Any] = field(default_factory=dict)
     used: list[str] = field(default_factory=list)
     progress: dict[str, Any] = field(default_factory=dict)
     _plan: Mapping[str, Any] | None = None
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """All that an unfinished index is made of."""
+        return {**(self._plan or {}), "kind": self.kind, "version": self.version}
 
     def path(self, name: str) -> Path:
         """Return the path of a file of an opened index.
@@ -110,13 +187,12 @@ class Stored:
 
     def read_array(self, name: str, *, mapped: bool = False) -> npt.NDArray[Any]:
         """Return an array written by `write_array`; a mapped one stays on disk."""
-        array: npt.NDArray[Any] = np.load(self.path(name), mmap_mode="r" if mapped else None, allow_pickle=False)
-        return array
+        values: npt.NDArray[Any] = np.load(self.path(name), mmap_mode="r" if mapped else None, allow_pickle=False)
+        return values
 
-    def read_passages(self) -> tuple[Passage, ...]:
-        """Return the passages written by `write_passages`."""
-        with self.path(_PASSAGES).open("rb") as lines:
-            return tuple(map(_passage, lines))
+    def is_large(self, name: str) -> bool:
+        """Return whether a file is better left on disk."""
+        return self.path(name).stat().st_size >= _WHOLE
 
     def passage_file(self) -> PassageFile:
         """Return the passages written by `stream_passages`, which stay on disk."""
@@ -125,16 +201,8 @@ class Stored:
     def advance(self, **progress: Any) -> None:
         """Commit how far an unfinished index is, with the files that it has by now."""
         self.progress |= progress
-        state = {"plan": self._plan, "progress": self.progress, "used": self.used}
+        state = {"plan": self.plan, "progress": self.progress, "used": self.used}
         write_file(self.directory / _UNFINISHED, json.dumps(state, allow_nan=False))
-
-    def mapped_array(self, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
-        """Return an array of 32-bit numbers on disk to write into, with what an earlier run wrote."""
-        is_new = name not in self.used
-        if is_new:
-            self.used.append(name)
-        path = self.directory / name
-        return np.lib.format.open_memmap(path, "w+" if is_new else "r+", np.float32, shape if is_new else None)
 
     @contextmanager
     def writing(self, name: str) -> Iterator[IO[bytes]]:
@@ -143,31 +211,41 @@ class Stored:
         with replacing(self.directory / name) as path, path.open("wb") as file:
             yield file
 
+    @contextmanager
+    def spilling(self) -> Iterator[Path]:
+        """Yield a folder for what is only needed while the index is built; one of a killed process goes with the next build."""
+        with TemporaryDirectory(prefix=f".{_SPILL}.", suffix=".tmp", dir=self.directory) as folder:
+            yield Path(folder)
+
+    @contextmanager
+    def writing_array(
+        self, name: str, dtype: npt.DTypeLike, size: int
+    ) -> Iterator[Callable[[npt.NDArray[Any]], object]]:
+        """Yield a function that appends to an array of a known size, in NumPy's format."""
+        header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": (size,)}
+        with self.writing(name) as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            yield lambda values: file.write(np.ascontiguousarray(values, dtype=dtype).data)
+
     def write_array(self, name: str, array: npt.NDArray[Any]) -> None:
         """Write an array in NumPy's format."""
         with self.writing(name) as file:
             np.save(file, array, allow_pickle=False)
 
-    def write_passages(self, passages: Iterable[Passage]) -> tuple[list[int], str]:
-        """Write id, title and text of each passage as JSON lines.
-
-        Returns:
-            Where each line begins, and the end of the file; and the hash of the passages, see `passages_hash`.
-        """
-        digest, offsets = hashlib.sha256(), [0]
-        with self.writing(_PASSAGES) as file:
-            for passage in passages:
-                # Escaped to ASCII, so that lone surrogates survive.
-                line = json.dumps([passage.passage_id, passage.title, passage.text]).encode() + b"\n"
-                offsets.append(offsets[-1] + file.write(line))
-                digest.update(line)
-        return offsets, digest.hexdigest()[:16]
-
     def stream_passages(self, passages: Iterable[Passage]) -> str:
         """Write passages that `passage_file` will read one by one, and return their hash."""
-        offsets, digest = self.write_passages(passages)
-        self.write_array(_OFFSETS, np.array(offsets, dtype=np.int64))
-        return digest
+        return self.stream_lines([passage_line(passage)] for passage in passages)
+
+    def stream_lines(self, blocks: Iterable[Iterable[bytes]]) -> str:
+        """Write passages as `passage_line` gives them, block by block, and return their hash, see `passages_hash`."""
+        digest, ends = hashlib.sha256(), array("q", [0])
+        with self.writing(_PASSAGES) as file:
+            for lines in blocks:
+                for line in lines:
+                    ends.append(ends[-1] + file.write(line))
+                    digest.update(line)
+        self.write_array(_OFFSETS, np.frombuffer(ends, dtype=np.int64))
+        return digest.hexdigest()[:16]
 
 
 @contextmanager
@@ -184,31 +262,69 @@ def write_stored(directory: Path, kind: str, version: int, plan: Mapping[str, An
     Raises:
         DataError: The folder contains other files, or cannot be written.
     """
+    with _writable(directory):
+        stored = begin_stored(directory, kind, version, plan)
+        yield stored
+        finish_stored(stored)
+
+
+@contextmanager
+def _writable(directory: Path) -> Iterator[None]:
     try:
+        yield
+    except OSError as error:
+        raise DataError(f"{directory}: the index cannot be written ({error}); give another folder") from error
+
+
+def begin_stored(directory: Path, kind: str, version: int, plan: Mapping[str, Any] | None = None) -> Stored:
+    """Return an index to be written, with what an earlier run of the same plan left; see `write_stored`.
+
+    Raises:
+        DataError: The folder contains other files, or cannot be written.
+    """
+    with _writable(directory):
         directory.mkdir(parents=True, exist_ok=True)
-        for name in _INDEX_FILES:
+        for name in (*_INDEX_FILES, _SPILL):
             remove_leftovers(directory / name)
-        foreign = sorted({item.name for item in directory.iterdir()} - _INDEX_FILES)
+        foreign = sorted(item.name for item in directory.iterdir() if not _is_index_file(item.name))
         if foreign:
             raise DataError(
                 f"{directory}: contains other files ({', '.join(foreign[:3])}); give an empty or new "
                 "folder for the index"
             )
-        stored = Stored(directory, _plan=None if plan is None else {**plan, "kind": kind, "version": version})
+        stored = Stored(directory, kind=kind, version=version, _plan=plan)
         if plan is None or not _resumes(stored):
-            for name in _INDEX_FILES:  # including the manifest: until the new one is written there is no index here
-                (directory / name).unlink(missing_ok=True)
-        yield stored
+            for item in list(directory.iterdir()):  # the manifest, too: until the new one is written there is no index
+                item.unlink(missing_ok=True)
+        (directory / MANIFEST).unlink(missing_ok=True)
+        return stored
+
+
+def join_stored(directory: Path, kind: str, version: int, plan: Mapping[str, Any]) -> Stored | None:
+    """Return the unfinished index that another process began by the same plan; None if there is none."""
+    stored = Stored(directory, kind=kind, version=version, _plan=plan)
+    return stored if _resumes(stored) else None
+
+
+def finish_stored(stored: Stored) -> None:
+    """Write the manifest: from now on there is an index. Several processes may do so.
+
+    Raises:
+        DataError: The folder cannot be written.
+    """
+    with _writable(stored.directory):
         manifest = {
-            "kind": kind,
-            "version": version,
+            "kind": stored.kind,
+            "version": stored.version,
             "meta": stored.meta,
-            "files": {name: sha256_of(directory / name).hex() for name in stored.used},
+            "files": {name: _digest(stored.directory / name) for name in stored.used},
         }
-        write_file(directory / MANIFEST, json.dumps(manifest, indent=1, allow_nan=False) + "\n")
-        (directory / _UNFINISHED).unlink(missing_ok=True)
-    except OSError as error:
-        raise DataError(f"{directory}: the index cannot be written ({error}); give another folder") from error
+        write_file(stored.directory / MANIFEST, json.dumps(manifest, indent=1, allow_nan=False) + "\n")
+        (stored.directory / _UNFINISHED).unlink(missing_ok=True)
+
+
+def _is_index_file(name: str) -> bool:
+    return name in _INDEX_FILES or _NUMBERED.fullmatch(name) is not None
 
 
 def _resumes(stored: Stored) -> bool:
@@ -218,9 +334,8 @@ def _resumes(stored: Stored) -> bool:
         plan, progress, used = state["plan"], dict(state["progress"]), list(state["used"])
     except (OSError, ValueError, KeyError, TypeError):
         return False
-    if plan != json.loads(json.dumps(stored._plan)) or not all((stored.directory / name).is_file() for name in used):  # noqa: SLF001
+    if plan != json.loads(json.dumps(stored.plan)) or not all((stored.directory / name).is_file() for name in used):
         return False
-    (stored.directory / MANIFEST).unlink(missing_ok=True)
     stored.progress, stored.used = progress, used
     return True
 
@@ -231,22 +346,48 @@ def open_stored(directory: Path, kind: str, version: int) -> Stored:
     Raises:
         SchemaError: The folder contains no index of this kind and version, or it is damaged.
     """
-    try:
-        manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SchemaError(
-            f"{directory}: the folder contains no complete index ({type(error).__name__} reading {MANIFEST}); build it with save()"
-        ) from error
-    identity = (manifest.get("kind"), manifest.get("version")) if isinstance(manifest, dict) else (None, None)
+    manifest = _read_manifest(directory)
+    identity = (manifest.get("kind"), manifest.get("version"))
     if identity != (kind, version):
         raise SchemaError(
             f"{directory}: kind {identity[0]!r} version {identity[1]!r}; this release reads {kind!r} version {version}. "
             "Build it again"
         )
+    return _opened(directory, manifest)
+
+
+def open_passages(directory: Path) -> tuple[PassageFile, str]:
+    """Return the passages of an index of any kind, which stay on disk, and their hash.
+
+    Raises:
+        SchemaError: The folder contains no index with passages that are read one by one, or it is damaged.
+    """
+    stored = _opened(directory, _read_manifest(directory))
+    return stored.passage_file(), str(stored.meta.get("corpus_hash"))
+
+
+def is_index(path: Path) -> bool:
+    """Return whether a folder contains an index, complete or not."""
+    named = any((path / name).is_file() for name in (MANIFEST, _UNFINISHED, _OFFSETS, "words.bin"))
+    return named or any(path.glob(f".{_SPILL}.*.tmp"))
+
+
+def _read_manifest(directory: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SchemaError(
+            f"{directory}: the folder contains no complete index ({type(error).__name__} reading {MANIFEST}); build it "
+            "with save() or `suffice index`"
+        ) from error
+    return manifest if isinstance(manifest, dict) else {}
+
+
+def _opened(directory: Path, manifest: Mapping[str, Any]) -> Stored:
     files, meta = manifest.get("files"), manifest.get("meta")
-    if not isinstance(files, dict) or not isinstance(meta, dict) or not set(files) <= _INDEX_FILES:
+    if not isinstance(files, dict) or not isinstance(meta, dict) or not all(map(_is_index_file, files)):
         raise SchemaError(f"{directory}: {MANIFEST} is damaged; build the index again")
     for name, digest in files.items():
-        if not (directory / name).is_file() or sha256_of(directory / name).hex() != digest:
+        if not _is_unchanged(directory / name, str(digest)):
             raise SchemaError(f"{directory}: {name} is missing, truncated or changed; build the index again")
-    return Stored(directory, meta, list(files))
+    return Stored(directory, str(manifest.get("kind")), int(manifest.get("version", 0)), meta, list(files))

@@ -3,7 +3,7 @@
 from suffice.signals.answers import ABSTAIN_PATTERNS, abstained_by
 from suffice.signals.base import SIGNALS, Signal, add_signal, clean_column, compute_signals, declare, register_signal
 from suffice.signals.chains import CHAIN
-from suffice.signals.evidence import top_score  # importing a module registers its signals
+from suffice.signals.evidence import RERANKING, RETRIEVAL, top_score  # importing a module registers its signals
 from suffice.signals.from_policy import CRITIC, CUMULATED, LOOP_COMPONENTS, QUERY, cost_columns, member_component
 from suffice.signals.known import (
     COMPLEXITY,
@@ -52,6 +52,8 @@ __all__ = [
     "PROBER",
     "QUERY",
     "REMEDIES",
+    "RERANKING",
+    "RETRIEVAL",
     "RETRIEVE",
     "SAMPLE_SPREAD",
     "SEAKR",

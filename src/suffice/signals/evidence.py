@@ -13,14 +13,28 @@ from suffice.signals.base import declare, register_signal
 from suffice.signals.state import top_score
 from suffice.signals.text import parse_confidence
 
-__all__ = ["score_gap", "top_score", "top_score_z_pool", "top_score_z_robust", "verbal_confidence"]
+__all__ = [
+    "RERANKING",
+    "RETRIEVAL",
+    "score_gap",
+    "top_score",
+    "top_score_z_pool",
+    "top_score_z_robust",
+    "verbal_confidence",
+]
+
+RETRIEVAL = "retrieval"
+"""The component that finds passages; embedding the question is part of it."""
+
+RERANKING = "reranking"
+"""The component that orders the passages of a retriever; the signal `rerank_score` has another one, `reranker`."""
 
 _INFINITY = float("inf")
 _ANY = (-_INFINITY, _INFINITY)
 _SECTION_5_3 = "TASR, section 5.3"
 _SECTION_5_4 = "TASR, section 5.4"
-_retrieved = partial(declare, component="retrieval")
-_score_of = partial(register_signal, component="retrieval", first_round=1)
+_retrieved = partial(declare, component=RETRIEVAL)
+_score_of = partial(register_signal, component=RETRIEVAL, first_round=1)
 
 _retrieved(
     "overlap",

@@ -1,0 +1,403 @@
+"""A corpus as vectors on disk: encoded block by block, by one process or by several, and searched by blocks or lists.
+
+The vectors are in files of a million each.  Several processes may encode a corpus: each has the files whose number, divided
+by the number of processes, leaves its remainder, and notes beside each how far it is.  The first one writes the passages, for
+which the others wait, and whichever ends last writes the manifest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError, SchemaError
+from suffice.files import write_file
+from suffice.results import Result
+from suffice.retrieval.approximate import RECALL_K, ApproximateSearch, ApproximateSettings
+from suffice.retrieval.corpus import check_apart, index_beside
+from suffice.retrieval.corpus_forms import corpus_of
+from suffice.retrieval.dense import (
+    APPROXIMATE,
+    APPROXIMATE_FILE,
+    DENSE_KIND,
+    DENSE_VERSION,
+    STORED,
+    DenseRetriever,
+    vector_files,
+)
+from suffice.retrieval.documents import Decoding
+from suffice.retrieval.storage import Stored, begin_stored, finish_stored, is_index, join_stored, open_stored
+from suffice.retrieval.vectors import StoredVectors
+from suffice.rounds import Passage
+from suffice.tables import Column, Table
+
+__all__ = ["DenseIndex", "index_dense", "is_dense_index", "open_dense", "write_vectors"]
+
+_BLOCK = 4096
+"""Passages that are encoded between two notes of the progress."""
+
+_FILE_ROWS = 2**20
+"""Vectors of a file."""
+
+_WAIT_S = 1.0
+_DENSE_LOG = logging.getLogger(__name__)
+_Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DenseIndex(Result):
+    """An index of vectors.
+
+    Attributes:
+        path: Its folder.
+        corpus: What was indexed.
+        model: What encoded the passages.
+        is_complete: Whether all vectors are there; False where other processes still encode theirs.
+        n_passages: Passages; 0 until the index is complete, as the next two.
+        dimension: Numbers of a vector.
+        dtype: Their type on disk.
+        n_files: Files of vectors.
+        approximate: The approximate search, if there is one.
+        n_bytes: Its size on disk.
+        seconds: How long it took.
+    """
+
+    path: Path
+    corpus: str
+    model: str
+    is_complete: bool
+    n_passages: int
+    dimension: int
+    dtype: str
+    n_files: int
+    approximate: ApproximateSettings | None
+    n_bytes: int
+    seconds: float
+
+    def table(self) -> Table:
+        """Return its size, and how good an approximate search is."""
+        columns = [
+            Column("passages", ",d"),
+            Column("numbers", "d"),
+            Column("type"),
+            Column("files", "d"),
+            Column("MB on disk", ",.1f"),
+            Column("seconds", ",.1f"),
+        ]
+        row: list[Any] = [self.n_passages, self.dimension, self.dtype, self.n_files, self.n_bytes / 1e6, self.seconds]
+        notes: tuple[str, ...] = ()
+        if self.approximate is not None:
+            columns += [Column("lists"), Column("visited", "d"), Column(f"recall@{RECALL_K}", ".3f")]
+            row += [self.approximate.form, self.approximate.probes, self.approximate.recall]
+            asked = f"{self.approximate.recall_queries} passages as questions, which trained no centroid"
+            notes = (
+                f"recall@{RECALL_K} is measured against exact search with {asked}; that of your questions may differ",
+            )
+        return Table(title="The index", columns=tuple(columns), rows=(tuple(row),), notes=notes)
+
+
+def open_dense(
+    path: str | Path,
+    model: str | Path,
+    index_dir: str | Path | None = None,
+    *,
+    errors: Decoding = "skip",
+    on_progress: _Progress | None = None,
+    **options: Any,
+) -> DenseRetriever:
+    """Return a dense index of a corpus: the saved one if corpus and encoder are the same, else a new one, which is saved.
+
+    The index is built block by block, and after an interruption the same call goes on. Passages and vectors stay on disk.
+
+    Args:
+        path: A corpus, see `read_corpus`, or the folder of a dense index, which needs no corpus.
+        model: Id or folder of a sentence-transformers model.
+        index_dir: Folder of the index; None for ``<path>.<hash of the encoder>.suffice-index`` beside the corpus.
+        errors: See `read_corpus`.
+        on_progress: Called with the number of encoded passages and of all.
+        **options: Other parameters of `DenseRetriever`.
+
+    Raises:
+        DataError: The corpus cannot be read, or the index cannot be written to the given `index_dir`.  If the default
+            folder cannot be written, this is logged and the index stays in memory.
+        MissingExtraError: sentence-transformers is not installed.
+        ModelError: The model cannot be loaded, or returns no usable vectors.
+        SchemaError: `path` is a dense index of another model, or it is damaged or unfinished.
+    """
+    if index_dir is None and is_dense_index(Path(path)):
+        return DenseRetriever.load(path, model, **options)
+    corpus = corpus_of(path, errors)
+    source = corpus.source()
+    retriever = DenseRetriever(model, **options)
+    beside = f"{_encoder_hash(retriever)}.suffice-index"
+    directory = index_beside(path, beside) if index_dir is None else Path(index_dir)
+    check_apart(path, directory)
+    try:
+        retriever.attach(directory, source=source)
+    except SchemaError as reason:
+        _DENSE_LOG.info("indexing %s: %s", path, reason)
+    else:
+        return retriever
+    try:
+        write_vectors(retriever, directory, corpus.passages(), source=source, on_progress=on_progress)
+    except DataError as error:
+        if index_dir is not None:
+            raise
+        passages = list(corpus.passages())  # raises where it was the corpus that could not be read
+        _DENSE_LOG.warning("the index of %s is not saved: %s", path, error)
+        return DenseRetriever(model, passages, **options)
+    retriever.attach(directory, source=source)
+    return retriever
+
+
+def is_dense_index(path: Path) -> bool:
+    """Return whether a folder contains vectors, perhaps not all of them."""
+    return is_index(path) and (any(path.glob("vectors*.npy")) or any(path.glob("vectors*.json")))
+
+
+def index_dense(
+    path: str | Path,
+    directory: str | Path,
+    model: str | Path,
+    *,
+    shard: tuple[int, int] = (1, 1),
+    stored: str = "float32",
+    recall: float | None = None,
+    seed: int = 0,
+    errors: Decoding = "skip",
+    on_progress: _Progress | None = None,
+    **options: Any,
+) -> DenseIndex:
+    """Write the dense index of a corpus of any size to a folder, which `open_dense` then opens without the corpus.
+
+    What an earlier run for the same corpus and encoder left is kept, so the same call goes on after an interruption.
+
+    Args:
+        path: See `read_corpus`.
+        directory: The folder.
+        model: See `DenseRetriever`.
+        shard: Which of how many processes this one is, from 1; each encodes its share, and the last one ends the index.
+        stored: Type of the vectors on disk, `float32` or `float16`.
+        recall: Builds an approximate search that finds this share of the ten best passages; None = exact search alone.
+        seed: Seed of the approximate search.
+        errors: See `read_corpus`.
+        on_progress: Called with the number of encoded passages of this process and of its share.
+        **options: Other parameters of `DenseRetriever`.
+
+    Raises:
+        DataError: The corpus cannot be read, the folder cannot be written, or a parameter is out of range.
+        MissingExtraError: sentence-transformers, or FAISS, is not installed.
+        ModelError: The model cannot be loaded, or returns no usable vectors.
+    """
+    began = time.perf_counter()
+    if stored not in ("float32", "float16"):
+        raise DataError(f"vectors are stored as float32 or float16, not {stored!r}")
+    if recall is not None and not 0 < recall <= 1:
+        raise DataError(f"the recall of an approximate index is {recall!r}; allowed: above 0, up to 1")
+    place = Path(directory)
+    check_apart(path, place)
+    corpus = corpus_of(path, errors)
+    source = corpus.source()
+    retriever = DenseRetriever(model, **options)
+    is_complete = _is_made_of(retriever, place, source, stored) or write_vectors(
+        retriever,
+        place,
+        corpus.passages(),
+        source=source,
+        shard=shard,
+        stored=stored,
+        on_progress=on_progress,
+    )
+    if is_complete:
+        retriever.attach(place, source=source)
+        if recall is not None:
+            _add_approximate(retriever, place, recall, seed)
+    vectors = retriever.vectors if is_complete else StoredVectors([])
+    return DenseIndex(
+        path=place,
+        corpus=str(path),
+        model=retriever.model,
+        is_complete=is_complete,
+        n_passages=len(vectors),
+        dimension=vectors.dimension,
+        dtype=stored,
+        n_files=len(vectors.parts),
+        approximate=retriever.approximate,
+        n_bytes=sum(file.stat().st_size for file in place.iterdir() if file.is_file()),
+        seconds=time.perf_counter() - began,
+    )
+
+
+def write_vectors(
+    retriever: DenseRetriever,
+    directory: Path,
+    passages: Iterator[Passage],
+    *,
+    source: str,
+    shard: tuple[int, int] = (1, 1),
+    stored: str = "float32",
+    on_progress: _Progress | None = None,
+) -> bool:
+    """Encode a corpus of any size block by block; after an interruption the same call goes on.
+
+    Args:
+        retriever: Encodes the passages.
+        directory: The folder, which is created.
+        passages: The corpus, read once, and only by the first process.
+        source: A hash of the corpus; another one begins anew.
+        shard: See `index_dense`.
+        stored: See `index_dense`.
+        on_progress: See `index_dense`.
+
+    Returns:
+        Whether the index is complete.
+    """
+    number, n = shard
+    if not 1 <= number <= n:
+        raise DataError(f"there is no shard {number}/{n}: shards are counted from 1, as in 3/8")
+    made_of = {**retriever.embedder(), "source": source, **({} if stored == "float32" else {STORED: stored})}
+    index = _begun(retriever, directory, made_of, passages, shard)
+    if index is None:
+        return True
+    listed, size = index.passage_file(), int(index.progress["file_rows"])
+    files = vector_files(len(listed), size)
+    shares = [range(i * size, min((i + 1) * size, len(listed))) for i in range(len(files))]
+    own = [*zip(files, shares, strict=True)][number - 1 :: n]
+    total, before = sum(len(share) for _, share in own), 0
+    for name, share in own:
+        for done in _encoded(retriever, directory / name, listed, share, stored):
+            if on_progress is not None:
+                on_progress(before + done, total)
+        before += len(share)
+    if any(not (directory / name).is_file() or _note(directory / name).is_file() for name in files):
+        return False
+    if files:
+        index.used += files
+    else:
+        index.write_array("vectors.npy", np.zeros((0, 0), dtype=stored))
+    index.meta = {**made_of, "corpus_hash": index.progress["corpus_hash"]}
+    finish_stored(index)
+    return True
+
+
+def _begun(
+    retriever: DenseRetriever,
+    directory: Path,
+    made_of: Mapping[str, Any],
+    passages: Iterator[Passage],
+    shard: tuple[int, int],
+) -> Stored | None:
+    """Return an unfinished index with its passages; None if another process has completed it meanwhile."""
+    number, n = shard
+    plan = {**made_of, "layout": "files"}  # an index that an earlier release began has another one, and is begun anew
+    if number == 1:
+        stored = begin_stored(directory, DENSE_KIND, DENSE_VERSION, plan)
+        if "corpus_hash" not in stored.progress:
+            corpus_hash = stored.stream_passages(passages)
+            blocks_each = math.ceil(len(stored.passage_file()) / n / _BLOCK)
+            stored.advance(corpus_hash=corpus_hash, file_rows=min(_FILE_ROWS, max(1, blocks_each) * _BLOCK))
+        return stored
+    is_waiting = False
+    while (joined := join_stored(directory, DENSE_KIND, DENSE_VERSION, plan)) is None or not joined.progress:
+        if _is_made_of(retriever, directory, str(made_of["source"]), made_of.get(STORED, "float32")):
+            return None
+        if not is_waiting:
+            _DENSE_LOG.warning(
+                "shard %d/%d waits until shard 1/%d has written the passages of %s", *shard, n, directory
+            )
+        is_waiting = True
+        time.sleep(_WAIT_S)
+    return joined
+
+
+def _note(path: Path) -> Path:
+    """Return the file that says how far an unfinished file of vectors is."""
+    return path.with_suffix(".json")
+
+
+def _encoded(
+    retriever: DenseRetriever, path: Path, listed: Sequence[Passage], share: range, dtype: str
+) -> Iterator[int]:
+    """Encode the passages of one file from where an earlier run ended, and yield how many are done."""
+    if path.is_file() and not _note(path).is_file():
+        yield len(share)
+        return
+    done = 0
+    with suppress(OSError, ValueError, KeyError):
+        done = int(json.loads(_note(path).read_text(encoding="utf-8"))["done"]) if path.is_file() else 0
+    if not done:
+        write_file(_note(path), json.dumps({"done": 0}))
+    while done < len(share):
+        passages = listed[share[done] : share[done] + min(_BLOCK, len(share) - done)]
+        block = _stored_as(dtype, retriever.encode_passages(passages))
+        array = np.lib.format.open_memmap(
+            path, "r+" if done else "w+", np.dtype(dtype), None if done else (len(share), block.shape[1])
+        )
+        if array.shape != (len(share), block.shape[1]) or array.dtype != dtype:
+            raise DataError(f"{path}: was begun with vectors of another form {array.shape}; give another folder")
+        array[done : done + len(block)] = block
+        array.flush()
+        done += len(block)
+        write_file(_note(path), json.dumps({"done": done}))
+        yield done
+    _note(path).unlink()
+
+
+def _stored_as(dtype: str, vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.floating]:
+    with np.errstate(over="ignore"):
+        converted = vectors.astype(dtype, copy=False)
+    if not np.isfinite(converted).all():
+        raise DataError(f"numbers up to {np.abs(vectors).max():g} do not fit into {dtype}; store them as float32")
+    return converted
+
+
+def _is_made_of(retriever: DenseRetriever, directory: Path, source: str, dtype: str) -> bool:
+    """Return whether a folder contains the complete index; the retriever then searches it."""
+    try:
+        retriever.attach(directory, source=source)
+    except SchemaError as reason:
+        _DENSE_LOG.info("indexing %s: %s", directory, reason)
+        return False
+    parts = retriever.vectors.parts
+    return not parts or parts[0].dtype == dtype
+
+
+def _add_approximate(retriever: DenseRetriever, directory: Path, recall: float, seed: int) -> None:
+    """Add an approximate search to a complete index, unless it has the same."""
+    known = retriever.approximate
+    if known is not None and (known.demanded, known.seed) == (recall, seed):
+        return
+    stored = open_stored(directory, DENSE_KIND, DENSE_VERSION)
+    if APPROXIMATE_FILE in stored.used:  # until there is a new one, the search is exact
+        stored.used.remove(APPROXIMATE_FILE)
+        del stored.meta[APPROXIMATE]
+        finish_stored(stored)
+    settings = ApproximateSearch.build(directory / APPROXIMATE_FILE, retriever.vectors, recall=recall, seed=seed)
+    if settings.recall < recall:
+        _DENSE_LOG.warning(
+            "%s: the approximate search finds %.3f of the %d best passages, not %g; search exactly (without --approximate)",
+            *(directory, settings.recall, RECALL_K, recall),
+        )
+    stored.used.append(APPROXIMATE_FILE)
+    stored.meta[APPROXIMATE] = asdict(settings)
+    finish_stored(stored)
+    retriever.attach(directory)
+
+
+def _encoder_hash(retriever: DenseRetriever) -> str:
+    """Return 8 hexadecimal digits for what makes the vectors: several encoders may have an index of one corpus."""
+    made_by = retriever.embedder()
+    named = ("model", "revision") if "content" in made_by else ()
+    text = json.dumps({key: value for key, value in made_by.items() if key not in named}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -1,0 +1,84 @@
+"""A ranking with its costs by component, which a recording stores and a replay charges."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from suffice.blocking import finished
+from suffice.retrieval.base import AsyncRetriever, Retriever, is_async
+from suffice.rounds import Cost, Passage
+from suffice.signals import RETRIEVAL
+
+__all__ = ["CostedRetriever", "RankedPassages", "added_costs", "costed_ranking", "is_pinned"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedPassages:
+    """The passages of one ranking, and what they cost.
+
+    Attributes:
+        passages: Best first.
+        costs: By component; those of the original ranking if it comes from a cache.
+        from_cache: Whether a cache answered.
+    """
+
+    passages: Sequence[Passage]
+    costs: Mapping[str, Cost]
+    from_cache: bool = False
+
+
+@runtime_checkable
+class CostedRetriever(Protocol):
+    """A retriever that knows what a ranking costs by component, such as one with a reranker; of others it is measured."""
+
+    async def costed_rank(
+        self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
+    ) -> RankedPassages:
+        """Return the passages of `rank` with their costs; it never suspends if `rank` is not a coroutine function."""
+        ...
+
+
+async def costed_ranking(
+    retriever: Retriever | AsyncRetriever,
+    question: str,
+    *,
+    pool: Sequence[Passage] | None = None,
+    k: int | None = None,
+    in_thread: bool = False,
+) -> RankedPassages:
+    """Return a ranking with its costs.
+
+    Args:
+        retriever: Ranks; one that is not awaited never suspends this coroutine, unless `in_thread`.
+        question: See `Retriever.rank`.
+        pool: See `Retriever.rank`.
+        k: See `Retriever.rank`.
+        in_thread: Whether a retriever that is not awaited runs in a thread.
+    """
+    if in_thread and not is_async(retriever):
+        # Begun in the thread: a task that is cancelled before leaves nothing that was never awaited.
+        return await asyncio.to_thread(lambda: finished(costed_ranking(retriever, question, pool=pool, k=k)))
+    if isinstance(retriever, CostedRetriever):
+        return await retriever.costed_rank(question, pool=pool, k=k)
+    began = time.perf_counter()
+    ranking: Any = retriever.rank(question, pool=pool, k=k)
+    passages: Sequence[Passage] = await ranking if is_async(retriever) else ranking
+    return RankedPassages(passages=passages, costs={RETRIEVAL: Cost(calls=1.0, seconds=time.perf_counter() - began)})
+
+
+def is_pinned(retriever: Retriever | AsyncRetriever) -> bool:
+    """Return whether a retriever says that its fingerprint identifies its passages and models, see `CachedRetriever`."""
+    return bool(getattr(retriever, "is_pinned", False))
+
+
+def added_costs(one: Mapping[str, Cost], other: Mapping[str, Cost]) -> dict[str, Cost]:
+    """Return the sums of two costs by component.
+
+    >>> added_costs({"retrieval": Cost(calls=1)}, {"retrieval": Cost(calls=1)})["retrieval"].calls
+    2
+    """
+    return dict(one) | {name: one.get(name, Cost()) + cost for name, cost in other.items()}

@@ -1,0 +1,61 @@
+"""The share of a data set that one process takes, without the other questions in memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from suffice.retrieval.datasets import Question, digest_question, iter_questions
+
+__all__ = ["QuestionShare", "load_share"]
+
+
+class QuestionShare(list[Question]):
+    """The questions of a data set whose ids are taken, and what a recording says of all of them.
+
+    >>> share = QuestionShare([Question(question_id=name, question="Who?") for name in "abc"], takes=lambda name: name != "b")
+    >>> [question.question_id for question in share], share.places, share.dataset["questions"]
+    (['a', 'c'], {'a': 0, 'c': 2}, 3)
+
+    Args:
+        questions: All questions, in their order; they are read once.
+        takes: Which ids are taken.
+
+    Attributes:
+        places: The place of each question that was taken in the data set, from 0.
+        dataset: Hash and number of all questions, as `dataset_hash` gives it.
+    """
+
+    def __init__(self, questions: Iterable[Question], takes: Callable[[str], bool]) -> None:
+        super().__init__()
+        self.places: dict[str, int] = {}
+        digest, n = hashlib.sha256(), 0
+        for question in questions:
+            digest_question(digest, question)
+            if takes(question.question_id):
+                self.append(question)
+                self.places[question.question_id] = n
+            n += 1
+        self.dataset = {"hash": digest.hexdigest()[:16], "questions": n}
+
+
+def load_share(
+    spec: str | Path,
+    takes: Callable[[str], bool],
+    *,
+    limit: int | None = None,
+    split: str | None = None,
+    change: Callable[[Question], Question] | None = None,
+) -> QuestionShare:
+    """Return the questions of a bundled set or of a file whose ids are taken; see `load_questions`.
+
+    Args:
+        spec: The data set.
+        takes: Which ids are taken, of those within the limit.
+        limit: Largest number of all questions from the start; None for all.
+        split: Only questions of this split; None for all.
+        change: What becomes of every question before it is recorded; None = nothing.
+    """
+    questions = iter_questions(spec, limit=limit, split=split)
+    return QuestionShare(questions if change is None else map(change, questions), takes)

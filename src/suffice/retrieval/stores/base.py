@@ -1,0 +1,442 @@
+"""What all stores share: opening, checking, searching with retries, and turning hits into passages."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import sys
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NoReturn, TypeVar, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.embedding import Embedder, identity
+from suffice.embedding.base import checked_vectors
+from suffice.errors import (
+    AuthenticationFailedError,
+    DataError,
+    MissingExtraError,
+    ModelError,
+    ModelTimeoutError,
+    NotFoundError,
+    SufficeError,
+)
+from suffice.redaction import Redactor, shortened
+from suffice.retrieval.base import Identity, ScoreKind, checked_k, refuse_pool
+from suffice.retrieval.dense import DenseRetriever
+from suffice.retrieval.stores.background import BackgroundClient, in_background
+from suffice.retrieval.stores.filters import Condition, conditions_of
+from suffice.rounds import Passage
+
+__all__ = [
+    "Content",
+    "Distance",
+    "Fields",
+    "Hit",
+    "QuestionEmbedder",
+    "Store",
+    "checked_choice",
+    "no_passage",
+    "not_among",
+    "require_folder",
+]
+
+_T = TypeVar("_T")
+_SHOWN_NAMES = 20
+_LOOKED_UP = 1000
+"""Passages of one request by their ids."""
+
+Distance = Literal["cosine", "dot", "l2"]
+"""How vectors are compared: by cosine, inner product, or Euclidean distance."""
+
+SCORE_OF: Mapping[str, ScoreKind] = {"cosine": "cosine", "dot": "inner_product", "l2": "negative_distance"}
+
+QuestionEmbedder = Embedder | DenseRetriever
+"""Turns a question into the vector with which a store is searched.
+
+An `Embedder` (`MiniLM`, `SentenceTransformersEmbedder`, `EndpointEmbedder`) returns vectors of length one.  A
+`DenseRetriever` without passages has a prefix and a model of its own for questions, and with `similarity="dot"` vectors of
+any length.
+"""
+
+Hit = tuple[Any, Any, Any, float]
+"""Id, title, text and score of a passage as a store returns them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fields:
+    """Where a store keeps what a passage consists of.
+
+    Attributes:
+        passage_id: The field of the id; None for the store's own id, where it has one.
+        title: The field of the title; None if there is none: the id then takes its place.
+        text: The field of the text.
+        vector: The field of the vector; None where the store has only one, or is searched by words.
+    """
+
+    passage_id: str | None
+    title: str | None
+    text: str
+    vector: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """What a store reports of its passages when it is opened.
+
+    Attributes:
+        facts: What identifies the passages wherever the store runs, JSON-ready; a recording stores it.
+        rows: Number of passages that can be found; an upper bound where they are not counted.
+        score_kind: What the scores are.
+        dimension: Numbers of a stored vector; None for a search by words.
+        most: Largest number of hits of a search; None if there is no limit.
+        details: What only a search needs.
+    """
+
+    facts: Mapping[str, Any]
+    rows: int
+    score_kind: ScoreKind
+    dimension: int | None = None
+    most: int | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Store(ABC):
+    """A search engine or database as a retriever; see `suffice.retrieval.AsyncRetriever`.
+
+    `rank` is awaited, from any event loop and from any number of them, one after the other or at the same time.  A blank
+    question, or one without a word that the embedder or the store knows, has no hits.
+    """
+
+    name: ClassVar[str]
+    has_corpus = True
+    _by_vectors_only: ClassVar[bool] = False
+    _module: ClassVar[str]
+    """The client library."""
+
+    def __init__(
+        self,
+        place: str,
+        fields: Fields,
+        *,
+        embedder: QuestionEmbedder | None,
+        filters: Mapping[str, Any] | None,
+        passage_identity: Identity,
+        timeout_s: float,
+        retries: int,
+        version: str | None,
+        secrets: Iterable[str | None] = (),
+    ) -> None:
+        self.require_library()
+        if not timeout_s > 0 or not math.isfinite(timeout_s) or retries < 0:
+            raise DataError(f"timeout_s must be positive and retries at least 0, got {timeout_s!r}, {retries!r}")
+        checked_choice(passage_identity, "identity", get_args(Identity))
+        self.identity: Identity = passage_identity
+        self.fields, self.embedder, self.filters = fields, embedder, dict(filters or {})
+        self.timeout_s, self.retries, self.version = timeout_s, retries, version
+        self._place, self._redact = place, Redactor(secrets)
+        self._conditions: tuple[Condition, ...] = conditions_of(filters)
+        self._client = BackgroundClient(self._close)
+        self._content: Content | None = None
+        self._width: int | None = None
+        weakref.finalize(self, self._client.close)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self._place}>"
+
+    @classmethod
+    def require_library(cls) -> None:
+        """Raise if the client library is missing.
+
+        Raises:
+            MissingExtraError: It is not installed.
+        """
+        if find_spec(cls._module) is None:
+            raise cls._missing()
+
+    @property
+    def score_kind(self) -> ScoreKind:
+        """What its scores are; opens the store."""
+        return (self._content or self._looked()).score_kind
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether the fingerprint identifies the passages: it does if you name a version of them."""
+        return self.version is not None
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return how the store is searched, and what identifies its passages now; never an address or a password.
+
+        Opens the store and checks it: fields, and the dimension of the vectors against that of the embedder.
+
+        Raises:
+            DataError: A table, collection, index or field is missing, there is no passage, or the dimension is another.
+            ModelError: The store cannot be reached, or the embedder failed.
+        """
+        content = self._looked()
+        embedder = {} if self.embedder is None else {"embedder": _embedder_facts(self.embedder)}
+        return {
+            "kind": "store",
+            "name": self.name,
+            "search": "text" if self.embedder is None else "vector",
+            "score_kind": content.score_kind,
+            "fields": asdict(self.fields),
+            "filters": self.filters,
+            **self._settings(),
+            **embedder,
+            "content": {**content.facts, **({} if self.version is None else {"version": self.version})},
+        }
+
+    async def rank(
+        self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
+    ) -> list[Passage]:
+        """Return passages, best first, each with its score; fewer than `k` if the store finds no more.
+
+        Raises:
+            DataError: There is a pool, `k` is below 1 or above what the store allows, a hit has no text, two hits have
+                one id, or the store is not as described (see `fingerprint`).
+            ModelError: The store or the embedder failed, also after retries.
+        """
+        refuse_pool(self.name, pool)
+        checked_k(k, 0)
+        self._check_embedder()
+        if not question.strip():
+            return []
+        vector = None if self.embedder is None else await asyncio.to_thread(self._vector, question)
+        if vector is not None and not vector.any():
+            return []
+        return await asyncio.wrap_future(in_background(self._ranked(question, vector, k)))
+
+    def passages(self, ids: Iterable[str]) -> dict[str, Passage]:
+        """Return passages by their ids, without those that the store does not have: recordings hold ids alone.
+
+        Raises:
+            DataError: One has no text, or two have one id.
+            ModelError: The store failed.
+        """
+        wanted, passages = list(dict.fromkeys(ids)), dict[str, Passage]()
+        for start in range(0, len(wanted), _LOOKED_UP):
+            look_up = partial(self._look_up, ids=wanted[start : start + _LOOKED_UP])
+            hits = in_background(self._attempt(look_up)).result()
+            passages |= {passage.passage_id: passage for passage in self._passages(hits)}
+        return passages
+
+    def close(self) -> None:
+        """Close the connections; a later call opens them again.  Otherwise they are closed with the retriever."""
+        self._client.close()
+
+    async def _ranked(self, question: str, vector: npt.NDArray[np.float64] | None, k: int | None) -> list[Passage]:
+        if self._content is None:
+            self._content = await self._attempt(self._look)
+        content = self._content
+        self._check_width(content)
+        n = content.rows if k is None else k
+        if content.most is not None and n > content.most:
+            raise DataError(
+                f"{self._place} returns at most {content.most:,} hits, and k is {'None: all ' if k is None else ''}{n:,}: "
+                "ask for fewer"
+            )
+        hits = await self._attempt(lambda client: self._search(client, content, question, vector, n))
+        return self._passages(hits)
+
+    def _looked(self) -> Content:
+        """Open the store and return what it reports now."""
+        self._check_embedder()
+        if self.embedder is not None and self._width is None:
+            self._vector("How many numbers?")
+        self._content = in_background(self._attempt(self._look)).result()
+        self._check_width(self._content)
+        return self._content
+
+    def _check_embedder(self) -> None:
+        if self._by_vectors_only and self.embedder is None:
+            raise DataError(
+                f"{self._place} is searched by vectors: name the model that made them (embedder; on the command line, --dense)"
+            )
+
+    def _check_width(self, content: Content) -> None:
+        if self.embedder is not None and self._width != content.dimension:
+            raise DataError(
+                f"{self._place} holds vectors of {content.dimension} numbers, and the embedder {self.embedder!r} returns "
+                f"{self._width}: use the embedder that made them"
+            )
+
+    def _vector(self, question: str) -> npt.NDArray[np.float64]:
+        vector: npt.NDArray[np.float64]
+        if isinstance(self.embedder, DenseRetriever):
+            vector = self.embedder.encode_question(question).astype(np.float64)
+        else:
+            assert self.embedder is not None
+            vector = checked_vectors(self.embedder.id, self.embedder.embed([question]), 1)[0]
+            if not np.isfinite(vector).all():
+                raise ModelError(
+                    f"the embedder {self.embedder.id!r} returned numbers that are not finite for a question"
+                )
+        self._width = len(vector)
+        return vector
+
+    async def _attempt(self, call: Callable[[Any], Awaitable[_T]]) -> _T:
+        """Return the result of a call with the client; a search changes nothing, so it may be repeated."""
+        if self._module not in sys.modules:  # importing a client may take longer than a search
+            await asyncio.to_thread(import_module, self._module)
+        for attempt in range(self.retries + 1):
+            if attempt:
+                await asyncio.sleep(0.2 * 2**attempt)
+            try:
+                async with asyncio.timeout(self.timeout_s):
+                    return await call(await self._client.get(self._open))
+            except SufficeError:
+                raise
+            except TimeoutError:
+                failure: SufficeError = ModelTimeoutError(
+                    f"{self._place} did not answer within {self.timeout_s:g} s: raise timeout_s, or ask for less"
+                )
+            except Exception as error:  # noqa: BLE001 - whatever a client raises becomes one of our errors
+                failure = self._failure(error)
+            if not getattr(failure, "retryable", False) or isinstance(failure, ModelTimeoutError):
+                break
+        # Raised outside the handler, so that our error has no error of the client, with its address, as context.
+        raise failure
+
+    def _passages(self, hits: Sequence[Hit]) -> list[Passage]:
+        passages: dict[str, Passage] = {}
+        for name, title, text, score in hits:
+            if name is None:
+                raise DataError(
+                    f"{self._place}: a hit has no id in {self.fields.passage_id!r}; every passage needs one"
+                )
+            passage_id = str(name)
+            if not isinstance(text, str):
+                raise DataError(
+                    f"{self._place}: the passage {passage_id!r} has no text in {self.fields.text!r}, but {text!r:.40}: fill it, "
+                    "or leave such passages out with a filter or a view"
+                )
+            if passage_id in passages:
+                raise DataError(
+                    f"{self._place}: two hits have the id {passage_id!r}: name a field that is unique for every passage "
+                    f"(it is {self.fields.passage_id!r} now)"
+                )
+            heading = passage_id if title is None or title == "" else str(title)
+            passages[passage_id] = Passage(passage_id=passage_id, title=heading, text=text, score=float(score))
+        return list(passages.values())
+
+    def _failed(self, error: object, *, advice: str = "", retryable: bool = False) -> ModelError:
+        """Return the error for a failure of the store, without secrets."""
+        advice = f": {advice}" if advice else ""
+        return ModelError(f"{self._place} failed ({self._said(error)}){advice}", retryable=retryable)
+
+    def _unreachable(self, error: object) -> ModelError:
+        return ModelError(
+            f"{self._place} cannot be reached, or dropped the connection ({self._said(error)}): check that it runs and that "
+            "the address is right",
+            retryable=True,
+        )
+
+    def _status(self, status: int, said: object) -> SufficeError:
+        """Return the error for a status of HTTP."""
+        text = f"{self._place} answered {status} ({self._said(said)})"
+        if status in (401, 403):
+            return AuthenticationFailedError(f"{text}: check the key, or user and password, and their rights")
+        if status in (408, 504):
+            return ModelTimeoutError(f"{text}: raise timeout_s, or ask for less")
+        if status == 429 or status >= 500:  # noqa: PLR2004
+            return ModelError(f"{text}: try again later, with less concurrency", retryable=True)
+        return DataError(f"{text}: check names, filters and settings")
+
+    def _title_advice(self, name: str) -> str:
+        return "Without a title, give title=None (in an address: title=)" if name == self.fields.title else ""
+
+    def _said(self, error: object) -> str:
+        return shortened(self._redact(str(error) or type(error).__name__))
+
+    def _settings(self) -> dict[str, Any]:
+        """Return what else changes the ranking, JSON-ready."""
+        return {}
+
+    @staticmethod
+    @abstractmethod
+    def _missing() -> MissingExtraError:
+        """Return the error that names the extra with the client library."""
+
+    @abstractmethod
+    async def _open(self) -> Any:
+        """Return a client."""
+
+    @staticmethod
+    @abstractmethod
+    async def _close(client: Any) -> None:
+        """Close a client."""
+
+    @abstractmethod
+    async def _look(self, client: Any) -> Content:
+        """Check that everything named is there, and return what the store reports."""
+
+    @abstractmethod
+    async def _search(
+        self, client: Any, content: Content, question: str, vector: npt.NDArray[np.float64] | None, k: int
+    ) -> list[Hit]:
+        """Return the best hits, best first."""
+
+    @abstractmethod
+    async def _look_up(self, client: Any, ids: list[str]) -> list[Hit]:
+        """Return the passages of some ids, in any order."""
+
+    @abstractmethod
+    def _failure(self, error: Exception) -> SufficeError:
+        """Return our error for one that the client raised."""
+
+
+def not_among(what: str, name: str, known: Iterable[str], advice: str = "") -> NoReturn:
+    """Raise for a name that a store does not have, with those that it has.
+
+    Raises:
+        NotFoundError: Always.
+    """
+    names = sorted(known)
+    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
+    listed = f"there are: {', '.join(names[:_SHOWN_NAMES])}{more}" if names else "there are none"
+    raise NotFoundError(f"{what} {name!r} does not exist; {listed}{f'. {advice}' if advice else ''}")
+
+
+def no_passage(place: str, filters: Mapping[str, Any]) -> NoReturn:
+    """Raise for a store without a passage that can be found.
+
+    Raises:
+        DataError: Always.
+    """
+    if filters:
+        raise DataError(f"{place} has no passage for which the filters hold: {filters!r}")
+    raise DataError(f"{place} is empty: fill it first")
+
+
+def require_folder(place: str, folder: str | Path) -> None:
+    """Raise if the folder of a store is missing, which its client would create; URLs are left to the client.
+
+    Raises:
+        NotFoundError: There is no such folder.
+    """
+    if "://" not in str(folder) and not Path(folder).is_dir():
+        raise NotFoundError(f"{place}: the folder {str(folder)!r} does not exist")
+
+
+def checked_choice(value: str, name: str, choices: Sequence[str]) -> str:
+    """Return a value that is one of the choices.
+
+    Raises:
+        DataError: It is another.
+    """
+    if value not in choices:
+        raise DataError(f"{name} is {value!r}; allowed: {', '.join(choices)}")
+    return value
+
+
+def _embedder_facts(embedder: QuestionEmbedder) -> dict[str, Any]:
+    return embedder.fingerprint() if isinstance(embedder, DenseRetriever) else dict(identity(embedder))

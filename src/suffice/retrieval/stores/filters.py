@@ -1,0 +1,65 @@
+"""Filters of stores: which passages are searched, as a mapping that each store translates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast, get_args
+
+from suffice.errors import DataError
+
+__all__ = ["SQL_BOUNDS", "Condition", "FilterOperator", "Scalar", "conditions_of"]
+
+Scalar = str | int | float | bool
+FilterOperator = Literal["in", "gt", "gte", "lt", "lte"]
+
+SQL_BOUNDS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+"""Bounds as operators of SQL."""
+
+_ALLOWED = "a text, a number, a boolean, a list of these, or a mapping of gt, gte, lt, lte to one of them"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition on one field.
+
+    Attributes:
+        field: The field.
+        comparison: `in` for one of the values, or a comparison with the only value.
+        values: At least one value.
+    """
+
+    field: str
+    comparison: FilterOperator
+    values: tuple[Scalar, ...]
+
+
+def conditions_of(filters: Mapping[str, Any] | None) -> tuple[Condition, ...]:
+    """Return the conditions of filters, which all must hold.
+
+    >>> conditions_of({"language": "en", "year": {"gte": 2000}})
+    (Condition(field='language', comparison='in', values=('en',)), Condition(field='year', comparison='gte', values=(2000,)))
+
+    Args:
+        filters: By field: a value, a list of which one must match, or a mapping of `gt`, `gte`, `lt` and `lte` to bounds.
+
+    Raises:
+        DataError: They have another form.
+    """
+    conditions: list[Condition] = []
+    for field, value in (filters or {}).items():
+        if isinstance(value, Mapping) and value and value.keys() <= {*get_args(FilterOperator)} - {"in"}:
+            bounds = [Condition(field, cast("FilterOperator", name), _scalars(field, [v])) for name, v in value.items()]
+            conditions += bounds
+        elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
+            conditions.append(Condition(field, "in", _scalars(field, value)))
+        else:
+            conditions.append(Condition(field, "in", _scalars(field, [value])))
+    return tuple(conditions)
+
+
+def _scalars(field: str, values: Sequence[Any]) -> tuple[Scalar, ...]:
+    if not field or not isinstance(field, str) or not values or not all(isinstance(v, Scalar) for v in values):
+        shown = values[0] if len(values) == 1 else values
+        raise DataError(f"the filter of {field!r} is {shown!r}; allowed: {_ALLOWED}")
+    return tuple(values)

@@ -1,0 +1,239 @@
+"""Passages in a table of LanceDB: by vectors, or by its full-text search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError, MissingExtraError, SufficeError
+from suffice.retrieval.base import Identity, ScoreKind
+from suffice.retrieval.stores.base import (
+    SCORE_OF,
+    Content,
+    Distance,
+    Fields,
+    Hit,
+    QuestionEmbedder,
+    Store,
+    checked_choice,
+    no_passage,
+    not_among,
+    require_folder,
+)
+from suffice.retrieval.stores.filters import SQL_BOUNDS, Condition, Scalar
+
+if TYPE_CHECKING:
+    from lancedb import AsyncConnection, AsyncTable
+
+__all__ = ["LanceDBStore"]
+
+
+class LanceDBStore(Store):
+    """Searches a table of LanceDB, in the version that it has when it is opened.
+
+    With an embedder it is searched by vectors, and otherwise by words: BM25 of LanceDB over one column.
+
+    Args:
+        uri: Folder of the database, or a URL of an object store; without user and password.
+        table: The table.
+        passage_id: Column of the id, unique.
+        title: Column of the title; None if there is none.
+        text: Column of the text, which a search by words reads.
+        vector: Column of the vectors; read with an embedder only.
+        embedder: Turns questions into vectors, like those of the column; None to search by words.
+        distance: How vectors are compared; must be that of the index, if there is one.
+        exact: Whether an approximate index is not used.
+        operator: `or` to find rows with any word of the question, `and` for rows with all of them.
+        filters: Which rows are searched: values, lists or bounds by column, see `conditions_of`.
+        identity: The field by which two passages are the same.
+        version: Your name for the passages as they are now, which a recording stores; rankings of a named version may be cached.
+        timeout_s: Longest time of one search, seconds.
+        retries: How often a search is repeated after a lost connection.
+        options: Further arguments of `lancedb.connect_async`, such as `storage_options`, which no fingerprint holds.
+
+    Raises:
+        MissingExtraError: lancedb is not installed.
+        DataError: A parameter is out of range.
+    """
+
+    name = "lancedb"
+    _module = "lancedb"
+
+    def __init__(
+        self,
+        uri: str | Path,
+        *,
+        table: str,
+        passage_id: str = "id",
+        title: str | None = "title",
+        text: str = "text",
+        vector: str = "vector",
+        embedder: QuestionEmbedder | None = None,
+        distance: Distance = "cosine",
+        exact: bool = False,
+        operator: Literal["or", "and"] = "or",
+        filters: Mapping[str, Any] | None = None,
+        identity: Identity = "passage_id",
+        version: str | None = None,
+        timeout_s: float = 30.0,
+        retries: int = 2,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        arguments = dict(options or {})
+        super().__init__(
+            f"the LanceDB table {table!r}",
+            Fields(passage_id=passage_id, title=title, text=text, vector=vector if embedder else None),
+            embedder=embedder,
+            filters=filters,
+            passage_identity=identity,
+            timeout_s=timeout_s,
+            retries=retries,
+            version=version,
+            secrets=[arguments.get("api_key"), *(arguments.get("storage_options") or {}).values()],
+        )
+        checked_choice(distance, "distance", get_args(Distance))
+        checked_choice(operator, "operator", ("or", "and"))
+        self.table, self.distance, self.exact, self.operator = table, distance, exact, operator
+        self._uri, self._options = str(uri), arguments
+
+    def _settings(self) -> dict[str, Any]:
+        if self.embedder is None:
+            return {"table": self.table, "operator": self.operator}
+        return {"table": self.table, "distance": self.distance, "exact": self.exact}
+
+    @staticmethod
+    def _missing() -> MissingExtraError:
+        return MissingExtraError("searching a table of LanceDB (lancedb)", "lancedb")
+
+    async def _open(self) -> tuple[AsyncConnection, AsyncTable]:
+        import lancedb
+
+        require_folder(self._place, self._uri)
+        database = await lancedb.connect_async(self._uri, **self._options)
+        try:
+            return database, await database.open_table(self.table)
+        except ValueError:
+            known = await _tables(database)
+            database.close()
+            if self.table in known:
+                raise
+        return not_among("the LanceDB table", self.table, known)
+
+    @staticmethod
+    async def _close(client: tuple[AsyncConnection, AsyncTable]) -> None:
+        database, table = client
+        table.close()
+        database.close()
+
+    async def _look(self, client: tuple[AsyncConnection, AsyncTable]) -> Content:
+        _, table = client
+        schema = await table.schema()
+        fields = (self.fields.passage_id, self.fields.title, self.fields.text, self.fields.vector)
+        for name in filter(None, (*fields, *(item.field for item in self._conditions))):
+            if name not in schema.names:
+                not_among(f"{self._place}: the column", name, schema.names, self._title_advice(name))
+        score_kind: ScoreKind = "bm25"
+        dimension = None
+        if self.fields.vector is not None:
+            score_kind = SCORE_OF[self.distance]
+            column = schema.field(self.fields.vector).type
+            dimension = getattr(column, "list_size", None)
+            if not dimension:
+                raise DataError(
+                    f"{self._place}: the column {self.fields.vector!r} is of type {column}, not vectors of one size"
+                )
+        elif not any(_is_words_index(index, self.fields.text) for index in await table.list_indices()):
+            raise DataError(
+                f"{self._place} has no full-text index of the column {self.fields.text!r}, without which words of another case "
+                f"are not found: run  table.create_index({self.fields.text!r}, config=FTS())  or search by vectors (with an "
+                "embedder)"
+            )
+        rows = await table.count_rows(self._where())
+        if not rows:
+            no_passage(self._place, self.filters)
+        facts = {"rows": rows, "table_version": await table.version()}
+        return Content(facts=facts, rows=rows, score_kind=score_kind, dimension=dimension)
+
+    async def _search(
+        self,
+        client: tuple[AsyncConnection, AsyncTable],
+        content: Content,
+        question: str,
+        vector: npt.NDArray[np.float64] | None,
+        k: int,
+    ) -> list[Hit]:
+        from lancedb.query import FullTextOperator, MatchQuery
+
+        del content
+        _, table = client
+        query: Any = table.query()
+        if vector is None:
+            operator = FullTextOperator.AND if self.operator == "and" else FullTextOperator.OR
+            query = query.nearest_to_text(MatchQuery(question, self.fields.text, operator=operator))
+        else:
+            query = query.nearest_to(vector.astype(np.float32)).column(self.fields.vector).distance_type(self.distance)
+            query = query.bypass_vector_index() if self.exact else query
+        where = self._where()
+        query = query if where is None else query.where(where)
+        names = (self.fields.passage_id, self.fields.title, self.fields.text)
+        scored = "_score" if vector is None else "_distance"
+        rows = await query.select([*filter(None, names), scored]).limit(k).to_list()
+        passage_id, title, text = ([row[name] if name else None for row in rows] for name in names)
+        return list(zip(passage_id, title, text, [self._score(row[scored]) for row in rows], strict=True))
+
+    async def _look_up(self, client: tuple[AsyncConnection, AsyncTable], ids: list[str]) -> list[Hit]:
+        _, table = client
+        names = (self.fields.passage_id, self.fields.title, self.fields.text)
+        column = (await table.schema()).field(self.fields.passage_id).type
+        values = tuple(map(int, ids)) if str(column).lstrip("u").startswith("int") else tuple(ids)
+        where = _sql_of(Condition(str(self.fields.passage_id), "in", values))
+        rows = await table.query().where(where).select([*filter(None, names)]).to_list()
+        passage_id, title, text = ([row[name] if name else None for row in rows] for name in names)
+        return [(*fields, math.nan) for fields in zip(passage_id, title, text, strict=True)]
+
+    def _score(self, value: float) -> float:
+        if self.embedder is None:
+            return value
+        return -math.sqrt(max(value, 0.0)) if self.distance == "l2" else 1.0 - value  # LanceDB squares l2
+
+    def _where(self) -> str | None:
+        return " AND ".join(map(_sql_of, self._conditions)) or None
+
+    def _failure(self, error: Exception) -> SufficeError:
+        if isinstance(error, ValueError):
+            return DataError(
+                f"{self._place} cannot be searched ({self._said(error)}): check filters, columns and settings"
+            )
+        if isinstance(error, OSError):
+            return self._unreachable(error)
+        return self._failed(error)
+
+
+def _is_words_index(index: Any, column: str) -> bool:
+    return list(index.columns) == [column] and str(index.index_type).upper() in ("FTS", "INVERTED")
+
+
+async def _tables(database: AsyncConnection) -> list[str]:
+    if hasattr(database, "list_tables"):
+        names: list[str] = (await database.list_tables()).tables
+        return names
+    return list(await database.table_names())  # before lancedb 0.27
+
+
+def _sql_of(condition: Condition) -> str:
+    """Return a condition as SQL, which is all that LanceDB takes: names and texts are quoted."""
+    name = "`" + condition.field.replace("`", "``") + "`"
+    values = ", ".join(map(_literal, condition.values))
+    compared = SQL_BOUNDS.get(condition.comparison)
+    return f"{name} IN ({values})" if compared is None else f"{name} {compared} {values}"
+
+
+def _literal(value: Scalar) -> str:
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return str(value).lower() if isinstance(value, bool) else repr(value)

@@ -1,0 +1,394 @@
+"""Passages in a table of Postgres: by vectors of pgvector, or by Postgres' own full-text search."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import AuthenticationFailedError, DataError, MissingExtraError, ModelTimeoutError, SufficeError
+from suffice.retrieval.base import Identity, ScoreKind
+from suffice.retrieval.stores.base import (
+    SCORE_OF,
+    Content,
+    Distance,
+    Fields,
+    Hit,
+    QuestionEmbedder,
+    Store,
+    checked_choice,
+    no_passage,
+    not_among,
+)
+from suffice.retrieval.stores.filters import SQL_BOUNDS
+from suffice.retrieval.stores.postgres_connections import (
+    SECRET_PARAMETERS,
+    ReadingPool,
+    connection_parameters,
+    fetched_rows,
+    quoted_name,
+)
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+    from psycopg.sql import Composable
+
+__all__ = ["PostgresStore"]
+
+_VECTOR_OPERATORS = {"cosine": "<=>", "dot": "<#>", "l2": "<->"}
+_VECTOR_TYPES = ("vector", "halfvec")
+_MOST_ROWS = 2**62
+_MOST_EF = 1000
+"""Largest `hnsw.ef_search` that pgvector allows."""
+
+_LOG = logging.getLogger(__name__)
+
+Counted = Literal["rows", "text", "none"]
+
+
+class PostgresStore(Store):
+    """Searches a table, or a view, of Postgres.
+
+    With an embedder it is searched by vectors (pgvector: columns of type `vector` or `halfvec`), and otherwise by words:
+    `ts_rank_cd` of the rows that match.  Names are quoted as identifiers, and values are sent as parameters.  Every search
+    is a transaction that can only read.
+
+    Args:
+        conninfo: `postgresql://host/database` or `host=... dbname=...`, as libpq takes it; what is not given comes from
+            `PGHOST`, `PGUSER`, `PGPASSWORD`, `PGSERVICE`, `~/.pgpass`, ...: the best places for a password.
+        table: The table or view.
+        schema: Its schema; None for the search path.
+        passage_id: Column of the id, unique.
+        title: Column of the title; None if there is none.
+        text: Column of the text.
+        vector: Column of the vectors; read with an embedder only.
+        embedder: Turns questions into vectors, like those of the column; None to search by words.
+        distance: How vectors are compared; an index is used if it was made for the same distance.
+        exact: Whether approximate indexes are not used.
+        tsvector: Column of type `tsvector` for a search by words; None to compute it from title and text of every row,
+            which is slow for large tables.
+        language: The text search configuration of Postgres.
+        operator: `or` to find rows with any word of the question; `and` for rows that match `websearch_to_tsquery`: all
+            words, with quotes, `or` and `-` as search engines read them.
+        filters: Which rows are searched: values, lists or bounds by column, see `conditions_of`.
+        identity: The field by which two passages are the same.
+        version: Your name for the passages as they are now, which a recording stores; rankings of a named version may be cached.
+        content: What a fingerprint says of the passages: the number of `rows`; a hash over id, title and `text` of all
+            rows, which also notices changed ones and reads the whole table; or `none`, for tables that change, or are too
+            large to be counted within `timeout_s`.
+        connections: Largest number of connections.
+        timeout_s: Longest time of one search, seconds.
+        retries: How often a search is repeated after a lost connection.
+
+    Raises:
+        MissingExtraError: psycopg is not installed.
+        DataError: A parameter is out of range.
+    """
+
+    name = "postgres"
+    _module = "psycopg"
+
+    def __init__(
+        self,
+        conninfo: str = "",
+        *,
+        table: str,
+        schema: str | None = None,
+        passage_id: str = "id",
+        title: str | None = "title",
+        text: str = "text",
+        vector: str = "embedding",
+        embedder: QuestionEmbedder | None = None,
+        distance: Distance = "cosine",
+        exact: bool = False,
+        tsvector: str | None = None,
+        language: str = "english",
+        operator: Literal["or", "and"] = "or",
+        filters: Mapping[str, Any] | None = None,
+        identity: Identity = "passage_id",
+        version: str | None = None,
+        content: Counted = "rows",
+        connections: int = 8,
+        timeout_s: float = 30.0,
+        retries: int = 2,
+    ) -> None:
+        self.require_library()
+        self._parameters = connection_parameters(conninfo)
+        fields = Fields(passage_id=passage_id, title=title, text=text, vector=vector if embedder else None)
+        self.table, self.schema, self.distance, self.exact = table, schema, distance, exact
+        self.tsvector, self.language, self.operator = tsvector, language, operator
+        self.content, self.connections = content, connections
+        named = table if schema is None else f"{schema}.{table}"
+        super().__init__(
+            f"the Postgres table {named!r}",
+            fields,
+            embedder=embedder,
+            filters=filters,
+            passage_identity=identity,
+            timeout_s=timeout_s,
+            retries=retries,
+            version=version,
+            secrets=[*(self._parameters.get(name) for name in SECRET_PARAMETERS), os.environ.get("PGPASSWORD")],
+        )
+        checked_choice(distance, "distance", get_args(Distance))
+        checked_choice(operator, "operator", ("or", "and"))
+        checked_choice(content, "content", get_args(Counted))
+        if connections < 1:
+            raise DataError(f"connections is {connections!r}; allowed: 1 or more")
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether the fingerprint identifies the passages: by a hash of all of them, or a version that you name."""
+        return self.content == "text" or super().is_pinned
+
+    def _settings(self) -> dict[str, Any]:
+        named = {"table": self.table, **({} if self.schema is None else {"schema": self.schema})}
+        if self.embedder is not None:
+            return {**named, "distance": self.distance, "exact": self.exact}
+        return {**named, "tsvector": self.tsvector, "language": self.language, "operator": self.operator}
+
+    @staticmethod
+    def _missing() -> MissingExtraError:
+        return MissingExtraError("searching a table of Postgres (psycopg, pgvector)", "postgres")
+
+    async def _open(self) -> ReadingPool:
+        return ReadingPool({"application_name": "suffice", **self._parameters}, self.connections)
+
+    @staticmethod
+    async def _close(client: ReadingPool) -> None:
+        await client.close()
+
+    async def _look(self, client: ReadingPool) -> Content:
+        from psycopg import sql
+
+        table = self._table().as_string().replace("%%", "%")
+        async with client.reading() as connection:
+            columns = await fetched_rows(connection, _TABLE_COLUMNS, [table])
+            if not columns:
+                not_among(
+                    "the Postgres table", self.table, [name for (name,) in await fetched_rows(connection, _TABLE_NAMES)]
+                )
+            types = {name: (kind, schema, size) for name, kind, schema, size in columns}
+            needed = [self.fields.passage_id, self.fields.title, self.fields.text, self.fields.vector]
+            needed += [self.tsvector if self.embedder is None else None, *(item.field for item in self._conditions)]
+            for name in filter(None, needed):
+                if name not in types:
+                    not_among(f"{self._place}: the column", name, types, self._title_advice(name))
+            counted: Composable = sql.SQL("*")
+            details: dict[str, Any] = {}
+            dimension, score_kind = None, "text_rank"
+            if self.fields.vector is not None:
+                counted, score_kind = quoted_name(self.fields.vector), SCORE_OF[self.distance]
+                details = await self._vectors(connection, *types[self.fields.vector])
+                dimension = details["dimension"]
+            where, values = self._where()
+            # A large table that is not counted is only looked into.
+            table_or_row = sql.SQL("(SELECT * FROM {} WHERE true{}{}) AS t").format(
+                self._table(), where, sql.SQL(" LIMIT 1" if self.content == "none" else "")
+            )
+            query = sql.SQL("SELECT count(*), count({}) FROM {}").format(counted, table_or_row)
+            ((rows, usable),) = await fetched_rows(connection, query, values)
+            facts: dict[str, Any] = {"rows": rows} if self.content == "rows" else {}
+            if self.content == "text":
+                hashed = sql.SQL(_HASH).format(sql.SQL(", ").join(self._columns()), table_or_row)
+                ((digest,),) = await fetched_rows(connection, hashed, values)
+                facts = {"rows": rows, "text_hash": digest}
+        if not rows:
+            no_passage(self._place, self.filters)
+        if self.content == "none":
+            rows = _MOST_ROWS
+        elif not usable:
+            raise DataError(f"{self._place} has no vector in any of its {rows:,} rows: fill the column first")
+        elif usable < rows:
+            facts |= {"with_vector": usable}
+            _LOG.warning("%s: %s of %s rows have no vector, so they are never found", self._place, rows - usable, rows)
+        kind: ScoreKind = SCORE_OF[self.distance] if score_kind != "text_rank" else "text_rank"
+        return Content(facts=facts, rows=rows, score_kind=kind, dimension=dimension, details=details)
+
+    async def _vectors(self, connection: AsyncConnection, kind: str, schema: str, size: int) -> dict[str, Any]:
+        """Return what a search needs to know about the column of the vectors."""
+        from psycopg import sql
+
+        versions = await fetched_rows(connection, "SELECT extversion FROM pg_extension WHERE extname = 'vector'")
+        if not versions:
+            raise DataError(
+                f"{self._place}: the extension pgvector is not installed in this database; run  CREATE EXTENSION vector  in it, "
+                "or search by words (without an embedder)"
+            )
+        assert self.fields.vector is not None
+        if kind not in _VECTOR_TYPES:
+            raise DataError(
+                f"{self._place}: the column {self.fields.vector!r} is of type {kind!r}; allowed: {', '.join(_VECTOR_TYPES)}"
+            )
+        if size < 0:  # a column of vectors of any size
+            column = quoted_name(self.fields.vector)
+            measure = sql.SQL("SELECT {}.vector_dims({}) FROM {} WHERE {} IS NOT NULL LIMIT 1").format(
+                quoted_name(schema), column, self._table(), column
+            )
+            sizes = await fetched_rows(connection, measure)
+            size = sizes[0][0] if sizes else -1
+        version = tuple(int(part) for part in versions[0][0].split(".")[:2])
+        return {"dimension": size, "type": quoted_name(schema, kind), "schema": schema, "version": version}
+
+    async def _search(
+        self, client: ReadingPool, content: Content, question: str, vector: npt.NDArray[np.float64] | None, k: int
+    ) -> list[Hit]:
+        query, values = self._by_words(question) if vector is None else self._by_vector(content, vector)
+        async with client.reading() as connection:
+            for name, value in self._local(content, k).items():
+                await connection.execute("SELECT set_config(%s, %s, true)", [name, value])
+            rows = await fetched_rows(connection, query, {**values, "k": k})
+        return sorted(rows, key=lambda row: -row[3])  # an approximate index may return them nearly in order
+
+    async def _look_up(self, client: ReadingPool, ids: list[str]) -> list[Hit]:
+        from psycopg import sql
+
+        names = [f"id{i}" for i in range(len(ids))]
+        query = sql.SQL("SELECT {}, 'NaN'::float8 FROM {} WHERE {} IN ({})").format(
+            sql.SQL(", ").join(self._columns()),
+            self._table(),
+            quoted_name(self.fields.passage_id or ""),
+            sql.SQL(", ").join(map(sql.Placeholder, names)),
+        )
+        async with client.reading() as connection:
+            return await fetched_rows(connection, query, dict(zip(names, ids, strict=True)))
+
+    def _local(self, content: Content, k: int) -> dict[str, str]:
+        """Return settings of one transaction: an approximate index must look at `k` rows, or returns fewer."""
+        local = {"statement_timeout": str(int(self.timeout_s * 1000))}
+        if self.embedder is None:
+            return local
+        if self.exact:
+            return local | {"enable_indexscan": "off"}
+        local |= {"hnsw.ef_search": str(min(max(k, 40), _MOST_EF))}
+        if content.details["version"] >= (0, 8):
+            local |= {"hnsw.iterative_scan": "strict_order", "ivfflat.iterative_scan": "relaxed_order"}
+        return local
+
+    def _by_vector(self, content: Content, vector: npt.NDArray[np.float64]) -> tuple[Composable, dict[str, Any]]:
+        from pgvector import Vector
+        from psycopg import sql
+
+        assert self.fields.vector is not None
+        where, values = self._where()
+        distance = sql.SQL("{} OPERATOR({}.{}) {}::{}").format(
+            quoted_name(self.fields.vector),
+            quoted_name(content.details["schema"]),
+            sql.SQL(_VECTOR_OPERATORS[self.distance]),
+            sql.Placeholder("vector"),
+            content.details["type"],
+        )
+        score = sql.SQL("1 - ({})" if self.distance == "cosine" else "-({})").format(distance)
+        query = sql.SQL("SELECT {}, {} FROM {} WHERE {} IS NOT NULL{} ORDER BY {} LIMIT {}").format(
+            sql.SQL(", ").join(self._columns()),
+            score,
+            self._table(),
+            quoted_name(self.fields.vector),
+            where,
+            distance,
+            sql.Placeholder("k"),
+        )
+        return query, {**values, "vector": Vector(vector).to_text()}
+
+    def _by_words(self, question: str) -> tuple[Composable, dict[str, Any]]:
+        from psycopg import sql
+
+        where, values = self._where()
+        words = [question] if self.operator == "and" else question.split()
+        values |= {f"word{i}": word for i, word in enumerate(words)}
+        language = sql.SQL("{}::regconfig").format(sql.Literal(self.language.replace("%", "%%")))
+        read = sql.SQL("websearch_to_tsquery" if self.operator == "and" else "plainto_tsquery")
+        tsquery = sql.SQL(" || ").join(
+            sql.SQL("{}({}, {})").format(read, language, sql.Placeholder(f"word{i}")) for i in range(len(words))
+        )
+        document: Composable
+        if self.tsvector is None:
+            parts = [self.fields.title, self.fields.text]
+            joined = sql.SQL(" || ' ' || ").join(
+                sql.SQL("coalesce({}::text, '')").format(quoted_name(part)) for part in parts if part
+            )
+            document = sql.SQL("to_tsvector({}, {})").format(language, joined)
+        else:
+            document = quoted_name(self.tsvector)
+        query = sql.SQL(
+            "SELECT {}, ts_rank_cd({}, asked) AS score FROM {}, (SELECT {} AS asked) AS question "
+            "WHERE {} @@ asked{} ORDER BY score DESC, {} LIMIT {}"
+        ).format(
+            sql.SQL(", ").join(self._columns()),
+            document,
+            self._table(),
+            tsquery,
+            document,
+            where,
+            quoted_name(self.fields.passage_id or ""),
+            sql.Placeholder("k"),
+        )
+        return query, values
+
+    def _where(self) -> tuple[Composable, dict[str, Any]]:
+        from psycopg import sql
+
+        parts: list[Composable] = []
+        values: dict[str, Any] = {}
+        for i, condition in enumerate(self._conditions):
+            names = [f"filter{i}_{j}" for j in range(len(condition.values))]
+            values |= dict(zip(names, condition.values, strict=True))
+            listed = sql.SQL(", ").join(map(sql.Placeholder, names))
+            operator = SQL_BOUNDS.get(condition.comparison)
+            form = " AND {} IN ({})" if operator is None else f" AND {{}} {operator} {{}}"
+            parts.append(sql.SQL(form).format(quoted_name(condition.field), listed))
+        return sql.Composed(parts), values
+
+    def _columns(self) -> list[Composable]:
+        from psycopg import sql
+
+        named = [self.fields.passage_id, self.fields.title, self.fields.text]
+        return [sql.SQL("NULL") if name is None else quoted_name(name) for name in named]
+
+    def _table(self) -> Any:
+
+        return quoted_name(*([] if self.schema is None else [self.schema]), self.table)
+
+    def _failure(self, error: Exception) -> SufficeError:
+        import psycopg
+
+        if isinstance(error, psycopg.errors.QueryCanceled):
+            return ModelTimeoutError(
+                f"{self._place} did not answer within {self.timeout_s:g} s: raise timeout_s, make an index, or leave out the "
+                "count of rows (content='none')"
+            )
+        said = self._said(error)
+        if isinstance(
+            error, psycopg.errors.InsufficientPrivilege | psycopg.errors.InvalidAuthorizationSpecification
+        ) or (
+            isinstance(error, psycopg.OperationalError) and ("authentication failed" in said or "no password" in said)
+        ):
+            return AuthenticationFailedError(
+                f"{self._place} refused the user ({said}): check PGUSER and PGPASSWORD, and the rights of the user"
+            )
+        if isinstance(error, psycopg.errors.InvalidCatalogName) or "does not exist" in said:
+            return DataError(f"{self._place} cannot be searched ({said})")
+        if isinstance(error, psycopg.OperationalError | OSError):
+            return self._unreachable(error)
+        if isinstance(error, psycopg.ProgrammingError | psycopg.DataError):
+            return DataError(f"{self._place} cannot be searched ({said}): check filters, columns and settings")
+        return self._failed(error)
+
+
+_TABLE_COLUMNS = """
+SELECT a.attname, t.typname, n.nspname, a.atttypmod
+FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid JOIN pg_namespace n ON n.oid = t.typnamespace
+WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+
+_TABLE_NAMES = """
+SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
+"""
+
+_HASH = "SELECT sum(hashtextextended(ROW({})::text, 0))::text FROM {}"
+"""A sum does not depend on the order of the rows."""

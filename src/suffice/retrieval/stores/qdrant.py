@@ -1,0 +1,265 @@
+"""Passages in a collection of Qdrant: vectors with payloads."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import AuthenticationFailedError, DataError, MissingExtraError, SufficeError
+from suffice.retrieval.base import Identity, ScoreKind
+from suffice.retrieval.stores.base import (
+    Content,
+    Fields,
+    Hit,
+    QuestionEmbedder,
+    Store,
+    no_passage,
+    not_among,
+    require_folder,
+)
+from suffice.retrieval.stores.filters import Condition
+
+if TYPE_CHECKING:
+    from qdrant_client import AsyncQdrantClient, models
+
+__all__ = ["QdrantStore"]
+
+_SCORE_KINDS: Mapping[str, ScoreKind] = {
+    "Cosine": "cosine",
+    "Dot": "inner_product",
+    "Euclid": "negative_distance",
+    "Manhattan": "negative_distance",
+}
+
+
+class QdrantStore(Store):
+    """Searches a collection of Qdrant by vectors; the collection says how they are compared.
+
+    Fields may be paths into a payload, such as `metadata.title`.
+
+    Args:
+        collection: Its name.
+        url: Address of the server, such as `http://localhost:6333`; None with `path`.
+        path: Folder of a collection of Qdrant's local mode, which one process at a time may open; None with `url`.
+        api_key: The key; None for `QDRANT_API_KEY`.
+        passage_id: Payload field of the id; None for the id of the point.
+        title: Payload field of the title; None if there is none.
+        text: Payload field of the text.
+        vector: Name of the vector; None where the collection has one without a name.
+        embedder: Turns questions into vectors, like those of the collection; None to look passages up only.
+        exact: Whether the approximate index is not used.
+        filters: Which points are searched: values, lists or bounds by payload field, see `conditions_of`.
+        identity: The field by which two passages are the same.
+        version: Your name for the passages as they are now, which a recording stores; rankings of a named version may be cached.
+        timeout_s: Longest time of one search, seconds.
+        retries: How often a search is repeated after a lost connection or an overload.
+        options: Further arguments of `AsyncQdrantClient`, which no fingerprint holds.
+
+    Raises:
+        MissingExtraError: qdrant-client is not installed.
+        DataError: A parameter is out of range, or not one of `url` and `path` is given.
+    """
+
+    name = "qdrant"
+    _by_vectors_only = True
+    _module = "qdrant_client"
+
+    def __init__(
+        self,
+        collection: str,
+        *,
+        embedder: QuestionEmbedder | None = None,
+        url: str | None = None,
+        path: str | Path | None = None,
+        api_key: str | None = None,
+        passage_id: str | None = None,
+        title: str | None = "title",
+        text: str = "text",
+        vector: str | None = None,
+        exact: bool = False,
+        filters: Mapping[str, Any] | None = None,
+        identity: Identity = "passage_id",
+        version: str | None = None,
+        timeout_s: float = 30.0,
+        retries: int = 2,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        key = os.environ.get("QDRANT_API_KEY") if api_key is None else api_key
+        super().__init__(
+            f"the Qdrant collection {collection!r}",
+            Fields(passage_id=passage_id, title=title, text=text, vector=vector),
+            embedder=embedder,
+            filters=filters,
+            passage_identity=identity,
+            timeout_s=timeout_s,
+            retries=retries,
+            version=version,
+            secrets=[key, url and urlsplit(url).password],
+        )
+        if (url is None) == (path is None):
+            raise DataError("give url, the address of a server, or path, the folder of a local collection: one of them")
+        self.collection, self.exact = collection, exact
+        self._path = None if path is None else Path(path)
+        self._options = {"check_compatibility": False, **(options or {})}
+        if path is None:
+            self._options |= {"url": url, "api_key": key or None, "timeout": max(1, round(timeout_s))}
+
+    def _settings(self) -> dict[str, Any]:
+        return {"collection": self.collection, "exact": self.exact}
+
+    @staticmethod
+    def _missing() -> MissingExtraError:
+        return MissingExtraError("searching a collection of Qdrant (qdrant-client)", "qdrant")
+
+    async def _open(self) -> AsyncQdrantClient:
+        from qdrant_client import AsyncQdrantClient
+
+        if self._path is None:
+            return AsyncQdrantClient(**self._options)
+        require_folder(self._place, self._path)
+        return AsyncQdrantClient(path=str(self._path), **self._options)
+
+    @staticmethod
+    async def _close(client: AsyncQdrantClient) -> None:
+        await client.close()
+
+    async def _look(self, client: AsyncQdrantClient) -> Content:
+        collections = [item.name for item in (await client.get_collections()).collections]
+        if self.collection not in collections:
+            not_among("the Qdrant collection", self.collection, collections)
+        info = await client.get_collection(self.collection)
+        vectors = info.config.params.vectors
+        name = self.fields.vector
+        if isinstance(vectors, Mapping):
+            if name is None or name not in vectors:
+                not_among(f"{self._place}: the vector", name or "", vectors, "Name one (vector)")
+            vectors = vectors[name]
+        elif name is not None:
+            not_among(f"{self._place}: the vector", name, [], "Its only vector has no name: leave vector out")
+        if vectors is None or vectors.multivector_config is not None:
+            raise DataError(f"{self._place} has no single vector for each point, so it cannot be searched by one")
+        conditions = self._filter()
+        count = (await client.count(self.collection, count_filter=conditions, exact=True)).count
+        if not count:
+            no_passage(self._place, self.filters)
+        first = (await client.scroll(self.collection, limit=1, scroll_filter=conditions, with_payload=True))[0][0]
+        for field in filter(None, (self.fields.passage_id, self.fields.title, self.fields.text)):
+            if _payload_value(first.payload, field) is _MISSING:
+                not_among(f"{self._place}: the payload field", field, first.payload or {}, self._title_advice(field))
+        distance = vectors.distance.value
+        facts = {"points": count, "distance": distance, "dimension": vectors.size}
+        return Content(facts=facts, rows=count, score_kind=_SCORE_KINDS[distance], dimension=vectors.size)
+
+    async def _search(
+        self,
+        client: AsyncQdrantClient,
+        content: Content,
+        question: str,
+        vector: npt.NDArray[np.float64] | None,
+        k: int,
+    ) -> list[Hit]:
+        from qdrant_client import models
+
+        del question
+        assert vector is not None
+        reply = await client.query_points(
+            self.collection,
+            query=vector.tolist(),
+            using=self.fields.vector,
+            query_filter=self._filter(),
+            search_params=models.SearchParams(exact=True) if self.exact and self._path is None else None,
+            limit=k,
+            with_payload=[name for name in (self.fields.passage_id, self.fields.title, self.fields.text) if name],
+        )
+        sign = -1.0 if content.score_kind == "negative_distance" else 1.0
+        return [(*self._read(point), sign * point.score) for point in reply.points]
+
+    async def _look_up(self, client: AsyncQdrantClient, ids: list[str]) -> list[Hit]:
+        from qdrant_client import models
+
+        field = self.fields.passage_id
+        if field is None:
+            names: Any = [int(name) if name.isdecimal() else name for name in ids]
+            points = await client.retrieve(self.collection, names, with_payload=True)
+        else:
+            numbers = [int(name) for name in ids if name.isdecimal()]
+            matches = [models.MatchAny(any=ids), *([models.MatchAny(any=numbers)] if numbers else [])]
+            either = models.Filter(should=[models.FieldCondition(key=field, match=match) for match in matches])
+            points, _ = await client.scroll(
+                self.collection, scroll_filter=either, limit=2 * len(ids), with_payload=True
+            )
+        return [(*self._read(point), math.nan) for point in points]
+
+    def _read(self, point: models.ScoredPoint | models.Record) -> tuple[Any, Any, Any]:
+        passage_id, title, text = (
+            None if name is None else _payload_value(point.payload, name)
+            for name in (self.fields.passage_id, self.fields.title, self.fields.text)
+        )
+        name = point.id if self.fields.passage_id is None else passage_id
+        return (
+            None if name is _MISSING else name,
+            None if title is _MISSING else title,
+            None if text is _MISSING else text,
+        )
+
+    def _filter(self) -> models.Filter | None:
+        from qdrant_client import models
+
+        return models.Filter(must=[_filter_of(item) for item in self._conditions]) if self._conditions else None
+
+    def _failure(self, error: Exception) -> SufficeError:
+        from qdrant_client.common.client_exceptions import QdrantException
+        from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+
+        said = self._said(error)
+        if isinstance(error, UnexpectedResponse) and error.status_code is not None:
+            return self._status(error.status_code, error)
+        if isinstance(error, ResponseHandlingException | OSError):
+            return self._unreachable(error)
+        if isinstance(error, QdrantException):  # too many requests
+            return self._failed(error, advice="try again later, with less concurrency", retryable=True)
+        if isinstance(error, ValueError) or "already accessed" in said:
+            return DataError(f"{self._place} cannot be searched ({said})")
+        if isinstance(error, PermissionError):
+            return AuthenticationFailedError(f"{self._place} refused ({said})")
+        return self._failed(error)
+
+
+class _Missing:
+    """What is not in a payload, unlike a null."""
+
+
+_MISSING = _Missing()
+
+
+def _payload_value(payload: Any, path: str) -> Any:
+    """Return the value at a path of names, each of which may contain dots itself."""
+    if not isinstance(payload, Mapping):
+        return _MISSING
+    if path in payload:
+        return payload[path]
+    name, _, rest = path.partition(".")
+    return _payload_value(payload.get(name), rest) if rest else _MISSING
+
+
+def _filter_of(condition: Condition) -> models.FieldCondition | models.Filter:
+    from qdrant_client import models
+
+    if condition.comparison != "in":
+        bound: Any = condition.values[0]
+        kind: Any = models.DatetimeRange if isinstance(bound, str) else models.Range
+        return models.FieldCondition(key=condition.field, range=kind(**{condition.comparison: bound}))
+    matches = [
+        models.FieldCondition(key=condition.field, range=models.Range(gte=value, lte=value))
+        if isinstance(value, float)
+        else models.FieldCondition(key=condition.field, match=models.MatchValue(value=value))
+        for value in condition.values
+    ]
+    return models.Filter(should=list(matches))

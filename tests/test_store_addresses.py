@@ -1,0 +1,209 @@
+"""Addresses of stores, and functions, as `--corpus`."""
+
+import sys
+import textwrap
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from suffice.embedding import MiniLM
+from suffice.errors import DataError
+from suffice.llm import EndpointEmbedder
+from suffice.retrieval import DenseRetriever, ranked_now
+from suffice.retrieval.stores import (
+    ElasticsearchStore,
+    LanceDBStore,
+    OpenSearchStore,
+    PostgresStore,
+    QdrantStore,
+    is_store_address,
+    open_store,
+    shown_address,
+)
+from tests.cli_tools import cli
+
+
+class Short:
+    id, revision, pooling = "short", "1", "none"
+
+
+def test_an_address_of_postgres_names_everything():
+    store = open_store(
+        "postgresql://ann:p%40ss@db:6432/wiki?table=passages&schema=public&id=pid&title=&text=body&vector=v&distance=l2&exact=true"
+        "&content=none&connections=3&timeout=2.5&retries=0&sslmode=require&version=7&identity=title"
+        '&filter.language=en&filter.language=de&filter.year.gte=2000&filter.code="7"',
+        Short(),
+    )
+    assert isinstance(store, PostgresStore)
+    conninfo = {"user": "ann", "password": "p@ss", "host": "db", "port": "6432", "dbname": "wiki", "sslmode": "require"}
+    assert store._parameters == conninfo
+    fields = store.fields
+    assert (fields.passage_id, fields.title, fields.text, fields.vector) == ("pid", None, "body", "v")
+    assert (store.table, store.schema, store.distance, store.exact, store.content) == (
+        "passages",
+        "public",
+        "l2",
+        True,
+        "none",
+    )
+    assert (store.connections, store.timeout_s, store.retries, store.version, store.identity) == (
+        3,
+        2.5,
+        0,
+        "7",
+        "title",
+    )
+    assert store.filters == {"language": ["en", "de"], "year": {"gte": 2000}, "code": "7"}
+    words = open_store("postgres:///wiki?table=p&host=/run/pg&tsvector=words&language=german&operator=and")
+    assert words._parameters == conninfo_to_dict("host=/run/pg dbname=wiki")
+    assert (words.tsvector, words.language, words.operator) == ("words", "german", "and")
+
+
+def test_addresses_of_other_stores():
+    qdrant = open_store("qdrant+https://host:6333/wiki?exact=true", Short())
+    assert isinstance(qdrant, QdrantStore)
+    assert (qdrant.collection, qdrant._options["url"], qdrant.exact) == ("wiki", "https://host:6333", True)
+    assert str(open_store("qdrant:///a/folder?collection=wiki", Short())._path) == "/a/folder"
+    lance = open_store("lancedb://./a/folder?table=wiki")
+    assert isinstance(lance, LanceDBStore)
+    assert (lance._uri, lance.table) == ("./a/folder", "wiki")
+    assert open_store("lancedb+s3://bucket/base?table=wiki")._uri == "s3://bucket/base"
+    elastic = open_store("elasticsearch+https://ann:p%40ss@host:9200/wiki?searched=title%5E2,text&operator=and")
+    assert isinstance(elastic, ElasticsearchStore)
+    assert (elastic._url, elastic.index, elastic._login) == ("https://host:9200", "wiki", ("ann", "p@ss"))
+    assert (elastic.searched, elastic.operator) == (("title^2", "text"), "and")
+    assert isinstance(open_store("opensearch://host/wiki"), OpenSearchStore)
+
+
+WRONG = {
+    "documents/": "is not the address of a store: use postgres://HOST",
+    "postgres://h/db": "it names no table",
+    "postgres://h/db?table=p&tabel=p": "unknown parameter 'tabel' of postgres. Did you mean 'table'? Allowed: id, title",
+    "postgres://h/db?table=p&table=q": "the parameter 'table' is given twice",
+    "postgres://h/db?table=p&password=x": "no password or key is read from an address; set PGPASSWORD",
+    "postgres://h/db?table=p&exact=yes": "'exact' is 'yes'; expected true or false",
+    "postgres://h/db?table=p&retries=two": "'retries' is 'two'; expected a number",
+    "postgres://h/db?table=p&retries=-1": "retries at least 0",
+    "postgres://h/db?table=p&operator=xor": "operator is 'xor'; allowed: or, and",
+    "postgres://h/db?table=p&filter.a=1&filter.a.gt=0": "the filters of 'a' contradict each other",
+    "postgres://h/db?table=p&filter.a.gt=1&filter.a.gt=0": "the filters of 'a' contradict each other",
+    "postgres://h:port/db?table=p": "host and port cannot be read",
+    "postgres+https://h/db?table=p": "postgres+https is not known",
+    "qdrant://h": "it names no collection",
+    "qdrant:///folder": "it names no collection",
+    "qdrant://ann:s3cret@h/c": "no user and password; set QDRANT_API_KEY",
+    "qdrant://h/c?api_key=s3cret": "set QDRANT_API_KEY",
+    "qdrant+ftp://h/c": "qdrant+ftp is not known; allowed: qdrant, qdrant+http, qdrant+https",
+    "lancedb://folder": "it names no table",
+    "opensearch://h": "it names no host, or no index",
+}
+
+
+@pytest.mark.parametrize("address", WRONG)
+def test_a_wrong_address_says_what_is_allowed(address):
+    with pytest.raises(DataError) as raised:
+        open_store(address, Short())
+    assert WRONG[address] in str(raised.value)
+    assert "s3cret" not in str(raised.value)
+
+
+def test_qdrant_needs_an_embedder():
+    store = open_store("qdrant://host/wiki")
+    for call in (store.fingerprint, lambda: ranked_now(store, "Who?", k=1)):
+        with pytest.raises(DataError, match="'wiki' is searched by vectors: name the model .*--dense"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("postgres://ann:s3cret@h:1/db?table=p", "postgres://h:1/db?table=p"),
+        ("postgres://ann:s3/cr@et@h:1/db?table=p", "postgres://.../db?table=p"),
+        ("qdrant+https://h/c?api_key=s3cret&exact=true", "qdrant+https://h/c?exact=true"),
+        ("mine.py:search", "mine.py:search"),
+    ],
+)
+def test_an_address_is_shown_without_secrets(address, shown):
+    assert shown_address(address) == shown
+
+
+def test_paths_and_other_addresses_are_no_stores():
+    assert not any(map(is_store_address, ("docs", "postgres", "C:\\x", "s3://bucket/x.jsonl", "postgres:/x")))
+    assert "'postgres:/x' does not exist" in cli("answer", "Who?", "--corpus", "postgres:/x").error
+
+
+def test_dense_says_what_embeds_the_questions_of_a_store(monkeypatch):
+    embedders = []
+
+    def opened(address, embedder):
+        embedders.append(embedder)
+        raise DataError("stop here")
+
+    monkeypatch.setattr("suffice.cli.stores.open_store", opened)
+    for more in (
+        [],
+        ["--dense", "minilm"],
+        ["--dense", "endpoint:e5"],
+        ["--dense", "org/e5@v1", "--question-prefix", "query: "],
+    ):
+        assert "stop here" in cli("answer", "Who?", "--corpus", "postgres://h/db?table=p", *more).error
+    words, packaged, endpoint, dense = embedders
+    assert words is None
+    assert isinstance(packaged, MiniLM)
+    assert isinstance(endpoint, EndpointEmbedder)
+    assert isinstance(dense, DenseRetriever)
+    assert (dense.model, dense.similarity, dense.question_prefix) == ("org/e5", "dot", "query: ")
+    for more, message in (
+        (["--dense", "minilm", "--question-prefix", "q"], "--question-prefix is for a model of sentence-transformers"),
+        (["--dense", "org/e5", "--passage-prefix", "p"], "--passage-prefix is for passages that are encoded here"),
+        (["--question-prefix", "q"], "--question-prefix is for --dense, and there is none"),
+    ):
+        assert message in cli("answer", "Who?", "--corpus", "postgres://h/db?table=p", *more).error
+
+
+MINE = """
+from suffice import Passage
+
+
+def search(question, k):
+    return [Passage(passage_id=str(i), title=f"T{i}", text="Munch was born in Norway.", score=1 / (i + 1)) for i in range(k)]
+
+
+class Fixed:
+    name, has_corpus = "fixed", True
+
+    def fingerprint(self):
+        return {"name": self.name}
+
+    def rank(self, question, *, pool=None, k=None):
+        return search(question, k)
+"""
+
+
+@pytest.mark.parametrize("corpus", ["mine_search.py:search", "mine_search:search", "mine_search:Fixed"])
+def test_a_function_or_retriever_of_a_module_is_a_corpus(tmp_path, monkeypatch, corpus):
+    (tmp_path / "mine_search.py").write_text(textwrap.dedent(MINE))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "mine_search", raising=False)
+    done = cli("answer", "Where was Munch born?", "--corpus", corpus, "--max-rounds", 2)
+    assert done.code == 0, done
+    assert "Norway" in done.words
+    assert "no function 'nothing'" in cli("answer", "Who?", "--corpus", "mine_search:nothing").error
+    assert "'nowhere' cannot be imported" in cli("answer", "Who?", "--corpus", "nowhere:search").error
+    assert "is a function: leave it out" in cli("answer", "Who?", "--corpus", corpus, "--dense", "minilm").error
+    monkeypatch.delitem(sys.modules, "mine_search", raising=False)
+
+
+def test_the_code_of_a_function_is_part_of_its_fingerprint(tmp_path, monkeypatch):
+    from suffice.cli.stores import open_engine
+
+    fingerprints = []
+    for code in (MINE, MINE + "\n# changed"):
+        (tmp_path / "mine_search.py").write_text(code)
+        monkeypatch.delitem(sys.modules, "mine_search", raising=False)
+        retriever = open_engine(f"{tmp_path}/mine_search.py:search", None, {}, ())
+        assert len(ranked_now(retriever, "Who?", k=2)) == 2
+        fingerprints.append(retriever.fingerprint())
+    monkeypatch.delitem(sys.modules, "mine_search", raising=False)
+    assert fingerprints[0]["name"] == fingerprints[1]["name"] == "mine_search:search"
+    assert fingerprints[0] != fingerprints[1]

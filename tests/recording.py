@@ -8,6 +8,7 @@ from multiprocessing.process import BaseProcess
 from suffice import ChatModel, Passage, Policy, RetrievalLoop, record
 from suffice.retrieval import PoolBM25, Question
 from suffice.signals import Idf
+from suffice.store.shards import Shard
 
 CONCURRENCY = 4
 QUESTIONS = 100
@@ -52,15 +53,15 @@ def reply(body: dict) -> tuple[str, float]:
     return f"Answer: place{n}\nConfidence: {n % 5 + 1}", 0.5 + n
 
 
-def run(url: str, path: str) -> None:
+def run(url: str, path: str, shard: Shard | None = None, n: int = QUESTIONS) -> None:
     """Record as the process does."""
-    record(questions(), loop(url), path, concurrency=CONCURRENCY)
+    record(questions(n), loop(url), path, shard=shard, concurrency=CONCURRENCY)
 
 
-def started(url: str, path: str) -> BaseProcess:
+def started(url: str, path: str, shard: Shard | None = None, n: int = QUESTIONS) -> BaseProcess:
     """Start a process that records; it is forked from one that has imported what it needs and done nothing else."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    process = context.Process(target=run, args=(url, path))
+    context.set_forkserver_preload([__name__, "openai"])
+    process = context.Process(target=run, args=(url, path, shard, n))
     process.start()
     return process

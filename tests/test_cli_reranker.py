@@ -73,6 +73,16 @@ def test_preferences_are_made_counted_and_not_made_again(here, tmp_path):
     assert "passes of this run: 0 of questions alone, 0 with a candidate" in again.words
 
 
+def test_preferences_in_shards_are_those_of_one_process(here, tmp_path):
+    assert made(here, tmp_path / "one.jsonl", "--shift", 0).code == 0
+    for shard in ("2/2", "1/2"):
+        said = made(here, tmp_path / "many.jsonl", "--shift", 0, "--shard", shard)
+        assert "the same command without --shard" in said.words
+    together = made(here, tmp_path / "many.jsonl", "--shift", 0, "--json").json
+    assert together["passes"] == {"qa": 0, "rag": 0}
+    assert (tmp_path / "many.jsonl").read_text() == (tmp_path / "one.jsonl").read_text()
+
+
 def test_a_probe_that_never_saw_passages_is_refused_unless_it_is_allowed(here, tmp_path):
     asked = ("reranker", "preferences", here / "q.jsonl", "-o", tmp_path / "p.jsonl", *model_of(here))
     assert "--allow-prompt rag" in cli(*asked).error

@@ -25,8 +25,9 @@ import numpy as np
 import pytest
 
 from suffice.store import read_recording, write_recording
+from tests.batches import BatchEndpoint
 from tests.cli_tools import cli
-from tests.endpoint import Endpoint, prompt_of
+from tests.endpoint import prompt_of
 
 pytestmark = pytest.mark.usefixtures("remembered_windows")
 
@@ -34,7 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 URL = "http://localhost:8000/v1"
-NOT_RUN = 18
+NOT_RUN = 27
 """Blocks of all pages that cannot run here: installing, downloading, and starting servers."""
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[\w-]*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
@@ -137,7 +138,8 @@ def first_recorded(tmp_path_factory):
     @functools.cache
     def whole(name):
         path = tmp_path_factory.mktemp("recorded") / f"{name}.parquet"
-        assert cli("record", name, "--limit", longest[name], "-o", path).code == 0
+        result = cli("record", name, "--limit", longest[name], "-o", path)
+        assert result.code == 0, result.out + result.err
         return read_recording(path)
 
     def place(name, limit, path):
@@ -158,7 +160,7 @@ def test_the_examples_of_the_page_run(name, first_recorded, tmp_path, monkeypatc
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])  # for the modules that a page writes
-    with Endpoint(reply=reply) as endpoint:
+    with BatchEndpoint(reply=reply) as endpoint:
         execute(ROOT / name, endpoint.url)
     for file in tmp_path.glob("*.py"):
         sys.modules.pop(file.stem, None)

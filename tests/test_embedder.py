@@ -101,12 +101,12 @@ def test_odd_texts_have_a_unit_vector(minilm, text):
     assert np.linalg.norm(minilm.embed([text])[0]) == pytest.approx(1, abs=1e-6)
 
 
-def test_200_000_characters_are_read_to_the_end(minilm):
-    words = "supercalifragilistic" * 9_999
+def test_50_000_characters_are_read_to_the_end(minilm):
+    words = "supercalifragilistic" * 2_500
     before, after = minilm.chunks(words + " yes it is done now"), minilm.chunks(words + " no it is not done")
     assert len(before) > 10
     assert not np.array_equal(before[-1], after[-1])
-    assert np.isfinite(minilm.embed(["word " * 40_000])).all()
+    assert np.isfinite(minilm.embed(["word " * 10_000])).all()
 
 
 def test_a_word_too_long_for_the_vocabulary_is_not_unknown_as_a_whole(minilm):

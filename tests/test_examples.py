@@ -1,12 +1,15 @@
 """Every file in examples/ runs, offline, in a process of its own."""
 
+import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from suffice.llm.batch_api import rows_of_output
 from tests.endpoint import Endpoint
 
 pytestmark = pytest.mark.whole
@@ -35,7 +38,31 @@ def run(name, folder, **variables):
 
 
 def test_every_example_is_known_here():
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {*SAYS, "own_endpoint.py", "drafting.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {*SAYS, "own_endpoint.py", "drafting.py", "ray_data_llm.py"}
+
+
+def test_what_an_engine_replies_becomes_a_line_of_a_batch(tmp_path):
+    example = runpy.run_path(str(EXAMPLES / "ray_data_llm.py"))
+    asked = {
+        "messages": [{"role": "user", "content": "Where?"}],
+        "temperature": 0.0,
+        "logprobs": True,
+        "top_logprobs": 2,
+    }
+    row = example["sampling"]({"custom_id": "a", "body": asked | {"max_tokens": 8, "seed": None}})
+    assert row["sampling_params"] == {"temperature": 0.0, "max_tokens": 8, "logprobs": 2}
+    tops = {
+        "7": {"logprob": -0.1, "rank": 1, "decoded_token": "Oslo"},
+        "9": {"logprob": -2.5, "rank": 2, "decoded_token": "Rome"},
+    }
+    reply = {"generated_text": "Oslo", "generated_tokens": [7], "logprobs": [tops], "num_input_tokens": 5}
+    path = tmp_path / "requests.output.jsonl"
+    path.write_text(example["output_line"](row | reply | {"num_generated_tokens": 1}) + "\n")
+    (read,) = rows_of_output(path, "engine")
+    assert (read.custom_id, read.error) == ("a", "")
+    (token,) = json.loads(read.body)["choices"][0]["logprobs"]["content"]
+    assert [(top["token"], top["logprob"]) for top in token["top_logprobs"]] == [("Oslo", -0.1), ("Rome", -2.5)]
+    assert json.loads(read.body)["usage"] == {"prompt_tokens": 5, "completion_tokens": 1}
 
 
 @pytest.mark.parametrize("name", sorted(SAYS))

@@ -329,7 +329,7 @@ def fresh(world, policy, resumes):
     return gated(script, known, policy=policy, resumes=resumes, enrichers=enrichers)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(worlds(), st.lists(RULES, min_size=2, max_size=5), drawn.selectors(), st.booleans(), st.booleans())
 def test_live_equals_replayed_stop_answer_and_every_cost(world, rules, selector, resumes, is_async):
     asked, *_ = world

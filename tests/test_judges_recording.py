@@ -336,3 +336,36 @@ def test_weights_of_ones_own_and_wrong_options(path, tmp_path):
         assert "add up to 1" in judge(path, endpoint, out, *two, "faithfulness=2").error
         assert "unknown mark 'truth'" in judge(path, endpoint, out, "--marks", "truth").error
     assert "reads spans" in cli("judge", "drafts", path, "--model", "span-reader", "-o", tmp_path / "o.parquet").error
+
+
+@pytest.mark.parametrize("repeat", [1, 3])
+def test_shards_judge_what_one_process_judges(path, tmp_path, repeat):
+    more = ("--repeat", repeat, "--sample", 2)
+    with Endpoint(grade, usage="plain") as endpoint:
+        one = judge(path, endpoint, tmp_path / "one.parquet", *more)
+        alone = len(endpoint.requests)
+        for shard in ("2/3", "1/3", "3/3", "2/3"):
+            result = judge(path, endpoint, tmp_path / "many.parquet", *more, "--shard", shard)
+            assert "the same command without --shard" in result.words
+        assert len(endpoint.requests) == 2 * alone
+        assert not (tmp_path / "many.parquet").exists()
+        many = judge(path, endpoint, tmp_path / "many.parquet", *more)
+        assert len(endpoint.requests) == 2 * alone
+    assert (one.code, many.code) == (0, 0)
+    marked, together = read_recording(tmp_path / "one.parquet"), read_recording(tmp_path / "many.parquet")
+    assert together.metadata["judges"] == marked.metadata["judges"]
+    for name in marked.table.column_names:
+        if not name.endswith(".seconds"):
+            assert together.table.column(name).to_pylist() == marked.table.column(name).to_pylist(), name
+    assert not list(tmp_path.glob("many.parquet.part-*"))
+    refused = judge(path, endpoint, tmp_path / "o.parquet", "--shard", "1/2", "--cache", tmp_path / "c.sqlite")
+    assert "each shard keeps its replies" in refused.error
+
+
+def test_a_shard_whose_calls_fail_says_so_and_goes_on(path, tmp_path):
+    with Endpoint(grade, fault="500") as endpoint:
+        failed = judge(path, endpoint, tmp_path / "o.parquet", "--shard", "1/1", "--timeout", 5)
+        assert failed.code == 1
+        assert "failed" in failed.words
+        endpoint._fault = lambda _: None
+        assert judge(path, endpoint, tmp_path / "o.parquet", "--shard", "1/1").code == 0

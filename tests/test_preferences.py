@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -15,8 +16,9 @@ from suffice.errors import ConfigMismatchError, DataError, ModelError
 from suffice.probes.confidence import Confidence
 from suffice.retrieval import CorpusBM25, InMemoryRetriever, PoolBM25, Question
 from suffice.rounds import Reply
+from suffice.store.shards import Shard
 from suffice.train.preference_file import card_path, read_preferences
-from suffice.train.preferences import CandidateScores, build_preferences, candidates_of
+from suffice.train.preferences import CandidateScores, build_preferences, candidates_of, score_preferences
 from suffice.train.shift import measure_shift
 
 
@@ -172,6 +174,31 @@ def test_after_a_failure_the_same_call_goes_on_and_the_result_is_that_of_one_run
         "p.jsonl",
         "p.jsonl.card.json",
     ]
+
+
+@pytest.mark.parametrize("n", [1, 3, 7])
+def test_shards_score_what_one_process_scores(tmp_path, n):
+    asked = [question(i, "0.2", f"-0.{i + 1}", "0.1", answers=()) for i in range(6)]
+    built(tmp_path / "one.jsonl", asked)
+    confidence, many = Stated(), tmp_path / "many.jsonl"
+    settings = {"retriever": InMemoryRetriever()}
+    for index in range(n, 0, -1):
+        with pytest.raises(ModelError) if index == 2 else nullcontext():
+            score_preferences(
+                asked, Stated(fails_at=0) if index == 2 else confidence, many, Shard(index, n), **settings
+            )
+    # What a shard could not score, the call without one scores.
+    built(many, asked, confidence)
+    assert len(confidence.read) == len(set(confidence.read)) == 6 * 4
+    assert many.read_text() == (tmp_path / "one.jsonl").read_text()
+    assert card(many)["records"] == card(tmp_path / "one.jsonl")["records"]
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("many")) == [
+        "many.jsonl",
+        "many.jsonl.card.json",
+    ]
+    assert score_preferences(asked, confidence, many, Shard(1, n), **settings) == 0
+    with pytest.raises(ConfigMismatchError):
+        score_preferences(asked, confidence, many, Shard(1, n), k=2, **settings)
 
 
 def test_a_kill_between_card_and_file_costs_nothing(tmp_path, monkeypatch):

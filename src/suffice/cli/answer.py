@@ -14,6 +14,7 @@ from suffice.cli.live import show_live
 from suffice.cli.local import LocalRun
 from suffice.cli.output import Output
 from suffice.cli.querying import LoopOptions
+from suffice.cli.stores import shown_corpus
 from suffice.files import quoted
 from suffice.rules import parse_rule, parse_selector
 from suffice.session import Policy
@@ -27,7 +28,12 @@ class _Searched(options.Retrieval):
     """A corpus, without which there is nothing to answer from."""
 
     corpus: Annotated[
-        Path, Option("--corpus", help="A folder of .txt/.md files or a .jsonl file; the index is kept beside it.")
+        str,
+        Option(
+            "--corpus",
+            help="An index of `suffice index`; a folder of .txt/.md files or a .jsonl file; a store "
+            "(postgres://HOST/DB?table=NAME, qdrant://, lancedb://, opensearch://, elasticsearch://); or MODULE:FUNCTION.",
+        ),
     ] = field()
 
 
@@ -74,10 +80,14 @@ def answer(
     loop = looping.build(
         answerer,
         gate.build(answerer, answering, local),
-        retriever=retrieval.retriever(local.device),
+        retriever=retrieval.retriever(local.device, answering.cache),
         policy=decides,
         enrichers=(*signals.enrichers(answering, local.device), *signals.own(answerer)),
     )
+    dense = "" if retrieval.dense is None else f" --dense {quoted(retrieval.dense)}"
     show_live(
-        loop, question, output=output, then=f"suffice record DATASET -o run.parquet --corpus {quoted(retrieval.corpus)}"
+        loop,
+        question,
+        output=output,
+        then=f"suffice record DATASET -o run.parquet --corpus {quoted(shown_corpus(retrieval.corpus))}{dense}",
     )

@@ -27,7 +27,7 @@ from suffice.certificates import (
 )
 from suffice.cli import options
 from suffice.cli.console import status
-from suffice.cli.groups import command_line
+from suffice.cli.groups import RecordingPath, command_line
 from suffice.cli.output import Output, Screen
 from suffice.errors import DataError
 from suffice.files import quoted
@@ -41,7 +41,9 @@ __all__ = ["certification_screen", "certify_command", "certify_path", "show_comm
 
 def certify_command(
     context: typer.Context,
-    path: Annotated[Path, typer.Argument(metavar="RECORDING", help="Questions used for nothing else, at full width.")],
+    path: Annotated[
+        RecordingPath, typer.Argument(metavar="RECORDING", help="Questions used for nothing else, at full width.")
+    ],
     max_loss: Annotated[float, typer.Option("--max-loss", help="epsilon: the largest expected loss, 0.02 = 2 points.")],
     output: Output,
     policy: Annotated[Path | None, typer.Option("--policy", help="The policy file that is varied.")] = None,
@@ -55,7 +57,8 @@ def certify_command(
         Path | None, typer.Option("--rules", help="A file with a rule, or the path of a policy file, on each line.")
     ] = None,
     tune: Annotated[
-        Path | None, typer.Option("--tune", help="A recording of tune questions: they set values and test order.")
+        RecordingPath | None,
+        typer.Option("--tune", help="A recording of tune questions: they set values and test order."),
     ] = None,
     metric: options.Quality = None,
     confidence: Annotated[float, typer.Option("--confidence", help="1 - delta, between 0 and 1.")] = 0.95,

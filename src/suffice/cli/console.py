@@ -16,6 +16,7 @@ from rich.segment import Segment
 from rich.table import Table as Grid
 from rich.text import Text
 
+from suffice.clusters.sink import current_sink
 from suffice.tables import Table, figure
 
 __all__ = [
@@ -171,6 +172,8 @@ def print_table(table: Table) -> None:
 def progress_bar(title: str, *, quiet: bool) -> Iterator[Callable[..., None] | None]:
     """Show a bar on standard error; yield what moves it, or None where that is not a terminal.
 
+    In the worker of a cluster the driver shows it.
+
     Args:
         title: What is done.
         quiet: Whether to show nothing.
@@ -178,6 +181,10 @@ def progress_bar(title: str, *, quiet: bool) -> Iterator[Callable[..., None] | N
     Yields:
         A function of how many are done, of how many, and a text beside the bar.
     """
+    sink = current_sink()
+    if sink is not None:
+        yield sink.move
+        return
     if quiet or not errors.is_terminal:
         yield None
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from suffice.cli import options
 from suffice.cli.console import status
+from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
 from suffice.diagnostics import diagnose
 from suffice.files import quoted
@@ -25,14 +27,16 @@ def diagnose_command(
     resampling: options.ResamplingOptions,
     output: Output,
     tune: Annotated[
-        Path | None, typer.Option("--tune", help="A recording of tune questions: fits calibrators, measures drift.")
+        RecordingPath | None,
+        typer.Option("--tune", help="A recording of tune questions: fits calibrators, measures drift."),
     ] = None,
     policy: Annotated[Path | None, typer.Option("--policy", help="A policy file: whose stops to look into.")] = None,
     rule: Annotated[
         str | None, typer.Option("--rule", help="A rule instead: a name or its text; calibrated on --tune if need be.")
     ] = None,
     cells: Annotated[
-        list[Path] | None, typer.Option("--cells", help="A recording of another model or corpus; may be repeated.")
+        list[RecordingPath] | None,
+        typer.Option("--cells", help="A recording of another model or corpus; may be repeated."),
     ] = None,
     metric: Annotated[
         str | None,
@@ -74,7 +78,7 @@ def diagnose_command(
     output.show(result.to_dict(), Screen(tables=result.tables(), notes=result.notes, aside=_SIGNAL_DETAILS, then=then))
 
 
-def _cell_names(paths: list[Path]) -> list[str]:
+def _cell_names(paths: Sequence[Path]) -> list[str]:
     """Return a name for each cell: the file's, with its folder's where several files share it."""
     stems = [path.stem for path in paths]
     return [

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
+import typer
 from typer import Argument, Option
 
 from suffice.cli import models, options
+from suffice.cli.cluster import ClusterOptions
 from suffice.cli.live import show_live
 from suffice.cli.local import DeviceName, json_object
 from suffice.cli.output import Output
@@ -91,6 +93,7 @@ def draft_command(
 
 
 def record_drafts_command(
+    context: typer.Context,
     dataset: Annotated[
         str,
         Argument(
@@ -98,6 +101,7 @@ def record_drafts_command(
         ),
     ],
     recorder: RecordOptions,
+    cluster: ClusterOptions,
     writer: Writer,
     critic: Critic,
     judge: PanelOptions,
@@ -108,6 +112,8 @@ def record_drafts_command(
 
     Example: suffice draft record 2wiki_tune -o d.parquet --model M --base-url URL
     """
+    if recorder.record_on(cluster, context, f"drafts of {dataset}", output):
+        return
     questions = recorder.questions(dataset)
     panels = judge.panels(writer)
     if not all(question.passages for question in questions):

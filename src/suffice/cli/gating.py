@@ -143,6 +143,7 @@ class GateOptions:
                 base_url=self.gate_base_url,
                 api_key=models.api_key(answering.api_key_env),
                 extra_body=card.pinned.get("extra_body"),  # what the probe's states were asked for with
+                limits=answering.limits,
             )
             return EndpointStates(at_endpoint, prompt=prompt, template=str(card.pinned.get("template")))
         if model is not None:

@@ -1,23 +1,35 @@
-"""Groups of options: a dataclass whose fields are options, and which a command takes as one parameter."""
+"""What commands take: groups of options, dataclasses that are one parameter, and paths of recordings, which may be URLs."""
 
 from __future__ import annotations
 
 import inspect
+import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from copy import copy
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NewType, get_args, get_origin, get_type_hints
 
-__all__ = ["command_line", "expanded"]
+from typer import BadParameter
+
+from suffice.files import place
+
+__all__ = ["RecordingPath", "command_line", "command_words", "expanded"]
+
+RecordingPath = NewType("RecordingPath", Path)
+"""The path of a recording: a file or a folder, on this machine or at a URL. Other paths are of this machine."""
+
+_URL_AS_PATH = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+:/(?=[^/\\])")
+"""What is left of a URL that was read as a path of this machine."""
 
 
 def expanded(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a command's function with an option for each field of its groups, instead of the groups.
 
-    A parameter whose type is a dataclass is a group; the class names the panel of its options in `panel`.
+    A parameter whose type is a dataclass is a group; the class names the panel of its options in `panel`.  The parser of
+    arguments would shorten the URL of a `RecordingPath`, so it is given that as text.
     """
     hints = get_type_hints(function, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
@@ -27,9 +39,16 @@ def expanded(function: Callable[..., Any]) -> Callable[..., Any]:
             listed += _options(groups[name])
         else:
             listed.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
+    recordings = {parameter.name for parameter in listed if RecordingPath in _leaves(parameter.annotation)}
+    listed = [
+        parameter.replace(annotation=_as_text(parameter.annotation)) if parameter.name in recordings else parameter
+        for parameter in listed
+    ]
 
     @wraps(function)
     def command(**values: Any) -> Any:
+        for name, value in values.items():
+            values[name] = _mapped_over(place, value) if name in recordings else _mapped_over(_of_this_machine, value)
         values_of = {
             name: group(**{field.name: values.pop(field.name) for field in fields(group)})
             for name, group in groups.items()
@@ -39,6 +58,32 @@ def expanded(function: Callable[..., Any]) -> Callable[..., Any]:
     command.__dict__["__signature__"] = inspect.Signature(listed)
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in listed}
     return command
+
+
+def _leaves(hint: Any) -> set[Any]:
+    """Return the types of which a hint is made."""
+    inner = get_args(hint)[:1] if get_origin(hint) is Annotated else get_args(hint)
+    return {leaf for part in inner for leaf in _leaves(part)} if inner else {hint}
+
+
+def _as_text(hint: Any) -> Any:
+    """Return the hint of a recording's path with text in its place."""
+    kind, option = get_args(hint)
+    option = copy(option)
+    option.metavar = option.metavar or "PATH"
+    texts: Any = list[str] if list in {get_origin(one) for one in (kind, *get_args(kind))} else str
+    return Annotated[texts | None if type(None) in get_args(kind) else texts, option]
+
+
+def _mapped_over(function: Callable[[Any], Any], value: Any) -> Any:
+    return [function(one) for one in value] if isinstance(value, list) else None if value is None else function(value)
+
+
+def _of_this_machine(value: Any) -> Any:
+    """Return a value; raise if it is a path that was a URL."""
+    if isinstance(value, Path) and _URL_AS_PATH.match(str(value)):
+        raise BadParameter(f"{str(value)!r} is a URL, and only a recording may be at one: give a path of this machine")
+    return value
 
 
 def _options(group: Any) -> Iterator[inspect.Parameter]:
@@ -57,13 +102,37 @@ def _options(group: Any) -> Iterator[inspect.Parameter]:
 def command_line(context: Any, *left_out: str, folders: bool = False) -> str:
     """Return the command that is running, as it was given."""
     words = context.command_path.split()
+    for option, value in _values(context, left_out, {"COMMANDLINE"}):
+        is_file = not folders and value is not None and Path(value).is_file()
+        words += option if value is None else [*option, Path(value).name if is_file else value]
+    return shlex.join(words)
+
+
+def command_words(context: Any, *left_out: str) -> list[str]:
+    """Return the words with which another process runs the same command, without the name of the program.
+
+    Values of `suffice.toml` and of environment variables are among them.
+    """
+    words: list[str] = []
+    for level in (context.find_root(), context):
+        words += level.command_path.split()[1:] if level is context else []
+        for option, value in _values(level, left_out, {"COMMANDLINE", "DEFAULT_MAP", "ENVIRONMENT"}):
+            words += option if value is None else [*option, value]
+    return words
+
+
+def _values(
+    context: Any, left_out: Collection[str], sources: Collection[str]
+) -> Iterator[tuple[list[str], str | None]]:
+    """Yield each value that a command was given, after the name of its option; None where the name is all."""
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name)
-        if source is None or source.name != "COMMANDLINE" or parameter.name in left_out:
+        if source is None or source.name not in sources or parameter.name in left_out:
             continue
         value = context.params[parameter.name]
+        option = [] if parameter.param_type_name == "argument" else [parameter.opts[0]]
         for one in value if isinstance(value, (list, tuple)) else [value]:
-            text = Path(one).name if not folders and Path(str(one)).is_file() else str(one)
-            option = [] if parameter.param_type_name == "argument" else [parameter.opts[0]]
-            words += option if one is True else [*option, text]
-    return shlex.join(words)
+            if isinstance(one, bool):
+                yield (option if one else [parameter.secondary_opts[0]]), None
+            else:
+                yield option, str(one)

@@ -16,6 +16,7 @@ from suffice.adapters.streaming import StreamedRun
 from suffice.adapters.traces import explain_trace
 from suffice.cli import models
 from suffice.cli.console import warn
+from suffice.cli.groups import RecordingPath
 from suffice.cli.local import DeviceName
 from suffice.cli.output import Output, Screen
 from suffice.embedding import Embedder
@@ -46,7 +47,8 @@ def import_command(
     ],
     output: Output,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The recording; by default PATH's name with .parquet, here.")
+        RecordingPath | None,
+        typer.Option("--out", "-o", help="The recording; by default PATH's name with .parquet, here."),
     ] = None,
     kind: Annotated[
         str | None,

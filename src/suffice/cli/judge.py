@@ -6,23 +6,29 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
+import typer
 from typer import Argument, Exit, Option
 
 from suffice.cli import models, options
+from suffice.cli.cluster import ClusterOptions
 from suffice.cli.console import number, progress_bar
+from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
 from suffice.errors import DataError
 from suffice.files import quoted
 from suffice.judges import ATTEMPTS, MARKS, JudgeModel, Panel, RecordingMarks, judge_recording, with_marks
 from suffice.llm import PROMPTS
 from suffice.retrieval import load_questions, read_corpus
+from suffice.retrieval.stores import is_store_address, open_store
 from suffice.rounds import Passage
-from suffice.store import ResponseCache, read_recording, write_recording
-from suffice.tables import Column, Table
+from suffice.store import Recording, ResponseCache, read_recording, write_recording
+from suffice.store.shards import Shard
+from suffice.tables import Column, Table, counted
 
 __all__ = ["Judging", "judge_command", "parse_weights"]
 
@@ -46,13 +52,14 @@ class Judging(models.Endpoint):
     panel: ClassVar[str] = "Judge"
 
     model: Annotated[str, Option("--model", help="The judge's name at the endpoint.")]
-    out: Annotated[Path, Option("--out", "-o", help="The recording with what the judge says, a parquet file.")]
+    out: Annotated[RecordingPath, Option("--out", "-o", help="The recording with what the judge says, a parquet file.")]
     dataset: Annotated[
         str | None, Option("--dataset", help="The questions that were recorded: recordings hold ids of passages.")
     ] = None
-    corpus: Annotated[Path | None, Option("--corpus", help="The corpus that was searched, instead of --dataset.")] = (
-        None
-    )
+    corpus: Annotated[
+        str | None,
+        Option("--corpus", help="The corpus that was searched, or the address of a store, instead of --dataset."),
+    ] = None
     concurrency: Annotated[int, Option("--concurrency", min=1, help="Calls in flight.")] = 8
     max_tokens: Annotated[int, Option("--max-tokens", min=1, help="Most tokens per reply.")] = 2048
     cache: Annotated[
@@ -71,14 +78,21 @@ class Judging(models.Endpoint):
         return self.out.with_name(f"{self.out.name}.judged.sqlite") if self.cache is None else self.cache
 
     @contextmanager
-    def asked(self) -> Iterator[JudgeModel]:
-        """Yield the judge; its replies are kept."""
+    def asked(self, shard: Shard | None = None) -> Iterator[JudgeModel]:
+        """Yield the judge; its replies are kept, those of a shard in a file of its own, and those of all shards are taken up."""
         if self.model == "span-reader" and self.base_url is None:
             raise DataError(f"{self.model!r} reads spans and cannot judge: name a language model and its --base-url")
         prompt = PROMPTS["answer_first"]
         chat = self.chat(cache=None, prompt=prompt, api="chat", max_tokens=self.max_tokens, top_logprobs=None)
-        self.kept.parent.mkdir(parents=True, exist_ok=True)
-        with ResponseCache(self.kept) as replies:
+        if shard is not None and self.cache is not None:
+            raise DataError(
+                "--cache is one file, and each shard keeps its replies in its own: leave it out with --shard"
+            )
+        kept = self.kept if shard is None else self._part(shard)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with ResponseCache(kept) as replies:
+            for part in self._parts() if shard is None else ():
+                replies.take(part)
             yield JudgeModel(
                 chat,
                 cache=replies,
@@ -87,12 +101,41 @@ class Judging(models.Endpoint):
                 retry_unreadable=self.retry_unreadable,
             )
 
-    def passages(self) -> dict[str, Passage]:
-        """Return the passages of the data set and of the corpus by id."""
+    def _part(self, shard: Shard) -> Path:
+        """Return the file of what a shard paid for."""
+        return self.out.with_name(f"{self.out.name}.{shard.folder_name}.sqlite")
+
+    def _parts(self) -> list[Path]:
+        """Return the files of what shards paid for."""
+        return sorted(self.out.parent.glob(f"{escape(self.out.name)}.part-*-of-*.sqlite"))
+
+    def remove_parts(self) -> None:
+        """Remove the files of shards, whose replies are among the others now."""
+        for part in self._parts():
+            part.unlink(missing_ok=True)
+
+    def show_shard(self, output: Output, shard: Shard, result: RecordingMarks) -> None:
+        """Print what a shard asked; exit with 1 if some of its calls failed."""
+        kept = self._part(shard)
+        sentence = f"shard {shard}: {counted(result.requests_sent, 'call')} in this run, kept in {kept}"
+        then = "the same command without --shard, once all shards have ended"
+        if result.failed:
+            sentence = f"shard {shard}: {counted(len(result.failed), 'call')} failed; the first: {result.failed[0]}"
+            then = "the same command again: what was answered is kept"
+        data = {"path": None, "cache": str(kept), "asked": result.requests_sent, "failed": list(result.failed)}
+        output.show(data, Screen(sentences=[sentence], then=then))
+        if result.failed:
+            raise Exit(1)
+
+    def passages(self, source: Recording) -> dict[str, Passage]:
+        """Return the passages of the data set and of the corpus by id; those of a store that the recording names."""
         known: dict[str, Passage] = {}
         if self.dataset is not None:
             known |= {p.passage_id: p for question in load_questions(self.dataset) for p in question.passages}
-        if self.corpus is not None:
+        if self.corpus is not None and is_store_address(self.corpus):
+            ids = source.table.column("passage_ids").to_pylist() if "passage_ids" in source.table.column_names else []
+            known |= open_store(self.corpus).passages(name for names in ids for name in names or ())
+        elif self.corpus is not None:
             known |= {p.passage_id: p for p in read_corpus(self.corpus)}
         return known
 
@@ -118,8 +161,10 @@ class Judging(models.Endpoint):
 
 
 def judge_command(
-    recording: Annotated[Path, Argument(help="The recording whose answers (drafts) are judged.")],
+    context: typer.Context,
+    recording: Annotated[RecordingPath, Argument(help="The recording whose answers (drafts) are judged.")],
     judging: Judging,
+    cluster: ClusterOptions,
     output: Output,
     marks: Annotated[str, Option("--marks", help=f"Comma-separated: {', '.join(MARKS)}.")] = ",".join(MARKS),
     weights: options.MarkWeights = "",
@@ -128,13 +173,17 @@ def judge_command(
     ] = 1,
     sample: Annotated[int, Option("--sample", min=1, help="Drafts in the sample.")] = 50,
     seed: Annotated[int, Option("--seed", help="Draws the sample.")] = 0,
+    shard: options.ShardOption = None,
 ) -> None:
     """Run the same command again after a failure: replies that came are kept.
 
     Example: suffice judge drafts d.parquet -o j.parquet --model M --base-url URL
     """
-    source, passages = read_recording(recording), judging.passages()
-    with judging.asked() as asks, progress_bar(f"judging {recording}", quiet=output.as_json) as progress:
+    if cluster.run_whole(context, judging.out, f"judging {recording}", shard=shard, output=output):
+        return
+    source = read_recording(recording)
+    passages = judging.passages(source)
+    with judging.asked(shard) as asks, progress_bar(f"judging {recording}", quiet=output.as_json) as progress:
         panel = Panel(asks, options.split_names(marks), weights=parse_weights(weights))
         result = asyncio.run(
             judge_recording(
@@ -146,11 +195,16 @@ def judge_command(
                 sample=sample,
                 concurrency=judging.concurrency,
                 on_progress=progress,
+                shard=shard,
             )
         )
+    if shard is not None:
+        judging.show_shard(output, shard, result)
+        return
     if not result.failed:
         table, metadata = with_marks(source, result, panel)
         write_recording(judging.out, table, metadata)
+        judging.remove_parts()
     judging.show(
         output,
         result.failed,

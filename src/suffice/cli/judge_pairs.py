@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from suffice.cli import options
 from suffice.cli.console import progress_bar
+from suffice.cli.groups import RecordingPath
 from suffice.cli.judge import Judging
 from suffice.cli.local import DeviceName
 from suffice.cli.models import build_embedder
@@ -43,8 +43,8 @@ _VERDICTS = {
 
 
 def judge_gold_command(
-    recording: Annotated[Path, typer.Argument(help="The recording whose answers (drafts) are compared.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The recording with the figures, a parquet file.")],
+    recording: Annotated[RecordingPath, typer.Argument(help="The recording whose answers (drafts) are compared.")],
+    out: Annotated[RecordingPath, typer.Option("--out", "-o", help="The recording with the figures, a parquet file.")],
     output: Output,
     measures: Annotated[
         str, typer.Option("--measures", help=f"Comma-separated: {', '.join(REFERENCES)}.")
@@ -104,7 +104,7 @@ def _reference_table(source: Recording, columns: dict[str, list[float]]) -> Tabl
 
 
 def judge_pairs_command(
-    recording: Annotated[Path, typer.Argument(help="The recording whose answers (drafts) are compared.")],
+    recording: Annotated[RecordingPath, typer.Argument(help="The recording whose answers (drafts) are compared.")],
     judging: Judging,
     output: Output,
 ) -> None:
@@ -112,7 +112,8 @@ def judge_pairs_command(
 
     Example: suffice judge pairs d.parquet -o j.parquet --model M --base-url URL
     """
-    source, passages = read_recording(recording), judging.passages()
+    source = read_recording(recording)
+    passages = judging.passages(source)
     with judging.asked() as asks, progress_bar(f"comparing {recording}", quiet=output.as_json) as progress:
         preference = asyncio.run(
             prefer_to_last(

@@ -20,7 +20,8 @@ from suffice._version import __version__
 from suffice.cli.console import warn
 from suffice.cli.extensions import load_extensions
 from suffice.cli.tree import Group
-from suffice.errors import NotFoundError, RuleSyntaxError, SufficeError, UnknownSignalError
+from suffice.clusters.sink import current_sink
+from suffice.errors import BusyError, NotFoundError, RuleSyntaxError, SufficeError, UnknownSignalError
 
 __all__ = ["app", "run"]
 
@@ -138,6 +139,9 @@ def _note(
 
 
 def _complain(message: str, debug: bool) -> None:
+    sink = current_sink()
+    if sink is not None:
+        sink.error, sink.is_busy = message, isinstance(sys.exception(), BusyError)
     if debug:
         warn(traceback.format_exc())
     warn(message)

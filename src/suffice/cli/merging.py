@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, BadParameter, Option
 
+from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
 from suffice.files import quoted
 from suffice.store import compact_recording, merge_recordings
@@ -17,13 +17,13 @@ __all__ = ["merge_command"]
 
 def merge_command(
     paths: Annotated[
-        list[Path],
+        list[RecordingPath],
         Argument(
             metavar="[OUT] RECORDING...", help="The new recording, unless -o names it, then two or more; or one folder."
         ),
     ],
     output: Output,
-    out: Annotated[Path | None, Option("--out", "-o", help="The new recording, a parquet file.")] = None,
+    out: Annotated[RecordingPath | None, Option("--out", "-o", help="The new recording, a parquet file.")] = None,
     compact: Annotated[
         bool, Option("--compact", help="Join the ended parts of one folder in place, while others append to it.")
     ] = False,
@@ -53,7 +53,7 @@ def merge_command(
     output.show(summary.to_dict(), Screen(sentences=[sentence], notes=notes, then=then))
 
 
-def _compact(paths: list[Path], out: Path | None, output: Output) -> None:
+def _compact(paths: list[RecordingPath], out: RecordingPath | None, output: Output) -> None:
     if out is not None or len(paths) != 1:
         raise BadParameter("it joins the parts of one folder in place: give the folder alone", param_hint="--compact")
     summary = compact_recording(paths[0])

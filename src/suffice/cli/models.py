@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, cast
 
@@ -20,12 +21,14 @@ from suffice.llm import (
     ChatModel,
     ConfidenceMonitor,
     EntailmentJudge,
+    RequestLimits,
     SampleSpread,
     SelfCritique,
     SpanReaderModel,
     TransformersModel,
     fit_directions,
 )
+from suffice.llm.limits import limits_here
 from suffice.llm.prompts import PAPER_PROMPTS, Prompt
 from suffice.llm.prompts import prompt as built_in_prompt
 from suffice.retrieval import (
@@ -67,7 +70,11 @@ class Endpoint:
 
     model: Annotated[str, Option("--model", help="The model's name at the endpoint.")]
     base_url: Annotated[
-        str | None, Option("--base-url", help="An OpenAI-compatible endpoint, usually ending with /v1.")
+        str | None,
+        Option(
+            "--base-url",
+            help="An OpenAI-compatible endpoint, usually ending with /v1; or several of the same model: URL,URL,...",
+        ),
     ] = None
     api_key_env: Annotated[
         str, Option("--api-key-env", help="The environment variable that holds the API key; never the key itself.")
@@ -87,6 +94,34 @@ class Endpoint:
             '\'{"chat_template_kwargs": {"enable_thinking": false}}\'. No secrets: they are recorded.',
         ),
     ] = "{}"
+    requests_per_minute: Annotated[
+        int | None,
+        Option(
+            "--requests-per-minute", min=1, help="Most requests in a minute, spread evenly, of all models together."
+        ),
+    ] = None
+    tokens_per_minute: Annotated[
+        int | None,
+        Option(
+            "--tokens-per-minute",
+            min=1,
+            help="Most tokens in a minute, of prompts and replies, of all models together.",
+        ),
+    ] = None
+    max_in_flight: Annotated[
+        int | None, Option("--max-in-flight", min=1, help="Most requests at once, of all models together.")
+    ] = None
+
+    @cached_property
+    def limits(self) -> RequestLimits:
+        """What the endpoints are asked at most, by all models of the command."""
+        return limits_here(
+            RequestLimits(
+                requests_per_minute=self.requests_per_minute,
+                tokens_per_minute=self.tokens_per_minute,
+                max_in_flight=self.max_in_flight,
+            )
+        )
 
     def chat(self, **settings: Any) -> ChatModel:
         """Return the model; further settings are those of `ChatModel`."""
@@ -113,7 +148,7 @@ class Endpoint:
             from suffice.store import ResponseCache
 
             settings["cache"] = ResponseCache(cache)
-        return ChatModel(name, base_url=base_url, api_key=key, timeout_s=self.timeout, **settings)
+        return ChatModel(name, base_url=base_url, api_key=key, timeout_s=self.timeout, limits=self.limits, **settings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,7 +248,8 @@ class Answering(Examined):
         bool, Option("--logprobs/--no-logprobs", help="Ask for log-probabilities; rules on margins need them.")
     ] = True
     cache: Annotated[
-        Path | None, Option("--cache", help="A response cache (sqlite); the same request is then paid once.")
+        Path | None,
+        Option("--cache", help="A cache of replies and rankings (sqlite); the same request is then paid once."),
     ] = None
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from suffice.cli import options
+from suffice.cli.cluster import ClusterOptions
+from suffice.cli.console import progress_bar
+from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
 from suffice.files import quoted
 from suffice.replays import (
@@ -47,7 +50,7 @@ SAMPLE_RULES = ("lead(3)", "adaptive_consistency")
 
 
 def calibrate_command(
-    path: Annotated[Path, typer.Argument(metavar="RECORDING", help="A recording of tune questions.")],
+    path: Annotated[RecordingPath, typer.Argument(metavar="RECORDING", help="A recording of tune questions.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The policy, a JSON file.")],
     output: Output,
     rule: Annotated[
@@ -132,6 +135,7 @@ def replay_command(
     compared: options.Compared,
     pricing: options.Pricing,
     resampling: options.ResamplingOptions,
+    cluster: ClusterOptions,
     output: Output,
     selector: Annotated[
         str | None,
@@ -161,6 +165,14 @@ def replay_command(
     stream: Annotated[
         bool, typer.Option("--stream", help="Read one policy's recording block by block; it may exceed the memory.")
     ] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs",
+            min=1,
+            help="With --stream: processes. [default: one for every 4 million rounds, up to all processors]",
+        ),
+    ] = None,
 ) -> None:
     """The result is exact, and no call is made. With --stream the recording need not fit into memory.
 
@@ -172,16 +184,23 @@ def replay_command(
     if stream:
         policy_or_rule = _streamed_policy(context, [*policies, *(compared.rule or ())])
         prices = price if pricing.prices is None else load_prices(pricing.prices)
-        streamed = replay_stream(
-            path,
-            policy_or_rule,
-            metrics=compared.metric,
-            baseline=compared.baseline or "fixed_k(3)",
-            level=resampling.level,
-            prices=prices,
-        )
+        with cluster.parts(jobs) as at_once, progress_bar("replay", quiet=output.as_json) as progress:
+            streamed = replay_stream(
+                path,
+                policy_or_rule,
+                metrics=compared.metric,
+                baseline=compared.baseline or "fixed_k(3)",
+                level=resampling.level,
+                prices=prices,
+                jobs=at_once,
+                on_progress=progress,
+            )
         output.show(streamed.to_dict(), Screen(tables=[streamed.table()], then=f"suffice diagnose {quoted(path)}"))
         return
+    if jobs is not None:
+        raise typer.BadParameter("goes with --stream", param_hint="--jobs")
+    if cluster.on is not None:
+        raise typer.BadParameter("goes with --stream", param_hint="--on")
     recording = read_recording(path)
     texts = compared.rule or (() if policies else SAMPLE_RULES if recording.independent else TEXT_RULES)
     changes = options.start_of(compared.start_round, texts)
@@ -208,7 +227,21 @@ def replay_command(
     output.show(result.to_dict(), replay_screen(result, then=then))
 
 
-_STREAMED = {"path", "rule", "policy", "metric", "baseline", "level", "prices", "model", "stream", "as_json", "details"}
+_STREAMED = {
+    "path",
+    "rule",
+    "policy",
+    "metric",
+    "baseline",
+    "level",
+    "prices",
+    "model",
+    "stream",
+    "jobs",
+    *(field.name for field in fields(ClusterOptions)),
+    "as_json",
+    "details",
+}
 
 
 def _streamed_policy(context: typer.Context, candidates: Sequence[Policy | str]) -> Policy | str:

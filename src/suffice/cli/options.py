@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from typer import Argument, BadParameter, Option
 
 from suffice import statistics
-from suffice.cli.console import progress_bar
+from suffice.cli.console import progress_bar, warn
+from suffice.cli.groups import RecordingPath
 from suffice.cli.local import hub_name
 from suffice.cli.models import cross_encoder
+from suffice.cli.stores import is_engine, open_engine
 from suffice.errors import DataError, NotFoundError
 from suffice.replays import Price, list_price, prices_of
 from suffice.retrieval import (
     BUNDLED_QUESTIONS,
+    AsyncRetriever,
+    CachedRetriever,
     DenseRetriever,
     PoolBM25,
     Question,
@@ -26,10 +30,13 @@ from suffice.retrieval import (
     open_corpus,
     open_dense,
 )
+from suffice.retrieval.dense_index import is_dense_index
+from suffice.retrieval.ranking import is_pinned
 from suffice.seen import Seen
 from suffice.session import Policy
 from suffice.signals import FittedState, Idf
-from suffice.store import Recording, read_recording
+from suffice.store import Recording, ResponseCache, read_recording
+from suffice.store.shards import Shard
 
 __all__ = [
     "DATASET",
@@ -44,6 +51,7 @@ __all__ = [
     "MarkWeights",
     "Markdown",
     "MaxRounds",
+    "PassageEncoder",
     "Prices",
     "Pricing",
     "Quality",
@@ -52,6 +60,7 @@ __all__ = [
     "Retrieval",
     "Search",
     "SelectorText",
+    "ShardOption",
     "StartRound",
     "TuneQuestions",
     "allowed",
@@ -66,6 +75,23 @@ __all__ = [
 DATASET = f"a bundled set ({', '.join(BUNDLED_QUESTIONS)}), a .jsonl(.gz) file, or HotpotQA's .json"
 """What a data set may be, for help."""
 
+
+def _parse_shard(text: str) -> Shard:
+    try:
+        return Shard.parse(text)
+    except DataError as error:
+        raise BadParameter(str(error), param_hint="--shard") from None
+
+
+ShardOption = Annotated[
+    Shard | None,
+    Option(
+        "--shard",
+        metavar="I/N",
+        parser=_parse_shard,
+        help="Only the I-th of N shares of the questions, as a part of the folder -o; of --limit questions, if that is given.",
+    ),
+]
 Limit = Annotated[int | None, Option("--limit", min=1, help="Only the first questions.")]
 Markdown = Annotated[Path | None, Option("--markdown", help="Also write the tables there, as Markdown.")]
 Quality = Annotated[
@@ -111,7 +137,7 @@ Prices = Annotated[
     Path | None,
     Option("--prices", help="USD per million tokens by model or component (TOML or JSON), or 'list'."),
 ]
-Recorded = Annotated[Path, Argument(metavar="RECORDING", help="Recorded rounds.")]
+Recorded = Annotated[RecordingPath, Argument(metavar="RECORDING", help="Recorded rounds.")]
 SelectorText = Annotated[str, Option("--selector", help="Which seen round's answer to return.")]
 MarkWeights = Annotated[str, Option("--weights", help="Of the information score, as MARK=WEIGHT,...; default: equal.")]
 
@@ -187,7 +213,7 @@ class TuneQuestions:
     panel: ClassVar[str] = "Tune questions"
 
     tune: Annotated[
-        Path | None,
+        RecordingPath | None,
         Option("--tune", help="A recording of tune questions; without it the questions are split by id hash."),
     ] = None
     tune_share: Annotated[
@@ -196,6 +222,11 @@ class TuneQuestions:
 
     def given(self) -> dict[str, Any]:
         """Return what was given, as arguments of functions of the library."""
+        given = self.given_paths()
+        return {**given, "tune": read_recording(self.tune)} if self.tune is not None else given
+
+    def given_paths(self) -> dict[str, Any]:
+        """Return the same with the path of the tune questions, which are then read part by part."""
         share = self.tune_share
         if share is not None and not 0 < share < 1:
             raise BadParameter(f"{share!r}; allowed: between 0 and 1", param_hint="--tune-share")
@@ -203,36 +234,41 @@ class TuneQuestions:
             raise BadParameter(
                 "--tune says which questions are for tuning: give one of them", param_hint="--tune-share"
             )
-        tune = {} if self.tune is None else {"tune": read_recording(self.tune)}
+        tune = {} if self.tune is None else {"tune": self.tune}
         return tune if share is None else {"tune_share": share}
 
 
-_OF_DENSE = ("question_encoder", "similarity", "question_prefix", "passage_prefix", "dense_batch", "dense_dtype")
+_OF_DENSE = (
+    "question_encoder",
+    "similarity",
+    "question_prefix",
+    "passage_prefix",
+    "dense_batch",
+    "dense_dtype",
+    "dense_store",
+    "approximate",
+    "shard",
+)
 """Options that only `--dense` uses."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search:
-    """What is searched."""
+class PassageEncoder:
+    """What turns passages into vectors."""
 
-    panel: ClassVar[str] = "Retrieval"
+    panel: ClassVar[str] = "Vectors"
 
-    corpus: Annotated[
-        Path | None,
-        Option("--corpus", help="A folder of .txt/.md files or a .jsonl file to search; the index is kept beside it."),
-    ] = None
     dense: Annotated[
-        str | None, Option("--dense", help="Rank with a sentence-transformers model (id or path) instead of BM25.")
-    ] = None
-    question_encoder: Annotated[
-        str | None, Option("--question-encoder", help="With --dense: another model for questions, as DPR has.")
+        str | None,
+        Option(
+            "--dense",
+            help="Rank with a sentence-transformers model (id or path) instead of BM25. It embeds the questions for a store, as "
+            "do 'minilm' (packaged) and 'endpoint:MODEL' (OPENAI_BASE_URL).",
+        ),
     ] = None
     similarity: Annotated[
         Literal["cosine", "dot"], Option("--similarity", help="With --dense: cosine, or the inner product (dot).")
     ] = "cosine"
-    question_prefix: Annotated[
-        str, Option("--question-prefix", help="With --dense: text before a question ('query: ').")
-    ] = ""
     passage_prefix: Annotated[
         str, Option("--passage-prefix", help="With --dense: text before a passage ('passage: ').")
     ] = ""
@@ -241,34 +277,86 @@ class Search:
         str, Option("--dense-dtype", help="With --dense: auto (as stored), float32, bfloat16 or float16.")
     ] = "auto"
 
-    def retriever(self, device: str | None = None) -> Retriever:
-        """Return the retriever; without a corpus it ranks each question's own passages.
-
-        Args:
-            device: Where its models run.
-        """
-        if self.dense is None:
-            unused = [name for name in _OF_DENSE if getattr(self, name) != getattr(Search, name)]
-            if unused:
-                raise DataError(f"--{unused[0].replace('_', '-')} is for --dense, and there is none: give it, too")
-            return PoolBM25() if self.corpus is None else open_corpus(self.corpus)
-        model, revision = hub_name(self.dense)
-        asked, asked_revision = (None, None) if self.question_encoder is None else hub_name(self.question_encoder)
-        settings: dict[str, Any] = {
+    def settings(self, model: str, device: str | None) -> dict[str, Any]:
+        """Return the arguments of `DenseRetriever`."""
+        model, revision = hub_name(model)
+        return {
+            "model": model,
             "revision": revision,
-            "question_model": asked,
-            "question_revision": asked_revision,
             "similarity": self.similarity,
-            "question_prefix": self.question_prefix,
             "passage_prefix": self.passage_prefix,
             "batch_size": self.dense_batch,
             "dtype": self.dense_dtype,
             "device": device,
         }
+
+    def of_dense(self) -> list[str]:
+        """Return the options that were given and that only `--dense` uses.
+
+        Raises:
+            DataError: There are some, and no `--dense`.
+        """
+        own = [item for item in fields(self) if item.name in _OF_DENSE and getattr(self, item.name) != item.default]
+        names = [f"--{item.name.replace('_', '-')}" for item in own]
+        if self.dense is None and names:
+            raise DataError(f"{names[0]} is for --dense, and there is none: give it, too")
+        return names
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search(PassageEncoder):
+    """What is searched."""
+
+    panel: ClassVar[str] = "Retrieval"
+
+    corpus: Annotated[
+        str | None,
+        Option(
+            "--corpus",
+            help="What to search: an index of `suffice index`; a folder of .txt/.md files or a .jsonl file, whose index is kept "
+            "beside it; a store (postgres://HOST/DB?table=NAME, qdrant://, lancedb://, opensearch://, elasticsearch://); or "
+            "MODULE:FUNCTION.",
+        ),
+    ] = None
+    question_encoder: Annotated[
+        str | None, Option("--question-encoder", help="With --dense: another model for questions, as DPR has.")
+    ] = None
+    question_prefix: Annotated[
+        str, Option("--question-prefix", help="With --dense: text before a question ('query: ').")
+    ] = ""
+
+    def retriever(self, device: str | None = None) -> Retriever | AsyncRetriever:
+        """Return the retriever; without a corpus it ranks each question's own passages.
+
+        Args:
+            device: Where its models run.
+        """
+        more = self.of_dense()
+        if self.corpus is not None and is_engine(self.corpus):
+            settings = {} if self.dense is None else self.settings(self.dense, device)
+            return open_engine(self.corpus, self.dense, settings, more)
+        if self.dense is None:
+            if self.corpus is None:
+                return PoolBM25()
+            if is_dense_index(Path(self.corpus)):
+                raise DataError(f"{self.corpus} is an index of vectors: name the model that encoded them with --dense")
+            with progress_bar(f"indexing {self.corpus}", quiet=False) as progress:
+                return open_corpus(self.corpus, on_progress=progress)
+        settings = self.settings(self.dense, device)
         if self.corpus is None:
-            return DenseRetriever(model, **settings)
+            return DenseRetriever(**settings)
         with progress_bar(f"indexing {self.corpus}", quiet=False) as progress:
-            return open_dense(self.corpus, model, on_progress=progress, **settings)
+            return open_dense(self.corpus, **settings, on_progress=progress)
+
+    def settings(self, model: str, device: str | None) -> dict[str, Any]:
+        """Return the arguments of `DenseRetriever`."""
+        asked, asked_revision = (None, None) if self.question_encoder is None else hub_name(self.question_encoder)
+        return {
+            **super().settings(model, device),
+            "question_model": asked,
+            "question_revision": asked_revision,
+            "question_prefix": self.question_prefix,
+        }
 
     @property
     def runs_models(self) -> bool:
@@ -285,12 +373,25 @@ class Retrieval(Search):
     ] = None
     candidates: Candidates = 20
 
-    def retriever(self, device: str | None = None) -> Retriever:
-        """Return the retriever, with the reranker's order if there is one; see `Search.retriever`."""
+    def retriever(self, device: str | None = None, cache: Path | None = None) -> Retriever | AsyncRetriever:
+        """Return the retriever, with the reranker's order if there is one; see `Search.retriever`.
+
+        Args:
+            device: Where its models run.
+            cache: The file that keeps rankings, where one costs more than a look into it.
+        """
         ranked = super().retriever(device)
-        if self.reranker is None:
+        if self.reranker is not None:
+            ranked = Reranked(ranked, cross_encoder(self.reranker, device), candidates=self.candidates)
+        if cache is None or (self.corpus is None and not self.runs_models):
             return ranked
-        return Reranked(ranked, cross_encoder(self.reranker, device), candidates=self.candidates)
+        if not is_pinned(ranked):
+            warn(
+                f"note: rankings of {ranked.name} are not cached, because nothing says when its passages or models change: name "
+                "the revision of a model (ID@REVISION), or a version"
+            )
+            return ranked
+        return CachedRetriever(ranked, ResponseCache(cache))
 
     @property
     def runs_models(self) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from typer import Option
 
 from suffice.cli import options
+from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
 from suffice.files import quoted
 from suffice.replays import order_panel
@@ -20,7 +20,7 @@ __all__ = ["order_command"]
 
 def order_command(
     path: options.Recorded,
-    out: Annotated[Path, Option("--out", "-o", help="The other questions in this order, a parquet file.")],
+    out: Annotated[RecordingPath, Option("--out", "-o", help="The other questions in this order, a parquet file.")],
     output: Output,
     by: Annotated[
         str, Option("--by", help="'accuracy', the most often right first, or 'price', the cheapest first.")

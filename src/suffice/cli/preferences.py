@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
 from suffice.cli import options
+from suffice.cli.cluster import ClusterOptions
 from suffice.cli.confidence import AllowPrompt, open_confidence
 from suffice.cli.console import progress_bar
 from suffice.cli.gating import note_fitted
@@ -17,22 +18,25 @@ from suffice.cli.output import Output, Screen
 from suffice.files import quoted
 from suffice.llm import TransformersModel
 from suffice.probes import LabelRule, ProbeConfidence
-from suffice.retrieval import Question, Retriever, load_questions
+from suffice.retrieval import AsyncRetriever, Question, Retriever, load_questions
 from suffice.seen import Seen
+from suffice.tables import counted
 from suffice.train.preference_file import PROMPT, card_path
-from suffice.train.preferences import PreferenceSummary, build_preferences
+from suffice.train.preferences import PreferenceSummary, build_preferences, score_preferences
 from suffice.train.shift import Shift, measure_shift
 
 __all__ = ["preferences_command"]
 
 
 def preferences_command(
+    context: typer.Context,
     dataset: options.Dataset,
     out: Annotated[Path, typer.Option("--out", "-o", help="The preference file, JSON lines; its card lies beside it.")],
     model: Annotated[str, typer.Option("--model", help="A folder or hub id of a causal language model.")],
     probe: Annotated[Path, typer.Option("--probe", help="Its probe, as `suffice gate train` writes it.")],
     local: LocalModel,
     search: options.Search,
+    cluster: ClusterOptions,
     output: Output,
     allow_prompt: AllowPrompt = None,
     candidates: Annotated[
@@ -51,16 +55,27 @@ def preferences_command(
     ] = "contains",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Draws the passages of --shift.")] = 0,
     limit: options.Limit = None,
+    shard: options.ShardOption = None,
 ) -> None:
     """Inc is the confidence with a passage minus that without it. Run the same command again to resume.
 
     Example: suffice reranker preferences q.jsonl -o p.jsonl --model M --probe P
     """
+    if cluster.run_whole(context, out, f"scoring {dataset}", shard=shard, output=output):
+        return
     questions = load_questions(dataset, limit=limit)
     confidence, source = open_confidence(model, probe, local, allow=allow_prompt or ())
     retriever = search.retriever(local.device)
     note_fitted({"probe": confidence.probe.card.seen}, questions)
     rule = LabelRule.parse(label_rule)
+    settings: dict[str, Any] = {"retriever": retriever, "candidates": candidates, "k": k, "prompt": line_prompt}
+    if shard is not None:
+        with progress_bar(f"scoring {dataset}, shard {shard}", quiet=output.as_json) as progress:
+            scored = score_preferences(questions, confidence, out, shard, on_progress=progress, **settings)
+        sentence = f"shard {shard}: {counted(scored, 'question')} scored in this run"
+        then = "the same command without --shard, once all shards have ended"
+        output.show({"path": None, "scored": scored}, Screen(sentences=[sentence], then=then))
+        return
     probe_shift = None
     if shift and not out.exists():
         probe_shift = _shift(
@@ -71,10 +86,7 @@ def preferences_command(
             questions,
             confidence,
             out,
-            retriever=retriever,
-            candidates=candidates,
-            k=k,
-            prompt=line_prompt,
+            **settings,
             shift=None if probe_shift is None else probe_shift.to_dict(),
             on_progress=progress,
         )
@@ -85,7 +97,7 @@ def _shift(
     questions: list[Question],
     confidence: ProbeConfidence,
     source: TransformersModel,
-    retriever: Retriever,
+    retriever: Retriever | AsyncRetriever,
     *,
     most: int,
     candidates: int,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -11,16 +11,22 @@ import typer
 from typer import Option
 
 from suffice.cli import models, options
+from suffice.cli.batching import BatchOptions
+from suffice.cli.cluster import ClusterOptions
 from suffice.cli.console import number, warn
 from suffice.cli.gating import GateOptions, note_fitted, require_used
+from suffice.cli.groups import RecordingPath
 from suffice.cli.local import LocalRun
 from suffice.cli.output import Output, Screen
 from suffice.cli.querying import LoopOptions
 from suffice.cli.show import money, recording_progress
+from suffice.clusters.total import Total
+from suffice.clusters.worker import ShardOutcome
 from suffice.files import quoted
-from suffice.loop import LiveLoop, RecordSummary, record
+from suffice.loop import BatchQueue, LiveLoop, RecordSummary, record
 from suffice.replays import component_prices
-from suffice.retrieval import GOLD_FIELDS, Question, load_questions
+from suffice.retrieval import GOLD_FIELDS, Question, load_share
+from suffice.retrieval.datasets import iter_questions
 from suffice.session import Policy
 from suffice.signals import GATE, QUERY
 from suffice.signals.position import AnswerPosition
@@ -35,7 +41,16 @@ class RecordOptions:
 
     panel: ClassVar[str] = "Recording"
 
-    out: Annotated[Path, Option("--out", "-o", help="The recording, a parquet file.")]
+    out: Annotated[
+        RecordingPath, Option("--out", "-o", help="The recording: a parquet file; with --shard, a folder. Or its URL.")
+    ]
+    shard: options.ShardOption = None
+    journal: Annotated[
+        Path | None,
+        Option(
+            "--journal", help="If -o is a URL: the folder of the journal on this machine; default: in the user's cache."
+        ),
+    ] = None
     limit: options.Limit = None
     split: Annotated[str | None, Option("--split", help="Only questions that the file says to be of this split.")] = (
         None
@@ -47,9 +62,18 @@ class RecordOptions:
     prices: options.Prices = None
     allow_unread: options.AllowUnread = False
 
-    def questions(self, dataset: str) -> list[Question]:
-        """Return the questions; before anything is paid for, report how many have no gold answer."""
-        questions = load_questions(dataset, limit=self.limit, split=self.split)
+    def questions(self, dataset: str, change: Callable[[Question], Question] | None = None) -> list[Question]:
+        """Return the questions, of a shard only its own; before anything is paid for, report how many have no gold answer.
+
+        Args:
+            dataset: Their name.
+            change: What becomes of each before it is recorded; None = nothing.
+        """
+        selected: dict[str, Any] = {"limit": self.limit, "split": self.split}
+        if self.shard is not None:
+            questions: list[Question] = load_share(dataset, self.shard.takes, change=change, **selected)
+        else:
+            questions = [*map(change or (lambda item: item), iter_questions(dataset, **selected))]
         bare = sum(not question.answers for question in questions)
         if bare:
             known = len(questions) - bare
@@ -60,6 +84,11 @@ class RecordOptions:
             )
         return questions
 
+    def golds(self, dataset: str, questions: Sequence[Question]) -> list[str]:
+        """Return the gold answers of all questions, also where these are those of a shard."""
+        every = questions if self.shard is None else iter_questions(dataset, limit=self.limit, split=self.split)
+        return [gold for question in every for gold in question.answers]
+
     def record(
         self,
         dataset: str,
@@ -69,6 +98,7 @@ class RecordOptions:
         output: Output,
         *,
         at_once: int = 8,
+        batches: BatchQueue | None = None,
         **more: Any,
     ) -> None:
         """Record the questions and print what was done; exit with 1 if some failed, or no reply held an answer.
@@ -80,33 +110,76 @@ class RecordOptions:
             priced_models: The model of each component, for prices.
             output: How to print.
             at_once: Questions in flight if `--concurrency` does not say it.
+            batches: Where requests go instead of the endpoint; at the prices of batches.
             **more: Others of `record`.
         """
         prices = None if self.prices is None else component_prices(self.prices, priced_models)
-        with recording_progress(f"recording {dataset}", prices, quiet=output.as_json) as progress:
+        if prices is not None and batches is not None:
+            prices = {name: price.in_batches for name, price in prices.items()}
+        title = f"recording {dataset}" + ("" if self.shard is None else f", shard {self.shard}")
+        with recording_progress(title, prices, quiet=output.as_json) as progress:
+            if batches is not None:
+                batches.on_progress = progress
             summary = record(
                 questions,
                 loop,
                 self.out,
+                shard=self.shard,
+                journal_folder=self.journal,
                 concurrency=self.concurrency or at_once,
                 allow_unread=self.allow_unread,
+                batches=batches,
                 on_progress=progress,
                 **more,
             )
-        output.show(*_summary_shown(summary, None if prices is None else money(summary.costs, prices)))
+        spent = None if prices is None else money(summary.costs, prices)
+        self._show(summary, spent, output, in_batches=batches is not None)
+
+    def record_on(self, cluster: ClusterOptions, context: typer.Context, dataset: str, output: Output) -> bool:
+        """Record the questions on a cluster, shard by shard, and print what was done; return False if none was named."""
+        run = cluster.run(context, self.out, f"recording {dataset}", shard=self.shard, quiet=output.as_json)
+        if run is not None:
+            outcomes, total = run
+            self._show(_sum_of(outcomes, total, self.out), total.usd, output)
+        return run is not None
+
+    def _show(self, summary: RecordSummary, usd: float | None, output: Output, *, in_batches: bool = False) -> None:
+        output.show(*_summary_shown(summary, usd, in_batches=in_batches))
         if summary.failed or (summary.unread == summary.replies > 0 and not self.allow_unread):
             raise typer.Exit(1)
 
 
+def _sum_of(outcomes: Sequence[ShardOutcome], total: Total, out: Path) -> RecordSummary:
+    """Return what all shards recorded."""
+    every = [outcome.data for outcome in outcomes]
+    folder_lacks = [data["incomplete"] for data in every]
+    return RecordSummary(
+        path=out,
+        questions=sum(data["questions"] for data in every),
+        rounds=sum(data["rounds"] for data in every),
+        failed={question: why for data in every for question, why in data["failed"].items()},
+        replies=sum(data["replies"] for data in every),
+        unread=sum(data["unread"] for data in every),
+        remedy=next((data["remedy"] for data in every if data["unread"]), ""),
+        costs=total.progress.costs,
+        seconds=total.seconds,
+        folder=out,
+        incomplete="" if None in folder_lacks else folder_lacks[0],
+    )
+
+
 def record_command(
+    context: typer.Context,
     dataset: options.Dataset,
     recorder: RecordOptions,
+    cluster: ClusterOptions,
     retrieval: options.Retrieval,
     looping: LoopOptions,
     answering: models.Answering,
     signals: models.Signals,
     gate: GateOptions,
     local: LocalRun,
+    batching: BatchOptions,
     output: Output,
     max_rounds: options.MaxRounds = 5,
     round_zero: Annotated[bool, Option("--round-zero", help="Record the model alone as round 0, too.")] = False,
@@ -121,6 +194,9 @@ def record_command(
 
     Example: suffice record hotpotqa_tune -o tune.parquet --limit 50
     """
+    if recorder.record_on(cluster, context, dataset, output):
+        return
+    batches = batching.queue()
     questions = recorder.questions(dataset)
     require_used(local, answering, gate, retrieval, signals)
     answerer = answering.answerer(local, logprobs=answering.logprobs, layer=gate.layer)
@@ -134,10 +210,10 @@ def record_command(
         answerer,
         gate.build(answerer, answering, local),
         enrichers=(*signals.enrichers(answering, local.device), *signals.own(answerer)),
-        retriever=retrieval.retriever(local.device),
+        retriever=retrieval.retriever(local.device, answering.cache),
         policy=policy,
     )
-    if answering.logprobs:
+    if answering.logprobs and (batches is None or batches.file is None):
         answerer.verify(frozenset({"logprobs"}))
     model_name = answerer.fingerprint().get("model", answerer.name)
     priced_models = {"generator": model_name} | ({} if looping.method is None else {QUERY: model_name})
@@ -146,11 +222,20 @@ def record_command(
         e.name: e.fingerprint().get("model", e.name) for e in loop.enrichers if e.name.startswith("judge:")
     }
     at_once = local.batch_size if answering.local else 8
-    recorder.record(dataset, questions, loop, priced_models, output, at_once=at_once, parallel_rounds=parallel_rounds)
+    recorder.record(
+        dataset,
+        questions,
+        loop,
+        priced_models,
+        output,
+        at_once=at_once,
+        batches=batches,
+        parallel_rounds=parallel_rounds,
+    )
     note_fitted(loop.fitted, questions)
 
 
-def _summary_shown(summary: RecordSummary, usd: float | None) -> tuple[dict[str, Any], Screen]:
+def _summary_shown(summary: RecordSummary, usd: float | None, *, in_batches: bool) -> tuple[dict[str, Any], Screen]:
     """Return what was recorded as JSON and for people."""
     cost = summary.cost
     data = {
@@ -160,12 +245,17 @@ def _summary_shown(summary: RecordSummary, usd: float | None) -> tuple[dict[str,
         "failed": dict(summary.failed),
         "replies": summary.replies,
         "unread": summary.unread,
+        "remedy": summary.remedy if summary.unread else None,
         "calls": cost.calls,
         "tokens": cost.tokens,
         "usd": usd,
         "seconds": summary.seconds,
     }
-    spent = f", ${number(usd, 4)}" if usd is not None else ""
+    if summary.folder is not None:
+        data |= {"folder": str(summary.folder), "incomplete": summary.incomplete or None}
+    if in_batches:
+        data["pending"] = summary.pending
+    spent = f", ${number(usd, 4)}{' at the prices of batches' * in_batches}" if usd is not None else ""
     sentence = (
         f"{summary.path}: {counted(summary.questions, 'question')}, {counted(summary.rounds, 'round')}; this run: "
         f"{cost.calls:,.0f} calls, {number(cost.tokens, 0)} tokens{spent}, {number(summary.seconds, 1)} s"
@@ -181,4 +271,15 @@ def _summary_shown(summary: RecordSummary, usd: float | None) -> tuple[dict[str,
             f"{counted(len(summary.failed), 'question')} failed; run the same command again to complete them. "
             f"The first, {question}: {why}"
         )
-    return data, Screen(sentences=[sentence], notes=notes, then=f"suffice replay {quoted(summary.path)}")
+    if summary.incomplete:
+        notes.append(summary.incomplete)
+    if in_batches and not summary.pending:
+        notes.append("the seconds of replies in batches are unknown, and rules on them are undefined")
+    if summary.pending:
+        questions = counted(summary.questions, "question")
+        sentence = f"{summary.path}: {counted(summary.pending, 'question')} in batches, {questions} complete"
+        return data, Screen(sentences=["; ".join([sentence, *summary.notes])], notes=notes)
+    whole = summary.folder or summary.path
+    return data, Screen(
+        sentences=[sentence], notes=notes, then="" if summary.incomplete else f"suffice replay {quoted(whole)}"
+    )

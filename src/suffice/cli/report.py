@@ -13,7 +13,7 @@ import typer
 from suffice.calibration import CALIBRATED
 from suffice.cli import options
 from suffice.cli.console import print_text, status
-from suffice.cli.groups import command_line
+from suffice.cli.groups import RecordingPath, command_line
 from suffice.cli.offline import TEXT_RULES
 from suffice.cli.output import Output, Screen
 from suffice.files import check_file, quoted, write_file
@@ -34,7 +34,9 @@ _PAGE = Path("report.html")
 
 def report_command(
     context: typer.Context,
-    paths: Annotated[list[Path], typer.Argument(metavar="RECORDING...", help="Recorded rounds; one or several.")],
+    paths: Annotated[
+        list[RecordingPath], typer.Argument(metavar="RECORDING...", help="Recorded rounds; one or several.")
+    ],
     compared: options.Compared,
     resampling: options.ResamplingOptions,
     output: Output,
@@ -42,7 +44,7 @@ def report_command(
         Path | None, typer.Option("--out", "-o", help="The file; default: report.html, or standard output for text.")
     ] = None,
     tune: Annotated[
-        Path | None, typer.Option("--tune", help="A recording of tune questions: fits rules and shows drift.")
+        RecordingPath | None, typer.Option("--tune", help="A recording of tune questions: fits rules and shows drift.")
     ] = None,
     questions: Annotated[
         str | None,

@@ -7,9 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar
 
+import typer
 from typer import Argument, BadParameter, Option
 
 from suffice.cli import models, options
+from suffice.cli.batching import BatchOptions
+from suffice.cli.cluster import ClusterOptions
 from suffice.cli.console import warn
 from suffice.cli.live import show_live
 from suffice.cli.local import json_object
@@ -20,7 +23,7 @@ from suffice.llm import PROMPTS, ChatModel
 from suffice.llm.prompts import prompt as built_in_prompt
 from suffice.loop import SamplingLoop
 from suffice.normalizers import DEFAULT_NORMALIZER, NORMALIZERS, guess_normalizer
-from suffice.retrieval import Question, read_corpus
+from suffice.retrieval import read_corpus
 from suffice.rules import parse_rule, parse_selector
 from suffice.session import Policy
 from suffice.signals import LOGPROB_NEEDS, AnswerPosition, member_component
@@ -185,12 +188,15 @@ def sample_command(
 
 
 def record_samples_command(
+    context: typer.Context,
     dataset: Annotated[
         str, Argument(help=f"Questions: {options.DATASET}; every sample sees a question's passages, if it has any.")
     ],
     recorder: RecordOptions,
+    cluster: ClusterOptions,
     sampled: _Sampled,
     sampling: _Sampling,
+    batching: BatchOptions,
     output: Output,
     samples: _Most = None,
     normalizer: _ComparedBy = None,
@@ -202,29 +208,29 @@ def record_samples_command(
 
     Example: suffice sample record q.jsonl -o s.parquet --model M --base-url URL
     """
-    questions = recorder.questions(dataset)
-    if closed_book:
-        questions = [replace(question, passages=()) for question in questions]
+    if recorder.record_on(cluster, context, f"samples of {dataset}", output):
+        return
+    batches = batching.queue()
+    questions = recorder.questions(dataset, (lambda item: replace(item, passages=())) if closed_book else None)
     chats = sampled.chats(logprobs=sampled.logprobs)
     policy = Policy(
         selector=parse_selector(_SELECTOR),
         max_rounds=samples or _MOST,
-        normalizer=normalizer or _by_golds(questions),
+        normalizer=normalizer or _by_golds(recorder.golds(dataset, questions)),
         answer_position=chats[0].position,
     )
     loop = sampling.loop(sampled, chats, policy)
-    if sampled.logprobs:
+    if sampled.logprobs and (batches is None or batches.file is None):
         for chat in loop.models:
             chat.verify(frozenset({"logprobs"}))
     names = dict.fromkeys(sampled.names)
     panel = {member_component(name): name for name in names}
     priced_models = panel if len(panel) > 1 else {"generator": next(iter(names))}
-    recorder.record(f"samples of {dataset}", questions, loop, priced_models, output)
+    recorder.record(f"samples of {dataset}", questions, loop, priced_models, output, batches=batches)
 
 
-def _by_golds(questions: list[Question]) -> str:
+def _by_golds(golds: list[str]) -> str:
     """Return the normalizer that fits the gold answers, and say which it is."""
-    golds = [gold for question in questions for gold in question.answers]
     name = guess_normalizer(golds)
     why = "which reads all gold answers" if golds else "since there are no gold answers"
     warn(f"note: answers are compared as {name!r}, {why}; --normalizer says otherwise")

@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from suffice.cli import options
+from suffice.cli.cluster import ClusterOptions
 from suffice.cli.console import progress_bar
-from suffice.cli.groups import command_line
+from suffice.cli.groups import RecordingPath, command_line
 from suffice.cli.output import Output, Screen
 from suffice.errors import DataError
 from suffice.files import quoted
@@ -29,9 +30,12 @@ class _Resampling(options.ResamplingOptions):
 
 def search_command(
     context: typer.Context,
-    path: Annotated[Path, typer.Argument(metavar="RECORDING", help="Recorded rounds of the questions to search.")],
+    path: Annotated[
+        RecordingPath, typer.Argument(metavar="RECORDING", help="Recorded rounds of the questions to search.")
+    ],
     tune: options.TuneQuestions,
     resampling: _Resampling,
+    cluster: ClusterOptions,
     output: Output,
     space: Annotated[
         str, typer.Option("--space", help=f"{', '.join(PRESETS)}, available, or a TOML file that describes one.")
@@ -59,6 +63,12 @@ def search_command(
         int | None,
         typer.Option("--orders", min=1, help="Of independent samples: orders of each question; default: 10."),
     ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs", min=1, help="Search part by part, in so many processes; memory is that of one part each."
+        ),
+    ] = None,
     folds: Annotated[int, typer.Option("--folds", min=2, help="Of the cross-fitted estimate.")] = 5,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="All rules as parquet, one row for those that stop alike.")
@@ -71,13 +81,14 @@ def search_command(
 
     Example: suffice search run.parquet --budget 3 --policy policy.json
     """
-    with progress_bar("rules", quiet=output.as_json) as progress:
+    jobs = context.with_resource(cluster.parts(jobs))  # until the result is printed: its intervals read the parts again
+    with progress_bar("parts" if jobs else "rules", quiet=output.as_json) as progress:
         result = search(
-            read_recording(path),
+            path if jobs else read_recording(path),
             read_space(space) if space.endswith(".toml") else space,
             patience=patience or None,
             max_rounds=max_rounds or None,
-            **tune.given(),
+            **(tune.given_paths() if jobs else tune.given()),
             metric=metric,
             budget=budget,
             baseline=baseline,
@@ -85,6 +96,7 @@ def search_command(
             resampling=resampling.value,
             folds=folds,
             orders=orders,
+            jobs=jobs or 1,
             progress=progress,
         )
     if out is not None:

@@ -11,6 +11,7 @@ import typer
 
 from suffice.calibration import CALIBRATED
 from suffice.cli import options
+from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
 from suffice.diagnostics.drafts import draft_families, usable_selectors
 from suffice.diagnostics.judged import JudgedComparison, compare_judged, select_variants
@@ -34,8 +35,10 @@ _SELECTOR_DETAILS = {"gap closed, full %", "oracle full"}
 
 
 def selectors_command(
-    path: Annotated[Path, typer.Argument(metavar="RECORDING", help="Recorded rounds of questions to judge on.")],
-    tune: Annotated[Path, typer.Option("--tune", help="A recording of other questions, to fit on.")],
+    path: Annotated[
+        RecordingPath, typer.Argument(metavar="RECORDING", help="Recorded rounds of questions to judge on.")
+    ],
+    tune: Annotated[RecordingPath, typer.Option("--tune", help="A recording of other questions, to fit on.")],
     resampling: options.ResamplingOptions,
     output: Output,
     rule: Annotated[

@@ -28,7 +28,7 @@ FILE = Path("suffice.toml")
 """Looked for in the current folder, and nowhere else."""
 
 KEYS: Mapping[str, str] = {
-    "base-url": "An OpenAI-compatible endpoint, usually ending with /v1.",
+    "base-url": "An OpenAI-compatible endpoint, usually ending with /v1; several of one model are separated by commas.",
     "model": "The model's name there.",
     "api-key-env": "The environment variable that holds the API key; never the key itself.",
     "dataset": "Questions to record: a file, or a bundled set such as hotpotqa_tune.",

@@ -4,40 +4,63 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from suffice.cli.console import number, printable, progress_bar
+from suffice.cli.console import number, printable, progress_bar, warn
+from suffice.clusters.sink import current_sink
+from suffice.loop import BatchProgress
 from suffice.loop import Progress as Recorded
 from suffice.replays import Price
 from suffice.rounds import Cost, Decision, Round, total_cost
 from suffice.signals import LOOP_COMPONENTS
-from suffice.tables import Column
+from suffice.tables import Column, counted
 
-__all__ = ["ROUND_COLUMNS", "decision_lines", "money", "recording_progress", "round_row"]
+__all__ = ["ROUND_COLUMNS", "decision_lines", "money", "recording_progress", "round_row", "spent_so_far"]
 
 
 @contextmanager
 def recording_progress(
     title: str, prices: Mapping[str, Price] | None, *, quiet: bool
-) -> Iterator[Callable[[Recorded], None] | None]:
-    """Show a bar with questions per second, calls, tokens and money on standard error, if it is a terminal."""
+) -> Iterator[Callable[[Recorded | BatchProgress], None] | None]:
+    """Show a bar with questions per second, calls, tokens and money on standard error, if it is a terminal.
+
+    Batches are shown in the same bar; without a terminal each that ends is a note, because they may take a day.
+    """
+    ended = -1
+
+    def show(state: Recorded | BatchProgress) -> None:
+        nonlocal ended
+        if isinstance(state, Recorded):
+            if sink is not None:
+                sink.put(state)
+            elif move is not None:
+                usd = None if prices is None else money(state.costs, prices)
+                move(state.done + state.failed, state.total, spent_so_far(state, usd))
+            return
+        beside = f"{state.ended:,} of {counted(state.batches, 'batch', 'batches')} ended"
+        if move is not None:
+            move(state.done, state.requests, f"requests, {beside}")
+        elif state.ended != ended and not quiet:
+            warn(f"note: {beside}; {state.done:,} of {state.requests:,} requests in the others are answered")
+        ended = state.ended
+
+    sink = current_sink()
+    if sink is not None:  # in the worker of a cluster
+        sink.money = None if prices is None else partial(money, prices=prices)
     with progress_bar(title, quiet=quiet) as move:
-        if move is None:
-            yield None
-        else:
-            yield lambda state: move(state.done + state.failed, state.total, _spent_so_far(state, prices))
+        yield show
 
 
-def _spent_so_far(state: Recorded, prices: Mapping[str, Price] | None) -> str:
-    parts = [
-        f"{state.questions_per_s:.1f} questions/s",
-        f"{state.cost.calls:,.0f} calls",
-        f"{number(state.cost.tokens, 0)} tokens",
-    ]
-    if prices is not None:
-        parts.append(f"${number(money(state.costs, prices), 4)}")
+def spent_so_far(state: Recorded, usd: float | None) -> str:
+    """Return the speed and the cost of a command in words."""
+    parts = [f"{state.questions_per_s:.1f} questions/s"]
+    if state.costs:
+        parts += [f"{state.cost.calls:,.0f} calls", f"{number(state.cost.tokens, 0)} tokens"]
+    if usd is not None:
+        parts.append(f"${number(usd, 4)}")
     return ", ".join(parts)
 
 

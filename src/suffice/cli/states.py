@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from suffice.cli import models, options
+from suffice.cli.cluster import ClusterOptions
 from suffice.cli.console import number, progress_bar
 from suffice.cli.local import LocalModel, json_object
 from suffice.cli.output import Output, Screen
@@ -30,12 +31,14 @@ _CHUNK = 8
 
 
 def states_command(
+    context: typer.Context,
     data: Annotated[
         str,
         typer.Argument(help=f"A recording (.parquet), or questions: a file, or one of {', '.join(BUNDLED_QUESTIONS)}."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of states, by custom NAME.states.")],
     local: LocalModel,
+    cluster: ClusterOptions,
     output: Output,
     model: Annotated[
         str | None,
@@ -77,11 +80,18 @@ def states_command(
         str, typer.Option("--api-key-env", help="The environment variable that holds the API key.")
     ] = models.DEFAULT_KEY,
     limit: options.Limit = None,
+    shard: options.ShardOption = None,
 ) -> None:
     """They are the model's states before it answers. Run the same command again to resume.
 
     Example: suffice gate states hotpotqa_tune -o tune.states --encoder minilm
     """
+    labels = data if is_recording(data) else "RECORDING"
+    then = f"suffice gate train {quoted(out)} --labels {quoted(labels)} -o probe"
+    run = cluster.run(context, out, f"reading {data}", shard=shard, quiet=output.as_json)
+    if run is not None:
+        output.show(*_states_shown(_sum_of([outcome.data for outcome in run[0]], out, run[1].seconds), then))
+        return
     instructions = built_in_prompt(local.instructions)
     _check_place(base_url, encoder, layers=layers, extra_body=extra_body)
     if base_url is not None or encoder is not None:
@@ -118,10 +128,9 @@ def states_command(
             chunk=_CHUNK * local.batch_size,
             about={"passages": n_passages},
             on_progress=progress,
+            shard=shard,
         )
-    labels = data if is_recording(data) else "RECORDING"
-    then = f"suffice gate train {quoted(out)} --labels {quoted(labels)} -o probe"
-    output.show(*_states_shown(collected, source, prompt, then))
+    output.show(*_states_shown(_as_json(collected, source, prompt), then if shard is None else ""))
 
 
 def _check_place(base_url: str | None, encoder: str | None, *, layers: str | None, extra_body: str) -> None:
@@ -188,11 +197,9 @@ def _passages_shown(rounds: Sequence[Sequence[str] | None], n: int, known: dict[
     return tuple(known[name] for name in most[:n])
 
 
-def _states_shown(
-    collected: CollectionSummary, source: StateSource, prompt: str, then: str
-) -> tuple[dict[str, Any], Screen]:
-    """Return what was stored as JSON and for people."""
-    data = {
+def _as_json(collected: CollectionSummary, source: StateSource, prompt: str) -> dict[str, Any]:
+    """Return what was stored as JSON."""
+    return {
         "path": str(collected.path),
         "model": source.id,
         "revision": source.revision,
@@ -205,14 +212,24 @@ def _states_shown(
         "batch_size": getattr(source, "batch_size", None),
         "seconds": collected.seconds,
     }
-    layers = f"layers {', '.join(map(str, source.layers))}" if source.layers else "one vector"
+
+
+def _sum_of(every: Sequence[Mapping[str, Any]], out: Path, seconds: float) -> dict[str, Any]:
+    """Return what the shards stored, together."""
+    sums = {name: sum(data[name] for data in every) for name in ("stored", "read", "undefined", "clipped")}
+    return {**every[0], **sums, "path": str(out), "seconds": seconds}
+
+
+def _states_shown(data: dict[str, Any], then: str) -> tuple[dict[str, Any], Screen]:
+    """Return what was stored as JSON and for people."""
+    layers = f"layers {', '.join(map(str, data['layers']))}" if data["layers"] else "one vector"
     sentence = (
-        f"{collected.path}: {collected.stored} states of {source.id} ({source.revision}), {layers}, prompt {prompt}; this "
-        f"run: {collected.read} prompts, {number(collected.seconds, 1)} s"
+        f"{data['path']}: {data['stored']} states of {data['model']} ({data['revision']}), {layers}, prompt {data['prompt']}; this "
+        f"run: {data['read']} prompts, {number(data['seconds'], 1)} s"
     )
     notes = []
-    if collected.undefined:
-        notes.append(f"{collected.undefined} states are undefined (NaN): a probe gives NaN for them")
-    if collected.clipped:
-        notes.append(f"{collected.clipped} numbers were too large for float16 and became the largest that it holds")
+    if data["undefined"]:
+        notes.append(f"{data['undefined']} states are undefined (NaN): a probe gives NaN for them")
+    if data["clipped"]:
+        notes.append(f"{data['clipped']} numbers were too large for float16 and became the largest that it holds")
     return data, Screen(sentences=[sentence], notes=notes, then=then)

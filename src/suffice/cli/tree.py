@@ -58,6 +58,9 @@ TREE = {
     "convert": Place(
         "Turn a published question set into questions to record.", "suffice.cli.converting:convert_command", "Start"
     ),
+    "index": Place(
+        "Index a corpus of any size, to be searched on disk.", "suffice.cli.indexing:index_command", "Start"
+    ),
     "import": Place(
         "Turn rounds recorded elsewhere into a recording.", "suffice.cli.importing:import_command", "Start"
     ),

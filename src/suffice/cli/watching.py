@@ -13,6 +13,7 @@ from typer import Option
 from suffice.adapters.records import records_of
 from suffice.cli import options
 from suffice.cli.console import print_text, status
+from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
 from suffice.cli.settings import is_from_file
 from suffice.errors import DataError
@@ -90,7 +91,7 @@ class _Written:
         bool, Option("--suspend", help="If the alarm has rung: mark the certificate in the policy file as suspended.")
     ] = False
     audited: Annotated[
-        Path | None, Option("--audited", help="Audited requests at full width, to calibrate and certify on.")
+        RecordingPath | None, Option("--audited", help="Audited requests at full width, to calibrate and certify on.")
     ] = None
     plot: Annotated[Path | None, Option("--plot", help="The loss request by request: a .svg or .html file.")] = None
     prometheus: Annotated[
@@ -100,13 +101,15 @@ class _Written:
 
 def watch_command(
     context: typer.Context,
-    path: Annotated[Path, typer.Argument(metavar="LOG", help="A log of a deployed policy: a folder, or a file.")],
+    path: Annotated[
+        RecordingPath, typer.Argument(metavar="LOG", help="A log of a deployed policy: a folder, or a file.")
+    ],
     policy_path: Annotated[Path, Option("--policy", help="The policy file that was deployed.")],
     judged: _Judged,
     written: _Written,
     output: Output,
     tune: Annotated[
-        Path | None,
+        RecordingPath | None,
         Option("--tune", help="The recording that the policy was calibrated or certified on: drift is against it."),
     ] = None,
     exit_code: Annotated[

@@ -22,6 +22,7 @@ from suffice.rounds import COST_KINDS, Cost, Passage
 from suffice.signals import SIGNALS
 from suffice.store import Recording
 from suffice.store.schema import cost_column
+from suffice.store.shards import Shard
 
 __all__ = [
     "GAIN",
@@ -130,11 +131,14 @@ class _Run:
     def add(self, mark: str, draft: Draft, repeat: int = 0) -> None:
         self.requests.setdefault(self.key(mark, draft, repeat), (mark, draft, repeat))
 
-    async def ask(self, concurrency: int, on_progress: Callable[[int, int], None] | None) -> Replies[str, Judgement]:
+    async def ask(
+        self, concurrency: int, on_progress: Callable[[int, int], None] | None, shard: Shard | None
+    ) -> Replies[str, Judgement]:
         judges = self.panel.judges
         requests = {
             key: partial(judges[mark].judge, draft, repeat=repeat)
             for key, (mark, draft, repeat) in self.requests.items()
+            if shard is None or shard.takes(key)
         }
         replies = await ask_each(requests, concurrency=concurrency, on_progress=on_progress)
         self.judgements = replies.answers | {
@@ -172,6 +176,7 @@ async def judge_recording(
     sample: int = 50,
     concurrency: int = 8,
     on_progress: Callable[[int, int], None] | None = None,
+    shard: Shard | None = None,
 ) -> RecordingMarks:
     """Judge every distinct draft of a recording once, and a sample of them several times.
 
@@ -188,6 +193,7 @@ async def judge_recording(
         sample: Largest number of distinct drafts in the sample.
         concurrency: Calls in flight.
         on_progress: Called with the number of requests done and their total.
+        shard: Make this share of the requests alone, so that their replies are in the panel's cache; other marks are undefined.
 
     Raises:
         DataError: A number is out of range, or the recording lacks questions or answers.
@@ -208,7 +214,7 @@ async def judge_recording(
         for mark in panel.marks:
             for repeat in range(1, repeats):
                 run.add(mark, draft, repeat)
-    replies = await run.ask(concurrency, on_progress)
+    replies = await run.ask(concurrency, on_progress, shard)
     if replies.refused and not run.answered:
         raise next(iter(replies.refused.values()))
     repeated = [key for key, (_, _, repeat) in run.requests.items() if repeat and key in run.judgements]

@@ -14,7 +14,8 @@ import numpy as np
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.llm.states import QA, RAG, StateSource, prompt_id
 from suffice.rounds import Passage
-from suffice.store.states import StateWriter
+from suffice.store.shards import Shard
+from suffice.store.states import StateWriter, check_states_shard
 
 __all__ = ["CollectionSummary", "StatePrompt", "collect_states"]
 
@@ -69,6 +70,7 @@ def collect_states(
     chunk: int = 128,
     about: Mapping[str, Any] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
+    shard: Shard | None = None,
 ) -> CollectionSummary:
     """Read prompts and store their states; after an interruption, the same call resumes.
 
@@ -79,6 +81,7 @@ def collect_states(
         chunk: Prompts per shard, the most that an interruption loses.
         about: Further JSON-ready values that must match on resuming: the data set, the passages.
         on_progress: Called after each shard with the number of prompts done and their total.
+        shard: Read the prompts of this share alone, into a folder of their own in `path`; `read_states` reads all of them.
 
     Raises:
         ConfigMismatchError: The folder was begun with another model, revision, layer or prompt, or with another text
@@ -97,7 +100,13 @@ def collect_states(
         "source": dict(source.fingerprint()),
         "about": dict(about or {}),
     }
+    if shard is not None:
+        check_states_shard(Path(path), shard)
+        places = {item.id: place for place, item in enumerate(prompts) if shard.takes(item.id)}
+        prompts, path = [item for item in prompts if item.id in places], Path(path) / shard.folder_name
     writer = StateWriter(path, header)
+    if shard is not None:
+        writer.write_places(places)
     pending = _unread(prompts, writer)
     report = on_progress or (lambda _done, _total: None)
     report(len(prompts) - len(pending), len(prompts))

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
+from glob import escape
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
@@ -24,13 +25,14 @@ from suffice.errors import ConfigMismatchError, DataError
 from suffice.files import write_file
 from suffice.probes.confidence import Confidence
 from suffice.results import jsonable
-from suffice.retrieval import PoolBM25, Question, Retriever, dataset_hash
+from suffice.retrieval import AsyncRetriever, PoolBM25, Question, Retriever, dataset_hash, ranked_now
 from suffice.retrieval.tokens import passage_text
 from suffice.rounds import Passage
 from suffice.store.journal import Journal, differences
+from suffice.store.shards import Shard
 from suffice.train.preference_file import PROMPT, Preference, card_path, preference_lines
 
-__all__ = ["CandidateScores", "PreferenceSummary", "build_preferences", "candidates_of"]
+__all__ = ["CandidateScores", "PreferenceSummary", "build_preferences", "candidates_of", "score_preferences"]
 
 _KIND, _VERSION = "suffice.preferences", 1
 _QUESTIONS_PER_WRITE = 16
@@ -115,7 +117,7 @@ class PreferenceSummary:
         return {**asdict(self), "path": str(self.path)}
 
 
-def candidates_of(question: Question, retriever: Retriever, n: int) -> tuple[list[Passage], int, int]:
+def candidates_of(question: Question, retriever: Retriever | AsyncRetriever, n: int) -> tuple[list[Passage], int, int]:
     """Return a question's candidate passages, best first, and how many repeat another or have no text.
 
     There are none if the retriever ranks pools and the question has no pool.  Where passages repeat, the retriever is
@@ -129,7 +131,7 @@ def candidates_of(question: Question, retriever: Retriever, n: int) -> tuple[lis
     wanted = n
     while True:
         try:
-            passages = retriever.rank(question.question, pool=question.passages or None, k=wanted)
+            passages = ranked_now(retriever, question.question, pool=question.passages or None, k=wanted)
         except DataError:
             if question.passages:
                 raise
@@ -148,7 +150,7 @@ def build_preferences(
     confidence: Confidence,
     path: str | Path,
     *,
-    retriever: Retriever | None = None,
+    retriever: Retriever | AsyncRetriever | None = None,
     candidates: int = 8,
     k: int = 5,
     prompt: str = PROMPT,
@@ -178,33 +180,126 @@ def build_preferences(
     """
     path, retriever = Path(path), retriever or PoolBM25()
     _check_questions(questions, candidates, k)
-    config = {
+    config = _config(questions, confidence, retriever, candidates=candidates, k=k, prompt=prompt)
+    finished = _finished_summary(path, config)
+    if finished is not None:
+        return finished
+    passes = Counter({"qa": 0, "rag": 0})
+    rows = _rows_of_shards(path, config)
+    journal = Journal(_journal_path(path), config)
+    with closing(journal):
+        alone = [question for question in questions if question.question_id not in rows]
+        _score_into(
+            journal, alone, confidence, retriever, candidates=candidates, passes=passes, on_progress=on_progress
+        )
+        rows |= dict(journal.finished())
+    by_question = [_scores_of(rows[question.question_id][0]) for question in questions]
+    summary = _write_preferences(path, by_question, config, shift=shift, passes=passes)
+    journal.delete()
+    for shard in _shard_journals(path):
+        shard.unlink(missing_ok=True)
+    return summary
+
+
+def score_preferences(
+    questions: Sequence[Question],
+    confidence: Confidence,
+    path: str | Path,
+    shard: Shard,
+    *,
+    retriever: Retriever | AsyncRetriever | None = None,
+    candidates: int = 8,
+    k: int = 5,
+    prompt: str = PROMPT,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> int:
+    """Score the candidates of one shard's questions into a journal of its own; return how many were scored in this run.
+
+    Once all shards have ended, `build_preferences` with the same arguments writes the file from their journals.
+
+    Args:
+        questions: The questions of all shards.
+        confidence: See `build_preferences`, also for the others.
+        path: The preference file.
+        shard: Which of the questions are scored.
+        retriever: Finds the candidates.
+        candidates: Candidates per question.
+        k: Largest number of positives, and of negatives, per question.
+        prompt: Written into every line.
+        on_progress: Called with the number of questions done and their total.
+
+    Raises:
+        ConfigMismatchError: The file, or the journal, was begun with another configuration.
+        DataError: A parameter is out of range.
+        ModelError: The model failed; the results so far are kept.
+    """
+    path, retriever = Path(path), retriever or PoolBM25()
+    _check_questions(questions, candidates, k)
+    config = _config(questions, confidence, retriever, candidates=candidates, k=k, prompt=prompt)
+    if _finished_summary(path, config) is not None:
+        return 0
+    with closing(Journal(_journal_path(path, shard), config)) as journal:
+        own = [question for question in questions if shard.takes(question.question_id)]
+        return _score_into(
+            journal, own, confidence, retriever, candidates=candidates, passes=Counter(), on_progress=on_progress
+        )
+
+
+def _config(
+    questions: Sequence[Question], confidence: Confidence, retriever: Retriever | AsyncRetriever, **settings: Any
+) -> dict[str, Any]:
+    """Return all values that change the preferences."""
+    return {
         "questions": dataset_hash(questions),
         "n_questions": len(questions),
         "confidence": dict(confidence.fingerprint()),
         "retriever": dict(retriever.fingerprint()),
-        "candidates": candidates,
-        "k": k,
-        "prompt": prompt,
+        **settings,
     }
-    finished = _finished_summary(path, config)
-    if finished is not None:
-        return finished
-    journal = Journal(path.with_name(f"{path.name}.journal"), config)
-    passes = Counter({"qa": 0, "rag": 0})
-    with closing(journal):
-        done = dict(journal.finished())
-        pending = [question for question in questions if question.question_id not in done]
-        for start, stop in pairwise([*range(0, len(pending), _QUESTIONS_PER_WRITE), len(pending)]):
-            for scores in _score_questions(pending[start:stop], confidence, retriever, candidates, passes):
-                journal.finish(scores.question_id, [jsonable(scores)])
-            if on_progress is not None:
-                on_progress(len(questions) - len(pending) + stop, len(questions))
-        rows = dict(journal.finished())
-    by_question = [_scores_of(rows[question.question_id][0]) for question in questions]
-    summary = _write_preferences(path, by_question, config, shift=shift, passes=passes)
-    journal.delete()
-    return summary
+
+
+def _journal_path(path: Path, shard: Shard | None = None) -> Path:
+    middle = "" if shard is None else f".{shard.folder_name}"
+    return path.with_name(f"{path.name}{middle}.journal")
+
+
+def _shard_journals(path: Path) -> list[Path]:
+    return sorted(path.parent.glob(f"{escape(path.name)}.part-*-of-*.journal"))
+
+
+def _rows_of_shards(path: Path, config: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Return what shards scored, by question.
+
+    Raises:
+        BusyError: A shard is still being scored.
+        ConfigMismatchError: It was begun with another configuration.
+    """
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for shard in _shard_journals(path):
+        with closing(Journal(shard, config)) as journal:
+            rows |= dict(journal.finished())
+    return rows
+
+
+def _score_into(
+    journal: Journal,
+    questions: Sequence[Question],
+    confidence: Confidence,
+    retriever: Retriever | AsyncRetriever,
+    *,
+    candidates: int,
+    passes: Counter[str],
+    on_progress: Callable[[int, int], None] | None,
+) -> int:
+    """Score the questions that a journal lacks, and return how many these were."""
+    done = dict(journal.finished())
+    pending = [question for question in questions if question.question_id not in done]
+    for start, stop in pairwise([*range(0, len(pending), _QUESTIONS_PER_WRITE), len(pending)]):
+        for scores in _score_questions(pending[start:stop], confidence, retriever, candidates, passes):
+            journal.finish(scores.question_id, [jsonable(scores)])
+        if on_progress is not None:
+            on_progress(len(questions) - len(pending) + stop, len(questions))
+    return len(pending)
 
 
 def _check_questions(questions: Sequence[Question], candidates: int, k: int) -> None:
@@ -220,7 +315,11 @@ def _check_questions(questions: Sequence[Question], candidates: int, k: int) -> 
 
 
 def _score_questions(
-    questions: Sequence[Question], confidence: Confidence, retriever: Retriever, n: int, passes: Counter[str]
+    questions: Sequence[Question],
+    confidence: Confidence,
+    retriever: Retriever | AsyncRetriever,
+    n: int,
+    passes: Counter[str],
 ) -> list[CandidateScores]:
     """Score a group of questions: first all of them without passages, then every question with each candidate."""
     pools = [candidates_of(question, retriever, n) for question in questions]

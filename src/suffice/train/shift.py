@@ -18,7 +18,7 @@ from suffice.metrics import normalize_answer
 from suffice.probes import LabelRule, ProbeMeasures, is_right, measure_probe
 from suffice.probes.confidence import Confidence
 from suffice.results import Result
-from suffice.retrieval import PoolBM25, Question, Retriever
+from suffice.retrieval import AsyncRetriever, PoolBM25, Question, Retriever
 from suffice.rounds import Floats, Passage, Reply
 from suffice.tables import Column, Table
 from suffice.train.preferences import candidates_of
@@ -66,7 +66,7 @@ def measure_shift(
     model: Answerer,
     *,
     rng: np.random.Generator,
-    retriever: Retriever | None = None,
+    retriever: Retriever | AsyncRetriever | None = None,
     candidates: int = 8,
     label: LabelRule = _CONTAINS,
 ) -> Shift:
@@ -101,7 +101,7 @@ def draw_contexts(
     questions: Sequence[Question],
     *,
     rng: np.random.Generator,
-    retriever: Retriever | None = None,
+    retriever: Retriever | AsyncRetriever | None = None,
     candidates: int = 8,
 ) -> list[tuple[Question, Passage]]:
     """Return each question that has gold answers and candidates, with one candidate at random.

@@ -25,6 +25,7 @@ from suffice.papers.experiments.choices import DraftOptions, ModelOptions, Rival
 from suffice.papers.experiments.fields import toml_name
 from suffice.papers.experiments.plan import Cell, Experiment
 from suffice.retrieval import Question, dataset_hash
+from suffice.retrieval.stores import is_store_address, shown_address
 from suffice.rounds import Reply
 from suffice.session import Policy
 from suffice.signals import LOGPROB_NEEDS
@@ -218,6 +219,8 @@ def stated_options(options: Any) -> dict[str, Any]:
 
 def content_of(value: Any) -> Any:
     """Return a value of the file; of a file or folder that is there its name and the hash of what it holds."""
+    if isinstance(value, str) and is_store_address(value):
+        return shown_address(value)
     path = Path(value) if isinstance(value, str | Path) and str(value).strip() else None
     if path is None or not (isinstance(value, Path) or path.is_absolute()) or not path.exists():
         return str(value) if isinstance(value, Path) else value

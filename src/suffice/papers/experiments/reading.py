@@ -15,6 +15,7 @@ from suffice.cli.converting import split_sizes
 from suffice.cli.gating import GateOptions
 from suffice.cli.options import Retrieval
 from suffice.cli.querying import LoopOptions
+from suffice.cli.stores import is_engine
 from suffice.errors import DataError, NotFoundError, SchemaError, did_you_mean
 from suffice.papers.experiments.choices import (
     MODEL_OPTIONS,
@@ -29,6 +30,7 @@ from suffice.papers.experiments.choices import (
 from suffice.papers.experiments.fields import among, check_keys, read_fields, toml_name
 from suffice.papers.experiments.plan import PROTOCOLS, Experiment
 from suffice.retrieval import BUNDLED_QUESTIONS
+from suffice.retrieval.corpus_forms import HUB
 
 __all__ = ["read_experiment"]
 
@@ -175,6 +177,14 @@ def _read_published(entry: dict[str, Any], where: str, path: Path) -> DataChoice
 def _read_retriever(entry: dict[str, Any], where: str, folder: Path) -> RetrieverChoice:
     name = entry.pop("name")
     options = read_fields(Retrieval, entry, where, folder=folder)
+    corpus = options.corpus
+    if corpus is not None and not is_engine(corpus) and not corpus.startswith(HUB):
+        path = folder / corpus
+        if not path.exists():
+            raise NotFoundError(
+                f"{where}: {str(path)!r} does not exist; paths are relative to the file of the experiment"
+            )
+        options = replace(options, corpus=str(path.resolve()))
     return RetrieverChoice(name=name, options=_located(options, ("dense", "question_encoder", "reranker"), folder))
 
 

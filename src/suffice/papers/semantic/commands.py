@@ -10,7 +10,7 @@ import typer
 
 from suffice.cli import options
 from suffice.cli.console import status
-from suffice.cli.groups import command_line
+from suffice.cli.groups import RecordingPath, command_line
 from suffice.cli.output import Output, Screen
 from suffice.display import Chart
 from suffice.files import quoted, write_file
@@ -42,7 +42,7 @@ _PAGES = ("html", "htm")
 def protocol_command(
     context: typer.Context,
     path: Annotated[
-        Path,
+        RecordingPath,
         typer.Argument(
             metavar="RECORDING",
             help=f"Recorded drafts with distances, at full width; or bundled: {', '.join(BUNDLED_RECORDINGS)}.",
@@ -51,7 +51,7 @@ def protocol_command(
     resampling: options.ResamplingOptions,
     output: Output,
     dev: Annotated[
-        Path | None,
+        RecordingPath | None,
         typer.Option("--dev", help="A recording of other questions, on which eps and patience are selected."),
     ] = None,
     dev_share: Annotated[

@@ -1,0 +1,44 @@
+"""Options of recordings in batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from typer import BadParameter, Option
+
+from suffice.loop import BatchQueue
+
+__all__ = ["BatchOptions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchOptions:
+    """Whether requests go into batches."""
+
+    panel: ClassVar[str] = "Batches"
+
+    batch: Annotated[
+        bool,
+        Option("--batch", help="Send the requests in batches (OpenAI's batch interface): a lower price, within a day."),
+    ] = False
+    wait: Annotated[
+        bool,
+        Option("--wait/--no-wait", help="Wait for the batches; without, the same command collects the replies later."),
+    ] = True
+    batch_file: Annotated[
+        Path | None,
+        Option(
+            "--batch-file",
+            help="Write the requests to this .jsonl file, for `vllm run-batch`; the same command reads its *.output.jsonl.",
+        ),
+    ] = None
+
+    def queue(self) -> BatchQueue | None:
+        """Return the batches; None if requests are sent as they come."""
+        if not (self.batch or self.batch_file):
+            if not self.wait:
+                raise BadParameter("there is nothing to wait for without --batch", param_hint="--no-wait")
+            return None
+        return BatchQueue(wait=self.wait, file=self.batch_file)

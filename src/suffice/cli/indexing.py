@@ -1,0 +1,117 @@
+"""`suffice index`: a corpus as a folder that is searched on disk."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from typer import Argument, BadParameter, Option
+
+from suffice.cli.console import progress_bar
+from suffice.cli.local import DeviceName
+from suffice.cli.options import PassageEncoder
+from suffice.cli.output import Output, Screen
+from suffice.files import quoted
+from suffice.retrieval import CorpusIndex, DenseIndex, index_corpus, index_dense
+from suffice.retrieval.bm25 import K1, B
+from suffice.store.shards import Shard
+from suffice.tables import counted
+
+__all__ = ["index_command"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoding(PassageEncoder):
+    """Vectors instead of words."""
+
+    dense: Annotated[
+        str | None, Option("--dense", help="Encode passages with a sentence-transformers model (id or path).")
+    ] = None
+    dense_store: Annotated[
+        Literal["float32", "float16"], Option("--dense-store", help="With --dense: type of the vectors on disk.")
+    ] = "float32"
+    approximate: Annotated[
+        float | None,
+        Option(
+            "--approximate",
+            help="With --dense: search approximately (FAISS), so that this share of the ten best passages is in the result, "
+            "such as 0.95. Default: every vector is compared.",
+        ),
+    ] = None
+    shard: Annotated[
+        str | None,
+        Option("--shard", metavar="I/N", help="With --dense: encode one share of N, each in a process of its own."),
+    ] = None
+    device: DeviceName = None
+
+    def write(self, corpus: str, out: Path, model: str, output: Output) -> None:
+        """Encode the passages, and print the index."""
+        shard = Shard(1, 1) if self.shard is None else Shard.parse(self.shard)
+        with progress_bar(f"encoding {corpus}", quiet=output.as_json) as progress:
+            index = index_dense(
+                corpus,
+                out,
+                shard=(shard.index, shard.n),
+                stored=self.dense_store,
+                recall=self.approximate,
+                on_progress=progress,
+                **self.settings(model, self.device),
+            )
+        output.show(index.to_dict(), _dense_screen(index, shard))
+
+
+def _dense_screen(index: DenseIndex, shard: Shard) -> Screen:
+    if not index.is_complete:
+        sentence = f"{index.path}: shard {shard} of the vectors is complete; others are not yet"
+        return Screen(sentences=[sentence], then="")
+    sentence = f"{index.path}: {counted(index.n_passages, 'passage')} of {index.corpus} as vectors of {index.model}"
+    then = f"suffice record QUESTIONS.jsonl --corpus {quoted(index.path)} --dense {quoted(index.model)} -o recording.parquet"
+    return Screen(sentences=[sentence], tables=[index.table()], then=then)
+
+
+def index_command(
+    corpus: Annotated[
+        str,
+        Argument(
+            metavar="CORPUS",
+            help="Passages as .jsonl or .tsv (also .gz), a folder of them, hf:NAME, or a folder of .txt/.md files.",
+        ),
+    ],
+    out: Annotated[
+        Path, Option("--out", "-o", help="The folder of the index, which other commands search as their corpus.")
+    ],
+    encoding: Encoding,
+    output: Output,
+    k1: Annotated[float, Option("--k1", min=0, help="BM25's saturation of the term frequency.")] = K1,
+    b: Annotated[float, Option("--b", min=0, max=1, help="BM25's share of length normalisation.")] = B,
+    jobs: Annotated[
+        int | None, Option("--jobs", min=1, help="Processes that read words; default: one for each processor.")
+    ] = None,
+) -> None:
+    """The corpus is read once, in bounded memory; the index contains its passages, and a search reads what it needs of it.
+
+    With --dense the index contains vectors instead of words, which several processes may encode (--shard).
+
+    Example: suffice index wiki.jsonl -o wiki-index
+    """
+    encoding.of_dense()
+    if encoding.dense is not None:
+        for option, is_given in (("--k1", k1 != K1), ("--b", b != B), ("--jobs", jobs is not None)):
+            if is_given:
+                raise BadParameter("is for BM25, and --dense makes an index of vectors", param_hint=option)
+        encoding.write(corpus, out, encoding.dense, output)
+        return
+    with progress_bar(f"indexing {corpus}", quiet=output.as_json) as progress:
+        index = index_corpus(corpus, out, k1=k1, b=b, jobs=jobs or os.cpu_count() or 1, on_progress=progress)
+    output.show(index.to_dict(), _index_screen(index))
+
+
+def _index_screen(index: CorpusIndex) -> Screen:
+    passages = counted(index.n_passages, "passage")
+    sentence = f"{index.path}: {passages} of {index.corpus}, read as {index.form}, for BM25 with k1 {index.k1:g} and b {index.b:g}"
+    if not index.is_new:
+        sentence += "; the index was up to date"
+    then = f"suffice record QUESTIONS.jsonl --corpus {quoted(index.path)} -o recording.parquet"
+    return Screen(sentences=[sentence], tables=[index.table()], then=then)

@@ -1,0 +1,110 @@
+"""Search engines that users have as `--corpus`: the address of a store, or a function of a module."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from suffice.cli.extensions import load_extensions
+from suffice.embedding import MiniLM
+from suffice.errors import DataError
+from suffice.files import file_sha256
+from suffice.llm import EndpointEmbedder
+from suffice.retrieval import AsyncRetriever, DenseRetriever, Retriever, from_callable
+from suffice.retrieval.corpus_forms import HUB
+from suffice.retrieval.stores import QuestionEmbedder, Store, is_store_address, open_store, shown_address
+
+__all__ = ["is_engine", "open_engine", "shown_corpus"]
+
+_FUNCTION = re.compile(r"(?P<module>[\w./-]+\.py|[A-Za-z_][\w.]*):(?P<name>[A-Za-z_]\w*)")
+_AT_ENDPOINT = "endpoint:"
+
+
+def is_engine(corpus: str | None) -> bool:
+    """Return whether `--corpus` is a store or a function, not files of a corpus.
+
+    >>> is_engine("qdrant://localhost/wiki"), is_engine("mine.py:search"), is_engine("documents"), is_engine(None)
+    (True, True, False, False)
+    >>> is_engine("hf:wiki")
+    False
+    """
+    if corpus is None or Path(corpus).exists() or corpus.startswith(HUB):
+        return False
+    return is_store_address(corpus) or _FUNCTION.fullmatch(corpus) is not None
+
+
+def shown_corpus(corpus: str) -> str:
+    """Return the value of `--corpus` for messages and files: an address without user and password."""
+    return shown_address(corpus)
+
+
+def open_engine(
+    corpus: str, dense: str | None, dense_settings: dict[str, Any], options: Collection[str]
+) -> Retriever | AsyncRetriever:
+    """Return the store or function of `--corpus`; a store is opened and checked.
+
+    Args:
+        corpus: The value of `--corpus`.
+        dense: That of `--dense`: what embeds questions for a store.
+        dense_settings: Arguments of `DenseRetriever` for a model of sentence-transformers.
+        options: Further options that were given for it.
+
+    Raises:
+        DataError: The address or the function cannot be used, or an option is for something else.
+    """
+    if not is_store_address(corpus):
+        if dense is not None:
+            raise DataError(f"--dense is for a corpus or a store, and {corpus!r} is a function: leave it out")
+        return _function(corpus)
+    store: Store = open_store(corpus, None if dense is None else _embedder(dense, dense_settings, options))
+    store.fingerprint()  # whatever is wrong is reported before a model is loaded or asked
+    return store
+
+
+def _embedder(dense: str, settings: dict[str, Any], options: Collection[str]) -> QuestionEmbedder:
+    """Return what embeds questions: the packaged embedder, a model of an endpoint, or one of sentence-transformers."""
+    of_passages = sorted({"--passage-prefix", "--similarity"} & set(options))
+    if of_passages:
+        raise DataError(
+            f"{of_passages[0]} is for passages that are encoded here: a store has its vectors (distance= in its address)"
+        )
+    packaged = dense == "minilm"
+    if (packaged or dense.startswith(_AT_ENDPOINT)) and options:
+        raise DataError(
+            f"{min(options)} is for a model of sentence-transformers, and --dense is {dense!r}: leave it out"
+        )
+    if packaged:
+        return MiniLM()
+    if dense.startswith(_AT_ENDPOINT):
+        return EndpointEmbedder(dense.removeprefix(_AT_ENDPOINT))
+    return DenseRetriever(**{**settings, "similarity": "dot"})  # vectors as they are: the store compares them
+
+
+def _function(corpus: str) -> Retriever | AsyncRetriever:
+    """Return the retriever that a module's name is, or one around the function that it is."""
+    match = _FUNCTION.fullmatch(corpus)
+    assert match is not None
+    module, name = match["module"], match["name"]
+    here = str(Path.cwd())
+    sys.path.insert(0, here)  # a module beside the data, as `python -m` would import it
+    try:
+        load_extensions([module])
+    finally:
+        sys.path.remove(here)
+    loaded = sys.modules[Path(module).stem if module.endswith(".py") else module]
+    search: Any = getattr(loaded, name, None)
+    if isinstance(search, type) and hasattr(search, "rank"):
+        search = search()
+    if isinstance(search, Retriever | AsyncRetriever):
+        return search
+    if not callable(search):
+        raise DataError(
+            f"{module} has no function {name!r}: write  def {name}(question, k)  that returns passages, best first, or a "
+            "retriever of that name (an object, or a class without arguments)"
+        )
+    file = getattr(loaded, "__file__", None)
+    settings = {} if file is None else {"code": file_sha256(Path(file)).hex()[:16]}
+    return from_callable(search, name=f"{loaded.__name__}:{name}", settings=settings)

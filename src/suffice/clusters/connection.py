@@ -1,0 +1,136 @@
+"""A Ray cluster: one that runs, or one that is started on this machine for the time of a command."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from suffice.errors import DataError, MissingExtraError
+from suffice.tables import counted
+
+__all__ = ["Cluster"]
+
+_HERE = "ray"
+_REMOTE = "ray://"
+_RUNNING = "ray://auto"
+_ADDRESS = "RAY_ADDRESS"
+
+_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent to anybody
+    "RAY_AUTH_MODE": "token",  # other users of this machine cannot use its cluster
+    "RAY_raylet_start_wait_time_s": "300",  # on a loaded machine the defaults fail
+    "RAY_agent_register_timeout_ms": "600000",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+"""What a cluster of our own starts with, unless the environment says otherwise."""
+
+_OBJECTS_BYTES = 80_000_000  # the least that Ray takes: nothing but words and counts go through it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Where workers run, and what each of them takes.
+
+    Attributes:
+        on: ``ray``: the cluster that RAY_ADDRESS names, or a new one on this machine; ``ray://auto``: the one that runs on
+            this machine; ``ray://HOST:PORT``: the one behind Ray's client server.
+        workers: How many; None for as many as there is place for.
+        cpus: Processors that a worker takes, a share allowed.
+        gpus: GPUs that it takes, a share allowed.
+        sends_much: Whether more than words and counts goes through the memory that a cluster shares.
+    """
+
+    on: str = _HERE
+    workers: int | None = None
+    cpus: float = 1.0
+    gpus: float = 0.0
+    sends_much: bool = False
+
+    def __post_init__(self) -> None:
+        if self.on != _HERE and (not self.on.startswith(_REMOTE) or self.on == _REMOTE):
+            raise DataError(f"{self.on!r} is not a cluster; allowed: {_HERE}, {_RUNNING}, or {_REMOTE}HOST:PORT")
+
+    @property
+    def is_started_here(self) -> bool:
+        """Whether a new cluster is started on this machine."""
+        return self.on == _HERE and not os.environ.get(_ADDRESS)
+
+    @contextmanager
+    def connected(self) -> Iterator[Any]:
+        """Yield Ray, connected; where this process is connected already, it stays so.
+
+        Raises:
+            DataError: There is no such cluster.
+            MissingExtraError: Ray is not installed.
+        """
+        if self.is_started_here:
+            for name, value in _ENVIRONMENT.items():
+                os.environ.setdefault(name, value)
+        try:
+            import ray
+        except ImportError:
+            raise MissingExtraError("a Ray cluster", "ray") from None
+        if ray.is_initialized():
+            yield ray
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # on settings of Ray's that are its own
+            try:
+                ray.init(**self._settings(), log_to_driver=False, logging_level=logging.ERROR)
+            except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+                raise DataError(
+                    f"no Ray cluster answers at {self.on!r}: {_first_line(error)}. Start one with `ray start --head`, or give "
+                    f"--on {_HERE} alone for one on this machine"
+                ) from None
+            try:
+                yield ray
+            finally:
+                ray.shutdown()
+
+    def _settings(self) -> Mapping[str, Any]:
+        if not self.is_started_here:
+            address = os.environ.get(_ADDRESS) if self.on == _HERE else self.on
+            return {"address": "auto" if address == _RUNNING else address}
+        wanted = (self.workers or 0) * self.cpus
+        return {
+            "address": "local",
+            "num_cpus": max(os.cpu_count() or 1, round(wanted + 0.5)),
+            "include_dashboard": False,
+            **({} if self.sends_much else {"object_store_memory": _OBJECTS_BYTES}),
+            "_node_ip_address": "127.0.0.1",
+        }
+
+    def n_workers(self, ray: Any) -> int:
+        """Return how many workers there are to be.
+
+        Raises:
+            DataError: The cluster has not place for one.
+        """
+        places = self._places(ray)
+        if self.is_started_here and places < (self.workers or 1):
+            raise DataError(
+                f"{self.workers or 1} workers with {self.cpus:g} processors and {self.gpus:g} GPUs each do not fit on this "
+                f"machine, which has place for {places}: fewer workers, or smaller shares with --gpus-per-worker"
+            )
+        return self.workers or max(places, 1)
+
+    def _places(self, ray: Any) -> int:
+        """Return how many workers the whole cluster has place for."""
+        total = ray.cluster_resources()
+        shares = [(total.get("CPU", 0.0), self.cpus), (total.get("GPU", 0.0), self.gpus)]
+        return min((int(there / share + 1e-9) for there, share in shares if share), default=os.cpu_count() or 1)
+
+    def described(self, ray: Any) -> str:
+        """Return the size of the cluster in words."""
+        total = ray.cluster_resources()
+        nodes = sum(node["Alive"] for node in ray.nodes())
+        return f"{counted(nodes, 'node')} with {total.get('CPU', 0):g} processors and {total.get('GPU', 0):g} GPUs"
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n", maxsplit=1)[0].rstrip(".") or type(error).__name__

@@ -1,0 +1,270 @@
+"""The driver: it hands shards to workers, replaces those that are lost, and adds up what they report."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from suffice.clusters.connection import Cluster
+from suffice.clusters.sink import ShardReport
+from suffice.clusters.total import Total
+from suffice.clusters.worker import Needs, ShardOutcome, Worker
+from suffice.errors import DataError, WorkerDiedError
+from suffice.llm.limits import EvenPace
+from suffice.tables import counted
+
+__all__ = ["Job", "run_shards"]
+
+_LOOK_S = 0.5
+_START_S = 60.0
+"""How long the first workers are waited for, so that none begins before all have checked what they see."""
+
+_LOSSES = 5
+"""So often in a row the worker of a shard may be lost before it has finished another question."""
+
+SHARDS_PER_WORKER = 4
+"""So that a slow shard at the end holds up little; on GPUs 1, as each shard loads its model again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A command that is run shard by shard.
+
+    Attributes:
+        entry: The function that takes the words of a command line, as ``module:function``.
+        words: The words, to which ``--shard i/n`` is added.
+        last_words: A command that one worker runs once all shards have ended; None for none.
+        needs: What every worker must see.
+        n_shards: How many shards; None for `SHARDS_PER_WORKER` for each worker, and for each with a GPU 1.
+        requests_per_minute: The limit of all workers together; None = no limit.
+        tokens_per_minute: The limit of all workers together; None = no limit.
+    """
+
+    entry: str
+    words: Sequence[str]
+    needs: Needs
+    last_words: Sequence[str] | None = None
+    n_shards: int | None = None
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+
+
+@dataclass(eq=False, slots=True)
+class _Member:
+    """A worker as the driver knows it.
+
+    Attributes:
+        place: Which of the workers it is, from 1.
+        actor: The actor.
+        call: What it was asked for, and is awaited: its check, or a shard.
+        shard: Which shard it has; None before the first.
+        look: The report that it was asked for.
+    """
+
+    place: int
+    actor: Any
+    call: Any
+    shard: int | None = None
+    look: Any = None
+
+
+def run_shards(
+    cluster: Cluster,
+    job: Job,
+    *,
+    on_progress: Callable[[Total], None] = lambda _: None,
+    on_note: Callable[[str], None] = lambda _: None,
+) -> tuple[list[ShardOutcome], Total]:
+    """Run a command on a cluster; return how it ended for each shard, in their order, and the sum of what they reported.
+
+    The outcome of the last words, if there are any, comes last.
+
+    A worker that is lost, with its process or its node, is replaced, and its shard is taken up again: the command resumes it
+    from its journal.  A command that fails without a result stops all workers.
+
+    Args:
+        cluster: Where the workers run.
+        job: The command.
+        on_progress: Called with the sum of all shards.
+        on_note: Called with what people should know.
+
+    Raises:
+        DataError: There is no such cluster, a worker does not see what the driver sees, or the command failed.
+        MissingExtraError: Ray is not installed.
+        WorkerDiedError: A shard lost its worker again and again.
+    """
+    with cluster.connected() as ray:
+        n_workers = cluster.n_workers(ray)
+        n_shards = job.n_shards or n_workers * (1 if cluster.gpus else SHARDS_PER_WORKER)
+        n_workers = min(n_workers, n_shards)
+        on_note(
+            f"{counted(n_workers, 'worker')} for {counted(n_shards, 'shard')}, on a Ray cluster of {cluster.described(ray)}"
+        )
+        driver = _Driver(
+            ray, cluster, job, n_workers=n_workers, n_shards=n_shards, on_progress=on_progress, on_note=on_note
+        )
+        try:
+            driver.run(range(1, n_shards + 1))
+            if job.last_words is not None:
+                driver.run([n_shards + 1])
+        finally:
+            driver.stop()
+        return [driver.outcomes[shard] for shard in sorted(driver.outcomes)], driver.total
+
+
+class _Driver:
+    def __init__(
+        self,
+        ray: Any,
+        cluster: Cluster,
+        job: Job,
+        *,
+        n_workers: int,
+        n_shards: int,
+        on_progress: Callable[[Total], None],
+        on_note: Callable[[str], None],
+    ) -> None:
+        self.ray = ray
+        self.job = job
+        self.n_workers = n_workers
+        self.n_shards = n_shards
+        self.on_progress = on_progress
+        self.on_note = on_note
+        self.actor_class = ray.remote(
+            num_cpus=cluster.cpus,
+            num_gpus=cluster.gpus,
+            max_concurrency=2,  # its report is asked for while it works
+            max_restarts=0,  # a lost one is replaced here, where its shard is known
+            scheduling_strategy="SPREAD",
+        )(Worker)
+        self.pace = None
+        if job.requests_per_minute or job.tokens_per_minute:
+            shared = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(EvenPace)
+            self.pace = shared.remote(job.requests_per_minute, job.tokens_per_minute)
+        self.members: list[_Member] = []
+        self.waiting: deque[int] = deque()
+        self.outcomes: dict[int, ShardOutcome] = {}
+        self.total = Total(n_shards)
+        self.losses: Counter[int | None] = Counter()
+        self.is_open = False
+        self.began = time.monotonic()
+
+    def run(self, shards: Iterable[int]) -> None:
+        """Work on shards until all have ended; the one after the last stands for the last words."""
+        self.waiting.extend(shards)
+        while self.waiting or any(member.shard is not None for member in self.members):
+            self._hire()
+            self._hand_out()
+            self._wait()
+            self._look()
+
+    def stop(self) -> None:
+        """End all workers; what they wrote is kept, and the same command goes on from there."""
+        for member in self.members:
+            self._end(member)
+
+    def _end(self, member: _Member) -> None:
+        with suppress(Exception):  # it has ended, or the cluster has
+            self.ray.kill(member.actor)
+
+    def _hire(self) -> None:
+        """Start workers until there are enough for what is left to do."""
+        busy = sum(member.shard is not None for member in self.members)
+        while len(self.members) < min(self.n_workers, len(self.waiting) + busy):
+            place = min({*range(1, self.n_workers + 1)} - {member.place for member in self.members})
+            actor = self.actor_class.remote(self.job.entry, (place, self.n_workers), self.pace)
+            self.members.append(_Member(place, actor, actor.check.remote(self.job.needs)))
+
+    def _hand_out(self) -> None:
+        """Give shards to workers that have none; at the start only once all are there, or have been waited for."""
+        free = [member for member in self.members if member.call is None]
+        if not self.is_open:
+            late = len(self.members) - len(free)
+            if late and (time.monotonic() < self.began + _START_S or not free):
+                return
+            self.is_open = True
+            if late:
+                self.on_note(f"{late} of {len(self.members)} workers wait for a place in the cluster; the others begin")
+        for member in free:
+            if not self.waiting:
+                self.members.remove(member)
+                self._end(member)
+                continue
+            member.shard = self.waiting.popleft()
+            words = self.job.last_words or ()
+            if member.shard <= self.n_shards:
+                words = [*self.job.words, "--shard", f"{member.shard}/{self.n_shards}"]
+            member.call = member.actor.run.remote(words)
+
+    def _wait(self) -> None:
+        """Wait a moment for what workers were asked for."""
+        calls = {member.call: member for member in self.members if member.call is not None}
+        ready = self.ray.wait(list(calls), num_returns=1, timeout=_LOOK_S)[0] if calls else []
+        for call in ready:
+            member = calls[call]
+            try:
+                value = self.ray.get(call)
+            except self.ray.exceptions.RayTaskError as error:  # a fault of ours, or of what it needs
+                raise DataError(f"a worker failed: {type(error.cause).__name__}: {error.cause}") from None
+            except self.ray.exceptions.RayError as error:
+                self._lost(member, error)
+            else:
+                self._ended(member, value)
+
+    def _ended(self, member: _Member, value: Any) -> None:
+        shard, member.call, member.look, member.shard = member.shard, None, None, None
+        if shard is None:
+            if value is not None:
+                raise DataError(value)
+            self.losses[None] = 0
+            return
+        outcome: ShardOutcome = value
+        if outcome.error is not None:
+            raise DataError(f"{self._name(shard)}: {outcome.error.removeprefix('error: ')}")
+        self.outcomes[shard] = outcome
+        self._count(shard, outcome.report)
+        self.on_progress(self.total)
+
+    def _lost(self, member: _Member, error: Exception) -> None:
+        """Give the shard of a lost worker back; raise if that happens again and again."""
+        self.members.remove(member)
+        self._end(member)  # Ray may only have lost sight of it
+        shard = member.shard
+        what = "a worker that was starting" if shard is None else f"the worker of {self._name(shard)}"
+        if shard is not None:
+            if self.total.give_up(shard):
+                self.losses[shard] = 0
+            self.waiting.appendleft(shard)
+        self.losses[shard] += 1
+        if self.losses[shard] >= _LOSSES:
+            raise WorkerDiedError(
+                f"{what} was lost {_LOSSES} times in a row, without a further question done; the last time: {error}. Look "
+                "at the memory of the nodes; what was written is kept, and the same command goes on from there"
+            )
+        why = str(error).strip().split("\n", maxsplit=1)[0].rstrip(".")
+        self.on_note(f"{what} was lost ({why}): another takes its place")
+
+    def _name(self, shard: int) -> str:
+        return f"shard {shard}/{self.n_shards}" if shard <= self.n_shards else "the whole, after the shards"
+
+    def _count(self, shard: int | None, report: ShardReport | None) -> None:
+        if shard is not None and shard <= self.n_shards:
+            self.total.put(shard, report)
+
+    def _look(self) -> None:
+        """Ask workers how far they are, and report the sum."""
+        asked = {member.look: member for member in self.members if member.look is not None}
+        ready = self.ray.wait(list(asked), num_returns=len(asked), timeout=0)[0] if asked else []
+        for look in ready:
+            member = asked[look]
+            member.look = None
+            with suppress(self.ray.exceptions.RayError):  # it is lost: the shard that it had says so
+                self._count(member.shard, self.ray.get(look))
+        for member in self.members:
+            if member.shard is not None and member.look is None:
+                member.look = member.actor.report.remote()
+        self.on_progress(self.total)

@@ -1,0 +1,77 @@
+"""Where a command that runs in a worker leaves its progress and its error: the worker has no terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+__all__ = ["ShardReport", "Sink", "current_sink", "open_sink"]
+
+
+@dataclass(slots=True)
+class Sink:
+    """What a command has reported so far.
+
+    Attributes:
+        progress: The last progress, a `suffice.loop.Progress`.
+        money: Returns what costs by component come to, USD; None without prices.
+        error: The message with which it ended; None if it did not fail.
+        is_busy: Whether it failed because another process holds a file.
+    """
+
+    progress: Any = None
+    money: Callable[[Any], float] | None = None
+    error: str | None = None
+    is_busy: bool = False
+
+    def put(self, progress: Any) -> None:
+        """Take the progress of a recording."""
+        self.progress = progress
+
+    def move(self, done: int, total: int, beside: str = "") -> None:
+        """Take how many are done, of how many."""
+        from suffice.loop import Progress
+
+        del beside
+        self.progress = Progress(total=total, done=done)
+
+    def report(self) -> ShardReport | None:
+        """Return how far the command is; None if it has not said so yet."""
+        if self.progress is None:
+            return None
+        costs = dict(self.progress.costs)  # the command goes on meanwhile
+        return ShardReport(replace(self.progress, costs=costs), None if self.money is None else self.money(costs))
+
+
+@dataclass(frozen=True, slots=True)
+class ShardReport:
+    """How far a command is.
+
+    Attributes:
+        progress: Its progress, a `suffice.loop.Progress`.
+        usd: What it has spent; None without prices.
+    """
+
+    progress: Any
+    usd: float | None
+
+
+_open: list[Sink] = []
+
+
+def current_sink() -> Sink | None:
+    """Return where the running command reports to; None where it has a terminal, or nobody."""
+    return _open[-1] if _open else None
+
+
+@contextmanager
+def open_sink() -> Iterator[Sink]:
+    """Let the command that runs in the block report to a sink: a process runs one command at a time."""
+    sink = Sink()
+    _open.append(sink)
+    try:
+        yield sink
+    finally:
+        _open.remove(sink)

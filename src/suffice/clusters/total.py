@@ -1,0 +1,84 @@
+"""The sum of what the shards of a command report."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+
+from suffice.clusters.sink import ShardReport
+from suffice.loop import Progress
+from suffice.rounds import Cost
+
+__all__ = ["Total"]
+
+
+class Total:
+    """The progress and the cost of all shards.
+
+    What a lost worker had spent since it was last asked, half a second before, is not in it; the recording has the costs of
+    every round.
+
+    Attributes:
+        lost: How many workers were lost with a shard.
+    """
+
+    def __init__(self, n_shards: int) -> None:
+        self.lost = 0
+        self._n_shards = n_shards
+        self._latest: dict[int, ShardReport] = {}
+        self._resumed: dict[int, int] = {}
+        self._done: dict[int, int] = {}
+        self._spent: dict[str, Cost] = {}
+        self._usd: list[float] = []
+        self._began = time.monotonic()
+
+    def put(self, shard: int | None, report: ShardReport | None) -> None:
+        """Take the report of a shard."""
+        if shard is not None and report is not None:
+            self._latest[shard] = report
+            self._resumed.setdefault(shard, report.progress.resumed)
+
+    def give_up(self, shard: int) -> bool:
+        """Keep what a lost worker has spent; return whether it had done more questions than the one before."""
+        self.lost += 1
+        last = self._latest.pop(shard, None)
+        if last is None:
+            return False
+        _add(self._spent, last.progress.costs)
+        if last.usd is not None:
+            self._usd.append(last.usd)
+        before, self._done[shard] = self._done.get(shard, last.progress.resumed), last.progress.done
+        return bool(last.progress.done > before)
+
+    @property
+    def progress(self) -> Progress:
+        """The sum; shards that have not begun are taken to be as large as the mean of the others."""
+        every = [report.progress for report in self._latest.values()]
+        costs = dict(self._spent)
+        for progress in every:
+            _add(costs, progress.costs)
+        return Progress(
+            total=round(sum(progress.total for progress in every) / max(len(every), 1) * self._n_shards),
+            done=sum(progress.done for progress in every),
+            resumed=sum(self._resumed.values()),
+            failed=sum(progress.failed for progress in every),
+            costs=costs,
+            began=self._began,
+        )
+
+    @property
+    def usd(self) -> float | None:
+        """What all have spent, USD; None without prices."""
+        spent = [*self._usd, *(report.usd for report in self._latest.values() if report.usd is not None)]
+        return math.fsum(spent) if spent else None
+
+    @property
+    def seconds(self) -> float:
+        """The time since the command began."""
+        return time.monotonic() - self._began
+
+
+def _add(costs: dict[str, Cost], more: Mapping[str, Cost]) -> None:
+    for component, cost in more.items():
+        costs[component] = costs.get(component, Cost()) + cost

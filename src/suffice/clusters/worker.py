@@ -1,0 +1,194 @@
+"""A worker: it checks that it sees what the driver sees, and runs the command line, one shard after another."""
+
+from __future__ import annotations
+
+import gc
+import io
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from suffice._version import __version__
+from suffice.clusters.sink import ShardReport, Sink, open_sink
+from suffice.files import is_url, place
+from suffice.llm.limits import RequestLimits, sharing_limits
+
+__all__ = ["Needs", "ShardOutcome", "Worker"]
+
+_HELD_S = 180.0
+"""How long a shard may still be held by the process that had it: a lease of a network file system takes 90 seconds to end."""
+
+_BETWEEN_S = 1.0
+_NOTE = "note: "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What every worker must have in common with the driver.
+
+    Attributes:
+        version: The version of Suffice.
+        folder: The working directory.
+        marker: A file that the driver wrote into the output folder.
+        token: The content of that file.
+        files: The size of each file that the command names, by path.
+        folders: The folders that it names.
+        variables: The environment variables that hold keys; their values stay on each node.
+    """
+
+    version: str = __version__
+    folder: str
+    marker: str
+    token: str
+    files: Mapping[str, int] = field(default_factory=dict)
+    folders: Sequence[str] = ()
+    variables: Sequence[str] = ()
+
+    def lacking(self) -> str | None:
+        """Return what this process lacks, and what to do; None if it lacks nothing.  Go to the working directory."""
+        if self.version != __version__:
+            return f"it has Suffice {__version__} and the driver {self.version}: install the same version on every node"
+        unset = [name for name in self.variables if not os.environ.get(name)]
+        if unset:
+            return (
+                f"the environment variable {unset[0]!r} is set for the driver and not there: set it on every node before "
+                "Ray starts; keys are never sent"
+            )
+        unseen = next(self._unseen(), None)
+        if unseen is None:
+            return None
+        return (
+            f"{unseen}; every node must see the same files: use a shared file system, or workers on this machine alone"
+        )
+
+    def _unseen(self) -> Iterator[str]:
+        if Path(self.folder).is_dir():
+            os.chdir(self.folder)
+        elif self.files or self.folders or not is_url(self.marker):
+            yield f"it does not see the working directory {self.folder!r}"
+        for path, size in self.files.items():
+            if not Path(path).is_file():
+                yield f"it does not see the file {path!r}"
+            elif Path(path).stat().st_size != size:
+                yield f"its file {path!r} has {Path(path).stat().st_size} bytes, and the driver's has {size}"
+        for path in self.folders:
+            if not Path(path).is_dir():
+                yield f"it does not see the folder {path!r}"
+        if not self._sees_marker():
+            yield f"its folder {str(place(self.marker).parent)!r} is not that of the driver"
+
+    def _sees_marker(self) -> bool:
+        try:
+            return place(self.marker).read_text("utf-8") == self.token
+        except OSError:
+            return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardOutcome:
+    """How the command ended for one shard.
+
+    Attributes:
+        code: Its exit code.
+        text: What it printed.
+        data: That as JSON; None if it is not JSON.
+        error: Its message, if it failed.
+        notes: What it said on standard error.
+        report: How far it came.
+    """
+
+    code: int
+    text: str
+    data: Any
+    error: str | None
+    notes: tuple[str, ...] = ()
+    report: ShardReport | None = None
+
+
+class _PaceOfAll:
+    """The pace that all workers share; see `suffice.llm.limits.Pace`."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    def reserve(self, tokens: float = 0.0) -> float:
+        import ray
+
+        return float(ray.get(self._actor.reserve.remote(tokens)))
+
+
+class Worker:
+    """Runs a command line in this process; Ray makes an actor of it.
+
+    Args:
+        entry: The function that takes the words of a command line and exits, as ``module:function``.
+        place: Which of the workers it is, from 1, and of how many: it takes that part of a limit on requests at once.
+        pace: When it may send requests, if a limit says so: the actor of a `suffice.llm.limits.EvenPace`.
+        busy_s: How long a shard may still be held by another process, seconds.
+    """
+
+    def __init__(
+        self, entry: str, place: tuple[int, int] = (1, 1), pace: Any = None, *, busy_s: float = _HELD_S
+    ) -> None:
+        module, _, function = entry.partition(":")
+        self._entry = getattr(import_module(module), function)
+        self._place = place
+        self._pace = None if pace is None else _PaceOfAll(pace)
+        self._busy_s = busy_s
+        self._sink: Sink | None = None
+
+    def check(self, needs: Needs) -> str | None:
+        """Return what this worker lacks, see `Needs.lacking`, and on which machine; go to the working directory."""
+        lacking = needs.lacking()
+        return None if lacking is None else f"a worker on {socket.gethostname()} cannot begin: {lacking}"
+
+    def report(self) -> ShardReport | None:
+        """Return how far the running command is."""
+        return None if self._sink is None else self._sink.report()
+
+    def pid(self) -> int:
+        """Return the id of this process."""
+        return os.getpid()
+
+    def run(self, words: Sequence[str]) -> ShardOutcome:
+        """Run the command; wait while the process that had the shard before still holds its files."""
+        deadline = time.monotonic() + self._busy_s
+        while True:
+            outcome, is_busy = self._run_once(list(words))
+            gc.collect()  # a model that the command loaded, before the next one is
+            if not is_busy or time.monotonic() > deadline:
+                return outcome
+            time.sleep(_BETWEEN_S)
+
+    def _part(self, limits: RequestLimits) -> RequestLimits:
+        """Return what this worker may use of the limits that the command names."""
+        return limits.share(*self._place, pace=self._pace)
+
+    def _run_once(self, words: list[str]) -> tuple[ShardOutcome, bool]:
+        out, err = io.StringIO(), io.StringIO()
+        code = 0
+        with open_sink() as sink, sharing_limits(self._part), redirect_stdout(out), redirect_stderr(err):
+            self._sink = sink
+            try:
+                self._entry(words)
+            except SystemExit as left:
+                code = left.code if isinstance(left.code, int) else 0 if left.code is None else 1
+        text = out.getvalue()
+        said = err.getvalue().splitlines()
+        is_silent = code != 0 and not text.strip()
+        error = sink.error or ("\n".join(said) or f"it ended with code {code}" if is_silent else None)
+        return ShardOutcome(
+            code=code,
+            text=text,
+            data=json.loads(text) if text.startswith(("{", "[")) and not error else None,
+            error=error,
+            notes=tuple(line.removeprefix(_NOTE) for line in said if line.startswith(_NOTE)),
+            report=sink.report(),
+        ), sink.is_busy

@@ -36,14 +36,14 @@ SIZES = {
 }
 
 
-def batches(model: TransformersModel, questions: list[str]) -> list[Any]:
+def batches(model: TransformersModel, questions: list[str], size: int = BATCH) -> list[Any]:
     """Return the padded batches that `read_batch` makes of the questions: tokens and masks."""
     import torch
 
     ids = sorted((model._ids(question, ()) for question in questions), key=len, reverse=True)
     made = []
-    for start in range(0, len(ids), BATCH):
-        part = [torch.tensor(row) for row in ids[start : start + BATCH]]
+    for start in range(0, len(ids), size):
+        part = [torch.tensor(row) for row in ids[start : start + size]]
         tokens = torch.nn.utils.rnn.pad_sequence(part, batch_first=True)
         mask = torch.nn.utils.rnn.pad_sequence([torch.ones_like(row) for row in part], batch_first=True)
         made.append((tokens, mask))

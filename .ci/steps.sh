@@ -61,3 +61,9 @@ tests() { # tests TARGET PYTEST_ARGS: a skipped test is a test that did not pass
   passed=$((passed + $(grep -oE '[0-9]+ passed' <<<"$closing" | cut -d' ' -f1)))
   closing="===== $passed passed in ${SECONDS}s ====="
 }
+
+build_wheel() { # into $work/dist, and into the environment $work/clean
+  "$python" -m venv "$work/clean"
+  "$work/clean/bin/python" -m pip wheel --quiet --no-deps --wheel-dir "$work/dist" .
+  "$work/clean/bin/python" -m pip install --quiet "$work"/dist/suffice-*.whl
+}

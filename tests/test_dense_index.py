@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -457,3 +458,20 @@ def test_options_of_the_other_kind_of_index_are_refused(corpus, tmp_path):
     assert "--approximate is for --dense" in cli(*index, "--approximate", 0.9).error
     assert "--shard is for --dense" in cli(*index, "--shard", "1/2").error
     assert "is for BM25" in cli(*index, "--dense", "toy", "--k1", 2.0).error
+
+
+def test_of_several_processes_one_encodes_a_corpus_and_the_others_wait(corpus, caplog):
+    class Slow(Hashed):
+        def encode(self, texts, **options):
+            is_encoding.set()
+            assert waits.wait(60), "nobody waits for the lock"
+            return super().encode(texts, **options)
+
+    is_encoding, waits, other = threading.Event(), threading.Event(), Hashed()
+    caplog.handler.addFilter(lambda record: waits.set() or True if "waiting for" in record.getMessage() else True)
+    with ThreadPoolExecutor(2) as pool:  # a lock belongs to an opened file, so that threads wait as processes do
+        first = pool.submit(open_dense, corpus, "toy", encoder=Slow())
+        assert is_encoding.wait(60)
+        second = pool.submit(open_dense, corpus, "toy", encoder=other)
+        assert len(first.result().vectors) == len(second.result().vectors) == N
+    assert not other.seen

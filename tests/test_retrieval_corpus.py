@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import threading
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.errors import DataError
-from suffice.retrieval import CorpusBM25, open_corpus, read_corpus
+from suffice.retrieval import CorpusBM25, index_corpus, open_corpus, read_corpus
 from suffice.retrieval.corpus import corpus_source
 from suffice.retrieval.passages import PASSAGE_WORDS, split_text
 
@@ -248,6 +251,46 @@ def test_a_json_lines_corpus_keeps_its_index_beside_it(tmp_path):
     path.write_text('{"title": "T", "text": "tempest"}\n')
     assert open_corpus(path).rank("tempest")[0].title == "T"
     assert (tmp_path / "corpus.jsonl.suffice-index").is_dir()
+
+
+def test_of_several_processes_one_builds_the_index_and_the_others_wait(docs, monkeypatch, caplog):
+    # A lock belongs to an opened file, so that threads wait for each other as processes do.
+    builds, is_building, waits = [], threading.Event(), threading.Event()
+    build = CorpusBM25.build
+
+    def slow(*args, **options):
+        builds.append(1)
+        is_building.set()
+        assert waits.wait(60), "nobody waits for the lock"
+        return build(*args, **options)
+
+    monkeypatch.setattr(CorpusBM25, "build", slow)
+    caplog.set_level(logging.WARNING)
+    caplog.handler.addFilter(lambda record: waits.set() or True if "waiting for" in record.getMessage() else True)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(open_corpus, docs)
+        assert is_building.wait(60)
+        second = pool.submit(open_corpus, docs)
+        assert first.result().rank("film") == second.result().rank("film")
+    assert len(builds) == 1
+    assert f"waiting for another process: the index of {docs} is being built" in caplog.text
+
+
+def test_a_folder_with_other_files_gets_no_lock(docs, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("Dear")
+    with pytest.raises(DataError, match="contains other files"):
+        index_corpus(docs, tmp_path / "mine")
+    assert [item.name for item in (tmp_path / "mine").iterdir()] == ["letter.txt"]
+
+
+def test_without_locks_the_index_is_built_and_this_is_logged(docs, monkeypatch, caplog):
+    def refuse(file, operation):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    assert len(open_corpus(docs)) == 2
+    assert "let only one process at a time do this" in caplog.text
 
 
 def test_where_no_index_can_be_kept_it_lives_in_memory_unless_its_place_was_named(docs, caplog):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import secrets
@@ -13,12 +14,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 from suffice.errors import DataError, MissingExtraError, SufficeError
 from suffice.json_text import load_json
 
 __all__ = [
+    "LOCK",
     "check_file",
     "decoded",
     "disk_fault",
@@ -27,6 +29,7 @@ __all__ = [
     "files_hash",
     "is_url",
     "json_lines",
+    "locking",
     "make_folder",
     "place",
     "quoted",
@@ -40,10 +43,14 @@ __all__ = [
     "write_file",
 ]
 
+_FILES_LOG = logging.getLogger(__name__)
 _BOM = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
 _URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://")
 _FILE_URL = re.compile(r"(?:file|local)://(?:localhost)?")
+LOCK = ".lock"
+"""The file of a folder that `locking` locks."""
+
 _WHOLE_AT_ONCE = frozenset({"abfs", "abfss", "adl", "az", "gcs", "gs", "memory", "oci", "oss", "r2", "s3", "s3a"})
 """Kinds of storage where a file is there once it is complete."""
 
@@ -239,6 +246,44 @@ def make_folder(path: str | Path) -> None:
             raise NotADirectoryError(f"{str(folder)!r} is a file")
     except OSError as error:
         raise disk_fault(folder, error) from error
+
+
+@contextmanager
+def locking(folder: Path, what: str) -> Iterator[None]:
+    """Let one process at a time do something in a folder; others wait, and log `what` they wait for.
+
+    The lock is a file `.lock`, which stays: a process that ends, in whatever way, lets go of it.  Where the file system has
+    no locks nobody waits, and this is logged.
+
+    Raises:
+        DataError: The folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / LOCK).open("ab")
+    except OSError as error:
+        raise disk_fault(folder, error) from error
+    with file:
+        _wait_for(file, what)
+        yield
+
+
+def _wait_for(file: IO[bytes], what: str) -> None:
+    try:
+        from fcntl import LOCK_EX, LOCK_NB, flock
+    except ImportError:  # Windows
+        _FILES_LOG.info("%s has no lock on this system", file.name)
+        return
+    try:
+        try:
+            flock(file, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            _FILES_LOG.warning("waiting for another process: %s", what)
+            flock(file, LOCK_EX)
+    except OSError as error:
+        _FILES_LOG.warning(
+            "%s cannot be locked (%s): let only one process at a time do this: %s", file.name, error, what
+        )
 
 
 def _beside(target: Any) -> Any:

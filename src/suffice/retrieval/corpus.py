@@ -15,7 +15,7 @@ from suffice.retrieval.bm25 import K1, B
 from suffice.retrieval.corpus_bm25 import CorpusBM25
 from suffice.retrieval.corpus_forms import HUB, Corpus, corpus_of
 from suffice.retrieval.documents import Decoding
-from suffice.retrieval.storage import is_index
+from suffice.retrieval.storage import building, is_index
 from suffice.rounds import Passage
 from suffice.tables import Column, Table
 
@@ -179,20 +179,30 @@ def index_corpus(
 
 
 def _indexed(
-    path: str | Path, directory: Path, errors: Decoding, given: Mapping[str, Any], **building: Any
+    path: str | Path, directory: Path, errors: Decoding, given: Mapping[str, Any], **options: Any
 ) -> tuple[CorpusBM25, Corpus, bool]:
     """Return the index of a folder, the corpus, and whether it was built now."""
     check_apart(path, directory)
     corpus = corpus_of(path, errors)
     source = corpus.source()
+    index = _saved(path, directory, source, given)
+    if index is not None:
+        return index, corpus, False
+    with building(directory, f"the index of {path} is being built in {directory}"):
+        index = _saved(path, directory, source, given)  # by the process that was waited for
+        if index is not None:
+            return index, corpus, False
+        return CorpusBM25.build(directory, corpus.passages(), source=source, **given, **options), corpus, True
+
+
+def _saved(path: str | Path, directory: Path, source: str, given: Mapping[str, Any]) -> CorpusBM25 | None:
+    """Return the index of a folder, if it is that of a corpus and of the given parameters."""
     try:
         index = CorpusBM25.load(directory, source=source)
     except SchemaError as reason:
         _CORPUS_LOG.info("indexing %s: %s", path, reason)
-    else:
-        if all(getattr(index, name) == value for name, value in given.items()):
-            return index, corpus, False
-    return CorpusBM25.build(directory, corpus.passages(), source=source, **given, **building), corpus, True
+        return None
+    return index if all(getattr(index, name) == value for name, value in given.items()) else None
 
 
 def check_apart(path: str | Path, directory: Path) -> None:

@@ -37,7 +37,7 @@ from suffice.retrieval.dense import (
     vector_files,
 )
 from suffice.retrieval.documents import Decoding
-from suffice.retrieval.storage import Stored, begin_stored, finish_stored, is_index, join_stored, open_stored
+from suffice.retrieval.storage import Stored, begin_stored, building, finish_stored, is_index, join_stored, open_stored
 from suffice.retrieval.vectors import StoredVectors
 from suffice.rounds import Passage
 from suffice.tables import Column, Table
@@ -143,21 +143,19 @@ def open_dense(
     beside = f"{_encoder_hash(retriever)}.suffice-index"
     directory = index_beside(path, beside) if index_dir is None else Path(index_dir)
     check_apart(path, directory)
-    try:
-        retriever.attach(directory, source=source)
-    except SchemaError as reason:
-        _DENSE_LOG.info("indexing %s: %s", path, reason)
-    else:
+    if _is_made_of(retriever, directory, source):
         return retriever
     try:
-        write_vectors(retriever, directory, corpus.passages(), source=source, on_progress=on_progress)
+        with building(directory, f"the vectors of {path} are being written in {directory}"):
+            if not _is_made_of(retriever, directory, source):  # by the process that was waited for
+                write_vectors(retriever, directory, corpus.passages(), source=source, on_progress=on_progress)
+                retriever.attach(directory, source=source)
     except DataError as error:
         if index_dir is not None:
             raise
         passages = list(corpus.passages())  # raises where it was the corpus that could not be read
         _DENSE_LOG.warning("the index of %s is not saved: %s", path, error)
         return DenseRetriever(model, passages, **options)
-    retriever.attach(directory, source=source)
     return retriever
 
 
@@ -362,15 +360,15 @@ def _stored_as(dtype: str, vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.f
     return converted
 
 
-def _is_made_of(retriever: DenseRetriever, directory: Path, source: str, dtype: str) -> bool:
-    """Return whether a folder contains the complete index; the retriever then searches it."""
+def _is_made_of(retriever: DenseRetriever, directory: Path, source: str, dtype: str | None = None) -> bool:
+    """Return whether a folder contains the complete index, of vectors of a type if one is given; the retriever then searches it."""
     try:
         retriever.attach(directory, source=source)
     except SchemaError as reason:
         _DENSE_LOG.info("indexing %s: %s", directory, reason)
         return False
     parts = retriever.vectors.parts
-    return not parts or parts[0].dtype == dtype
+    return dtype is None or not parts or parts[0].dtype == dtype
 
 
 def _add_approximate(retriever: DenseRetriever, directory: Path, recall: float, seed: int) -> None:

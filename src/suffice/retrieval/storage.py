@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError, SchemaError
-from suffice.files import remove_leftovers, replacing, write_file
+from suffice.files import LOCK, locking, remove_leftovers, replacing, write_file
 from suffice.identities import sha256_of
 from suffice.rounds import Passage
 
@@ -37,6 +37,7 @@ __all__ = [
     "PassageFile",
     "Stored",
     "begin_stored",
+    "building",
     "finish_stored",
     "is_index",
     "join_stored",
@@ -76,6 +77,9 @@ _NUMBERED = re.compile(r"\.?vectors-\d{5}\.(?:npy|json)(?:\.[\w-]+\.tmp)?")
 """Files of vectors, and notes of how far an unfinished one is, where there are several."""
 
 _SPILL = "spill"
+_LEFTOVER = re.compile(rf"\.({'|'.join(map(re.escape, (*sorted(_INDEX_FILES), _SPILL)))})\..*\.tmp")
+"""What killed processes leave of a file, see `suffice.files.remove_leftovers`."""
+
 _WHOLE = 2**24
 """Files below this size are read in full when an index is opened; others stay on disk."""
 
@@ -269,6 +273,29 @@ def write_stored(directory: Path, kind: str, version: int, plan: Mapping[str, An
 
 
 @contextmanager
+def building(directory: Path, what: str) -> Iterator[None]:
+    """Let one process at a time build an index in a folder, which is created; see `suffice.files.locking`.
+
+    Raises:
+        DataError: The folder contains other files, or cannot be written.
+    """
+    with _writable(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        _check_free(directory)
+    with locking(directory, what):
+        yield
+
+
+def _check_free(directory: Path) -> None:
+    names = (item.name for item in directory.iterdir())
+    foreign = sorted(name for name in names if not _is_index_file(name) and not _LEFTOVER.fullmatch(name))
+    if foreign:
+        raise DataError(
+            f"{directory}: contains other files ({', '.join(foreign[:3])}); give an empty or new folder for the index"
+        )
+
+
+@contextmanager
 def _writable(directory: Path) -> Iterator[None]:
     try:
         yield
@@ -286,16 +313,12 @@ def begin_stored(directory: Path, kind: str, version: int, plan: Mapping[str, An
         directory.mkdir(parents=True, exist_ok=True)
         for name in (*_INDEX_FILES, _SPILL):
             remove_leftovers(directory / name)
-        foreign = sorted(item.name for item in directory.iterdir() if not _is_index_file(item.name))
-        if foreign:
-            raise DataError(
-                f"{directory}: contains other files ({', '.join(foreign[:3])}); give an empty or new "
-                "folder for the index"
-            )
+        _check_free(directory)
         stored = Stored(directory, kind=kind, version=version, _plan=plan)
         if plan is None or not _resumes(stored):
             for item in list(directory.iterdir()):  # the manifest, too: until the new one is written there is no index
-                item.unlink(missing_ok=True)
+                if item.name != LOCK:
+                    item.unlink(missing_ok=True)
         (directory / MANIFEST).unlink(missing_ok=True)
         return stored
 
@@ -324,7 +347,7 @@ def finish_stored(stored: Stored) -> None:
 
 
 def _is_index_file(name: str) -> bool:
-    return name in _INDEX_FILES or _NUMBERED.fullmatch(name) is not None
+    return name in _INDEX_FILES or name == LOCK or _NUMBERED.fullmatch(name) is not None
 
 
 def _resumes(stored: Stored) -> bool:

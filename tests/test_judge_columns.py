@@ -254,3 +254,20 @@ def test_the_command_writes_the_column_and_goes_on_after_a_failure(path, tmp_pat
     made = read_recording(out)
     assert made.metadata["judges"][f"judge:{PREFERRED}"]["fingerprint"]["prompt_id"] == "better_of_two@1"
     assert made.metadata["kept"] == "as it was"
+
+
+def test_shards_compare_what_one_process_compares(path, tmp_path):
+    with Endpoint(likes("Norway"), usage="plain") as endpoint:
+        pairs = ("judge", "pairs", path, "--base-url", endpoint.url, "--model", "j", "-o")
+        assert cli(*pairs, tmp_path / "one.parquet").code == 0
+        alone = len(endpoint.requests)
+        asked = [
+            cli(*pairs, tmp_path / "many.parquet", "--shard", shard, "--json").json["asked"] for shard in ("2/2", "1/2")
+        ]
+        assert (sum(asked), len(endpoint.requests)) == (3, 2 * alone)
+        assert not (tmp_path / "many.parquet").exists()
+        assert cli(*pairs, tmp_path / "many.parquet").code == 0
+        assert len(endpoint.requests) == 2 * alone
+    one, many = (read_recording(tmp_path / name) for name in ("one.parquet", "many.parquet"))
+    assert many.column(PREFERRED).tolist() == pytest.approx(one.column(PREFERRED).tolist(), nan_ok=True)
+    assert not list(tmp_path.glob("many.parquet.part-*"))

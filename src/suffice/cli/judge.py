@@ -114,17 +114,17 @@ class Judging(models.Endpoint):
         for part in self._parts():
             part.unlink(missing_ok=True)
 
-    def show_shard(self, output: Output, shard: Shard, result: RecordingMarks) -> None:
-        """Print what a shard asked; exit with 1 if some of its calls failed."""
+    def show_shard(self, output: Output, shard: Shard, asked: int, what: str, failed: Sequence[str]) -> None:
+        """Print how much a shard asked for, in calls or pairs; exit with 1 if some of it failed."""
         kept = self._part(shard)
-        sentence = f"shard {shard}: {counted(result.requests_sent, 'call')} in this run, kept in {kept}"
+        sentence = f"shard {shard}: {counted(asked, what)} in this run, kept in {kept}"
         then = "the same command without --shard, once all shards have ended"
-        if result.failed:
-            sentence = f"shard {shard}: {counted(len(result.failed), 'call')} failed; the first: {result.failed[0]}"
+        if failed:
+            sentence = f"shard {shard}: {counted(len(failed), what)} failed; the first: {failed[0]}"
             then = "the same command again: what was answered is kept"
-        data = {"path": None, "cache": str(kept), "asked": result.requests_sent, "failed": list(result.failed)}
+        data = {"path": None, "cache": str(kept), "asked": asked, "failed": list(failed)}
         output.show(data, Screen(sentences=[sentence], then=then))
-        if result.failed:
+        if failed:
             raise Exit(1)
 
     def passages(self, source: Recording) -> dict[str, Passage]:
@@ -199,7 +199,7 @@ def judge_command(
             )
         )
     if shard is not None:
-        judging.show_shard(output, shard, result)
+        judging.show_shard(output, shard, result.requests_sent, "call", result.failed)
         return
     if not result.failed:
         table, metadata = with_marks(source, result, panel)

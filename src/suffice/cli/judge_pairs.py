@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from suffice.cli import options
+from suffice.cli.cluster import ClusterOptions
 from suffice.cli.console import progress_bar
 from suffice.cli.groups import RecordingPath
 from suffice.cli.judge import Judging
@@ -104,17 +105,22 @@ def _reference_table(source: Recording, columns: dict[str, list[float]]) -> Tabl
 
 
 def judge_pairs_command(
+    context: typer.Context,
     recording: Annotated[RecordingPath, typer.Argument(help="The recording whose answers (drafts) are compared.")],
     judging: Judging,
+    cluster: ClusterOptions,
     output: Output,
+    shard: options.ShardOption = None,
 ) -> None:
     """A judge whose verdict depends on the order of two drafts prefers places, not drafts.
 
     Example: suffice judge pairs d.parquet -o j.parquet --model M --base-url URL
     """
+    if cluster.run_whole(context, judging.out, f"comparing {recording}", shard=shard, output=output):
+        return
     source = read_recording(recording)
     passages = judging.passages(source)
-    with judging.asked() as asks, progress_bar(f"comparing {recording}", quiet=output.as_json) as progress:
+    with judging.asked(shard) as asks, progress_bar(f"comparing {recording}", quiet=output.as_json) as progress:
         preference = asyncio.run(
             prefer_to_last(
                 source,
@@ -122,12 +128,17 @@ def judge_pairs_command(
                 passages=passages,
                 concurrency=judging.concurrency,
                 on_progress=progress,
+                shard=shard,
             )
         )
+    if shard is not None:
+        judging.show_shard(output, shard, preference.pairs, "pair", preference.failed)
+        return
     if not preference.failed:
         judges = dict(source.metadata.get("judges") or {}) | {f"judge:{PREFERRED}": dict(preference.metadata)}
         table = with_columns(source.table, preference.columns)
         write_recording(judging.out, table, {**source.metadata, "judges": judges})
+        judging.remove_parts()
     judging.show(
         output,
         preference.failed,

@@ -19,6 +19,7 @@ from suffice.judges.recording import GAIN, drafts_of, gains, request_cost_column
 from suffice.judges.reference import Embed, embedding_similarity, rouge_l, token_f1
 from suffice.rounds import Passage
 from suffice.store import Recording
+from suffice.store.shards import Shard
 
 __all__ = ["PREFERRED", "REFERENCES", "PreferenceColumns", "gold_score", "prefer_to_last", "reference_columns"]
 
@@ -103,7 +104,7 @@ class PreferenceColumns:
     Attributes:
         columns: `PREFERRED` and its cost columns, one value for each row of the recording's table.
         verdicts: Number of pairs by verdict, without equal drafts, which are not judged.
-        pairs: Number of distinct pairs judged.
+        pairs: Number of distinct pairs judged; those of the shard, if there is one.
         failed: Messages of calls that may succeed later; the columns are complete only if there are none.
         metadata: JSON-ready metadata for the recording's file.
     """
@@ -122,6 +123,7 @@ async def prefer_to_last(
     passages: Mapping[str, Passage] | None = None,
     concurrency: int = 8,
     on_progress: Callable[[int, int], None] | None = None,
+    shard: Shard | None = None,
 ) -> PreferenceColumns:
     """Compare every distinct draft with the last one of its trajectory, in both orders.
 
@@ -134,6 +136,7 @@ async def prefer_to_last(
         passages: Passages by id; see `drafts_of`.
         concurrency: Pairs in flight.
         on_progress: Called with the number of pairs done and their total.
+        shard: Compare this share of the pairs alone, so that their replies are in the judge's cache; others are undefined.
 
     Raises:
         DataError: The recording lacks questions or answers.
@@ -151,6 +154,7 @@ async def prefer_to_last(
             judge.compare, draft.question, _draft_text(draft), _draft_text(end), () if end is None else end.contexts
         )
         for key, (draft, end) in pairs.items()
+        if shard is None or shard.takes("\n".join(key[:3]))
     }
     replies = await ask_each(requests, concurrency=concurrency, on_progress=on_progress)
     comparisons, refused = replies.answers, replies.refused
@@ -161,7 +165,7 @@ async def prefer_to_last(
     return PreferenceColumns(
         columns=_preference_columns(recording, drafts, last, comparisons, name),
         verdicts=dict(verdicts) | ({"refused": len(refused)} if refused else {}),
-        pairs=len(pairs),
+        pairs=len(requests),
         failed=tuple(replies.retryable),
         metadata={"fingerprint": {"judge": judge.model.fingerprint(), "prompt_id": judge.prompt.prompt_id}},
     )

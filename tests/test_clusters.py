@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from benchmarks.ray_kills import CONCURRENCY, columns_of, nodes, record_killed
 
+from suffice.cli.cluster import _needs
 from suffice.clusters.connection import Cluster
 from suffice.clusters.pool import RayPool
 from suffice.clusters.sink import ShardReport
@@ -218,6 +220,22 @@ def test_a_worker_says_what_it_does_not_see(tmp_path, monkeypatch):
         ({"variables": ["ABSENT_KEY"]}, "keys are never sent"),
     ]:
         assert message in worker.check(Needs(**needs | change))
+
+
+def test_a_worker_needs_the_variables_that_the_client_of_a_store_reads(tmp_path, monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", "secret")
+    monkeypatch.setenv("QDRANT_API_KEY", "secret")
+    monkeypatch.delenv("PGUSER", raising=False)
+    for address, wanted in [
+        ("postgresql://db/wiki?table=t", ["PGPASSWORD"]),
+        ("qdrant://db/wiki", ["QDRANT_API_KEY"]),
+        ("documents", []),
+    ]:
+        needs = _needs(
+            SimpleNamespace(params={}), ["record", "--corpus", address], tmp_path, tmp_path / "marker", "token"
+        )
+        assert [name for name in needs.variables if name != "OPENAI_API_KEY"] == wanted
+        assert "secret" not in str(needs)
 
 
 def test_a_worker_returns_what_the_command_prints_and_its_own_error(tmp_path, monkeypatch):

@@ -28,6 +28,7 @@ from suffice.clusters.worker import Needs, ShardOutcome
 from suffice.errors import DataError
 from suffice.files import make_folder, write_file
 from suffice.processes import pools_from
+from suffice.retrieval.stores import store_variables
 from suffice.store.shards import Shard
 from suffice.tables import counted
 
@@ -192,6 +193,7 @@ def _needs(context: typer.Context, words: Sequence[str], out: Path, marker: Path
     changing = {str(out), str(context.params.get("cache"))}
     named = [word for word in dict.fromkeys(words) if word not in changing]
     keys = [str(value) for name, value in context.params.items() if name.endswith("api_key_env") and value is not None]
+    keys += [name for word in words for name in store_variables(word)]
     return Needs(
         folder=str(Path.cwd()),
         files={word: Path(word).stat().st_size for word in named if _is_path(word) and Path(word).is_file()},

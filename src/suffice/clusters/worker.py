@@ -40,7 +40,7 @@ class Needs:
         token: The content of that file.
         files: The size of each file that the command names, by path.
         folders: The folders that it names.
-        variables: The environment variables that hold keys; their values stay on each node.
+        variables: The environment variables that hold keys, or say where a store is; their values stay on each node.
     """
 
     version: str = __version__

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suffice.retrieval.stores.addresses import STORE_FORMS, is_store_address, open_store, shown_address
+from suffice.retrieval.stores.addresses import STORE_FORMS, is_store_address, open_store, shown_address, store_variables
 from suffice.retrieval.stores.base import Distance, QuestionEmbedder, Store
 from suffice.retrieval.stores.elastic import ElasticsearchStore, OpenSearchStore, SearchEngineStore
 from suffice.retrieval.stores.lance import LanceDBStore
@@ -23,4 +23,5 @@ __all__ = [
     "is_store_address",
     "open_store",
     "shown_address",
+    "store_variables",
 ]

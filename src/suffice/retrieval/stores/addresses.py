@@ -15,7 +15,7 @@ from suffice.retrieval.stores.lance import LanceDBStore
 from suffice.retrieval.stores.postgres import PostgresStore
 from suffice.retrieval.stores.qdrant import QdrantStore
 
-__all__ = ["STORE_FORMS", "is_store_address", "open_store", "shown_address"]
+__all__ = ["STORE_FORMS", "is_store_address", "open_store", "shown_address", "store_variables"]
 
 STORE_FORMS: Mapping[str, str] = {
     "postgres": "postgres://HOST/DATABASE?table=NAME",
@@ -100,6 +100,21 @@ def is_store_address(text: str) -> bool:
     return _SCHEME.match(text) is not None
 
 
+def store_variables(address: str) -> tuple[str, ...]:
+    """Return the environment variables from which the client of a store reads who and where it is; none for no address.
+
+    >>> store_variables("qdrant://localhost/wiki"), store_variables("documents")
+    (('QDRANT_API_KEY',), ())
+    """
+    match = _SCHEME.match(address)
+    return () if match is None else _VARIABLES[_kind(match)]
+
+
+def _kind(scheme: re.Match[str]) -> str:
+    kind = scheme[1].lower()
+    return "postgres" if kind == "postgresql" else kind
+
+
 def shown_address(address: str) -> str:
     """Return an address without user and password, for messages and files.
 
@@ -134,7 +149,7 @@ def open_store(address: str, embedder: QuestionEmbedder | None = None) -> Store:
     start = _SCHEME.match(address)
     if start is None:
         raise DataError(f"{address!r} is not the address of a store: use {', '.join(STORE_FORMS.values())}")
-    kind = "postgres" if start[1].lower() == "postgresql" else start[1].lower()
+    kind = _kind(start)
     try:
         parts = urlsplit(address)
         port = parts.port
@@ -304,3 +319,12 @@ _SECRETS: Mapping[str, str] = {
     "elasticsearch": "set ELASTICSEARCH_API_KEY, or ELASTICSEARCH_USERNAME and ELASTICSEARCH_PASSWORD",
 }
 """Where a secret belongs."""
+
+_VARIABLES: Mapping[str, tuple[str, ...]] = {
+    "postgres": ("PGHOST", "PGPORT", "PGUSER", "PGPASSWORD", "PGDATABASE", "PGSERVICE", "PGPASSFILE"),
+    "qdrant": ("QDRANT_API_KEY",),
+    "lancedb": ("LANCEDB_API_KEY",),
+    "opensearch": ("OPENSEARCH_USERNAME", "OPENSEARCH_PASSWORD"),
+    "elasticsearch": ("ELASTICSEARCH_API_KEY", "ELASTICSEARCH_USERNAME", "ELASTICSEARCH_PASSWORD"),
+}
+"""What a client reads from the environment."""

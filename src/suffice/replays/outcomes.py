@@ -19,7 +19,7 @@ from suffice.store.recording import Recording
 __all__ = [
     "AGREEMENT",
     "AgreementBasis",
-    "Choice",
+    "MultipleChoice",
     "agreement_note",
     "agreement_text",
     "answers_by_stop",
@@ -109,7 +109,7 @@ def unanswered(recording: Recording) -> int:
     return sum(not any(text.strip() for text in row) for row in texts)
 
 
-def default_metrics(recording: Recording, choice: Choice | None = None) -> tuple[str, ...]:
+def default_metrics(recording: Recording, choice: MultipleChoice | None = None) -> tuple[str, ...]:
     """Return the metrics of answers where none is named, the quality first: F1 and EM, and EM alone for multiple choice.
 
     A recording with a normalizer of its own has `match` instead.  F1 counts words, and an option has none: the gold answer "a" normalises to nothing, so that F1 is 0 where EM is 1.
@@ -120,16 +120,16 @@ def default_metrics(recording: Recording, choice: Choice | None = None) -> tuple
     """
     if MATCH in recording.names("metric"):
         return (MATCH,)
-    return ("em",) if (choice or Choice.of(recording)).note else ("f1", "em")
+    return ("em",) if (choice or MultipleChoice.of(recording)).note else ("f1", "em")
 
 
 def choice_note(recording: Recording) -> str | None:
     """Return why F1 does not score these answers, None if it does: golds are single letters, or F1 misses exact matches."""
-    return Choice.of(recording).note
+    return MultipleChoice.of(recording).note
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class MultipleChoice:
     """What shows that questions are multiple choice; parts of a recording are added.
 
     Attributes:
@@ -145,7 +145,7 @@ class Choice:
     partly: int = 0
 
     @classmethod
-    def of(cls, recording: Recording) -> Choice:
+    def of(cls, recording: Recording) -> MultipleChoice:
         """Look at the gold answers, EM and F1 of a recording."""
         if "em" not in recording.names("metric"):
             return cls()
@@ -159,8 +159,8 @@ class Choice:
         partly = exact & (recording.column("f1") < 1)
         return cls(golds=len(golds), letters=letters, exact=int(exact.sum()), partly=int(partly.sum()))
 
-    def __add__(self, other: Choice) -> Choice:
-        return Choice(
+    def __add__(self, other: MultipleChoice) -> MultipleChoice:
+        return MultipleChoice(
             golds=self.golds + other.golds,
             letters=self.letters + other.letters,
             exact=self.exact + other.exact,

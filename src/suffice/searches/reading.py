@@ -16,7 +16,7 @@ from suffice.errors import ConfigMismatchError, DataError
 from suffice.metrics import normalize_answer
 from suffice.replays.blocks import BlockReader, RecordingBlock, Source
 from suffice.replays.checks import require_whole
-from suffice.replays.outcomes import Choice
+from suffice.replays.outcomes import MultipleChoice
 from suffice.replays.streaming import BLOCK_ROWS
 from suffice.rounds import Mask
 from suffice.searches.data import by_prompt
@@ -136,7 +136,7 @@ class Facts:
     keys: Keys
     texts: Keys
     prompts: frozenset[str]
-    choice: Choice
+    choice: MultipleChoice
     digest: int
     n_failed: int = 0
 
@@ -144,7 +144,7 @@ class Facts:
     def none(cls) -> Facts:
         """Return the facts of no questions."""
         empty = np.empty(0, dtype=np.uint64)
-        return cls(keys=empty, texts=empty, prompts=frozenset(), choice=Choice(), digest=0)
+        return cls(keys=empty, texts=empty, prompts=frozenset(), choice=MultipleChoice(), digest=0)
 
     def __add__(self, other: Facts) -> Facts:
         return Facts(
@@ -200,7 +200,7 @@ def facts_of(stored: RecordingBlock) -> Facts:
         keys=keys_of(block.question_ids),
         texts=np.array([_text_key(text) for text in texts], dtype=np.uint64),
         prompts=frozenset(by_prompt(block)),
-        choice=Choice.of(block),
+        choice=MultipleChoice.of(block),
         digest=_content_digest(block, block.names("metric")),
     )
 

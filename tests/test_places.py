@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
+import threading
+import time
 import uuid
 from pathlib import Path
 
@@ -161,6 +163,9 @@ def test_a_log_that_was_uploaded_is_read_with_its_journals_and_a_recorder_logs_t
         with recorder.question(f"Who is {q}?", question_id=f"q{q}") as run:
             while not run.done:
                 run.observe("a")
+    for thread in threading.enumerate():
+        if thread.name == "suffice-seal":
+            thread.join()  # it turns full parts into files, while the folder is to be copied
     assert list((tmp_path / "log").glob("*.rounds"))
     upload(tmp_path / "log", bucket)
     assert columns_of(bucket) == columns_of(tmp_path / "log")
@@ -295,6 +300,37 @@ def test_the_journal_is_copied_while_it_grows_and_a_copy_that_fails_is_a_note(bu
     assert "the journal is only on this machine for now" in caplog.text
     assert [item.name for item in place(bucket).iterdir()] == ["one.parquet"]
     assert len(copies) >= 3
+
+
+def test_a_copy_that_is_on_its_way_when_the_recording_ends_does_not_come_after_it(bucket, tmp_path, monkeypatch):
+    items, path = recording.questions(4), f"{bucket}/one.parquet"
+    monkeypatch.setattr(uploads, "_COPY_EVERY_S", 0.01)
+    monkeypatch.setattr(uploads, "_PAUSE_SHARE", 0.0)
+    began, asked, arrived = (threading.Event() for _ in range(3))
+    put_file = MemoryFileSystem.put_file
+
+    def slow(self, local, target, **options):
+        if target.endswith(".journal") and not began.is_set():
+            began.set()
+            endpoint.allow = None
+            assert asked.wait(60)
+            time.sleep(0.2)  # by then a recording that does not wait has returned
+            put_file(self, local, target, **options)
+            arrived.set()
+        else:
+            put_file(self, local, target, **options)
+
+    monkeypatch.setattr(MemoryFileSystem, "put_file", slow)
+    with Endpoint(recording.reply) as endpoint:
+        endpoint.allow = 2
+
+        def progress(state):
+            if state.done == state.total:
+                asked.set()
+
+        record(items, recording.loop(endpoint.url), path, concurrency=1, journal_folder=tmp_path, on_progress=progress)
+    assert arrived.wait(60)
+    assert [item.name for item in place(bucket).iterdir()] == ["one.parquet"]
 
 
 def test_what_cannot_be_uploaded_is_not_paid_for_again(bucket, tmp_path, monkeypatch):

@@ -8,8 +8,8 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 from suffice.errors import DataError, SufficeError
@@ -100,42 +100,45 @@ class _UploadedFile(HereFile):
 
     @asynccontextmanager
     async def copying(self, journal: Journal) -> AsyncIterator[None]:
-        copies = asyncio.create_task(self._copy_regularly(journal))
+        ended = asyncio.Event()
+        copies = asyncio.create_task(self._copy_regularly(journal, ended))
         try:
             yield
         finally:
-            copies.cancel()
-            await asyncio.wait([copies])
+            ended.set()
+            await asyncio.wait(
+                [copies]
+            )  # a copy that is on its way would arrive after the last one, or after none is left
 
-    async def _copy_regularly(self, journal: Journal) -> None:
+    async def _copy_regularly(self, journal: Journal, ended: asyncio.Event) -> None:
         pause = _COPY_EVERY_S
-        while True:
-            await asyncio.sleep(pause)
+        while not await _is_set_within(ended, pause):
             began = time.monotonic()
             try:
-                with tempfile.TemporaryDirectory(prefix="suffice-") as folder:
-                    copy = self._copied(journal, folder)
+                with self._copied(journal) as copy:
                     if copy is not None:
                         await asyncio.to_thread(upload, copy, self._journal)
             except SufficeError as error:
-                self._changes = -1  # the next copy has everything
                 _LOG.warning("the journal is only on this machine for now: %s", error)
             pause = max(_COPY_EVERY_S, _PAUSE_SHARE * (time.monotonic() - began))
 
     def _copy(self, journal: Journal) -> None:
-        with tempfile.TemporaryDirectory(prefix="suffice-") as folder:
-            copy = self._copied(journal, folder)
+        with self._copied(journal) as copy:
             if copy is not None:
                 upload(copy, self._journal)
 
-    def _copied(self, journal: Journal, folder: str) -> Path | None:
-        """Return a copy of the journal; None if it has nothing new."""
-        if journal.changes == self._changes:
-            return None
-        self._changes = journal.changes
-        path = Path(folder, self._journal.name)
-        journal.copy_to(path)
-        return path
+    @contextmanager
+    def _copied(self, journal: Journal) -> Iterator[Path | None]:
+        """Yield a copy of the journal, to be uploaded; None if it has nothing new."""
+        changes = journal.changes
+        if changes == self._changes:
+            yield None
+            return
+        with tempfile.TemporaryDirectory(prefix="suffice-") as folder:
+            path = Path(folder, self._journal.name)
+            journal.copy_to(path)
+            yield path
+        self._changes = changes
 
     def put(self) -> None:
         upload(self.path, self._target)
@@ -155,6 +158,12 @@ class _UploadedFile(HereFile):
         self.path.unlink(missing_ok=True)
         with suppress(OSError):
             self.path.parent.rmdir()  # if no other journal is there
+
+
+async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
+    return event.is_set()
 
 
 def _cache_folder() -> Path:

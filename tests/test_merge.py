@@ -135,6 +135,8 @@ def test_what_is_not_one_recording_is_refused(shards, tmp_path):
         merge_recordings(other, shards)
     with pytest.raises(DataError, match="does not exist"):
         merge_recordings(out, [first, tmp_path / "none.parquet"])
+    with pytest.raises(DataError, match="does not exist"):
+        merge_recordings(out, [tmp_path / "none"])
     assert not out.exists()
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from suffice._version import __version__
 from suffice.display import facts_table
-from suffice.errors import ConfigMismatchError, DataError
+from suffice.errors import ConfigMismatchError, DataError, NotFoundError
 from suffice.files import check_file, is_url, place
 from suffice.identities import aligned
 from suffice.results import Result
@@ -145,6 +145,8 @@ def _journaled(path: Path) -> list[Path]:
 
 
 def _check_places(out: Path, sources: Sequence[Path]) -> None:
+    if len(sources) == 1 and not sources[0].exists():
+        raise NotFoundError(f"the recording {str(sources[0])!r} does not exist")
     places = [path.resolve() for path in sources]
     repeated = [str(path) for path, place in zip(sources, places, strict=True) if places.count(place) > 1]
     alone = len(sources) == 1 and sources[0].is_dir()

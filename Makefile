@@ -18,7 +18,7 @@ CORE := $(patsubst %,tests/test_%.py,audit baseline_selectors calibrate calibrat
 SOURCES := pyproject.toml $(shell find src -type f -not -name '*.pyc')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check core coverage test test-browser test-frameworks test-crewai stress mutants lint prove bench docs results results-check dev clean
+.PHONY: help demo check core coverage test test-browser test-frameworks test-crewai test-cloud stress mutants lint prove bench docs results results-check dev clean
 
 help:
 	@echo "make demo     record, calibrate, replay and deploy TASR on real questions, offline"
@@ -26,6 +26,7 @@ help:
 	@echo "make coverage run the tests of the numpy-only core, which must pass through every branch of it"
 	@echo "make test     run all tests, those in a browser where a chromium is installed"
 	@echo "make test-frameworks  run the adapters of agent frameworks with the frameworks; make test-crewai that of CrewAI"
+	@echo "make test-cloud       run recordings at URLs against an S3 server"
 	@echo "make stress   run all tests four times: other BLAS kernels, threads, orders and hashes, idle and busy machine"
 	@echo "make mutants  change the core (or ROOM=rules alone) in small ways and count the changes that its tests notice"
 	@echo "make lint     ruff, mypy and the import contracts"
@@ -90,6 +91,15 @@ test-frameworks: $(VENV)-frameworks/.pinned
 test-crewai: $(VENV)-crewai/.pinned
 	CREWAI_DISABLE_TELEMETRY=true PYTHONPATH=. $(VENV)-crewai/bin/python $(FRAMEWORKS) $(PYTEST_ARGS) tests/frameworks/test_crewai.py
 
+# A server that speaks S3, and the driver of fsspec for it.
+$(VENV)-cloud/.pinned: tests/cloud/requirements.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)-cloud
+	$(VENV)-cloud/bin/python -m pip install --quiet --disable-pip-version-check -r $< -e ".[cloud,endpoint]"
+	touch $@
+
+test-cloud: $(VENV)-cloud/.pinned
+	PYTHONPATH=. $(VENV)-cloud/bin/python -m pytest -c tests/cloud/pytest.ini --rootdir tests/cloud --confcutdir tests/cloud $(PYTEST_ARGS) tests/cloud
+
 mutants: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(MUTMUT)"
 	$(BIN)/python scripts/mutants.py $(ROOM) $(MUTANTS_ARGS)
@@ -120,4 +130,4 @@ results-check: $(VENV)/.dev
 	$(BIN)/python scripts/compare_results.py docs/results $(CHECKED)
 
 clean:
-	rm -rf $(VENV) $(VENV)-frameworks $(VENV)-crewai build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*
+	rm -rf $(VENV) $(VENV)-frameworks $(VENV)-crewai $(VENV)-cloud build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*

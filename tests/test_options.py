@@ -18,7 +18,7 @@ FOREIGN = {
     "--logprobs-mode": "(?i:vllm)",
     "--max-model-len": "vllm",
     "--enable-prefix-caching": "vllm",
-    "--enable-prompt-tokens-details": "vllm",
+    **dict.fromkeys(("--enable-prompt-tokens-details", "--runner", "--convert", "--tensor-parallel-size"), "vllm"),
     "--head": "ray start",
     **dict.fromkeys(("--standalone", "--nproc-per-node", "--no-python"), "torchrun"),
     "--port": "llama-server|vllm serve",

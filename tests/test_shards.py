@@ -281,6 +281,60 @@ def test_a_part_that_is_not_the_one_of_the_manifest_is_an_error_that_names_it(te
     ).error
 
 
+@pytest.mark.parametrize("of", ["another shard", "no shard"])
+def test_a_part_with_the_name_of_another_shard_counts_no_question_twice(of, tmp_path):
+    items, folder, model = questions([f"q{i}" for i in range(6)]), tmp_path / "log", ScriptedModel(answering)
+    record_shards(items, folder, 2, [1])
+    record(items, loop(), tmp_path / "one.parquet")
+    source = folder / "part-0001-of-0002.parquet" if of == "another shard" else tmp_path / "one.parquet"
+    copied = folder / "part-0002-of-0002.parquet"
+    shutil.copy(source, copied)
+    says = r"part-0002-of-0002.parquet' is (shard 1/2|not the part of a shard): it was copied or renamed"
+    with pytest.raises(SchemaError, match=says):
+        read_recording(folder)
+    assert re.search(says, record(items, loop(model), folder, shard=Shard(1, 2)).incomplete)
+    with pytest.raises(SchemaError, match=says):
+        record(items, loop(model), folder, shard=Shard(2, 2))
+    assert not model.requests
+    assert not (folder / MANIFEST_FILE).exists()
+    copied.unlink()
+    assert not record_shards(items, folder, 2, [2]).incomplete
+    assert columns_of(folder) == columns_of(tmp_path / "one.parquet")
+
+
+def test_a_shard_that_ended_after_its_part_and_before_the_manifest_is_run_again(ten):
+    _, folder = ten
+    manifest = (folder / MANIFEST_FILE).read_bytes()
+    more, model = questions([f"q{i}" for i in range(14)]), ScriptedModel(answering)
+    record_shards(more, folder, 4)
+    (folder / MANIFEST_FILE).write_bytes(manifest)
+    with pytest.raises(SchemaError, match=r"Run the command of shard \d/4 again"):
+        read_recording(folder)
+    record(more, loop(model), folder, shard=Shard(1, 4))
+    assert not model.requests
+    assert read_recording(folder).shape[0] == 14
+
+
+@pytest.mark.parametrize("change", [{"rows": 1}, {"questions": 9}, {"shards": 5}, {"parts": []}, {"dataset": {}}])
+def test_a_manifest_that_was_edited_is_an_error(change, ten):
+    _, folder = ten
+    path = folder / MANIFEST_FILE
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(SchemaError, match=r"manifest.json' is damaged"):
+        read_recording(folder)
+
+
+def test_a_manifest_without_one_of_the_parts_is_an_error_even_if_that_is_gone(ten):
+    _, folder = ten
+    content = json.loads((folder / MANIFEST_FILE).read_text())
+    last = content["parts"].pop()
+    (folder / last["file"]).unlink()
+    totals = {key: content[key] - last[key] for key in ("rows", "questions")}
+    (folder / MANIFEST_FILE).write_text(json.dumps({**content, **totals, "shards": 3}))
+    with pytest.raises(SchemaError, match=r"manifest.json' is damaged"):
+        read_recording(folder)
+
+
 def test_parts_of_another_number_of_shards_are_refused_before_anything_is_asked(ten, tmp_path):
     items, folder = ten
     model = ScriptedModel(answering)

@@ -91,12 +91,18 @@ def open_shards(folder: Path) -> ShardedFolder:
                 f"{str(folder / entry['file'])!r} is missing, which {MANIFEST_FILE} lists: restore it, or record shard {shard} again"
             )
     parts = open_parts([folder / entry["file"] for entry in manifest["parts"]])
-    for part, entry in zip(parts, manifest["parts"], strict=True):
-        if _entry(part) != entry:
-            path = part.path
-            raise damaged_part(
-                path, SchemaError(f"{str(path)!r} is not the part that {MANIFEST_FILE} lists: it was changed")
+    entries = []
+    for part, listed in zip(parts, manifest["parts"], strict=True):
+        _check_name(part)
+        entries.append(_entry(part))
+        if entries[-1] != listed:
+            raise SchemaError(
+                f"{str(part.path)!r} is not the part that {MANIFEST_FILE} lists: it was changed, or its process ended before it "
+                f"wrote the manifest. Run the command of shard {Shard.of_part(part.path)} again, which checks it and asks for "
+                "nothing that it has; if that fails, move the part away first"
             )
+    if json.loads(_manifest_of(entries, _dataset(parts[0]))) != manifest:
+        raise _damaged_manifest(folder / MANIFEST_FILE)
     _check_others(folder, {entry["file"] for entry in manifest["parts"]})
     if not manifest["rows"]:
         raise DataError(f"the recording {str(folder)!r} has no rounds")
@@ -104,7 +110,9 @@ def open_shards(folder: Path) -> ShardedFolder:
 
 
 def check_shard(folder: Path, shard: Shard, config: Mapping[str, Any]) -> None:
-    """Raise if a folder has parts of another number of shards, or of another configuration, before anything is paid for.
+    """Raise if a folder has parts of another number of shards, of another configuration or with the name of another shard.
+
+    It is called before anything is paid for.
 
     Args:
         folder: The folder; it need not be there yet.
@@ -112,8 +120,9 @@ def check_shard(folder: Path, shard: Shard, config: Mapping[str, Any]) -> None:
         config: What changes the recording.
 
     Raises:
-        ConfigMismatchError: There are such parts.
+        ConfigMismatchError: There are parts of another number or configuration.
         DataError: `folder` is a file.
+        SchemaError: The part of this shard is that of another one, or damaged.
     """
     if folder.suffix == ".parquet" or folder.is_file():
         raise DataError(
@@ -122,8 +131,11 @@ def check_shard(folder: Path, shard: Shard, config: Mapping[str, Any]) -> None:
     if not folder.is_dir():
         return
     _check_others(folder, {Shard(index, shard.n).part_name for index in range(1, shard.n + 1)})
-    finished = [folder / other.part_name for other in sorted(_shards_in(folder)) if other != shard]
-    for path in finished[:1]:
+    finished = sorted(_shards_in(folder))
+    if shard in finished:
+        with open_part(folder / shard.part_name) as part:
+            _check_name(part)
+    for path in [folder / other.part_name for other in finished if other != shard][:1]:
         with open_part(path) as part:
             changed = differences(part.metadata.get("config") or {}, json.loads(json.dumps(config)))
         if changed:
@@ -140,7 +152,7 @@ def complete_shards(folder: Path) -> str:
     path = folder / MANIFEST_FILE
     while True:
         parts, fault = _examined(folder)
-        text = "" if fault else _manifest_of(parts)
+        text = "" if fault else _manifest_of([*map(_entry, parts)], _dataset(parts[0]))
         for part in parts:
             part.close()
         if fault is not None:
@@ -180,6 +192,8 @@ def _examined(folder: Path) -> tuple[Sequence[OpenFile], SufficeError | None]:
         if missing:
             raise _incomplete(folder, missing, [shard for shard in missing if shard in begun])
         parts = open_parts([folder / shard.part_name for shard in every])
+        for part in parts:
+            _check_name(part)
         _check_datasets(folder, every, parts)
         OpenFolder.check_settings(parts)
     except SufficeError as error:
@@ -194,6 +208,15 @@ def _incomplete(folder: Path, missing: Sequence[Shard], unfinished: Sequence[Sha
         f"{'is' if len(missing) == 1 else 'are'} missing{which}. Record them with the same command; each part that is there is a "
         "recording by itself"
     )
+
+
+def _check_name(part: OpenFile) -> None:
+    """Raise if the name of a part is that of another shard than it contains: its questions would count twice."""
+    entry = part.metadata.get(SHARD)
+    own = None if entry is None else Shard(entry["index"], entry["of"])
+    if own != Shard.of_part(part.path):
+        content = "not the part of a shard" if own is None else f"shard {own}"
+        raise damaged_part(part.path, SchemaError(f"{str(part.path)!r} is {content}: it was copied or renamed"))
 
 
 def _check_datasets(folder: Path, shards: Sequence[Shard], parts: Sequence[OpenFile]) -> None:
@@ -224,16 +247,15 @@ def _entry(part: OpenFile) -> dict[str, Any]:
     }
 
 
-def _manifest_of(parts: Sequence[OpenFile]) -> str:
-    entries = [_entry(part) for part in parts]
+def _manifest_of(entries: Sequence[Mapping[str, Any]], dataset: Mapping[str, Any]) -> str:
     totals = {key: sum(entry[key] for entry in entries) for key in ("rows", "questions")}
     content = {
         "format": _SHARDS_FORMAT,
         "version": _SHARDS_VERSION,
         "shards": len(entries),
-        "dataset": _dataset(parts[0]),
+        "dataset": dict(dataset),
         **totals,
-        "parts": entries,
+        "parts": [*entries],
     }
     return json.dumps(content, indent=1) + "\n"
 
@@ -247,9 +269,13 @@ def _manifest_in(path: Path) -> dict[str, Any] | None:
         shards = [Shard.of_part(entry["file"]) for entry in manifest["parts"]]
     except (ValueError, KeyError, TypeError):
         known, shards = False, []
-    if not known or None in shards:
-        raise SchemaError(
-            f"{str(path)!r} is damaged, or is not the manifest of a recording in shards: remove it, and run the command of any "
-            "shard again, which writes it"
-        )
+    if not (known and shards) or shards != [Shard(index, len(shards)) for index in range(1, len(shards) + 1)]:
+        raise _damaged_manifest(path)
     return dict(manifest)
+
+
+def _damaged_manifest(path: Path) -> SchemaError:
+    return SchemaError(
+        f"{str(path)!r} is damaged, or is not the manifest of a recording in shards: remove it, and run the command of any "
+        "shard again, which writes it"
+    )

@@ -6,12 +6,13 @@ import json
 import math
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from suffice.errors import DataError, ModelError
+from suffice.errors import DataError, ModelError, SufficeError
 from suffice.llm import ChatModel, EntailmentJudge
 from suffice.llm.batch_api import BatchApi
 from suffice.loop import QueryLoop, RetrievalLoop, SamplingLoop, record
@@ -339,6 +340,35 @@ def test_several_endpoints_and_dependent_rounds_are_refused(tmp_path):
     assert not first.requests
 
 
+@pytest.mark.parametrize("refusal", ["another configuration", "several endpoints", "no interface", "a file of others"])
+def test_a_recording_goes_on_without_batches_where_none_was_submitted(refusal, tmp_path):
+    path, settings = tmp_path / "r.parquet", {}
+    with server(without=("/v1/files",)) as endpoint, server() as other:
+        loop = loop_of(endpoint)
+        if refusal == "another configuration":
+            record(QUESTIONS[:2], loop, path)
+        elif refusal == "several endpoints":
+            loop = replace(loop, model=ChatModel("m", base_url=[endpoint.url, other.url], api_key=KEY))
+        elif refusal == "a file of others":
+            (tmp_path / "in.jsonl").write_text("{}\n")
+            settings["file"] = tmp_path / "in.jsonl"
+        with pytest.raises(SufficeError):
+            in_batches(endpoint, path, loop, **settings)
+        assert not endpoint.batches
+        assert not Path(f"{path}.batches").exists()
+        assert record(QUESTIONS, loop, path).questions == len(QUESTIONS)
+
+
+def test_requests_that_were_all_refused_are_made_anew_by_the_next_run(tmp_path, live):
+    path = tmp_path / "r.parquet"
+    with server(outcome=lambda _id, _nth: "400") as endpoint:
+        with pytest.raises(ModelError, match="no such parameter"):
+            in_batches(endpoint, path)
+        endpoint.outcome = lambda _id, _nth: None
+        assert in_batches(endpoint, path).questions == len(QUESTIONS)
+    assert rows_of(path) == live[0]
+
+
 def test_two_processes_do_not_submit_the_same(tmp_path):
     first = BatchState(tmp_path / "state.sqlite")
     with pytest.raises(DataError, match="another process"):
@@ -458,6 +488,30 @@ def test_files_that_are_there_already_stay_as_they_are(name, tmp_path):
     with server() as endpoint, pytest.raises(DataError, match="is there already"):
         in_batches(endpoint, tmp_path / "r.parquet", file=tmp_path / "in.jsonl")
     assert (tmp_path / name).read_text() == "{}\n"
+
+
+def test_an_output_that_answers_nothing_is_that_of_another_file_or_not_there_yet(tmp_path):
+    path, file = tmp_path / "r.parquet", tmp_path / "in.jsonl"
+    foreign = {"custom_id": "another", "response": {"status_code": 200, "body": {}}, "error": None}
+    with server() as endpoint:
+        in_batches(endpoint, path, file=file)
+        for content in ("", json.dumps(foreign) + "\n"):
+            (tmp_path / "in.output.jsonl").write_text(content)
+            with pytest.raises(DataError, match=r"in.output.jsonl' answers none of the requests in .*in.jsonl'"):
+                in_batches(endpoint, path, file=file)
+        assert not (tmp_path / "in-2.jsonl").exists()
+        with pytest.raises(DataError, match="ends in .jsonl"):
+            in_batches(endpoint, tmp_path / "s.parquet", file=tmp_path / "s.parquet")
+
+
+def test_requests_are_where_they_were_written_whatever_name_is_given_later(tmp_path):
+    path, file = tmp_path / "r.parquet", tmp_path / "in.jsonl"
+    with server() as endpoint:
+        in_batches(endpoint, path, file=file)
+        (note,) = in_batches(endpoint, path, file=tmp_path / "other.jsonl").notes
+        assert f"vllm run-batch -i {file} -o {tmp_path / 'in.output.jsonl'}" in note
+        (tmp_path / "in.output.jsonl").write_text("".join(run_batch(endpoint, file.read_bytes())[0]))
+        assert not in_batches(endpoint, path, file=tmp_path / "other.jsonl").pending
 
 
 def test_what_a_judge_is_asked_goes_into_the_next_file(tmp_path):

@@ -133,7 +133,7 @@ class BatchSender:
                 )
             with replacing(handed) as partial:
                 shutil.copyfile(self.input_path(batch), partial)
-            self._put(batch, step="created", status="written")
+            self._put(batch, step="created", status="written", file_id=str(handed.absolute()))
             self.input_path(batch).unlink(missing_ok=True)
 
     def handed(self, batch: SentBatch) -> Path:
@@ -141,7 +141,8 @@ class BatchSender:
         assert self.file is not None
         first = min(other.number for other in self.state.batches())
         nth = batch.number - first + 1
-        return self.file if nth == 1 else self.file.with_name(f"{self.file.stem}-{nth}{self.file.suffix}")
+        path = self.file if nth == 1 else self.file.with_name(f"{self.file.stem}-{nth}{self.file.suffix}")
+        return path if batch.file_id is None or path.exists() else Path(batch.file_id)  # another name was asked for then
 
     def output(self, batch: SentBatch) -> Path:
         """Return where the engine's output to a file of requests is expected."""
@@ -155,7 +156,7 @@ class BatchSender:
                 continue
             if self.file is not None:
                 if self.output(batch).exists():
-                    self._take(batch, [self.output(batch)], "the engine's output has no row for it", counts=True)
+                    self._read_output(batch)
                 continue
             try:
                 self._look_at(batch)
@@ -167,6 +168,16 @@ class BatchSender:
                     "not collected is then submitted, and paid for, again"
                 ) from None
         return not self.waiting
+
+    def _read_output(self, batch: SentBatch) -> None:
+        """Take in what an engine wrote."""
+        output = self.output(batch)
+        if not any(self.state.request(row.custom_id) for row in rows_of_output(output, batch.endpoint)):
+            raise DataError(
+                f"{str(output)!r} answers none of the requests in {str(self.handed(batch))!r}: the engine wrote nothing yet, or "
+                "it is the output of another file. Move it away"
+            )
+        self._take(batch, [output], "the engine's output has no row for it", counts=True)
 
     def _look_at(self, batch: SentBatch) -> None:
         api = BatchApi(self._connection(batch))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
-from suffice.errors import ModelError, PendingReplyError
+from suffice.errors import DataError, ModelError, PendingReplyError
 from suffice.llm.batch_api import BATCHES, BatchRequest, input_line
 from suffice.loop.batch_sending import BatchProgress, BatchSender, BatchSettings
 from suffice.loop.progress import RecordSummary
@@ -56,6 +56,9 @@ class BatchQueue:
         attempts: In how many batches a request is tried before its question fails.
         first_poll_s: The first wait between two looks at the batches, seconds; it grows.
         longest_poll_s: The longest one.
+
+    Raises:
+        DataError: `file` has another ending.
     """
 
     def __init__(
@@ -72,6 +75,8 @@ class BatchQueue:
     ) -> None:
         self.wait, self.on_progress = wait, on_progress
         self.file = None if file is None else Path(file)
+        if self.file is not None and self.file.suffix != ".jsonl":
+            raise DataError(f"requests are written to a file that ends in .jsonl, not to {str(file)!r}")
         self._settings = BatchSettings(
             most_requests=most_requests,
             most_bytes=most_bytes,
@@ -86,6 +91,8 @@ class BatchQueue:
     def open(self, folder: Path) -> None:
         """Use the batches in a folder, which is created if it is missing, and lock it."""
         self._sender = BatchSender(BatchState(folder / _STATE_FILE), folder, self.file, self._settings)
+        if not self._sender.waiting:
+            self.state.forget_failures()
 
     @property
     def sender(self) -> BatchSender:
@@ -194,8 +201,13 @@ class BatchQueue:
             self._sender.state.close()
             self._sender = None
 
+    @property
+    def is_unsent(self) -> bool:
+        """Whether nothing was submitted or handed over, so that nothing is lost without the folder."""
+        return all(batch.step == "written" for batch in self.state.batches())
+
     def delete(self) -> None:
-        """Remove the folder: every reply is in the recording or its journal."""
+        """Remove the folder: every reply is in the recording or its journal, or nothing was submitted."""
         folder = self.sender.folder
         self.close()
         shutil.rmtree(folder)
@@ -230,5 +242,9 @@ async def in_batches(run: Callable[[], Awaitable[RecordSummary]], queue: BatchQu
                 await queue.until_ended()
             elif not await asyncio.to_thread(queue.sender.collect):
                 return replace(summary, costs=spent, notes=queue.sender.notes())
+    except Exception:
+        if queue.is_unsent:  # then a recording without batches need not wait for any
+            queue.delete()
+        raise
     finally:
         queue.close()

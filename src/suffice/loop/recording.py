@@ -151,7 +151,13 @@ async def record_async(
     )
     first = recorder()
     if batches is not None:
-        return await in_batches(lambda: recorder().run(), batches, first.path)
+        try:
+            return await in_batches(lambda: recorder().run(), batches, first.path)
+        except Exception:
+            if not batches_of(first.path).exists():  # nothing was submitted: an empty journal would refuse other settings
+                with suppress(SufficeError):
+                    Journal(first.journal_path, first.config).release()
+            raise
     if batches_of(first.path).exists():
         raise DataError(
             f"replies to this recording come in batches ({str(batches_of(first.path))!r}): collect them with --batch "

@@ -46,7 +46,7 @@ class SentBatch:
         model: The model of its requests.
         requests: How many there are.
         step: `written`, `uploaded`, `creating`, `created` or `ended`.
-        file_id: The endpoint's id of the input file, once it is uploaded.
+        file_id: The endpoint's id of the input file once it is uploaded, or the name of the file for an engine.
         batch_id: The endpoint's id of the batch, once it is created.
         status: What the endpoint says of it.
         done: How many requests the endpoint has answered.
@@ -141,6 +141,10 @@ class BatchState:
             key,
             number,
         )
+
+    def forget_failures(self) -> None:
+        """Forget which requests failed, so that they are made anew."""
+        self._run("DELETE FROM requests WHERE batch IS NULL AND key NOT IN (SELECT key FROM replies)")
 
     def batches(self) -> list[SentBatch]:
         """Return all batches in the order of their numbers."""

@@ -21,6 +21,7 @@ from suffice.replays.tables import replay_notes
 from suffice.rules import parse_selector
 from suffice.store.recording import Recording, read_recording, write_recording
 from tests import strategies as drawn
+from tests.cli_tools import cli
 
 PRICE = Price(uncached=1.0, cached=0.5, output=2.0)
 
@@ -244,6 +245,17 @@ def test_a_stream_says_which_questions_ended_before_the_first_round(folder):
     ]
     assert note.startswith("1 recorded question ended before round 1 and not by a rule: no answer here")
     assert f"round >= 2: {note}" in replay_notes(replay(read_recording(path), ["round >= 2"], metrics=("em",)))
+
+
+def test_the_command_prices_components_by_the_models_that_the_recording_names(folder):
+    tokens = {f"cost.generator.{kind}_tokens": 100.0 for kind in ("uncached", "cached", "output")}
+    path, prices = folder / "priced.parquet", folder / "prices.json"
+    write_recording(path, [row | tokens for row in rows(5)], {"config": {"model": {"model": "m"}}})
+    prices.write_text(json.dumps({"m": {"uncached": 1.0, "cached": 0.5, "output": 2.0}}))
+    result = cli("replay", path, "--stream", "--rule", "round >= 2", "--prices", prices, "--json").json
+    assert result["policy"]["costs"]["money"] == pytest.approx(2 * 100 * 3.5e-6)
+    prices.write_text(json.dumps({"other": {"uncached": 1.0, "cached": 0.5, "output": 2.0}}))
+    assert "prices neither" in cli("replay", path, "--stream", "--rule", "round >= 2", "--prices", prices).error
 
 
 def test_the_command_streams_a_rule_or_a_policy(folder, capsys):

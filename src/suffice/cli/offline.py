@@ -25,8 +25,8 @@ from suffice.replays import (
     policy_for,
 )
 from suffice.replays import replay as evaluate
+from suffice.replays.blocks import Source
 from suffice.replays.guarded import with_guarded
-from suffice.replays.prices import load_prices
 from suffice.replays.result import COSTS
 from suffice.replays.streaming import replay_stream
 from suffice.replays.tables import replay_notes, replay_tables
@@ -183,7 +183,7 @@ def replay_command(
     price, policies = pricing.price(), compared.files()
     if stream:
         policy_or_rule = _streamed_policy(context, [*policies, *(compared.rule or ())])
-        prices = price if pricing.prices is None else load_prices(pricing.prices)
+        prices = price if pricing.prices is None else pricing.of(Source(path).empty())
         with cluster.parts(jobs) as at_once, progress_bar("replay", quiet=output.as_json) as progress:
             streamed = replay_stream(
                 path,

@@ -126,6 +126,7 @@ class CostTable:
         gated: Whether a gate decides at round 0, by its recorded cost or by its signal alone: the closed-book answer is
             then paid for only where the policy uses it.
         modelled: Whether cached tokens are modelled from shared prompt tokens instead of measured.
+        reported_inputs: By component the uncached and cached tokens that the endpoint reported, also where `columns` has modelled ones.
         gaps: What is missing or modelled.
     """
 
@@ -165,6 +166,10 @@ class CostTable:
         self.call_columns, uncounted = self._call_columns()
         if recording.independent and not recording.exchangeable:
             self._by_model(recording)
+        self.reported_inputs = {
+            component: (columns["uncached_tokens"], columns["cached_tokens"])
+            for component, columns in self.columns.items()
+        }
         self.modelled = recording.metadata.get("cache_state") == "unknown" and GENERATOR in self.components
         if self.modelled:
             columns = self.columns[GENERATOR]
@@ -408,10 +413,14 @@ class CostTable:
             return price.of(uncached, cached, output)
         return np.where(uncached + cached + output == 0, 0.0, np.nan)
 
-    def batch_share(self, component: str) -> float:
-        """Return what a component's requests in batches cost, as a share of its price; 1 without a price, and for a gate."""
-        price = self._price_of(component)
-        return 1.0 if price is None or component == GATE else price.batch
+    def paid_share(self, component: str) -> Floats:
+        """Return what making each round of a component cost, as a share of its price, shape of its columns: less in a batch.
+
+        The replies of batches are those of unknown seconds; a recording that was begun or went on without batches has both.
+        """
+        price, seconds = self._price_of(component), self.columns[component]["seconds"]
+        share = 1.0 if price is None or component == GATE else price.batch
+        return np.where(np.isnan(seconds), share, 1.0)
 
     def _price_of(self, component: str) -> Price | None:
         """Return what a component's tokens cost; of a panel's model also by its name, or as all generation."""

@@ -147,7 +147,7 @@ def _billed(table: CostTable, billing: str) -> list[RoundCost]:
             kinds[kind] = kinds[kind] + columns[kind]
         if component in table.call_columns:
             kinds["calls"] = kinds["calls"] + table.call_columns[component]
-        share = table.batch_share(component) if billing == IN_BATCHES else 1.0
+        share = table.paid_share(component) if billing == IN_BATCHES else 1.0
         money = money + share * table.money_of(component, {kind: columns[kind] for kind in TOKEN_KINDS})
     of_retrieval = _of_retrieval(table)
     rows = []
@@ -158,7 +158,7 @@ def _billed(table: CostTable, billing: str) -> list[RoundCost]:
             mean["seconds"] = np.nan
         spent = _mean(money[seen, position])
         retrieval = {name: _mean(values[seen, position]) for name, values in of_retrieval.items()}
-        modelled = billing not in (AS_RECORDED, IN_BATCHES) or table.modelled
+        modelled = billing != IN_BATCHES and (billing != AS_RECORDED or table.modelled)
         rows.append(
             RoundCost(
                 round_index=r, billing=billing, modelled=modelled, n=int(seen.sum()), money=spent, **mean, **retrieval
@@ -183,7 +183,9 @@ def _inputs(table: CostTable, component: str, billing: str) -> tuple[Floats, Flo
     """Return uncached and cached input tokens of a component under a billing, shape ``(n_questions, n_rounds)``."""
     columns = table.columns[component]
     uncached, cached = columns["uncached_tokens"], columns["cached_tokens"]
-    if billing in (AS_RECORDED, IN_BATCHES):
+    if billing == IN_BATCHES:
+        return table.reported_inputs[component]
+    if billing == AS_RECORDED:
         return uncached, cached
     if billing == NO_REUSE:
         return uncached + cached, np.zeros_like(cached)

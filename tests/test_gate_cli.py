@@ -13,6 +13,7 @@ from suffice.llm import EncoderStates, EndpointEmbedder, EndpointStates, Transfo
 from suffice.llm.prompts import PROMPTS
 from suffice.probes import Calibration, Probe, ProbeCard, pinned_of
 from tests import local_models
+from tests.batches import BatchEndpoint
 from tests.cli_tools import cli, corpus, dataset
 from tests.test_embedder import letters, server
 
@@ -181,6 +182,30 @@ def test_states_of_an_endpoint_are_asked_for_with_the_fields_that_the_gate_sends
         source.embedder.close()
     assert len(asked) > 3
     assert all(EXTRA.items() <= body.items() for _, body, _ in asked)
+
+
+def test_a_gate_is_asked_once_and_live_where_answers_come_in_batches(folder, tmp_path):
+    prices = {name: {"uncached": 1e6, "cached": 1e6, "output": 1e6} for name in ("m", "gate")}
+    (tmp_path / "prices.json").write_text(json.dumps(prices))
+    with server(letters) as (url, asked), BatchEndpoint(usage="plain") as endpoint:
+        source = EndpointStates(EndpointEmbedder("gate", base_url=url))
+        probe_of(source, 3, layer=None).save(tmp_path / "probe")
+        source.embedder.close()
+        asked.clear()
+        done = cli(
+            *("record", folder / "q.jsonl", "-o", tmp_path / "r.parquet", "--round-zero", "--max-rounds", "1", "--batch"),
+            *("--model", "m", "--base-url", endpoint.url, "--gate", tmp_path / "probe", "--gate-base-url", url),
+            *("--prices", tmp_path / "prices.json", "--json"),
+        )
+        assert done.code == 0, done.err
+    assert len(asked) == done.json["questions"]
+    recording = read_recording(tmp_path / "r.parquet")
+    tokens = {
+        name: sum(np.nansum(recording.column(f"cost.{name}.{kind}_tokens")) for kind in ("uncached", "cached", "output"))
+        for name in ("generator", "gate")
+    }
+    assert tokens["gate"] > 0
+    assert done.json["usd"] == pytest.approx(tokens["generator"] / 2 + tokens["gate"])
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import random
 import sys
 import threading
@@ -76,6 +77,28 @@ def test_a_url_that_nothing_opens_says_so(monkeypatch):
                 read_recording("s3://bucket/runs")
     with pytest.raises(NotFoundError, match="memory://bucket/none.parquet"):
         read_recording("memory://bucket/none.parquet")
+
+
+@pytest.mark.parametrize("user", ["user:hunter2", "user:hun/ter2:x", ":hunter2", "user:22hunter2"])
+def test_a_url_with_a_password_is_refused_and_not_shown(user, tmp_path):
+    url = f"s3://{user}@bucket/runs"
+    for command in (["replay", url, "--rule", "full"], ["record", "hotpotqa_tune", "--shard", "1/2", "-o", url]):
+        error = cli(*command).error
+        assert "must not contain a password" in error
+        assert "ter2" not in error
+    assert place("memory://user@bucket:80/a@b:c@d").name == "a@b:c@d"
+
+
+def test_a_storage_that_cannot_be_reached_is_named_before_a_shard_is_recorded(bucket, monkeypatch):
+    def refuse(*_args, **_kwargs):
+        raise OSError(errno.ECONNREFUSED, "Connection refused")
+
+    items, model = questions(["q1", "q2"]), ScriptedModel(answering)
+    for question in ("isfile", "isdir"):
+        monkeypatch.setattr(MemoryFileSystem, question, refuse)
+    with pytest.raises(DataError, match=rf"'{bucket}' cannot be read or written .*Connection refused"):
+        record(items, loop(model), bucket, shard=Shard(1, 2))
+    assert not model.requests
 
 
 def test_a_folder_of_shards_at_a_url_is_the_same_recording(shards, bucket):

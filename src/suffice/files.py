@@ -47,6 +47,7 @@ _FILES_LOG = logging.getLogger(__name__)
 _BOM = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
 _URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://")
+_PASSWORD = re.compile(r"://[^/@:]*:(?!\d*(/|$))[^@]*@")
 _FILE_URL = re.compile(r"(?:file|local)://(?:localhost)?")
 LOCK = ".lock"
 """The file of a folder that `locking` locks."""
@@ -66,7 +67,7 @@ def place(path: str | Path) -> Path:
 
     Raises:
         MissingExtraError: It is a URL, and the extra `cloud` is not installed.
-        DataError: Nothing is known that opens such a URL.
+        DataError: Nothing is known that opens such a URL, or it contains a password.
     """
     if not isinstance(path, str):
         return path
@@ -76,6 +77,11 @@ def place(path: str | Path) -> Path:
     local = _FILE_URL.match(path)
     if local is not None:
         return Path(path[local.end() :])
+    if _PASSWORD.search(path) is not None:
+        raise DataError(
+            f"a {match[1]}:// URL must not contain a password (it is not shown here): messages and files would show it. Give it to "
+            "the driver of the storage, through its environment variables or files"
+        )
     try:
         from fsspec import get_filesystem_class
         from upath import UPath

@@ -115,7 +115,7 @@ class RecordOptions:
         """
         prices = None if self.prices is None else component_prices(self.prices, priced_models)
         if prices is not None and batches is not None:
-            prices = {name: price.in_batches for name, price in prices.items()}
+            prices = {name: price if name == GATE else price.in_batches for name, price in prices.items()}  # it is live
         title = f"recording {dataset}" + ("" if self.shard is None else f", shard {self.shard}")
         with recording_progress(title, prices, quiet=output.as_json) as progress:
             if batches is not None:

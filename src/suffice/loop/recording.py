@@ -22,7 +22,7 @@ from suffice.errors import (
     PendingReplyError,
     SufficeError,
 )
-from suffice.files import check_file, place, remove_leftovers
+from suffice.files import check_file, place, reaching, remove_leftovers
 from suffice.llm.chat import ChatModel
 from suffice.loop.assembly import Assembly
 from suffice.loop.batching import BatchQueue, batches_of, in_batches
@@ -217,7 +217,8 @@ class _RecordRun:
 
     async def run(self) -> RecordSummary:
         if self.shard is not None:
-            check_shard(self.folder, self.shard, self.config)
+            with reaching(self.folder):
+                check_shard(self.folder, self.shard, self.config)
         await asyncio.to_thread(self.loop.check)
         # The lock first: otherwise another process could finish questions while its file is being read.
         journal = Journal(self.journal_path, self.config)
@@ -244,7 +245,8 @@ class _RecordRun:
             raise
         replies, unread = count_unread(self.path)
         self.work.end(journal, complete=journal.questions() <= assembly.complete)
-        incomplete = "" if self.shard is None else complete_shards(self.folder)
+        with reaching(self.folder):
+            incomplete = "" if self.shard is None else complete_shards(self.folder)
         return self._summary(
             questions=len(assembly.sizes),
             rounds=sum(assembly.sizes.values()),

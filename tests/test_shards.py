@@ -391,6 +391,16 @@ def test_shards_are_no_place_for_other_recordings(ten, tmp_path):
     )
 
 
+def test_parts_that_are_merged_without_the_others_are_said_to_be_some_of_them(ten, tmp_path):
+    _, folder = ten
+    parts = sorted(folder.glob("part-*.parquet"))
+    some = cli("merge", parts[0], parts[2], "-o", tmp_path / "some.parquet")
+    assert "without shards 2 and 4 of 4 of the same recording" in some.words
+    every = cli("merge", *parts, "-o", tmp_path / "every.parquet")
+    assert "without" not in every.words
+    assert set(read_recording(tmp_path / "every.parquet").question_ids) == set(read_recording(folder).question_ids)
+
+
 def test_a_part_alone_has_the_places_of_its_questions(ten):
     items, folder = ten
     part = read_recording(folder / "part-0003-of-0004.parquet")

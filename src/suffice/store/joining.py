@@ -20,6 +20,7 @@ from suffice.results import Result
 from suffice.store.journal import Journal, differences
 from suffice.store.merging import MERGED, OF_ONE_FILE, common_facts, together
 from suffice.store.recording import Recording, open_recording, read_recording, write_recording
+from suffice.store.shards import SHARD, Shard, listed_shards
 from suffice.tables import Table, counted
 
 __all__ = ["MergeSummary", "merge_recordings"]
@@ -121,7 +122,7 @@ def merge_recordings(out: str | Path, paths: Sequence[str | Path]) -> MergeSumma
     merged = Recording(table, _metadata(parts, prompts))  # checks the rounds
     complete = {name for name, end in zip(merged.question_ids, merged.ends.tolist(), strict=True) if end != "failed"}
     merged.metadata["failed"] = {q: why for q, why in merged.metadata["failed"].items() if q not in complete}
-    notes = [*_cut_notes(parts), *_column_notes(parts), *_journals(out, parts, merged)]
+    notes = [*_shard_notes(parts), *_cut_notes(parts), *_column_notes(parts), *_journals(out, parts, merged)]
     write_recording(out, table, merged.metadata)
     return MergeSummary(
         path=out,
@@ -132,6 +133,20 @@ def merge_recordings(out: str | Path, paths: Sequence[str | Path]) -> MergeSumma
         failed=len(merged.metadata["failed"]),
         notes=tuple(notes),
     )
+
+
+def _shard_notes(parts: Sequence[_Part]) -> list[str]:
+    """Say which shards are missing where parts of a recording were given one by one."""
+    given: dict[tuple[str, int], set[int]] = {}
+    for part in parts:
+        if (shard := part.recording.metadata.get(SHARD)) is not None:
+            given.setdefault((shard["dataset"]["hash"], shard["of"]), set()).add(shard["index"])
+    missing = [[Shard(i, n) for i in range(1, n + 1) if i not in some] for (_, n), some in given.items()]
+    return [
+        f"without shard{'s' * (len(shards) > 1)} {listed_shards(shards)} of the same recording: only parts of the others were given"
+        for shards in missing
+        if shards
+    ]
 
 
 def _journal(path: Path) -> Path:

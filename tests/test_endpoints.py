@@ -422,6 +422,21 @@ def test_tokens_of_a_minute_exceed_the_limit_by_less_than_one_request(limit, req
         assert sum(window) - max(window) <= limit + 1e-6
 
 
+def test_a_request_larger_than_the_tokens_of_a_minute_is_noted_once(caplog, monkeypatch):
+    async def no_pause(_seconds, *, blocking):
+        del blocking
+
+    monkeypatch.setattr("suffice.llm.limits.pause", no_pause)
+    limits = RequestLimits(tokens_per_minute=100)
+    finished(limits.turn(100.0, blocking=True))
+    assert not caplog.messages
+    for _ in range(2):
+        finished(limits.turn(250.0, blocking=True))
+    (note,) = caplog.messages
+    assert "about 250 tokens" in note
+    assert "tokens_per_minute (--tokens-per-minute) is 100: the next one waits for about 2 minutes" in note
+
+
 def test_what_replies_report_is_settled_with_later_requests():
     asked = []
     pace = SimpleNamespace(reserve=lambda tokens: asked.append(tokens) or 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import threading
 import time
@@ -19,6 +20,7 @@ from suffice.errors import DataError
 
 __all__ = ["EvenPace", "Pace", "RequestLimits", "limits_here", "pause", "sharing_limits"]
 
+_LIMITS_LOG = logging.getLogger(__name__)
 _MINUTE_S = 60.0
 
 
@@ -186,6 +188,8 @@ class RequestLimits:
         pace = self.pace or self._own_pace
         if pace is None:
             return
+        if self.tokens_per_minute is not None and tokens > self.tokens_per_minute:
+            self._owed.note_large(tokens, self.tokens_per_minute)
         expected = self._owed.take(tokens)
         if blocking or self.pace is None:
             wait = pace.reserve(expected)
@@ -203,7 +207,20 @@ class _Owed:
     """Tokens that replies took beyond what was expected, until later requests have paid for them."""
 
     def __init__(self) -> None:
-        self._lock, self._tokens = threading.Lock(), 0.0
+        self._lock, self._tokens, self._noted = threading.Lock(), 0.0, False
+
+    def note_large(self, tokens: float, limit: int) -> None:
+        """Warn once that a request is expected to take more than a minute's tokens."""
+        with self._lock:
+            is_first, self._noted = not self._noted, True
+        if is_first:
+            _LIMITS_LOG.warning(
+                "a request is expected to take about %.0f tokens, and tokens_per_minute (--tokens-per-minute) is %d: the next one "
+                "waits for about %.0f minutes",
+                tokens,
+                limit,
+                tokens / limit,
+            )
 
     def add(self, tokens: float) -> None:
         with self._lock:

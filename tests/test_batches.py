@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shutil
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from suffice.loop.batching import BatchQueue
 from suffice.replays import Price
 from suffice.retrieval import PoolBM25, load_questions
 from suffice.session import Policy
-from suffice.store import read_recording
+from suffice.store import ResponseCache, read_recording
 from suffice.store.batch_state import BATCH_NOTE, BatchState
 from tests.batches import BatchEndpoint, run_batch
 from tests.cli_tools import cli
@@ -424,6 +425,26 @@ def test_what_a_judge_is_asked_goes_into_the_next_batch(tmp_path):
         assert set(endpoint.paid.values()) == {1}
         assert summary.cost.calls == 2 * REQUESTS
         assert {row["judge_entailment"] for row in rows_of(path)} == {4.0}
+
+
+def test_every_reminder_of_a_judge_is_a_request_of_its_own(tmp_path):
+    with server(reply=lambda body: "hm" if "Proposed answer" in prompt_of(body) else "Answer: yes") as endpoint:
+        judge = EntailmentJudge(model_of(endpoint), attempts=3)
+        summary = in_batches(endpoint, tmp_path / "r.parquet", loop_of(endpoint, enrichers=(judge,)))
+        assert summary.cost.calls == sum(endpoint.paid.values()) == (1 + 3) * REQUESTS
+        assert set(endpoint.paid.values()) == {1}
+
+
+def test_marks_from_a_cache_are_no_cost_of_the_run(tmp_path):
+    def reply(body):
+        return "Mark: 4" if "Proposed answer" in prompt_of(body) else "Answer: yes"
+
+    with server(reply=reply) as endpoint, closing(ResponseCache(tmp_path / "cache.sqlite")) as cache:
+        calls = []
+        for name in ("a", "b"):
+            loop = loop_of(endpoint, enrichers=(EntailmentJudge(model_of(endpoint, cache=cache)),))
+            calls.append(record(QUESTIONS, loop, tmp_path / f"{name}.parquet").cost.calls)
+        assert calls == [2 * REQUESTS, REQUESTS]  # the answers have no cache
 
 
 def test_samples_go_into_one_batch(tmp_path):

@@ -171,15 +171,22 @@ class EntailmentJudge:
         cost = Cost()
         if not (observed.answer or "").strip() or not observed.passages:
             return Reply(signals={_JUDGE_SIGNAL: math.nan}, costs={_JUDGE_COMPONENT: cost})
-        marks = []
+        marks, is_cached = [], True
         for descending in (False, True)[: self.passes]:
             messages = self.prompt.messages(question, observed.passages, observed.answer or "", descending=descending)
             mark = math.nan
             for attempt in range(self.attempts):
                 request = reminded(messages, _REMINDER) if attempt else messages
-                completion = await self.model.complete_async(request, max_tokens=self.max_tokens, top_logprobs=None)
+                completion = await self.model.complete_async(
+                    request,
+                    max_tokens=self.max_tokens,
+                    top_logprobs=None,
+                    sample=max(0, attempt - 1),  # the reminder again: another request, also for a cache and in batches
+                )
                 cost, mark = cost + completion.cost, parse_mark(completion.text)
+                is_cached = is_cached and completion.from_cache
                 if not math.isnan(mark):
                     break
             marks.append(mark)
-        return Reply(signals={_JUDGE_SIGNAL: math.fsum(marks) / len(marks)}, costs={_JUDGE_COMPONENT: cost})
+        signals = {_JUDGE_SIGNAL: math.fsum(marks) / len(marks)}
+        return Reply(signals=signals, costs={_JUDGE_COMPONENT: cost}, from_cache=is_cached)

@@ -25,7 +25,7 @@ from suffice.store import ResponseCache, read_recording
 from suffice.store.batch_state import BATCH_NOTE, BatchState
 from tests.batches import BatchEndpoint, run_batch
 from tests.cli_tools import cli
-from tests.endpoint import prompt_of
+from tests.endpoint import Endpoint, prompt_of
 
 KEY = "sk-very-secret-0123456789"
 QUESTIONS = load_questions("hotpotqa_tune", limit=4)
@@ -566,6 +566,11 @@ def test_a_server_with_odd_fields_in_a_batch_is_read_as_far_as_it_goes(tmp_path,
         endpoint._run = odd
         in_batches(endpoint, tmp_path / "r.parquet")
         assert rows_of(tmp_path / "r.parquet") == live[0]
+
+
+def test_something_that_answers_every_request_is_not_waited_for(tmp_path):
+    with Endpoint() as endpoint, pytest.raises(ModelError, match="no status"):
+        in_batches(endpoint, tmp_path / "r.parquet")
 
 
 def test_an_output_that_is_cut_off_is_an_error_and_changes_nothing(tmp_path):

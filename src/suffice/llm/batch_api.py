@@ -162,7 +162,9 @@ class BatchApi:
 
     def retrieve(self, batch_id: str) -> Mapping[str, Any]:
         """Return a batch as it is now."""
-        return self._ask(lambda client: client.batches.with_raw_response.retrieve(batch_id))
+        about = self._ask(lambda client: client.batches.with_raw_response.retrieve(batch_id))
+        self._text("status", about)  # something that answers everything would be waited for without end
+        return about
 
     def download(self, file_id: str, path: Path) -> None:
         """Write the content of a file to `path`."""

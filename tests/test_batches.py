@@ -617,7 +617,9 @@ def test_the_command_records_at_half_the_price(tmp_path, live):
         prices.write_text(json.dumps({"m": {"uncached": 2.0, "cached": 1.0, "output": 10.0, "batch": 0.25}}))
         costs = cli("data", "costs", path, "--prices", prices, "--json").json
         paid = [row for row in costs["rows"] if row["billing"] == "as recorded, in batches"]
-        assert sum(row["money"] for row in paid) * len(QUESTIONS) == pytest.approx(dear["usd"] / 4)  # as reported, not modelled
+        assert sum(row["money"] for row in paid) * len(QUESTIONS) == pytest.approx(
+            dear["usd"] / 4
+        )  # as reported, not modelled
         assert not any(row["modelled"] for row in paid)
         shown = cli("data", "costs", path, "--prices", prices).out
         assert "as recorded, in batches" in shown
@@ -638,7 +640,10 @@ def test_what_was_recorded_without_batches_cost_the_whole_price(tmp_path):
         for name, ways in (("a", ["--batch", "--parallel-rounds"]), ("b", ["--parallel-rounds", "--batch"])):
             paths = [tmp_path / f"{name}.parquet", tmp_path / name, tmp_path / name]
             shards = [[], ["--shard", "1/2"], ["--shard", "2/2"]]
-            spent = [recorded(endpoint, paths[0], "--limit", n, way, *options).json["usd"] for n, way in zip((2, 4), ways, strict=True)]
+            spent = [
+                recorded(endpoint, paths[0], "--limit", n, way, *options).json["usd"]
+                for n, way in zip((2, 4), ways, strict=True)
+            ]
             spent_by_shards = [
                 recorded(endpoint, path, *shard, way, *options).json["usd"]
                 for path, shard, way in zip(paths[1:], shards[1:], ways, strict=True)

@@ -193,7 +193,16 @@ def test_a_gate_is_asked_once_and_live_where_answers_come_in_batches(folder, tmp
         source.embedder.close()
         asked.clear()
         done = cli(
-            *("record", folder / "q.jsonl", "-o", tmp_path / "r.parquet", "--round-zero", "--max-rounds", "1", "--batch"),
+            *(
+                "record",
+                folder / "q.jsonl",
+                "-o",
+                tmp_path / "r.parquet",
+                "--round-zero",
+                "--max-rounds",
+                "1",
+                "--batch",
+            ),
             *("--model", "m", "--base-url", endpoint.url, "--gate", tmp_path / "probe", "--gate-base-url", url),
             *("--prices", tmp_path / "prices.json", "--json"),
         )
@@ -201,7 +210,9 @@ def test_a_gate_is_asked_once_and_live_where_answers_come_in_batches(folder, tmp
     assert len(asked) == done.json["questions"]
     recording = read_recording(tmp_path / "r.parquet")
     tokens = {
-        name: sum(np.nansum(recording.column(f"cost.{name}.{kind}_tokens")) for kind in ("uncached", "cached", "output"))
+        name: sum(
+            np.nansum(recording.column(f"cost.{name}.{kind}_tokens")) for kind in ("uncached", "cached", "output")
+        )
         for name in ("generator", "gate")
     }
     assert tokens["gate"] > 0

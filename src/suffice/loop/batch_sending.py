@@ -142,7 +142,9 @@ class BatchSender:
         first = min(other.number for other in self.state.batches())
         nth = batch.number - first + 1
         path = self.file if nth == 1 else self.file.with_name(f"{self.file.stem}-{nth}{self.file.suffix}")
-        return path if batch.file_id is None or path.exists() else Path(batch.file_id)  # another name was asked for then
+        return (
+            path if batch.file_id is None or path.exists() else Path(batch.file_id)
+        )  # another name was asked for then
 
     def output(self, batch: SentBatch) -> Path:
         """Return where the engine's output to a file of requests is expected."""

@@ -154,7 +154,9 @@ async def record_async(
         try:
             return await in_batches(lambda: recorder().run(), batches, first.path)
         except Exception:
-            if not batches_of(first.path).exists():  # nothing was submitted: an empty journal would refuse other settings
+            if not batches_of(
+                first.path
+            ).exists():  # nothing was submitted: an empty journal would refuse other settings
                 with suppress(SufficeError):
                     Journal(first.journal_path, first.config).release()
             raise

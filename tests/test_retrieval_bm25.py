@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import subprocess
 import sys
 import tempfile
@@ -465,6 +466,22 @@ def test_a_build_that_is_interrupted_leaves_no_index_and_begins_again(tmp_path, 
     again = CorpusBM25.build(tmp_path / "index", CORPUS)
     assert arrays(again) == arrays(index)
     assert not list((tmp_path / "index").glob(".*"))
+
+
+def test_a_corpus_of_any_number_of_blocks_keeps_few_files_open(tmp_path, monkeypatch):
+    resource = pytest.importorskip("resource")  # not on Windows
+    monkeypatch.setattr(postings, "_PASSAGES_AT_ONCE", 1)
+    monkeypatch.setattr(postings, "_POSTINGS_AT_ONCE", 1)
+    corpus = passages(*(f"film {'opera' * (i % 3)}" for i in range(60)))
+    free = os.open(os.devnull, os.O_RDONLY)
+    os.close(free)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 40, hard))
+    try:
+        built = CorpusBM25.build(tmp_path / "index", corpus)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert arrays(built) == arrays(CorpusBM25(corpus))
 
 
 def test_large_files_stay_on_disk_and_are_searched_there(saved, index, monkeypatch):

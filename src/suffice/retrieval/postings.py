@@ -16,7 +16,7 @@ from array import array
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -142,14 +142,22 @@ class _SortedPostings:
         starts = np.flatnonzero(np.diff(keys, prepend=-1))
         return cls(keys[starts].astype(np.int32), np.append(starts, len(keys)), rows[order], counts[order])
 
-    def moved(self, folder: Path, name: str) -> _SortedPostings:
-        """Return the block with its arrays in files."""
-        parts: dict[str, npt.NDArray[Any]] = {}
-        for part in ("terms", "starts", "rows", "counts"):
-            path = folder / f"{name}-{part}.npy"
-            np.save(path, getattr(self, part))
-            parts[part] = np.load(path, mmap_mode="r")
-        return _SortedPostings(**parts)
+    def save(self, folder: Path, number: int) -> None:
+        """Write the arrays of a block to files."""
+        for part in fields(self):
+            np.save(_file_of(folder, number, part.name), getattr(self, part.name))
+
+    @classmethod
+    def load(cls, folder: Path, number: int) -> _SortedPostings:
+        """Return a block whose arrays are in files, which are open as long as it is in use."""
+        parts: dict[str, npt.NDArray[Any]] = {
+            part.name: np.load(_file_of(folder, number, part.name), mmap_mode="r") for part in fields(cls)
+        }
+        return cls(**parts)
+
+
+def _file_of(folder: Path, number: int, part: str) -> Path:
+    return folder / f"{number}-{part}.npy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +189,7 @@ class Inverter:
         self._lengths = array("i")
         self._pending: list[tuple[_Ints32, _Ints32, npt.NDArray[np.unsignedinteger]]] = []
         self._blocks: list[_SortedPostings] = []
+        self._n_saved = 0
 
     @property
     def vocabulary(self) -> dict[str, int]:
@@ -207,14 +216,25 @@ class Inverter:
         terms, rows, counts = (np.concatenate(parts) for parts in zip(*self._pending, strict=True))
         self._pending = []
         block = _SortedPostings.of(terms, rows, counts)
-        self._blocks.append(block if self._folder is None else block.moved(self._folder, str(len(self._blocks))))
+        if self._folder is None:
+            self._blocks.append(block)
+        else:
+            block.save(self._folder, self._n_saved)
+            self._n_saved += 1
+
+    def _each_block(self) -> Iterator[_SortedPostings]:
+        """Yield the blocks in their order, one after the other: systems allow a few hundred open files, and a map is one."""
+        if self._folder is None:
+            yield from self._blocks
+        else:
+            yield from (_SortedPostings.load(self._folder, number) for number in range(self._n_saved))
 
     def starts(self) -> _Ints64:
         """Return where the postings of each term begin, and the end of the last; no passages can be added after it."""
         if self._pending:
             self._close_block()
         sizes = np.zeros(len(self._numbers) + 1, dtype=np.int64)
-        for block in self._blocks:
+        for block in self._each_block():
             sizes[block.terms + 1] += np.diff(block.starts)
         return np.cumsum(sizes, out=sizes)
 
@@ -250,7 +270,7 @@ class Inverter:
         rows = np.empty(int(bounds[-1]), dtype=np.int32)
         counts = np.empty(int(bounds[-1]), dtype=np.float32)
         heads = bounds[:-1].copy()
-        for block in self._blocks:
+        for block in self._each_block():
             first, last = np.searchsorted(block.terms, [low, high])
             if first == last:
                 continue

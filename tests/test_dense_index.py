@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -12,6 +13,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -460,18 +462,35 @@ def test_options_of_the_other_kind_of_index_are_refused(corpus, tmp_path):
     assert "is for BM25" in cli(*index, "--dense", "toy", "--k1", 2.0).error
 
 
-def test_of_several_processes_one_encodes_a_corpus_and_the_others_wait(corpus, caplog):
+@pytest.mark.parametrize("how", [open_dense, index_dense])
+def test_of_several_processes_one_encodes_a_corpus_and_the_others_wait(corpus, tmp_path, caplog, how):
     class Slow(Hashed):
         def encode(self, texts, **options):
             is_encoding.set()
             assert waits.wait(60), "nobody waits for the lock"
             return super().encode(texts, **options)
 
+    place = {open_dense: "index_dir", index_dense: "directory"}
     is_encoding, waits, other = threading.Event(), threading.Event(), Hashed()
     caplog.handler.addFilter(lambda record: waits.set() or True if "waiting for" in record.getMessage() else True)
     with ThreadPoolExecutor(2) as pool:  # a lock belongs to an opened file, so that threads wait as processes do
-        first = pool.submit(open_dense, corpus, "toy", encoder=Slow())
+        run = partial(pool.submit, how, corpus)
+        first = run(**{place[how]: tmp_path / "index", "model": "toy", "encoder": Slow()})
         assert is_encoding.wait(60)
-        second = pool.submit(open_dense, corpus, "toy", encoder=other)
-        assert len(first.result().vectors) == len(second.result().vectors) == N
+        second = run(**{place[how]: tmp_path / "index", "model": "toy", "encoder": other})
+        assert first.result() and second.result()
     assert not other.seen
+    assert len(loaded(tmp_path / "index").vectors) == N
+
+
+def test_a_full_disk_is_an_error_after_which_the_same_call_goes_on(corpus, tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    encoder = Hashed()
+    with monkeypatch.context() as patch, pytest.raises(DataError, match=r"No space left.*run the same command again"):
+        patch.setattr("suffice.retrieval.dense_index.os.fsync", full)
+        written(corpus, tmp_path / "index", encoder)
+    written(corpus, tmp_path / "index", encoder)
+    written(corpus, tmp_path / "one")
+    assert content(tmp_path / "index") == content(tmp_path / "one")

@@ -11,9 +11,10 @@ import hashlib
 import json
 import logging
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError, SchemaError
-from suffice.files import write_file
+from suffice.files import disk_fault, write_file
 from suffice.results import Result
 from suffice.retrieval.approximate import RECALL_K, ApproximateSearch, ApproximateSettings
 from suffice.retrieval.corpus import check_apart, index_beside
@@ -208,19 +209,22 @@ def index_dense(
     corpus = corpus_of(path, errors)
     source = corpus.source()
     retriever = DenseRetriever(model, **options)
-    is_complete = _is_made_of(retriever, place, source, stored) or write_vectors(
-        retriever,
-        place,
-        corpus.passages(),
-        source=source,
-        shard=shard,
-        stored=stored,
-        on_progress=on_progress,
-    )
-    if is_complete:
-        retriever.attach(place, source=source)
-        if recall is not None:
-            _add_approximate(retriever, place, recall, seed)
+    # Of shards only the first removes what is there.
+    alone = building(place, f"the vectors of {path} are being written in {place}") if shard[0] == 1 else nullcontext()
+    with alone:
+        is_complete = _is_made_of(retriever, place, source, stored) or write_vectors(
+            retriever,
+            place,
+            corpus.passages(),
+            source=source,
+            shard=shard,
+            stored=stored,
+            on_progress=on_progress,
+        )
+        if is_complete:
+            retriever.attach(place, source=source)
+            if recall is not None:
+                _add_approximate(retriever, place, recall, seed)
     vectors = retriever.vectors if is_complete else StoredVectors([])
     return DenseIndex(
         path=place,
@@ -339,17 +343,32 @@ def _encoded(
     while done < len(share):
         passages = listed[share[done] : share[done] + min(_BLOCK, len(share) - done)]
         block = _stored_as(dtype, retriever.encode_passages(passages))
-        array = np.lib.format.open_memmap(
-            path, "r+" if done else "w+", np.dtype(dtype), None if done else (len(share), block.shape[1])
-        )
-        if array.shape != (len(share), block.shape[1]) or array.dtype != dtype:
-            raise DataError(f"{path}: was begun with vectors of another form {array.shape}; give another folder")
-        array[done : done + len(block)] = block
-        array.flush()
+        try:
+            _write_rows(path, block, done, len(share))
+        except OSError as error:
+            raise disk_fault(path, error) from error
         done += len(block)
         write_file(_note(path), json.dumps({"done": done}))
         yield done
     _note(path).unlink()
+
+
+def _write_rows(path: Path, block: npt.NDArray[np.floating], first: int, rows: int) -> None:
+    """Write consecutive rows of an array on disk, the first of which makes its file; a map would end the process on a full disk."""
+    shape = (rows, block.shape[1])
+    if not first:
+        header = {"descr": np.lib.format.dtype_to_descr(block.dtype), "fortran_order": False, "shape": shape}
+        with path.open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            file.truncate(file.tell() + rows * block[0].nbytes)
+    array = np.load(path, mmap_mode="r")
+    if array.shape != shape or array.dtype != block.dtype:
+        raise DataError(f"{path}: was begun with vectors of another form {array.shape}; give another folder")
+    with path.open("rb+") as file:
+        file.seek(array.offset + first * block[0].nbytes)
+        file.write(np.ascontiguousarray(block).data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _stored_as(dtype: str, vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.floating]:

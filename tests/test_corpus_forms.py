@@ -69,6 +69,29 @@ def test_a_table_of_id_and_text_is_not_quoted(tmp_path):
     assert triples(tmp_path / "collection.tsv") == [("0", "0", '"Ode" begins'), ("1", "1", "plain")]
 
 
+@pytest.mark.parametrize("heading", ["id\ttext", "pid\tpassage"])
+def test_the_heading_of_a_table_of_id_and_text_is_not_a_passage(heading, tmp_path):
+    path = tmp_path / "collection.tsv"
+    path.write_text(f"{heading}\nd0\tOslo\npid\tpassage\n")
+    assert triples(path) == [("d0", "d0", "Oslo"), ("pid", "pid", "passage")]
+
+
+@pytest.mark.parametrize("name", ["docid", "doc_id", "pid", "passage_id"])
+def test_an_id_of_another_name_is_not_replaced_by_the_number_of_the_line(name, tmp_path):
+    path = tmp_path / "corpus.jsonl"
+    path.write_bytes(lines({name: "d7", "title": "Oslo", "text": "A city."}, {name: "d8", "text": "Lima"}))
+    assert triples(path) == [("d7", "Oslo", "A city."), ("d8", "d8", "Lima")]
+    path.write_bytes(lines({name: "d7", "text": "A city."}, {"text": "Lima"}))
+    with pytest.raises(DataError, match=f"line 2: {name} is None"):
+        triples(path)
+
+
+def test_an_empty_file_of_a_folder_does_not_decide_its_form(tmp_path):
+    (tmp_path / "0.tsv").touch()
+    (tmp_path / "1.tsv").write_text("d0\tOslo\n")
+    assert triples(tmp_path) == [("d0", "d0", "Oslo")]
+
+
 def test_the_folder_of_beir_is_its_corpus_and_not_its_queries(tmp_path):
     (tmp_path / "qrels").mkdir()
     (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n")
@@ -176,6 +199,16 @@ def test_a_saved_data_set_and_one_by_its_name_are_corpora(tmp_path, monkeypatch)
         triples(f"hf:{tmp_path / 'nowhere'}")
     with pytest.raises(DataError, match="no place on this disk"):
         open_corpus(f"hf:{tmp_path / 'hub'}")
+
+
+@pytest.mark.parametrize("damage", ["missing", "changed"])
+def test_a_damaged_data_set_is_an_error_of_ours(damage, tmp_path):
+    datasets = pytest.importorskip("datasets")
+    datasets.Dataset.from_list([{"id": "1", "text": "Oslo"}]).save_to_disk(tmp_path / "set")
+    for file in (tmp_path / "set").glob("*.arrow"):
+        file.unlink() if damage == "missing" else file.write_bytes(b"changed")
+    with pytest.raises(DataError, match="could not be read as a data set that the library datasets saved"):
+        triples(tmp_path / "set")
 
 
 def test_without_the_library_a_data_set_names_its_extra(monkeypatch):

@@ -284,6 +284,22 @@ def test_a_folder_with_other_files_gets_no_lock(docs, tmp_path):
     assert [item.name for item in (tmp_path / "mine").iterdir()] == ["letter.txt"]
 
 
+@pytest.mark.parametrize("place", ["docs", "docs/index", "docs/a/../index/deep"])
+def test_an_index_is_not_written_into_its_corpus_of_which_it_would_be_a_part(docs, place):
+    with pytest.raises(DataError, match="give another folder"):
+        index_corpus(docs, docs.parent / place)
+    assert not (docs / "index").exists()
+    assert index_corpus(docs, docs / ".index").n_passages == 2  # hidden folders are not read
+    assert not index_corpus(docs, docs / ".index").is_new
+
+
+@pytest.mark.parametrize("content", ["", "\n\n", "id\ttext\ttitle\n", "id\ttext\n"])
+def test_a_corpus_without_passages_is_an_error(tmp_path, content):
+    (tmp_path / "corpus.tsv").write_text(content)
+    with pytest.raises(DataError, match=r"corpus\.tsv: there are no passages"):
+        index_corpus(tmp_path / "corpus.tsv", tmp_path / "index")
+
+
 def test_without_locks_the_index_is_built_and_this_is_logged(docs, monkeypatch, caplog):
     def refuse(file, operation):
         raise OSError(errno.ENOLCK, "No locks available")

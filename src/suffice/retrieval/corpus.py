@@ -14,7 +14,7 @@ from suffice.results import Result
 from suffice.retrieval.bm25 import K1, B
 from suffice.retrieval.corpus_bm25 import CorpusBM25
 from suffice.retrieval.corpus_forms import HUB, Corpus, corpus_of
-from suffice.retrieval.documents import Decoding
+from suffice.retrieval.documents import Decoding, is_left_out
 from suffice.retrieval.storage import building, is_index
 from suffice.rounds import Passage
 from suffice.tables import Column, Table
@@ -206,13 +206,20 @@ def _saved(path: str | Path, directory: Path, source: str, given: Mapping[str, A
 
 
 def check_apart(path: str | Path, directory: Path) -> None:
-    """Raise if an index would replace the folder whose passages it takes.
+    """Raise if an index would replace the folder whose passages it takes, or become a part of it.
 
     Raises:
         DataError: It would.
     """
-    if not str(path).startswith(HUB) and Path(path).resolve() == directory.resolve():
+    if str(path).startswith(HUB):
+        return
+    corpus, place = Path(path).resolve(), directory.resolve()
+    if place == corpus:
         raise DataError(f"{directory} is the corpus itself, which its index would replace: give another folder")
+    if place.is_relative_to(corpus) and not is_left_out(place.relative_to(corpus)):
+        raise DataError(
+            f"{directory} is inside the corpus {path}, which would then contain the passages of its index: give another folder"
+        )
 
 
 def index_beside(path: str | Path, ending: str) -> Path:

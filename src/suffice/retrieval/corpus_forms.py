@@ -1,7 +1,8 @@
 """The forms in which corpora are published, recognised by their content.
 
 - JSON lines of ``id``, ``title`` and ``text`` (only the text is required); BEIR's ``_id``, ``title`` and ``text``; Pyserini's
-  ``id`` and ``contents``, whose first line is the title.  Each line is one passage, which is not split.
+  ``id`` and ``contents``, whose first line is the title.  The id may also be called ``docid``, ``doc_id``, ``pid`` or
+  ``passage_id``.  Each line is one passage, which is not split.
 - Tables with tabs between the fields: DPR's ``id``, ``text`` and ``title``, with that heading and quotes as in CSV; or id and
   text, as MS MARCO has them.
 - Folders with a ``corpus.jsonl``, or with files of one of these forms; every file may be gzipped.
@@ -71,7 +72,7 @@ class _RowForm:
 
 _OWN = _RowForm("JSON lines of id, title and text", needs_id=False)
 _BEIR = _RowForm("BEIR", id="_id")
-_PYSERINI = _RowForm("Pyserini", text="contents")
+_CONTENTS = "contents"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +80,14 @@ class Corpus:
     """A corpus whose form is known.
 
     Attributes:
-        form: Its name, for messages.
+        name: Where it is, for messages.
+        form: The name of its form, for messages.
         placed: Yields its passages with their places; it may be called again.
         source: Returns a hash of its content, and of the settings for reading it.
         has_own_ids: Whether the ids come from the corpus, and so may repeat.
     """
 
+    name: str
     form: str
     placed: Callable[[], _Placed]
     source: Callable[[], str]
@@ -94,16 +97,16 @@ class Corpus:
         """Yield its passages.
 
         Raises:
-            DataError: An id repeats, which is known at the end; see `read_corpus`.
+            DataError: There is none, or an id repeats, which is known at the end; see `read_corpus`.
         """
-        if not self.has_own_ids:
-            yield from (passage for _, passage in self.placed())
-            return
         hashes = array("q")  # of the ids: millions of texts would take gigabytes
         for _, passage in self.placed():
             hashes.append(hash(passage.passage_id))
             yield passage
-        self._check_distinct(hashes)
+        if not hashes:
+            raise DataError(f"{self.name}: there are no passages: nothing in it has a text")
+        if self.has_own_ids:
+            self._check_distinct(hashes)
 
     def _check_distinct(self, hashes: array[int]) -> None:
         values = np.frombuffer(hashes, np.int64)
@@ -134,6 +137,7 @@ def corpus_of(path: str | Path, errors: Decoding = "skip") -> Corpus:
     path = Path(path)
     if is_index(path):
         return Corpus(
+            name=str(path),
             form="an index",
             placed=lambda: ((f"{path}, passage {i}", passage) for i, passage in enumerate(open_passages(path)[0])),
             source=lambda: open_passages(path)[1],
@@ -154,6 +158,7 @@ def corpus_of(path: str | Path, errors: Decoding = "skip") -> Corpus:
     if texts and not (files and _is_of_passages(files[0], errors)):
         log_skipped(path)
         return Corpus(
+            name=str(path),
             form="documents",
             placed=lambda: ((passage.passage_id, passage) for passage in read_documents(path, errors)),
             source=lambda: _hash_of(texts, path, errors),
@@ -193,11 +198,12 @@ def _hash_of(files: list[Path], root: Path | None, errors: Decoding) -> str:
 def _of_files(files: list[Path], root: Path | None, errors: Decoding) -> Corpus:
     """Return a corpus of files of one form, which the first line decides."""
     handling = "strict" if errors == "skip" else errors
-    first = next((line for line in unpacked(files[0]) if line.strip()), b"")
-    start = decoded(first, f"{files[0]}, line 1", errors=handling).rstrip("\r\n")
+    nothing = files[0], b""
+    file, first = next(((file, line) for file in files for line in unpacked(file) if line.strip()), nothing)
+    start = decoded(first, f"{file}, line 1", errors=handling).rstrip("\r\n")
     fields = start.split("\t")
     if not first or start.lstrip()[:1] in {"{", "["}:
-        form = _row_form(next(iter(json_lines(files[0], _EXPECTED, errors=handling)), ("", {"text": ""})))
+        form = _row_form(next(iter(json_lines(file, _EXPECTED, errors=handling)), ("", {"text": ""})))
         name = form.name
         read: Callable[[Path], _Placed] = partial(_read_lines, form=form, errors=handling)
     elif fields == ["id", "text", "title"]:
@@ -206,10 +212,11 @@ def _of_files(files: list[Path], root: Path | None, errors: Decoding) -> Corpus:
         name, read = "tsv of id and text", partial(_read_pairs, errors=handling)
     else:
         raise DataError(
-            f"{files[0]}, line 1: {start!r:.80} is not a passage; expected {_EXPECTED}; DPR's heading id, text, title; or id and "
+            f"{file}, line 1: {start!r:.80} is not a passage; expected {_EXPECTED}; DPR's heading id, text, title; or id and "
             "text with a tab between them"
         )
     return Corpus(
+        name=str(root or files[0]),
         form=name,
         placed=lambda: (pair for file in files for pair in read(file)),
         source=lambda: _hash_of(files, root, errors),
@@ -225,10 +232,12 @@ def _row_form(placed: tuple[str, Mapping[str, Any]]) -> _RowForm:
         )
     if "id" in row and "_id" in row and row["id"] != row["_id"]:
         raise DataError(f"{where}: has an 'id' and another '_id'; remove one of them")
-    if isinstance(row.get("contents"), str):
-        return _PYSERINI
+    name = next((name for name in PASSAGE_IDS if name in row), "id")
+    if isinstance(row.get(_CONTENTS), str):
+        return _RowForm("Pyserini", id=name, text=_CONTENTS)
     if isinstance(row.get("text"), str):
-        return _BEIR if "_id" in row and "id" not in row else _OWN
+        known = {"id": _OWN, "_id": _BEIR}
+        return known.get(name) or _RowForm(f"JSON lines of {name}, title and text", id=name)
     raise DataError(f"{where}: got {dict(row)!r:.80}; expected {_EXPECTED}")
 
 
@@ -246,7 +255,7 @@ def _row_passage(row: Mapping[str, Any], number: int, where: str, form: _RowForm
         raise DataError(
             f"{where}: {form.id} is {name!r:.40}, title is {title!r:.40}; expected strings ({form.id} may be a number)"
         )
-    if form is _PYSERINI and not title:
+    if form.text == _CONTENTS and not title:
         title, text = title_and_text(text)
     # Use the id as a missing title, so that prompts name every passage.
     return Passage(passage_id=str(name), title=title or str(name), text=text)
@@ -292,13 +301,21 @@ def _unquoted(field: str, where: str) -> str:
 
 
 def _read_pairs(file: Path, errors: str) -> _Placed:
-    for where, (name, text) in _table_rows(file, errors, ("id", "text")):
-        yield where, Passage(passage_id=name, title=name, text=text)
+    for number, (where, (name, text)) in enumerate(_table_rows(file, errors, ("id", "text"))):
+        if number or name not in PASSAGE_IDS or text not in PASSAGE_TEXTS:  # else a heading
+            yield where, Passage(passage_id=name, title=name, text=text)
 
 
 def _saved(folder: Path) -> Corpus:
     """Return the corpus of a folder that the library `datasets` saved."""
-    loaded = _datasets(str(folder)).load_from_disk(str(folder))
+    library = _datasets(str(folder))
+    try:
+        loaded = library.load_from_disk(str(folder))
+    except Exception as error:  # the type depends on what is missing or damaged
+        raise DataError(
+            f"{folder} could not be read as a data set that the library datasets saved ({type(error).__name__}: {error}): save "
+            "it again, or give its file of passages"
+        ) from error
     if hasattr(loaded, "keys"):
         splits = ", ".join(str(folder / name) for name in loaded)
         raise DataError(f"{folder} contains several splits; give one of them: {splits}")
@@ -350,9 +367,10 @@ def _of_rows(name: str, rows: Any, source: Callable[[], str]) -> Corpus:
         raise DataError(f"{name}: no passages")
     form = _row_form((f"{name}, row 1", head))
     return Corpus(
+        name=name,
         form=f"a data set of {form.id}, title and {form.text}"
         if form.text == "text"
-        else "a data set of id and contents",
+        else f"a data set of {form.id} and {form.text}",
         placed=lambda: (
             (f"{name}, row {number}", _row_passage(row, number, f"{name}, row {number}", form))
             for number, row in enumerate(rows, start=1)

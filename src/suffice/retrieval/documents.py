@@ -20,7 +20,7 @@ from suffice.json_text import well_formed
 from suffice.retrieval.passages import split_text
 from suffice.rounds import Passage
 
-__all__ = ["Decoding", "corpus_files", "documents", "log_skipped", "read_documents"]
+__all__ = ["Decoding", "corpus_files", "documents", "is_left_out", "log_skipped", "read_documents"]
 
 Decoding = Literal["skip", "strict", "replace"]
 """What to do with bytes that are not UTF-8: skip the file of a folder, raise, or insert a replacement character."""
@@ -38,10 +38,19 @@ def documents(folder: Path) -> list[Path]:
     return sorted(listed, key=lambda file: file.relative_to(folder).as_posix())
 
 
+def is_left_out(folder: Path) -> bool:
+    """Return whether a folder within a corpus is hidden or an index, or is in one that is.
+
+    >>> is_left_out(Path(".git/hooks")), is_left_out(Path("a/wiki.suffice-index")), is_left_out(Path("a/b"))
+    (True, True, False)
+    """
+    return any(name.startswith(".") or name.endswith(".suffice-index") for name in folder.parts)
+
+
 def corpus_files(folder: Path) -> Iterator[Path]:
     """Yield the files of a folder that are not hidden."""
     for parent, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".") and not name.endswith(".suffice-index")]
+        folders[:] = [name for name in folders if not is_left_out(Path(name))]
         yield from (Path(parent) / name for name in files if not name.startswith("."))
 
 

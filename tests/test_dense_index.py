@@ -478,7 +478,8 @@ def test_of_several_processes_one_encodes_a_corpus_and_the_others_wait(corpus, t
         first = run(**{place[how]: tmp_path / "index", "model": "toy", "encoder": Slow()})
         assert is_encoding.wait(60)
         second = run(**{place[how]: tmp_path / "index", "model": "toy", "encoder": other})
-        assert first.result() and second.result()
+        assert first.result()
+        assert second.result()
     assert not other.seen
     assert len(loaded(tmp_path / "index").vectors) == N
 
@@ -488,9 +489,10 @@ def test_a_full_disk_is_an_error_after_which_the_same_call_goes_on(corpus, tmp_p
         raise OSError(errno.ENOSPC, "No space left on device")
 
     encoder = Hashed()
-    with monkeypatch.context() as patch, pytest.raises(DataError, match=r"No space left.*run the same command again"):
+    with monkeypatch.context() as patch:
         patch.setattr("suffice.retrieval.dense_index.os.fsync", full)
-        written(corpus, tmp_path / "index", encoder)
+        with pytest.raises(DataError, match=r"No space left.*run the same command again"):
+            written(corpus, tmp_path / "index", encoder)
     written(corpus, tmp_path / "index", encoder)
     written(corpus, tmp_path / "one")
     assert content(tmp_path / "index") == content(tmp_path / "one")

@@ -9,6 +9,7 @@ import time
 import lancedb
 import numpy as np
 import psycopg
+import pyarrow as pa
 import pytest
 from qdrant_client import QdrantClient, models
 
@@ -436,7 +437,32 @@ def test_rows_that_are_no_passages_are_errors_and_a_missing_title_is_the_id(stor
     with pytest.raises(DataError, match="check filters, columns and settings"):
         stores.open("postgres", table="odd", embedder=None, filters={"id": "x"}).fingerprint()
     with pytest.raises(DataError, match='"klingon" does not exist'):
-        ranked_now(stores.open("postgres", table="odd", embedder=None, language="klingon"), "apple", k=1)
+        stores.open("postgres", table="odd", embedder=None, language="klingon").fingerprint()
+    with pytest.raises(DataError, match="ts_rank_cd"):
+        stores.open("postgres", table="odd", embedder=None, tsvector="words").fingerprint()
+
+
+def test_equals_are_in_the_order_of_their_ids_also_after_an_update(stores):
+    executed(
+        stores,
+        "CREATE TABLE equals AS SELECT i AS id, 'T' AS title, 'x' AS text, embedding FROM passages, generate_series(1, 40) i "
+        "WHERE passages.id = 'p000'",
+        "UPDATE equals SET text = 'y' WHERE id % 3 = 1",
+    )
+    assert [hit.passage_id for hit in ranked_now(stores.open("postgres", table="equals"), "film", k=12)] == [
+        str(i) for i in range(1, 13)
+    ]
+
+
+def test_rows_of_lancedb_without_a_vector_are_counted(stores, caplog):
+    database = lancedb.connect(stores.folder / "lance")
+    vectors = pa.array([None, [1.0] * 384, None], pa.list_(pa.float32(), 384))
+    table = pa.table({"id": ["a", "b", "c"], "title": ["t"] * 3, "text": ["x"] * 3, "vector": vectors})
+    database.create_table("partly", table, on_bad_vectors="null")
+    assert stores.open("lancedb", table="partly").fingerprint()["content"]["with_vector"] == 1
+    assert "2 of 3 rows have no vector, so they are never found" in caplog.text
+    with pytest.raises(DataError, match="has no vector in any of its 2 rows"):
+        stores.open("lancedb", table="partly", filters={"id": ["a", "c"]}).fingerprint()
 
 
 def test_a_database_without_the_extension_is_an_error(stores):

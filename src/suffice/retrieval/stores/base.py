@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import sys
 import weakref
@@ -50,6 +51,7 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
+_LOG = logging.getLogger(__name__)
 _SHOWN_NAMES = 20
 _LOOKED_UP = 1000
 """Passages of one request by their ids."""
@@ -305,6 +307,21 @@ class Store(ABC):
                 break
         # Raised outside the handler, so that our error has no error of the client, with its address, as context.
         raise failure
+
+    def _with_vector(self, usable: int, rows: int) -> dict[str, int]:
+        """Return what a fingerprint says of rows without a vector, which are never found: nothing if there is none.
+
+        Raises:
+            DataError: No row has a vector.
+        """
+        if not usable:
+            raise DataError(
+                f"{self._place} has no vector in any of its {rows:,} rows: fill {self.fields.vector!r} first"
+            )
+        if usable == rows:
+            return {}
+        _LOG.warning("%s: %s of %s rows have no vector, so they are never found", self._place, rows - usable, rows)
+        return {"with_vector": usable}
 
     def _passages(self, hits: Sequence[Hit]) -> list[Passage]:
         passages: dict[str, Passage] = {}

@@ -153,10 +153,14 @@ class LanceDBStore(Store):
                 f"are not found: run  table.create_index({self.fields.text!r}, config=FTS())  or search by vectors (with an "
                 "embedder)"
             )
-        rows = await table.count_rows(self._where())
+        where = self._where()
+        rows = await table.count_rows(where)
         if not rows:
             no_passage(self._place, self.filters)
         facts = {"rows": rows, "table_version": await table.version()}
+        if self.fields.vector is not None:
+            filled = f"{_name_in_sql(self.fields.vector)} IS NOT NULL"
+            facts |= self._with_vector(await table.count_rows(" AND ".join(filter(None, (where, filled)))), rows)
         return Content(facts=facts, rows=rows, score_kind=score_kind, dimension=dimension)
 
     async def _search(
@@ -225,9 +229,13 @@ async def _tables(database: AsyncConnection) -> list[str]:
     return list(await database.table_names())  # before lancedb 0.27
 
 
+def _name_in_sql(column: str) -> str:
+    return "`" + column.replace("`", "``") + "`"
+
+
 def _sql_of(condition: Condition) -> str:
     """Return a condition as SQL, which is all that LanceDB takes: names and texts are quoted."""
-    name = "`" + condition.field.replace("`", "``") + "`"
+    name = _name_in_sql(condition.field)
     values = ", ".join(map(_literal, condition.values))
     compared = SQL_BOUNDS.get(condition.comparison)
     return f"{name} IN ({values})" if compared is None else f"{name} {compared} {values}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import math
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -44,8 +44,6 @@ _VECTOR_TYPES = ("vector", "halfvec")
 _MOST_ROWS = 2**62
 _MOST_EF = 1000
 """Largest `hnsw.ef_search` that pgvector allows."""
-
-_LOG = logging.getLogger(__name__)
 
 Counted = Literal["rows", "text", "none"]
 
@@ -185,6 +183,9 @@ class PostgresStore(Store):
                 counted, score_kind = quoted_name(self.fields.vector), SCORE_OF[self.distance]
                 details = await self._vectors(connection, *types[self.fields.vector])
                 dimension = details["dimension"]
+            else:  # planned only: the language, and the type of the column of words
+                words, asked = self._by_words("words")
+                await fetched_rows(connection, sql.SQL("EXPLAIN {}").format(words), {**asked, "k": 1})
             where, values = self._where()
             # A large table that is not counted is only looked into.
             table_or_row = sql.SQL("(SELECT * FROM {} WHERE true{}{}) AS t").format(
@@ -201,11 +202,8 @@ class PostgresStore(Store):
             no_passage(self._place, self.filters)
         if self.content == "none":
             rows = _MOST_ROWS
-        elif not usable:
-            raise DataError(f"{self._place} has no vector in any of its {rows:,} rows: fill the column first")
-        elif usable < rows:
-            facts |= {"with_vector": usable}
-            _LOG.warning("%s: %s of %s rows have no vector, so they are never found", self._place, rows - usable, rows)
+        else:
+            facts |= self._with_vector(usable, rows)
         kind: ScoreKind = SCORE_OF[self.distance] if score_kind != "text_rank" else "text_rank"
         return Content(facts=facts, rows=rows, score_kind=kind, dimension=dimension, details=details)
 
@@ -242,7 +240,8 @@ class PostgresStore(Store):
             for name, value in self._local(content, k).items():
                 await connection.execute("SELECT set_config(%s, %s, true)", [name, value])
             rows = await fetched_rows(connection, query, {**values, "k": k})
-        return sorted(rows, key=lambda row: -row[3])  # an approximate index may return them nearly in order
+        # An approximate index may return them nearly in order; NaN, the cosine of a zero vector, comes last.
+        return sorted(rows, key=lambda row: (math.isnan(row[3]), -row[3]))
 
     async def _look_up(self, client: ReadingPool, ids: list[str]) -> list[Hit]:
         from psycopg import sql
@@ -283,13 +282,15 @@ class PostgresStore(Store):
             content.details["type"],
         )
         score = sql.SQL("1 - ({})" if self.distance == "cosine" else "-({})").format(distance)
-        query = sql.SQL("SELECT {}, {} FROM {} WHERE {} IS NOT NULL{} ORDER BY {} LIMIT {}").format(
+        # By id among equals: the order in which a table or an index holds them changes with every update.
+        query = sql.SQL("SELECT {}, {} FROM {} WHERE {} IS NOT NULL{} ORDER BY {}, {} LIMIT {}").format(
             sql.SQL(", ").join(self._columns()),
             score,
             self._table(),
             quoted_name(self.fields.vector),
             where,
             distance,
+            quoted_name(self.fields.passage_id or ""),
             sql.Placeholder("k"),
         )
         return query, {**values, "vector": Vector(vector).to_text()}

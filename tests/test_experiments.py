@@ -31,7 +31,7 @@ from suffice.loop import record
 from suffice.papers.cbdr.plan import CbdrSettings, divide
 from suffice.papers.cbdr.tiny_reranker import write_tiny_reranker
 from suffice.papers.experiments import read_experiment, run_experiment, stages
-from suffice.papers.experiments.building import Loaded, scripted_model
+from suffice.papers.experiments.building import Loaded, retrieval_loop, scripted_model
 from suffice.papers.experiments.calibrations import curve_table, floor_table, transfer_table
 from suffice.papers.experiments.checks import cell_prices
 from suffice.papers.experiments.estimate import extrapolate
@@ -42,7 +42,7 @@ from suffice.papers.semantic import semantic_protocol
 from suffice.papers.semantic import tune as select_eps
 from suffice.papers.tasr.cells import load_cell
 from suffice.replays import calibrate, replay
-from suffice.retrieval import Question, load_questions
+from suffice.retrieval import CachedRetriever, Question, load_questions
 from suffice.rules.rethreshold import with_threshold
 from suffice.statistics import Resampling
 from suffice.store import read_recording
@@ -374,6 +374,18 @@ def test_cells_of_one_model_and_prompt_load_it_once_and_another_is_loaded_when_i
     assert id(loaded.part("model", "a", Model)) == first
     loaded.part("model", "b", Model)
     assert len(alive) == 1
+
+
+def test_the_cache_of_a_model_keeps_the_rankings_of_a_corpus_too(tmp_path):
+    corpus = '[[retriever]]\nname = "c"\ncorpus = "corpus.jsonl"\n'
+    text = ASKED.format(logprobs="false", n=4).replace("URL", "http://127.0.0.1:9") + corpus
+    (tmp_path / "corpus.jsonl").write_text('{"id": "1", "title": "Oslo", "text": "A city."}\n')
+    experiment = read_experiment(written(tmp_path, text.replace("[[data]]", 'cache = "c.sqlite"\n[[data]]'), n=4))
+    loop = retrieval_loop(experiment.cells()[0], experiment, Loaded())
+    assert isinstance(loop.retriever, CachedRetriever)
+    assert loop.retriever.rank("Oslo", k=1) == loop.retriever.rank("Oslo", k=1)
+    assert (loop.retriever.hits, loop.retriever.misses) == (1, 1)
+    assert (tmp_path / "c.sqlite").exists()
 
 
 def judging(body):

@@ -89,9 +89,9 @@ def retrieval_loop(cell: Cell, experiment: Experiment, loaded: Loaded) -> Retrie
         state=idf_state(tune.data.questions("tune", everything=True)),
         answer_position=getattr(model, "position", AnswerPosition()),
     )
-    device, options = cell.model.options.device, cell.retriever.options
-    retriever = loaded.part("retriever", (options, device), lambda: options.retriever(device))
-    signals, answering = experiment.signals, cell.model.options
+    signals, answering, options = experiment.signals, cell.model.options, cell.retriever.options
+    device, cache = answering.device, answering.cache
+    retriever = loaded.part("retriever", (options, device, cache), lambda: options.retriever(device, cache))
     if rival is not None:
         gate = rival.gating.build(model, answering, answering.here)
         method: dict[str, Any] = {} if rival.looping.method is None else {"every_round": bool(rival.rule)}

@@ -24,8 +24,11 @@ from suffice.errors import (
     ModelTimeoutError,
     NotFoundError,
 )
+from suffice.replays import prices_of
+from suffice.replays.costs import CostTable
 from suffice.retrieval import AsyncRetriever, CachedRetriever, DenseRetriever, ranked_now, score_kind_of
 from suffice.retrieval.stores import LanceDBStore, PostgresStore, QdrantStore
+from suffice.rounds import Cost
 from suffice.store import ResponseCache
 from tests.cli_tools import cli
 from tests.endpoint import Endpoint
@@ -151,6 +154,41 @@ def test_a_live_loop_is_recorded_and_resumed(stores, kind, tmp_path, remembered_
     assert metadata["score_kind"] == "cosine"
     assert metadata["config"]["retriever"]["name"] == kind
     assert metadata["config"]["retriever"]["identity"] == "passage_id"
+
+
+class AtEndpoint:
+    """The packaged embedder as if it were asked at an endpoint."""
+
+    endpoint, id, revision, pooling = "http://127.0.0.1:9/v1", "embed-3", "1", "by the endpoint"
+
+    def embed(self, texts):
+        return EMBEDDER.embed(texts)
+
+    def embed_costed(self, texts):
+        return self.embed(texts), Cost(calls=1, uncached_tokens=7, seconds=0.25)
+
+
+def test_questions_embedded_at_an_endpoint_are_requests_of_their_own(stores, tmp_path):
+    store = stores.open("lancedb", embedder=AtEndpoint())
+    loop = RetrievalLoop(model=SpanReaderModel(), retriever=store, policy=Policy(max_rounds=2))
+    path = tmp_path / "run.parquet"
+    record(QUESTIONS[:3], loop, path)
+    ledger = CostTable(read_recording(path)).recorded
+    spent = {kind: ledger.costs["embedding"][kind].tolist() for kind in ("calls", "uncached_tokens", "seconds")}
+    assert spent == {"calls": [1] * 3, "uncached_tokens": [7] * 3, "seconds": [0.25] * 3}
+    assert "embedding" in CostTable(read_recording(path)).loop
+    assert ledger.total("retrievals").tolist() == [1] * 3
+    assert ledger.calls.tolist() == [2] * 3  # of the language model
+    prices = tmp_path / "prices.toml"
+    prices.write_text("[embed-3]\nuncached = 1\ncached = 1\noutput = 1\n")
+    with pytest.raises(DataError, match="prices neither 'generator'"):
+        prices_of(prices, read_recording(path))
+    prices.write_text(prices.read_text() + prices.read_text().replace("embed-3", "generator"))
+    assert set(prices_of(prices, read_recording(path))) == {"generator", "embedding"}
+    ranking = asyncio.run(stores.open("lancedb").costed_rank(QUESTIONS[0].question, k=1))
+    assert {name: cost.calls for name, cost in ranking.costs.items()} == {"retrieval": 1}
+    blank = asyncio.run(store.costed_rank(" ", k=1))
+    assert {name: cost.calls for name, cost in blank.costs.items()} == {"retrieval": 0}
 
 
 @pytest.mark.parametrize("kind", KINDS)

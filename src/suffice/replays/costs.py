@@ -15,7 +15,7 @@ from suffice.replays.cost_gaps import CostGaps
 from suffice.replays.prices import Price
 from suffice.replays.waves import due_in_waves, wave_note, wave_of
 from suffice.rounds import COST_KINDS, Floats, Mask, Rounds
-from suffice.signals import LOOP_COMPONENTS, RERANKING, RETRIEVAL, SIGNALS, member_component
+from suffice.signals import EMBEDDING, LOOP_COMPONENTS, RERANKING, RETRIEVAL, SIGNALS, member_component
 from suffice.store.batch_state import BATCH_NOTE
 from suffice.store.recording import Recording
 from suffice.store.schema import cost_column
@@ -37,7 +37,7 @@ COSTS = ("calls", "tokens", "seconds", "money", "retrievals")
 
 TOKEN_KINDS = ("uncached_tokens", "cached_tokens", "output_tokens")
 GATE, GENERATOR = "gate", "generator"
-NOT_LANGUAGE_MODELS = frozenset({RETRIEVAL, RERANKING, "reranker", "embedder"})
+NOT_LANGUAGE_MODELS = frozenset({RETRIEVAL, EMBEDDING, RERANKING, "reranker", "embedder"})
 """Components that are not language models: their requests are not `calls`, and they need not report tokens."""
 
 
@@ -91,7 +91,7 @@ class Ledger:
 
 def _is_on_demand(component: str, measuring: set[str]) -> bool:
     """Return whether a component is called only where a rule reads its signal; all others belong to the loop."""
-    if component in (*LOOP_COMPONENTS, RETRIEVAL, RERANKING, GATE):
+    if component in (*LOOP_COMPONENTS, RETRIEVAL, EMBEDDING, RERANKING, GATE):
         return False
     measuring = measuring | {signal.component for signal in SIGNALS.values()} | {"reranker", "embedder"}
     return component.startswith("judge:") or component in measuring

@@ -12,7 +12,7 @@ from suffice.replays.prepared import PreparedRecording
 from suffice.replays.prices import Price
 from suffice.results import Result
 from suffice.rounds import COST_KINDS, Floats
-from suffice.signals import RERANKING, RETRIEVAL
+from suffice.signals import EMBEDDING, RERANKING, RETRIEVAL
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table, counted
 
@@ -43,7 +43,7 @@ class RoundCost:
         output_tokens: Generated tokens.
         seconds: Wall-clock time; NaN where modelled, for speed without or with a cache was not measured.
         retrievals: Requests to the retriever; NaN where they were not recorded.
-        retrieval_seconds: What part of the seconds finding passages and ordering them took; NaN where not recorded.
+        retrieval_seconds: What part of the seconds embedding questions, finding passages and ordering them took; NaN where not recorded.
         money: USD; NaN without prices.
     """
 
@@ -172,10 +172,10 @@ def _mean(values: Floats) -> float:
 
 
 def _of_retrieval(table: CostTable) -> dict[str, Floats]:
-    """Return requests to the retriever, and the seconds of finding and ordering, shape ``(n_questions, n_rounds)``."""
+    """Return requests to the retriever, and the seconds of embedding, finding and ordering, shape ``(n_questions, n_rounds)``."""
     if RETRIEVAL not in table.columns:
         return {name: np.full(table.seen.shape, np.nan) for name, _ in _RETRIEVAL_COLUMNS}
-    seconds = [table.columns[name]["seconds"] for name in (RETRIEVAL, RERANKING) if name in table.columns]
+    seconds = [table.columns[name]["seconds"] for name in (RETRIEVAL, EMBEDDING, RERANKING) if name in table.columns]
     return {"retrievals": table.columns[RETRIEVAL]["calls"], "retrieval_seconds": np.sum(seconds, axis=0)}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.rounds import Floats
-from suffice.signals import GATE, LOOP_COMPONENTS, QUERY, member_component
+from suffice.signals import EMBEDDING, GATE, LOOP_COMPONENTS, QUERY, member_component
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table
 
@@ -236,5 +236,7 @@ def prices_of(path: str | Path | None, recording: Recording) -> dict[str, Price]
     else:
         names["generator"] = next(iter(models.values()), config.get("model", {}).get("model", ""))
         names |= {QUERY: names["generator"]} if QUERY in names else {}
-    priced = {*LOOP_COMPONENTS, GATE, *panel}
+    if EMBEDDING in names:
+        names[EMBEDDING] = config.get("retriever", {}).get("embedder", {}).get("id", "")
+    priced = {*LOOP_COMPONENTS, GATE, EMBEDDING, *panel}
     return component_prices(path, {c: n for c, n in names.items() if c in priced or c.startswith("judge:")})

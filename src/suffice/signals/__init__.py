@@ -3,7 +3,12 @@
 from suffice.signals.answers import ABSTAIN_PATTERNS, abstained_by
 from suffice.signals.base import SIGNALS, Signal, add_signal, clean_column, compute_signals, declare, register_signal
 from suffice.signals.chains import CHAIN
-from suffice.signals.evidence import RERANKING, RETRIEVAL, top_score  # importing a module registers its signals
+from suffice.signals.evidence import (
+    EMBEDDING,
+    RERANKING,
+    RETRIEVAL,
+    top_score,
+)  # importing a module registers its signals
 from suffice.signals.from_policy import CRITIC, CUMULATED, LOOP_COMPONENTS, QUERY, cost_columns, member_component
 from suffice.signals.known import (
     COMPLEXITY,
@@ -39,6 +44,7 @@ __all__ = [
     "CUMULATED",
     "DISTANCES",
     "EMBEDDER",
+    "EMBEDDING",
     "ENOUGH",
     "FREE",
     "GATE",

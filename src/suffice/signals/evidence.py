@@ -14,6 +14,7 @@ from suffice.signals.state import top_score
 from suffice.signals.text import parse_confidence
 
 __all__ = [
+    "EMBEDDING",
     "RERANKING",
     "RETRIEVAL",
     "score_gap",
@@ -24,7 +25,10 @@ __all__ = [
 ]
 
 RETRIEVAL = "retrieval"
-"""The component that finds passages; embedding the question is part of it."""
+"""The component that finds passages; embedding the question on this machine is part of it."""
+
+EMBEDDING = "embedding"
+"""The component that embeds questions at an endpoint, to find passages; that of drafts is `embedder`."""
 
 RERANKING = "reranking"
 """The component that orders the passages of a retriever; the signal `rerank_score` has another one, `reranker`."""

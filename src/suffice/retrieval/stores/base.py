@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 import sys
+import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -33,9 +34,11 @@ from suffice.errors import (
 from suffice.redaction import Redactor, shortened
 from suffice.retrieval.base import Identity, ScoreKind, checked_k, refuse_pool
 from suffice.retrieval.dense import DenseRetriever
+from suffice.retrieval.ranking import RankedPassages
 from suffice.retrieval.stores.background import BackgroundClient, in_background
 from suffice.retrieval.stores.filters import Condition, conditions_of
-from suffice.rounds import Passage
+from suffice.rounds import Cost, Passage
+from suffice.signals import EMBEDDING, RETRIEVAL
 
 __all__ = [
     "Content",
@@ -64,7 +67,8 @@ SCORE_OF: Mapping[str, ScoreKind] = {"cosine": "cosine", "dot": "inner_product",
 QuestionEmbedder = Embedder | DenseRetriever
 """Turns a question into the vector with which a store is searched.
 
-An `Embedder` (`MiniLM`, `SentenceTransformersEmbedder`, `EndpointEmbedder`) returns vectors of length one.  A
+An `Embedder` (`MiniLM`, `SentenceTransformersEmbedder`, `EndpointEmbedder`) returns vectors of length one; the requests of
+one with an attribute `endpoint` are counted.  A
 `DenseRetriever` without passages has a prefix and a model of its own for questions, and with `similarity="dot"` vectors of
 any length.
 """
@@ -207,15 +211,30 @@ class Store(ABC):
                 one id, or the store is not as described (see `fingerprint`).
             ModelError: The store or the embedder failed, also after retries.
         """
+        return list((await self.costed_rank(question, pool=pool, k=k)).passages)
+
+    async def costed_rank(
+        self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
+    ) -> RankedPassages:
+        """Return the passages of `rank` with their costs; requests to an embedder at an endpoint are a component of their own."""
         refuse_pool(self.name, pool)
         checked_k(k, 0)
         self._check_embedder()
-        if not question.strip():
-            return []
-        vector = None if self.embedder is None else await asyncio.to_thread(self._vector, question)
-        if vector is not None and not vector.any():
-            return []
-        return await asyncio.wrap_future(in_background(self._ranked(question, vector, k)))
+        began = time.perf_counter()
+        passages: list[Passage] = []
+        costs: dict[str, Cost] = {}
+        vector, embedding, searched = None, None, bool(question.strip())
+        if searched and self.embedder is not None:
+            vector, embedding = await asyncio.to_thread(self._vector, question)
+            searched = bool(vector.any())
+        if searched:
+            passages = await asyncio.wrap_future(in_background(self._ranked(question, vector, k)))
+        seconds = time.perf_counter() - began
+        if embedding is not None:
+            costs[EMBEDDING], seconds = embedding, seconds - embedding.seconds
+        return RankedPassages(
+            passages=passages, costs={RETRIEVAL: Cost(calls=float(searched), seconds=seconds), **costs}
+        )
 
     def passages(self, ids: Iterable[str]) -> dict[str, Passage]:
         """Return passages by their ids, without those that the store does not have: recordings hold ids alone.
@@ -271,19 +290,22 @@ class Store(ABC):
                 f"{self._width}: use the embedder that made them"
             )
 
-    def _vector(self, question: str) -> npt.NDArray[np.float64]:
+    def _vector(self, question: str) -> tuple[npt.NDArray[np.float64], Cost | None]:
+        """Return the vector of a question, and what an endpoint that made it cost."""
         vector: npt.NDArray[np.float64]
+        cost: Cost | None = None
         if isinstance(self.embedder, DenseRetriever):
             vector = self.embedder.encode_question(question).astype(np.float64)
         else:
             assert self.embedder is not None
-            vector = checked_vectors(self.embedder.id, self.embedder.embed([question]), 1)[0]
+            rows, cost = self.embedder.embed_costed([question])
+            vector = checked_vectors(self.embedder.id, rows, 1)[0]
             if not np.isfinite(vector).all():
                 raise ModelError(
                     f"the embedder {self.embedder.id!r} returned numbers that are not finite for a question"
                 )
         self._width = len(vector)
-        return vector
+        return vector, cost if hasattr(self.embedder, "endpoint") else None
 
     async def _attempt(self, call: Callable[[Any], Awaitable[_T]]) -> _T:
         """Return the result of a call with the client; a search changes nothing, so it may be repeated."""

@@ -298,14 +298,17 @@ class Store(ABC):
             vector = self.embedder.encode_question(question).astype(np.float64)
         else:
             assert self.embedder is not None
-            rows, cost = self.embedder.embed_costed([question])
+            if hasattr(self.embedder, "endpoint"):
+                rows, cost = self.embedder.embed_costed([question])
+            else:
+                rows = self.embedder.embed([question])
             vector = checked_vectors(self.embedder.id, rows, 1)[0]
             if not np.isfinite(vector).all():
                 raise ModelError(
                     f"the embedder {self.embedder.id!r} returned numbers that are not finite for a question"
                 )
         self._width = len(vector)
-        return vector, cost if hasattr(self.embedder, "endpoint") else None
+        return vector, cost
 
     async def _attempt(self, call: Callable[[Any], Awaitable[_T]]) -> _T:
         """Return the result of a call with the client; a search changes nothing, so it may be repeated."""

@@ -80,6 +80,17 @@ def open_corpus(
         DataError: The corpus cannot be read, or the index cannot be written to the given `index_dir`.  If the
             default folder cannot be written, this is logged and the index stays in memory.
     """
+    index = _opened(path, index_dir, errors, on_progress)
+    index.warm_up()
+    return index
+
+
+def _opened(
+    path: str | Path,
+    index_dir: str | Path | None,
+    errors: Decoding,
+    on_progress: Callable[[int, int | None], None] | None,
+) -> CorpusBM25:
     if index_dir is None and is_index(Path(path)):
         return CorpusBM25.load(path)
     directory = index_beside(path, "suffice-index") if index_dir is None else Path(index_dir)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,12 @@ class CorpusBM25:
             passage = self.passages[i]  # dataclasses.replace would take as long as the search
             ranked.append(Passage(passage_id=passage.passage_id, title=passage.title, text=passage.text, score=score))
         return ranked
+
+    def warm_up(self) -> None:
+        """Compile the search of a large corpus, for which seconds of the first questions would be charged otherwise."""
+        if self.n_terms and len(self.passages) > _SMALL:
+            with suppress(IndexError):  # of a damaged index: a search says so
+                best_passages(self._lists, [0], 1)
 
     def search(self, question: str, k: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         """Return positions in the corpus and scores of the `k` best passages.

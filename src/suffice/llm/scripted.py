@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError
@@ -63,7 +64,8 @@ class ScriptedModel:
                 )
         self.latency_s = latency_s
         self.requests: list[tuple[str, tuple[Passage, ...]]] = []
-        self._script = script
+        # A copy: a change of the caller's script would change replies without the fingerprint.
+        self._script = script if callable(script) else {question: tuple(lines) for question, lines in script.items()}
         self.name, self.capabilities = name, frozenset(capabilities)
         self._failures = failures or {}
         self._lock = threading.Lock()
@@ -88,17 +90,22 @@ class ScriptedModel:
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Name, capabilities and a hash of the script; a function is identified by its name only."""
-        script = self._script
-        if callable(script):
-            text = getattr(script, "__qualname__", type(script).__qualname__)
-        else:
-            text = json.dumps(dict(script), default=repr)  # a whole `Reply` is not JSON
         return {
             "kind": "scripted",
             "name": self.name,
             "capabilities": sorted(self.capabilities),
-            "script_sha256": hashlib.sha256(text.encode()).hexdigest(),
+            "script_sha256": self._script_sha256,
         }
+
+    @cached_property
+    def _script_sha256(self) -> str:
+        """Computed once: each recorded row asks for the fingerprint, and a script may have thousands of replies."""
+        script = self._script
+        if callable(script):
+            text = getattr(script, "__qualname__", type(script).__qualname__)
+        else:
+            text = json.dumps(script, default=repr)  # a whole `Reply` is not JSON
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def answer(self, question: str, passages: Sequence[Passage] = ()) -> Reply:
         """Return the script's reply to `question` with these passages.

@@ -92,5 +92,6 @@ def _write_tiny_model(folder: Path) -> None:
 
 @pytest.fixture(scope="session")
 def taught_model(tmp_path_factory) -> llamacpp.TinyModel:
-    """The model that `tests.llamacpp` teaches."""
-    return llamacpp.TinyModel(once(tmp_path_factory, "taught_model", llamacpp.build_model))
+    """The model that `tests.llamacpp` teaches, stored as well; `make stress` teaches it anew."""
+    write = llamacpp.build_model if os.environ.get(TRAIN_TINY_MODEL) else llamacpp.stored_model
+    return llamacpp.TinyModel(once(tmp_path_factory, "taught_model", write))

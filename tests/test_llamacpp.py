@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from functools import cache
 
@@ -13,7 +14,7 @@ from suffice.llm.doctor import probe
 from suffice.llm.prompts import CONFIDENCE_FIRST
 from suffice.rounds import Reply
 from suffice.signals.margins import token_margin
-from tests.llamacpp import CITIES, KNOWN, TinyModel, chat_text, questions, start_server
+from tests.llamacpp import CITIES, KNOWN, STORED_MODEL, TinyModel, build_model, chat_text, questions, start_server
 
 ROUNDS = [(question, k) for question in questions(6, seed=3) for k in (0, 1, 3, 5)]
 
@@ -63,6 +64,20 @@ def margins_in_transformers(taught_model: TinyModel, replies: list[Reply]) -> li
 
 def answers(model: ChatModel) -> list[Reply]:
     return [model.answer(question.question, question.passages[:k]) for question, k in ROUNDS]
+
+
+@pytest.mark.whole
+def test_the_stored_model_is_of_the_kind_that_teaching_begins_with(tmp_path):
+    from safetensors.numpy import load_file
+
+    build_model(tmp_path, taught=False)
+    for name in ("tokenizer.json", "config.json"):
+        theirs, ours = (json.loads((folder / name).read_text("utf-8")) for folder in (STORED_MODEL, tmp_path))
+        assert theirs | {"transformers_version": None} == ours | {"transformers_version": None}, name
+    theirs, ours = (load_file(folder / "model.safetensors") for folder in (STORED_MODEL, tmp_path))
+    assert {name: values.shape for name, values in theirs.items()} == {
+        name: values.shape for name, values in ours.items()
+    }
 
 
 def test_the_marker_is_split_over_tokens_and_the_answer_is_found(taught_model, model):

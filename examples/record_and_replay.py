@@ -18,7 +18,7 @@ from suffice import (
     replay,
 )
 
-QUESTIONS = 20
+QUESTIONS = 10
 
 
 def main() -> None:

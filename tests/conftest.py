@@ -18,6 +18,7 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, Phase, settings  # noqa: E402
 
+from suffice.embedding.minilm import MiniLM  # noqa: E402
 from suffice.llm.span_reader import SpanReader  # noqa: E402
 from suffice.store.recording import write_recording  # noqa: E402
 from tests import shared  # noqa: E402
@@ -94,31 +95,35 @@ def cut_path(cut, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def remembered_windows(tmp_path_factory):
-    """Let the embedded reader encode each window once in a test session, whichever worker and reader comes first.
+    """Let the embedded reader and encoder encode each window and piece once in a test session, whichever worker comes first.
 
-    Nothing else decides what it returns for a window, see `tests/test_span_reader.py`.
+    Nothing else decides what they return for one, see `tests/test_span_reader.py` and `tests/test_embedder.py`.
     """
     folder = shared.once(tmp_path_factory, "windows", Path.mkdir)
-    encoded = SpanReader._score
 
-    def remembered(reader, window):
-        digest = hashlib.sha256(reader.revision.encode() + window.ids.tobytes() + window.types.tobytes())
-        path = folder / f"{digest.hexdigest()}.npy"
-        if not path.exists():
-            unfinished = folder / uuid.uuid4().hex
-            with unfinished.open("wb") as file:
-                np.save(file, encoded(reader, window))
-            unfinished.replace(path)
-        return np.load(path)
+    def remembered(encode, tokens):
+        def encoded(encoder, piece):
+            digest = hashlib.sha256(f"{type(encoder).__name__} {encoder.revision}".encode() + tokens(piece))
+            path = folder / f"{digest.hexdigest()}.npy"
+            if not path.exists():
+                unfinished = folder / uuid.uuid4().hex
+                with unfinished.open("wb") as file:
+                    np.save(file, encode(encoder, piece))
+                unfinished.replace(path)
+            return np.load(path)
+
+        return encoded
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SpanReader, "_score", remembered)
+        windows = remembered(SpanReader._score, lambda window: window.ids.tobytes() + window.types.tobytes())
+        patch.setattr(SpanReader, "_score", windows)
+        patch.setattr(MiniLM, "_mean", remembered(MiniLM._mean, lambda ids: ids.tobytes()))
         yield
 
 
 @pytest.fixture(scope="module")
 def no_collecting():
-    """Spare the tests what statsmodels does at each call: collect the garbage of all modules and tests so far."""
+    """Spare the tests what statsmodels and `suffice run` do: collect the garbage of all modules and tests so far."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gc, "collect", lambda *_: 0)
         yield

@@ -29,7 +29,7 @@ from tests.batches import BatchEndpoint
 from tests.cli_tools import cli
 from tests.endpoint import prompt_of
 
-pytestmark = pytest.mark.usefixtures("remembered_windows")
+pytestmark = pytest.mark.usefixtures("remembered_windows", "no_collecting")
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -3,8 +3,10 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+from suffice.embedding.minilm import MiniLM
 from suffice.llm.span_reader import SpanReader
 from tests.shared import once
 
@@ -33,6 +35,16 @@ def test_a_remembered_window_gives_what_the_reader_gives(request):
     other = SpanReader()
     other._session = None  # nothing is left to encode
     assert other.read(*asked) == expected
+
+
+def test_a_remembered_piece_gives_what_the_encoder_gives(request):
+    texts = ["Who wrote The Tempest?", "Others drank rum."]
+    expected = MiniLM().embed(texts)
+    request.getfixturevalue("remembered_windows")
+    assert np.array_equal(MiniLM().embed(texts), expected)
+    other = MiniLM()
+    other._session = None  # nothing is left to encode
+    assert np.array_equal(other.embed(texts), expected)
 
 
 def test_an_unmarked_test_starts_no_process():

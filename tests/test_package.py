@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -259,12 +260,36 @@ def test_one_package_has_one_lower_bound():
     assert {name: found for name, found in bounds.items() if len(found) > 1} == {}
 
 
-def test_every_extra_that_is_asked_for_exists():
-    asked = set()
+@dataclass
+class Written:
+    """What the modules of the package import, and which extras they ask for: one walk, which takes a second."""
+
+    imports: list[tuple[Path, int, str, bool]] = field(default_factory=list)
+    """Module, line, the top of what is imported, and whether that happens inside a function."""
+    extras: set[str] = field(default_factory=set)
+
+    def read(self, path: Path, node: ast.AST, *, lazy: bool) -> None:
+        """Read a node and what is under it."""
+        names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        self.imports += [(path, node.lineno, name.partition(".")[0], lazy) for name in names]
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "MissingExtraError":
+            self.extras.add(ast.literal_eval(node.args[1]))
+        lazy = lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for child in ast.iter_child_nodes(node):
+            self.read(path, child, lazy=lazy)
+
+
+@pytest.fixture(scope="module")
+def written():
+    found = Written()
     for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "MissingExtraError":
-                asked.add(ast.literal_eval(node.args[1]))
+        found.read(path, ast.parse(path.read_text()), lazy=False)
+    return found
+
+
+def test_every_extra_that_is_asked_for_exists(written):
+    asked = written.extras
     assert asked
     assert asked <= set(PROJECT["optional-dependencies"])
 
@@ -285,21 +310,12 @@ def _may_load_torch(path: Path) -> bool:
     )
 
 
-def test_torch_is_imported_in_functions_of_local_models_and_training_only():
-    for path in SOURCE.rglob("*.py"):
-        tree = ast.parse(path.read_text())
-        lazy = {
-            id(node)
-            for function in ast.walk(tree)
-            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-            for node in ast.walk(function)
-        }
-        for node in ast.walk(tree):
-            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            if {name.partition(".")[0] for name in names} & {"torch", "transformers"}:
-                assert _may_load_torch(path), path
-                assert id(node) in lazy, f"{path}:{node.lineno} imports torch with the module"
+def test_torch_is_imported_in_functions_of_local_models_and_training_only(written):
+    heavy = [item for item in written.imports if item[2] in ("torch", "transformers")]
+    assert heavy
+    for path, line, _, lazy in heavy:
+        assert _may_load_torch(path), path
+        assert lazy, f"{path}:{line} imports torch with the module"
 
 
 @pytest.mark.whole
@@ -321,13 +337,8 @@ def test_a_local_model_without_torch_says_what_to_install():
     assert out.startswith("MissingExtraError torch |")
 
 
-def test_every_base_dependency_is_imported():
-    imported = set()
-    for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            imported |= {name.partition(".")[0] for name in names}
+def test_every_base_dependency_is_imported(written):
+    imported = {name for _, _, name, _ in written.imports}
     needed = {re.match(r"[\w-]+", item)[0].replace("scikit-learn", "sklearn") for item in PROJECT["dependencies"]}
     assert needed <= imported
 

@@ -6,7 +6,8 @@ TORCH ?= torch==2.13.0
 OUT ?= suffice-demo
 CHECKED ?= build/results
 PYTEST_ARGS ?=
-PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+WORKERS ?= 2
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 ROOM ?=
 MUTANTS_ARGS ?=
 MUTMUT ?= mutmut==3.8.1

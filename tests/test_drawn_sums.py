@@ -122,6 +122,21 @@ def test_few_differences_have_the_exact_test_and_one_question_has_no_interval():
     assert alone.warning
 
 
+def test_draws_without_a_question_have_no_mean_and_are_left_out():
+    keys, deltas = keys_of("abc"), np.array([[0.1, 0.4, 0.7]])
+    weights = poisson_weights(keys, 1000, seed=3)
+    some = weights[weights.sum(axis=1) > 0]
+    assert 0 < len(some) < 1000
+    sums = DrawnSums.of(deltas, weights)
+    (result,) = sums.paired(Resampling(interval="percentile"))
+    means = (some @ deltas[0]) / some.sum(axis=1)
+    assert (result.low, result.high) == pytest.approx(tuple(np.quantile(means, [0.025, 0.975])), abs=1e-12)
+    at_least = (means - 0.4 >= 0.4 - 1e-9).sum()
+    assert sums.p_of_largest(0) == pytest.approx((1 + at_least) / (1 + len(some)))
+    (none,) = DrawnSums.of(deltas, np.zeros((1, 3))).paired(Resampling(n_resamples=1))
+    assert np.isnan([none.low, none.high]).all()
+
+
 def test_what_needs_all_questions_at_once_is_refused():
     with pytest.raises(DataError, match="'bca' needs the differences of all questions at once"):
         sums_of(n_resamples=20).paired(Resampling(n_resamples=20, interval="bca"))

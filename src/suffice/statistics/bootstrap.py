@@ -85,10 +85,10 @@ def resampled_means(deltas: Floats, weights: Floats, units: Units) -> Iterator[t
 def quantiles(means: Floats, levels: tuple[float, float]) -> tuple[Floats, Floats]:
     """Return two quantiles of each row, linear between order statistics (numpy's and scipy's default); reorders rows.
 
-    One draw shows no spread: its quantiles are NaN.
+    One draw, or none, shows no spread: the quantiles are NaN.
     """
     last = means.shape[-1] - 1
-    if last == 0:
+    if last < 1:
         return np.full(len(means), np.nan), np.full(len(means), np.nan)
     places = [(math.floor(level * last), level * last) for level in levels]
     wanted = sorted({min(place + step, last) for place, _ in places for step in (0, 1)})

@@ -189,7 +189,8 @@ class DrawnSums:
         if self.n == 1:
             ends = (np.full(len(self.sums), np.nan),) * 2
         else:
-            ends = quantiles(self.drawn / self.sizes, (tail, 1 - tail))
+            some = self.sizes > 0  # of few questions, a draw may have none and no mean
+            ends = quantiles(self.drawn[:, some] / self.sizes[some], (tail, 1 - tail))
         return [
             PairedResult(
                 delta=float(self.sums[i] / self.n),
@@ -224,10 +225,12 @@ def p_of_largest(position: int, delta: Floats, errors: Floats, drawn: Floats, si
     """
     if not errors[position] > 0:
         return 1.0 if math.isnan(errors[position]) or delta[position] <= ROUNDING else 0.0
+    some = sizes > 0  # of few questions, a draw may have none and no mean
     largest = np.full(len(sizes), -np.inf)
     for row in np.flatnonzero(errors > 0).tolist():
         np.maximum(largest, (drawn[row] - delta[row] * sizes) / errors[row], out=largest)
-    reached = largest / sizes >= delta[position] / errors[position] - _TIE
+    largest = largest[some] / sizes[some]
+    reached = largest >= delta[position] / errors[position] - _TIE
     return float((1 + reached.sum()) / (1 + len(largest)))
 
 

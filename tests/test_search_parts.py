@@ -235,6 +235,65 @@ def test_tune_questions_may_be_in_parts_of_their_own(tmp_path):
         search(tmp_path / "eval", tune=tmp_path / "eval.parquet", resampling=FEW)
 
 
+def test_tune_questions_may_have_columns_that_the_others_lack_and_the_other_way_round(tmp_path):
+    sides = {"tune": rows_of(40, 3, seed=1, prefix="t"), "eval": rows_of(40, 3, seed=2)}
+    rng = np.random.default_rng(0)
+    for name, rows in sides.items():
+        for row in rows:
+            row["cost.generator.calls"] = float(rng.integers(1, 4))
+        write_recording(tmp_path / f"{name}.parquet", rows)
+        lacking = [{k: v for k, v in row.items() if not k.startswith(("cost.", "f1", "em"))} for row in rows]
+        for row in lacking:
+            row["golds"] = [f"answer {int(row['question_id'][1:]) % 3}"]
+        write_recording(tmp_path / f"{name}-lacking.parquet", lacking)
+    for searched, tune in (("eval-lacking", "tune"), ("eval", "tune-lacking")):
+        paths = [tmp_path / f"{name}.parquet" for name in (searched, tune)]
+        memory = search(read_recording(paths[0]), tune=read_recording(paths[1]), metric="f1", resampling=FEW)
+        assert_same(search(paths[0], tune=paths[1], metric="f1", resampling=FEW), memory)
+
+
+def test_rules_run_to_one_round_where_tune_questions_end_at_another(tmp_path):
+    sides = {"short": rows_of(40, 3, seed=1, prefix="t"), "long": rows_of(40, 5, seed=2)}
+    sides["ended"] = [{**row, "end": "exhausted"} for row in sides["short"]]
+    for name, rows in sides.items():
+        write_recording(tmp_path / f"{name}.parquet", rows)
+
+    def searches(searched, tune, **arguments):
+        paths = [tmp_path / f"{name}.parquet" for name in (searched, tune)]
+        yield lambda: search(paths[0], tune=paths[1], resampling=FEW, **arguments)
+        recordings = [*map(read_recording, paths)]
+        yield lambda: search(recordings[0], tune=recordings[1], resampling=FEW, **arguments)
+
+    for searched, tune in (("short", "long"), ("long", "short")):
+        for run in searches(searched, tune):
+            with pytest.raises(
+                ConfigMismatchError, match="runs to round 5, and the recording ends at round 3: use max_rounds"
+            ):
+                run()
+    for searched, tune, arguments, highest in (
+        ("short", "long", {"max_rounds": [3]}, 3),
+        ("long", "short", {"max_rounds": [3]}, 3),
+        ("ended", "long", {}, 5),
+        ("long", "ended", {}, 5),
+    ):
+        parts, memory = (run() for run in searches(searched, tune, **arguments))
+        assert_same(parts, memory)
+        assert parts.chosen.policy.max_rounds == highest
+        nested = memory.optimism.estimate("nested")
+        assert memory.chosen.point == pytest.approx((nested.quality, nested.calls), abs=1e-12)
+
+
+def test_a_few_questions_of_which_nothing_is_within_the_budget_have_figures(tmp_path):
+    rows = [{k: v for k, v in row.items() if k != "p_correct"} for row in rows_of(8, 3, seed=3)]  # hence no tasr
+    write_recording(tmp_path / "run.parquet", rows)
+    memory = search(read_recording(tmp_path / "run.parquet"), budget=0.5, resampling=FEW)
+    result = search(tmp_path / "run.parquet", budget=0.5, resampling=FEW)
+    assert_same(result, memory)
+    assert result.best is None
+    assert result.optimism is None
+    assert result.named == ()
+
+
 def test_without_draws_there_are_no_intervals(parts, whole):
     result = search(parts, resampling=Resampling(n_resamples=0))
     assert set(result.columns) == set(search(read_recording(whole), resampling=Resampling(n_resamples=0)).columns)
@@ -365,6 +424,31 @@ def test_failed_questions_are_left_out_and_counted(tmp_path):
     result = search(folder, resampling=FEW)
     assert result.n + result.n_tune == 37
     assert "3 questions failed while recording and are left out" in result.notes
+
+
+def test_a_failed_question_links_those_of_its_text_as_in_memory(tmp_path):
+    rows = with_texts(rows_of(40, 3, seed=3), same=[(f"q{i}", f"q{i + 10}") for i in range(10, 20)])
+    for row in rows:
+        if 10 <= int(row["question_id"][1:]) < 20:
+            row["end"] = "failed"
+    folder = write_parts(tmp_path / "run", rows, [i % 3 for i in range(40)])
+    result = search(folder, resampling=FEW)
+    assert_same(result, search(read_recording(folder), resampling=FEW))
+    assert result.n + result.n_tune == 30
+    assert "10 questions failed while recording and are left out" in result.notes
+    assert not any("share their text" in note for note in result.notes)  # of those that are left
+
+
+def test_agreement_counts_searched_questions_without_an_answer(tmp_path):
+    rows = rows_of(30, 3, seed=4)
+    for row in rows:
+        if row["question_id"] in ("q1", "q2", "q3", "q4"):
+            row["answer"] = None
+    folder = write_parts(tmp_path / "run", rows, [i % 3 for i in range(30)])
+    results = [search(of, metric="agreement", resampling=FEW) for of in (folder, read_recording(folder))]
+    ours, memory = ([note for note in result.notes if note.startswith("agreement")] for result in results)
+    assert ours == memory
+    assert f"of {results[0].n} questions no round has an answer" in ours[0]
 
 
 # Processes --------------------------------------------------------------------------------------------------------------

@@ -146,7 +146,8 @@ def _search_in_passes(
     passes = passes.of(goal=goal, prompt=facts[-1].prompt, share=_linked(passes, facts[0]))
 
     defined = _defined(passes)
-    spec = space_of(space, defined, patience, max_rounds)
+    highest = [int(recording.index[-1]) for recording in passes.reading.recordings]
+    spec = space_of(space, defined, patience, max_rounds, highest)
     (signals,) = wanted_signals(spec, defined).values()
     tune_block, policy = _fitted_state(passes, signals, defined[passes.reading.prompt], target)
     # Processes need not be sent the names of all tune questions.
@@ -186,7 +187,7 @@ def _search_in_passes(
         data_hash=f"{facts[0].digest:016x}",
         notes=(
             *(left_out_notes(defined) if space == "available" else ()),
-            *_notes(passes, facts, checks),
+            *_notes(passes, facts, checks, sums.n),
             *empty_notes(chosen, trials.best, goal),
             *on_demand_notes(locked_space),
         ),
@@ -209,7 +210,7 @@ def _facts(passes: Passes) -> list[Facts]:
     for place, some in passes.each(facts_in, columns, columns=columns):
         facts[place.recording] += some
     for each in facts:
-        if not len(each.keys):
+        if each.failed.all():
             raise DataError(
                 f"all {each.n_failed} recorded questions failed: run `suffice record` again to complete them"
             )
@@ -331,15 +332,16 @@ def _seen(facts: Facts, tune_block: RecordingBlock) -> Seen:
     return Seen(*(frozenset(f"{key:016x}" for key in values.tolist()) for values in (keys, texts)))
 
 
-def _notes(passes: Passes, facts: Sequence[Facts], checks: tuple[Checks, Checks]) -> list[str]:
-    """Return what a reader must know of the questions, and what is otherwise with all of them in memory."""
+def _notes(passes: Passes, facts: Sequence[Facts], checks: tuple[Checks, Checks], n: int) -> list[str]:
+    """Return what a reader must know of the questions, `n` of them searched, and what is otherwise with all in memory."""
     reading, (tune, searched) = passes.reading, checks
     metric = reading.goal.metric
     notes = [_SHOWN_HOW, _NOT_REPLAYED]
     failed = sum(each.n_failed for each in facts)
+    whole = [each.complete for each in facts]
     if failed:
         notes.append(f"{failed} questions failed while recording and are left out")
-    repeated = sum(int(np.isin(each.texts, each.repeated_texts).sum()) for each in facts)
+    repeated = sum(int(np.isin(each.texts, each.repeated_texts).sum()) for each in whole)
     if repeated and "cluster" not in reading.recordings[0].schema.names:
         notes.append(
             f"{repeated} questions share their text with others; over parts each counts by itself in intervals, in memory they "
@@ -349,5 +351,5 @@ def _notes(passes: Passes, facts: Sequence[Facts], checks: tuple[Checks, Checks]
     if facts[0].choice.note and metric in ("f1", "em"):
         notes.append(facts[0].choice.note)
     if is_agreement(metric):
-        notes.append(agreement_text(searched.silent, len(facts[0].keys)))
+        notes.append(agreement_text(searched.silent, n))
     return notes

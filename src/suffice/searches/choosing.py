@@ -36,6 +36,7 @@ def space_of(
     defined: Mapping[str, Defined],
     patience: Sequence[int] | None,
     max_rounds: Sequence[int] | None,
+    highest: Sequence[int],
 ) -> Space:
     """Return the space that is searched.
 
@@ -44,6 +45,7 @@ def space_of(
         defined: By prompt, what tune questions have.
         patience: In place of the space's; None = as the space says.
         max_rounds: The same for its highest rounds.
+        highest: The last rounds of the tune questions and of those searched: rules run to the later one in both.
 
     Raises:
         DataError: It has no rules or too many, or `available` would read several prompts.
@@ -54,6 +56,8 @@ def space_of(
         patience=spec.patience if patience is None else tuple(patience),
         max_rounds=spec.max_rounds if max_rounds is None else tuple(max_rounds),
     )
+    if not spec.max_rounds and min(highest) < max(highest):
+        spec = replace(spec, max_rounds=(max(highest),))
     spec.check()
     return spec
 

@@ -149,7 +149,7 @@ def search(
     goal = Goal(metric=metric, budget=budget, baseline=baseline)
     parts = by_prompt(tune)
     defined = {prompt: Defined.of(part) for prompt, part in parts.items()}
-    spec = space_of(space, defined, patience, max_rounds)
+    spec = space_of(space, defined, patience, max_rounds, [int(of.index[-1]) for of in (tune, recording)])
     policies = {
         prompt: fit(parts[prompt], signals, target=target, metric=metric)
         for prompt, signals in wanted_signals(spec, defined).items()

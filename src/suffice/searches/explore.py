@@ -248,7 +248,8 @@ class Explorer:
         for part, section, variant, _ in self.where(numbers):
             n = part.stop - part.start
             prompts += [section.prompt] * n
-            highest += [int(section.side.view.index[section.variants[variant][1]])] * n
+            asked = self.space.max_rounds or (int(section.side.view.index[-1]),)
+            highest += [asked[variant % len(asked)]] * n
         return prompts, highest
 
     def of_rule(self, rule: Rule, prompt: str) -> tuple[Numbers, int]:

@@ -125,12 +125,14 @@ class SearchReading:
     @property
     def columns(self) -> set[str]:
         """The columns that a search reads once everything is fitted."""
-        (policy,), whole = self.policies, self.recordings[0]
-        against = policy_of_baseline(whole.empty(), policy, self.goal.baseline)
-        read = {*policy.raw_columns, *against.raw_columns, *whole.columns_of(self.goal.metric)}
-        if whole.header.get("fitted") or whole.header.get("state"):
-            read.add("question")  # what the recording's own models have seen is also known by its text
-        return {*read, *whole.cost_columns, "answer"}
+        (policy,), goal = self.policies, self.goal
+        read = {*policy.raw_columns, "answer"}
+        for recording in self.recordings:  # one may lack columns that the other has
+            read.update(policy_of_baseline(recording.empty(), policy, goal.baseline).raw_columns)
+            read |= recording.columns_of(goal.metric) | recording.cost_columns
+            if recording.header.get("fitted") or recording.header.get("state"):
+                read.add("question")  # what the recording's own models have seen is also known by its text
+        return read
 
     def questions(self, place: PlacedPiece, *, tune: bool) -> Iterator[tuple[Questions, Keys]]:
         """Yield the questions ready for a search, with their keys."""
@@ -165,7 +167,7 @@ def facts_in(reading: SearchReading, columns: Sequence[str], place: PlacedPiece)
 
 def names_in(reading: SearchReading, texts: Keys, place: PlacedPiece) -> list[tuple[str, str]]:
     """Return name and text of the questions that have one of some texts."""
-    blocks = filter(None, map(complete, reading.stored(place, {"question"})))
+    blocks = reading.stored(place, {"question"})  # those that failed as well: they link others in `split`, too
     return [question for block in blocks for question in questions_with_texts(block, texts)]
 
 
@@ -342,7 +344,7 @@ def _comparison_sums(
         position, number = explorer.of_rule(tasr(), reading.prompt)
         for name, rows in every.items():
             rows.append(side.tables[name][np.arange(len(keys)), position])
-    quality, calls = (np.stack(every[name]) for name in ("quality", "calls"))
+    quality, calls = (np.array(every[name]).reshape(-1, len(keys)) for name in ("quality", "calls"))  # or nothing
     return ComparisonSums(
         quality=quality.sum(axis=1),
         calls=calls.sum(axis=1),

@@ -122,7 +122,7 @@ class TuneShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Facts:
-    """What a search must know of all questions before it fits anything; parts are added.
+    """What a search must know of all questions before it fits anything, also of those that failed; parts are added.
 
     Attributes:
         keys: Of the names of the questions.
@@ -130,31 +130,43 @@ class Facts:
         prompts: Their prompts.
         choice: Whether they are multiple choice.
         digest: Of identities, answers and metrics, whatever the order of the questions.
-        n_failed: Questions that failed while recording; nothing else counts them.
+        failed: Which of them failed while recording; prompts, choice and digest are without these.
     """
 
     keys: Keys
     texts: Keys
+    failed: Mask
     prompts: frozenset[str]
     choice: MultipleChoice
     digest: int
-    n_failed: int = 0
 
     @classmethod
     def none(cls) -> Facts:
         """Return the facts of no questions."""
         empty = np.empty(0, dtype=np.uint64)
-        return cls(keys=empty, texts=empty, prompts=frozenset(), choice=MultipleChoice(), digest=0)
+        failed = np.empty(0, dtype=np.bool_)
+        return cls(keys=empty, texts=empty, failed=failed, prompts=frozenset(), choice=MultipleChoice(), digest=0)
 
     def __add__(self, other: Facts) -> Facts:
         return Facts(
             keys=np.concatenate([self.keys, other.keys]),
             texts=np.concatenate([self.texts, other.texts]),
+            failed=np.concatenate([self.failed, other.failed]),
             prompts=self.prompts | other.prompts,
             choice=self.choice + other.choice,
             digest=(self.digest + other.digest) % 2**64,
-            n_failed=self.n_failed + other.n_failed,
         )
+
+    @property
+    def n_failed(self) -> int:
+        """How many questions failed while recording."""
+        return int(self.failed.sum())
+
+    @property
+    def complete(self) -> Facts:
+        """The same without the questions that failed."""
+        keep = ~self.failed
+        return replace(self, keys=self.keys[keep], texts=self.texts[keep], failed=self.failed[keep])
 
     @property
     def prompt(self) -> str:
@@ -191,14 +203,18 @@ def facts_of(stored: RecordingBlock) -> Facts:
         CensoredError: A rule ended questions before the recording's highest round.
     """
     require_whole(stored, "a search tries rules that stop later")
-    failed = replace(Facts.none(), n_failed=int(stored.failed.sum()))
+    texts = stored.texts or [None] * stored.shape[0]
+    every = replace(
+        Facts.none(),
+        keys=keys_of(stored.question_ids),
+        texts=np.array([_text_key(text) for text in texts], dtype=np.uint64),
+        failed=stored.failed,
+    )
     block = complete(stored)
     if block is None:
-        return failed
-    texts = block.texts or [None] * block.shape[0]
-    return failed + Facts(
-        keys=keys_of(block.question_ids),
-        texts=np.array([_text_key(text) for text in texts], dtype=np.uint64),
+        return every
+    return replace(
+        every,
         prompts=frozenset(by_prompt(block)),
         choice=MultipleChoice.of(block),
         digest=_content_digest(block, block.names("metric")),

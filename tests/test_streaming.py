@@ -230,6 +230,86 @@ def test_multiple_choice_streams_by_exact_match_unless_told_otherwise_and_says_s
     assert any("judge multiple choice by em" in note for note in replay_stream(path, "full").notes)
 
 
+def test_whether_questions_are_multiple_choice_does_not_depend_on_the_parts(tmp_path):
+    data = [
+        {**row, "golds": ["a" if row["question_id"] == "q0" else "Oslo"], "answer": "Rome", "em": 0.0, "f1": 0.0}
+        for row in rows(4)
+    ]
+    write_recording(tmp_path / "one.parquet", data, kinds={"score_gap": "signal"})
+    for q in range(4):
+        part = data[4 * q : 4 * q + 4]
+        write_recording(tmp_path / "parts" / f"part-{q:04}.parquet", part, kinds={"score_gap": "signal"})
+    for name in ("one.parquet", "parts"):
+        assert set(replay_stream(tmp_path / name, "full").policy.metrics) == {"f1"}, name
+
+
+def same_costs(streamed, replayed):
+    """Compare what a streamed policy and its baseline cost with the figures of `replay`."""
+    for mine, theirs in ((streamed.policy, replayed.rows[0]), (streamed.baseline, replayed.row(replayed.baseline))):
+        assert dict(mine.costs) == pytest.approx({name: theirs.costs[name] for name in mine.costs}, nan_ok=True)
+
+
+def test_a_gate_that_no_rule_reads_is_charged_as_in_memory(folder):
+    data = [{**row, "round": row["round"] - 1, "p_known": 0.3 if row["round"] == 1 else None} for row in rows(20)]
+    path = written(folder, data, "gated.parquet")
+    policy = policy_for(read_recording(path), "score_gap > 0.7", start_round=0, name="p")
+    memory = replay(read_recording(path), [policy], metrics=("f1",), baseline="fixed_k(2)")
+    streamed = replay_stream(path, policy, baseline="fixed_k(2)", block_rows=9)
+    same_costs(streamed, memory)
+    assert "the gate's own cost was not recorded, and counts as nothing" in streamed.notes
+
+
+def test_the_models_of_a_panel_have_prices_of_their_own(folder):
+    tokens = {f"cost.generator.{kind}_tokens": 10.0 for kind in ("uncached", "cached", "output")}
+    data = [{**row, **tokens, "model": f"m{row['round']}"} for row in rows(9)]
+    path = folder / "panel.parquet"
+    write_recording(path, data, {"independent": True}, kinds={"score_gap": "signal"})
+    prices = {f"m{i}": Price(uncached=i, cached=i, output=i) for i in range(1, 5)}
+    memory = replay(read_recording(path), ["fixed_k(2)"], metrics=("f1",), prices=prices)
+    streamed = replay_stream(path, "fixed_k(2)", prices=prices, block_rows=9)
+    same_costs(streamed, memory)
+    assert streamed.policy.costs["money"] == pytest.approx(90e-6)
+
+
+def test_a_stream_says_what_is_left_out_and_what_is_unknown(folder):
+    data = [{**row, "passage_ids": ["p"], "cost.generator.seconds": 0.1} for row in rows(9)]
+    data = [row for row in data if row["question_id"] != "q2" or row["round"] < 3]
+    for row in data:
+        row["end"] = {"q1": "failed", "q2": "rule"}.get(row["question_id"], row["end"])
+    path = written(folder, data, "notes.parquet")
+    notes = replay_stream(path, "fixed_k(1)", baseline="fixed_k(2)", block_rows=7).notes
+    memory = replay_notes(replay(read_recording(path), ["fixed_k(1)"], metrics=("f1",), baseline="fixed_k(2)"))
+    retrieval = "retrieval: calls, seconds not recorded; the seconds are without them"
+    censored = "censored: a rule ended 1 of 8 recorded questions early; what a policy would have answered in rounds that never ran is unknown"
+    assert {retrieval, censored} <= {*notes} & {*memory}
+    assert "1 question failed while recording: left out of both alike" in notes
+    assert any("no other fixed budget or random stop" in note for note in notes)
+    assert any(note.startswith("one question") for note in replay_stream(written(folder, rows(1)), "full").notes)
+    texts = [{**row, "question": f"What is {row['question_id'][:2]}?"} for row in rows(12)]
+    by_id = "each question counts by itself"
+    assert any(by_id in note for note in replay_stream(written(folder, texts), "full").notes)
+    own = [{**row, "cluster": row["question_id"]} for row in texts]
+    assert not any(by_id in note for note in replay_stream(written(folder, own), "full").notes)
+
+
+def test_the_command_finds_the_price_of_the_recorded_model(folder, capsys):
+    tokens = {f"cost.generator.{kind}_tokens": 10.0 for kind in ("uncached", "cached", "output")}
+    path = folder / "priced.parquet"
+    config = {"config": {"model": {"model": "mine"}}}
+    write_recording(path, [{**row, **tokens} for row in rows(5)], config, kinds={"score_gap": "signal"})
+    for name, code in (("mine", 0), ("other", 1)):
+        prices = folder / f"{name}.json"
+        prices.write_text(json.dumps({name: {"uncached": 1.0, "cached": 0.5, "output": 2.0}}))
+        with pytest.raises(SystemExit) as left:
+            run(["replay", "--stream", str(path), "--rule", "fixed_k(2)", "--prices", str(prices), "--json"])
+        assert left.value.code == code
+        out, err = capsys.readouterr()
+        if code == 0:
+            assert json.loads(out)["policy"]["costs"]["money"] == pytest.approx(70e-6)
+        else:
+            assert "prices neither 'generator' nor its model 'mine'" in err
+
+
 def test_a_stream_says_which_questions_ended_before_the_first_round(folder):
     rows = [
         {"question_id": f"q{q}", "round": r, "end": "max_rounds", "answer": "a", "em": 1.0, "f1": 1.0}

@@ -72,7 +72,7 @@ def test_tallies_of_any_division_add_up_to_the_same_in_any_order(tmp_path_factor
     source = Source(path)
     policy = more.draw(drawn.policies(data.recording))
     policies = (policy, baseline_policy(source.empty(), "fixed_k(1)", policy))
-    block = source.first_block(source.schema.names, 10_000)
+    block = source.first_blocks(source.schema.names, 1)[0]
     n = block.shape[0]
     labels = np.array(more.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)))
     order = more.draw(st.permutations(sorted(set(labels.tolist()))))

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from suffice.errors import DataError, SchemaError
+from suffice.replays.costs import gate_signals
 from suffice.replays.outcomes import is_agreement
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.store.digest import damaged
@@ -74,7 +75,10 @@ class Source:
         Clusters are read where they are not known to be the questions themselves, and where texts are, which are compared
         with those that something was fitted on.
         """
-        wanted = {"question_id", "round", "end", "answer", *signals}
+        # What a gate or a panel costs depends on there being its signal, and on the model of each round.
+        wanted = {"question_id", "round", "end", "answer", *signals, *gate_signals(self.empty())}
+        if self.empty().independent:
+            wanted.add("model")
         if "question" in signals or not are_equal(self._opened, "cluster", "question_id"):
             wanted.add("cluster")
         wanted |= {name.split(">", maxsplit=1)[0].strip() for name in metrics if not is_agreement(name)}
@@ -115,9 +119,15 @@ class Source:
         """Return rows of whole questions, which begin at `starts`, as a block."""
         return RecordingBlock(table, self.header, self.index, starts)
 
-    def first_block(self, columns: list[str], rows: int) -> RecordingBlock:
-        """Return the first block of whole questions."""
-        return next(block for piece in self.pieces(columns, rows) for block in self.blocks(piece, columns, rows))
+    def first_blocks(self, columns: list[str], rows: int) -> list[RecordingBlock]:
+        """Return the first blocks of whole questions, of so many rows or all."""
+        blocks: list[RecordingBlock] = []
+        for piece in self.pieces(columns, rows):
+            for block in self.blocks(piece, columns, rows):
+                blocks.append(block)
+                if sum(each.table.num_rows for each in blocks) >= rows:
+                    return blocks
+        return blocks
 
     def check_grouped(self, keys: Sequence[npt.NDArray[np.uint64]], rows: int) -> None:
         """Raise a `DataError` if the rows of a question do not follow each other.

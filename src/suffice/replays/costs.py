@@ -27,6 +27,7 @@ __all__ = [
     "NOT_LANGUAGE_MODELS",
     "CostTable",
     "Ledger",
+    "gate_signals",
     "loop_masks",
     "shared_prefix",
     "widen",
@@ -97,10 +98,10 @@ def _is_on_demand(component: str, measuring: set[str]) -> bool:
     return component.startswith("judge:") or component in measuring
 
 
-def _has_gate(recording: Recording) -> bool:
-    """Return whether there is a gate's signal: the only trace of a gate in an import that has no costs."""
+def gate_signals(recording: Recording) -> list[str]:
+    """Return the signals of a gate: the only trace of one in an import that has no costs."""
     components = {name: signal.component for name, signal in SIGNALS.items()} | recording.signal_components
-    return any(components.get(name) == GATE for name in recording.names("signal"))
+    return [name for name in recording.names("signal") if components.get(name) == GATE]
 
 
 def _has_passages(recording: Recording) -> bool:
@@ -148,7 +149,7 @@ class CostTable:
         }
         self.measured_by = recording.signal_components
         self.loop = tuple(c for c in self.components if not _is_on_demand(c, set(self.measured_by.values())))
-        self.gated = GATE in charged or _has_gate(recording)
+        self.gated = GATE in charged or bool(gate_signals(recording))
         self._nothing: Floats = np.zeros(self.seen.shape)
         self._sums: dict[tuple[tuple[str, ...], str], Floats | None] = {}
         self._everywhere: Mask = np.ones(self.seen.shape, dtype=np.bool_)

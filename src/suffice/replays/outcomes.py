@@ -182,10 +182,16 @@ class MultipleChoice:
         )
 
 
-def choice_notes(recording: Recording, metrics: Iterable[str]) -> list[str]:
-    """Return the note on multiple choice if EM or F1, or a threshold on one of them, is among the metrics."""
+def choice_notes(recording: Recording, metrics: Iterable[str], choice: MultipleChoice | None = None) -> list[str]:
+    """Return the note on multiple choice if EM or F1, or a threshold on one of them, is among the metrics.
+
+    Args:
+        recording: Recorded rounds.
+        metrics: The metrics.
+        choice: As for `default_metrics`.
+    """
     scored = any(name.split(">", maxsplit=1)[0].strip() in ("em", "f1") for name in metrics)
-    return list(filter(None, [choice_note(recording) if scored else None]))
+    return list(filter(None, [(choice or MultipleChoice.of(recording)).note if scored else None]))
 
 
 def has_outcome(recording: Recording, name: str) -> bool:

@@ -14,8 +14,8 @@ from suffice.errors import DataError
 from suffice.processes import over_parts, usable_processors
 from suffice.replays.blocks import PieceFacts, Source
 from suffice.replays.checks import check_policy, policy_for
-from suffice.replays.costs import COSTS
-from suffice.replays.outcomes import choice_notes, default_metrics
+from suffice.replays.costs import COSTS, CostTable
+from suffice.replays.outcomes import MultipleChoice, choice_notes, default_metrics
 from suffice.replays.prices import Price
 from suffice.replays.recorded import run_notes
 from suffice.replays.references import baseline_policy
@@ -24,6 +24,7 @@ from suffice.replays.tallies import PolicyTally, Tally, normal_interval, tally_o
 from suffice.results import Result
 from suffice.rules import Rule
 from suffice.session import Policy
+from suffice.statistics import undefined_notes
 from suffice.store.pieces import Piece
 from suffice.tables import Column, Table, counted, figure
 
@@ -34,6 +35,10 @@ BLOCK_ROWS = 1 << 16
 
 PIECE_ROWS = 1 << 22
 """Rows of a file that one process reads, about; a smaller file is read by one."""
+
+
+_BY_ID = "each question counts by itself: there is no column 'cluster', and `suffice replay` takes questions of one text for one unit"
+_NOT_BESIDE = "no other fixed budget or random stop is set beside these two: whether one does as well for less is what `suffice replay` shows"
 
 
 def _without_counts(note: str) -> str:
@@ -130,7 +135,7 @@ def replay_stream(
         path: The parquet file, or a folder of parts.
         policy: A policy, a rule or its text.
         metrics: Columns in [0, 1], or `agreement`; empty for costs and stops alone.  None = `f1`, for multiple choice (by
-            the first block) `em`.
+            the first `block_rows` rows) `em`.
         baseline: The text of a rule, usually a fixed budget; it returns answers by the policy's selector.
         level: Nominal coverage of intervals, in (0, 1).
         prices: As for `replay`.
@@ -155,9 +160,11 @@ def replay_stream(
     ours = policy if isinstance(policy, Policy) else policy_for(source.empty(), policy, name=str(policy))
     policies = (ours, baseline_policy(source.empty(), baseline, ours))
     notes = dict.fromkeys(note for reading in policies for note in check_policy(reading, source.empty(), part=True))
-    first = source.first_block(source.columns({"golds"}, ("em", "f1")), block_rows)
-    metrics = default_metrics(first)[:1] if metrics is None else metrics
-    notes = dict.fromkeys((*map(_without_counts, choice_notes(first, metrics)), *notes))
+    first = source.first_blocks(source.columns({"golds", "passage_ids"}, ("em", "f1")), block_rows)
+    choice = reduce(add, map(MultipleChoice.of, first))
+    metrics = default_metrics(source.empty(), choice)[:1] if metrics is None else metrics
+    notes = dict.fromkeys((*map(_without_counts, choice_notes(source.empty(), metrics, choice)), *notes))
+    notes.update(dict.fromkeys(note for block in first for note in CostTable(block).gaps.of_components))
     read = {column for reading in policies for column in reading.raw_columns}
     columns = source.columns({*read, "question"} if any(map(_is_fitted, policies)) else read, metrics)
     plan = Plan(
@@ -165,18 +172,29 @@ def replay_stream(
     )
     if jobs is None:
         jobs = min(usable_processors(), source.n_rows // PIECE_ROWS + 1)
-    tally = plan.total(jobs if source.is_on_disk else 1, on_progress, by_cluster=first.repeats)
+    tally = plan.total(jobs if source.is_on_disk else 1, on_progress, by_cluster=any(block.repeats for block in first))
     source.check_grouped(tally.keys, block_rows)
     if not tally.deltas.n:
         raise DataError(f"all {tally.n_failed} recorded questions failed: run `suffice record` again to complete them")
     for reading, own in zip(policies, tally.policies, strict=True):
         notes.update(dict.fromkeys((*run_notes(reading, own.stops[-1]), *own.definedness.checked())))
     agreement = [] if tally.agreement is None else [tally.agreement.note]
+    n_clusters = tally.deltas.n
     deltas = {name: tally.deltas.interval(name, level) for name in tally.deltas.sums}
     if tally.repeats:
         n_clusters, errors = tally.clusters.errors()
         deltas = {name: normal_interval(tally.deltas.mean(name), error, level) for name, error in errors.items()}
         agreement.append(f"intervals are over {counted(n_clusters, 'cluster')}: questions are repeated")
+    elif "question" in source.schema.names and "cluster" not in source.schema.names:
+        agreement.append(_BY_ID)
+    agreement += undefined_notes(n_clusters, 0)
+    if tally.n_failed:
+        agreement.append(f"{counted(tally.n_failed, 'question')} failed while recording: left out of both alike")
+    if tally.n_cut:
+        agreement.append(
+            f"censored: a rule ended {tally.n_cut} of {tally.deltas.n} recorded questions early; what a policy would have answered "
+            "in rounds that never ran is unknown"
+        )
     rows = [_row(reading, own) for reading, own in zip(policies, tally.policies, strict=True)]
     return StreamResult(
         policy=rows[0],
@@ -186,7 +204,13 @@ def replay_stream(
         n_rows=tally.n_rows,
         n_failed=tally.n_failed,
         level=level,
-        notes=(*notes, *agreement, *tally.gaps.notes, *Selected.joined(tally.selected).notes),
+        notes=(
+            *notes,
+            *agreement,
+            *(note for note in tally.gaps.notes if note not in notes),
+            *Selected.joined(tally.selected).notes,
+            _NOT_BESIDE,
+        ),
     )
 
 

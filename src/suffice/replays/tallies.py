@@ -203,6 +203,7 @@ class Tally:
         clusters: The same by cluster; empty unless questions are repeated.
         n_rows: Rounds read.
         n_failed: Questions left out because their recording failed.
+        n_cut: Questions that a rule ended.
         gaps: Costs that are unknown.
         agreement: With which answers agreement compares; None where it is not measured.
         selected: Which questions anything was fitted on, of each block.
@@ -215,6 +216,7 @@ class Tally:
     clusters: ClusterSums = field(default_factory=ClusterSums)
     n_rows: int = 0
     n_failed: int = 0
+    n_cut: int = 0
     gaps: CostGaps = field(default_factory=CostGaps)
     agreement: AgreementBasis | None = None
     selected: tuple[Selected, ...] = ()
@@ -236,6 +238,7 @@ class Tally:
             clusters=self.clusters + other.clusters,
             n_rows=self.n_rows + other.n_rows,
             n_failed=self.n_failed + other.n_failed,
+            n_cut=self.n_cut + other.n_cut,
             gaps=self.gaps + other.gaps,
             agreement=bases[0] + bases[1] if len(bases) > 1 else next(iter(bases), None),
             selected=(*self.selected, *other.selected),
@@ -292,6 +295,7 @@ def tally_of(
         policies=(mine, baseline),
         deltas=Moments.of(deltas),
         clusters=clusters,
+        n_cut=int(prepared.cut.sum()),
         gaps=prepared.costs.gaps,
         agreement=AgreementBasis.of(prepared.recording) if any(map(is_agreement, metrics)) else None,
         selected=(selected_on(policies, prepared.recording),),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -247,6 +248,18 @@ def same_costs(streamed, replayed):
     """Compare what a streamed policy and its baseline cost with the figures of `replay`."""
     for mine, theirs in ((streamed.policy, replayed.rows[0]), (streamed.baseline, replayed.row(replayed.baseline))):
         assert dict(mine.costs) == pytest.approx({name: theirs.costs[name] for name in mine.costs}, nan_ok=True)
+
+
+def test_a_policy_of_more_rounds_streams_where_the_evidence_ran_out_and_is_refused_where_it_did_not(folder):
+    path = written(folder, rows(9))
+    policy = replace(policy_for(read_recording(path), "score_gap > 0.7", name="p"), max_rounds=9)
+    with pytest.raises(ConfigMismatchError, match="runs to round 9, the recording only to round 4"):
+        replay_stream(path, policy, block_rows=7)
+    path = written(folder, [{**row, "end": "exhausted"} for row in rows(9)])
+    memory = replay(read_recording(path), [policy], metrics=("f1",))
+    streamed = replay_stream(path, policy, block_rows=7)
+    same_costs(streamed, memory)
+    assert streamed.policy.metrics == pytest.approx(memory.row("p").metrics)
 
 
 def test_a_gate_that_no_rule_reads_is_charged_as_in_memory(folder):

@@ -358,7 +358,7 @@ class RecordingBlock(Recording):
     def _end_codes(self) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.int64]]:
         """The kinds of ends, and for each question which one it has."""
         places, content = text_bytes(self.table.column("end"))
-        length = int(places[1] - places[0])
+        length = int(places[1] - places[0]) if len(self._starts) else 0
         content = content[places[0] : places[-1]]
         if length and (np.diff(places) == length).all() and (content[length:] == content[:-length]).all():
             one = content[:length].tobytes().decode()  # in most blocks all ends are of one kind

@@ -190,7 +190,10 @@ def page(measured: Measured) -> str:
         "",
         f"- One worker keeps up with {per_worker / CALLS_PER_S:.1f} endpoints; beyond that (*) the hours are those of the workers.",
         f"- The recorder takes {processors:,.0f} processor hours for {calls / 1e6:.0f} million calls, however many workers there are.",
-        f"- A commit to the journal is {measured.commit_s / measured.call_s:.0%} of that time, {calls * measured.commit_s / _HOUR_S:,.1f} hours in all.",
+        (
+            f"- Commits to the journals take {calls * measured.commit_s / _HOUR_S:,.1f} hours in all: "
+            f"{calls * measured.commit_cpu_s / _HOUR_S:,.1f} of the processor, which the hours above include, and the rest waiting for the disk."
+        ),
         (
             f"- Parts take {QUESTIONS * measured.part_bytes / 1e9:,.0f} GB with these short replies. Journals take {QUESTIONS * measured.journal_bytes / 1e9:,.0f} GB if "
             "all shards are unfinished at once; each is removed when its part is written."

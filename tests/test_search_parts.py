@@ -9,7 +9,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, SchemaError, UnknownSignalError
-from suffice.replays import replay
+from suffice.replays import replay, replay_stream
 from suffice.rules.rethreshold import thresholds
 from suffice.searches import Block, Space, search, write_rules
 from suffice.searches.estimates import difference_columns_of
@@ -352,6 +352,30 @@ def test_a_part_without_a_signal_never_fires_there_and_the_notes_say_how_often(t
     assert np.allclose(np.sort(ours.columns["quality"]), np.sort(memory.columns["quality"]), atol=1e-12)
     assert [note for note in ours.notes if note.startswith("overlap is undefined in")]
     assert {note for note in memory.notes if "undefined" in note} <= set(ours.notes)
+
+
+def test_a_part_without_rows_changes_nothing(rows, tmp_path):
+    folder = write_parts(tmp_path / "run", rows, [i % 3 for i in range(70)])
+    expected = search(folder, resampling=FEW)
+    write_recording(folder / "part-0009.parquet", read_recording(folder / "part-0000.parquet").table.slice(0, 0))
+    assert_same(search(folder, resampling=FEW), expected, apart=True)
+    assert replay_stream(folder, "fixed_k(2)").n == read_recording(folder).shape[0] == 70
+
+
+def test_a_part_without_the_metric_is_named(rows, tmp_path):
+    lacking = [
+        {k: v for k, v in row.items() if k != "f1"} if int(row["question_id"][1:]) % 3 == 1 else row for row in rows
+    ]
+    folder = write_parts(tmp_path / "run", lacking, [i % 3 for i in range(70)])
+    with pytest.raises(DataError, match=r"part-0001\.parquet: 'f1' was not measured.* Drop those questions"):
+        search(folder, resampling=FEW)
+
+
+def test_a_part_whose_rows_are_not_sorted_says_what_to_do(rows, tmp_path):
+    mixed = [*rows[::2], *rows[1::2]]
+    folder = write_parts(tmp_path / "run", mixed, [0] * 70)
+    with pytest.raises(DataError, match="sort the recording by question_id and round"):
+        search(folder, resampling=FEW)
 
 
 def test_a_signal_that_no_part_has_is_named(parts):

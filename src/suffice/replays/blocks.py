@@ -273,7 +273,10 @@ class RecordingBlock(Recording):
         wrong = (counts.max(axis=1) > 1) | gap.any(axis=1) | ~self.seen[:, 0]
         if wrong.any():
             name = self.question_ids[int(np.argmax(wrong))]
-            raise DataError(f"question {name!r} lacks a round or has one twice: rounds must run without gaps")
+            raise DataError(
+                f"question {name!r} lacks a round or has one twice: rounds must run without gaps, in rows that follow each other "
+                "(sort the recording by question_id and round)"
+            )
 
     @property
     def shape(self) -> tuple[int, int]:

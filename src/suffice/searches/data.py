@@ -367,7 +367,8 @@ def _refuse_unmeasured(recording: Recording, quality: Floats, view: Rounds, metr
         f"{metric!r} was not measured in {int(unknown.sum())} of {int(view.seen.sum())} rounds (question "
         f"{recording.question_ids[q]!r}, round {int(view.index[r])}), and a search stops everywhere"
     )
-    if not (~np.isnan(quality[:, :-1]) & view.seen[:, 1:]).any():
+    measured = ~np.isnan(quality) & view.seen
+    if measured.any() and not (measured[:, :-1] & view.seen[:, 1:]).any():
         raise CensoredError(f"{what}: answers exist only at the last round. Record answers at every round")
     raise DataError(
         f"{what}. Drop those questions (Recording.select), or use another metric: 'agreement' needs no golds"

@@ -297,7 +297,7 @@ def damaged_part(path: Path, error: SchemaError) -> SchemaError:
 
 
 def _part_with_rows(path: Path) -> _OpenPart | None:
-    """Return a part, opened; None if it has no rows yet."""
+    """Return a part, opened; None if it has no rows."""
     journal = RoundJournal(path, is_part=True)
     try:
         content = journal.content()
@@ -307,7 +307,10 @@ def _part_with_rows(path: Path) -> _OpenPart | None:
         return None if journal.path.exists() else _part_with_rows(path)
     part = open_part(path)
     part.is_final = content is None
-    return part
+    if part.n_rows:
+        return part
+    part.close()
+    return None
 
 
 def open_parts(paths: Sequence[Path]) -> list[_OpenPart]:

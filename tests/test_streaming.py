@@ -305,24 +305,6 @@ def test_a_stream_says_what_is_left_out_and_what_is_unknown(folder):
     assert not any(by_id in note for note in replay_stream(written(folder, own), "full").notes)
 
 
-def test_the_command_finds_the_price_of_the_recorded_model(folder, capsys):
-    tokens = {f"cost.generator.{kind}_tokens": 10.0 for kind in ("uncached", "cached", "output")}
-    path = folder / "priced.parquet"
-    config = {"config": {"model": {"model": "mine"}}}
-    write_recording(path, [{**row, **tokens} for row in rows(5)], config, kinds={"score_gap": "signal"})
-    for name, code in (("mine", 0), ("other", 1)):
-        prices = folder / f"{name}.json"
-        prices.write_text(json.dumps({name: {"uncached": 1.0, "cached": 0.5, "output": 2.0}}))
-        with pytest.raises(SystemExit) as left:
-            run(["replay", "--stream", str(path), "--rule", "fixed_k(2)", "--prices", str(prices), "--json"])
-        assert left.value.code == code
-        out, err = capsys.readouterr()
-        if code == 0:
-            assert json.loads(out)["policy"]["costs"]["money"] == pytest.approx(70e-6)
-        else:
-            assert "prices neither 'generator' nor its model 'mine'" in err
-
-
 def test_a_stream_says_which_questions_ended_before_the_first_round(folder):
     rows = [
         {"question_id": f"q{q}", "round": r, "end": "max_rounds", "answer": "a", "em": 1.0, "f1": 1.0}

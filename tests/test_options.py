@@ -31,6 +31,7 @@ FOREIGN = {
     **dict.fromkeys(("--seconds", "--runs"), "benchmarks.serve_latency"),
     **dict.fromkeys(("--every", "--clients"), "benchmarks.serve_soak"),
     **dict.fromkeys(("--kills", "--loggers"), "benchmarks.(part|shard|ray)_kills"),
+    **dict.fromkeys(("--passages", "--limit-gb"), "benchmarks.bench_index"),
     "--tiny": "benchmarks.gpu",
     **dict.fromkeys(("--job-name", "--array", "--requeue", "--cpus-per-task", "--mem"), "sbatch"),
     "--source": "scripts/similar_drafts.py",

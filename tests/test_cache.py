@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import signal
@@ -163,6 +164,33 @@ def test_a_closed_cache_says_so(tmp_path):
     cache.close()
     with pytest.raises(DataError, match="closed"):
         cache.get(REQUEST)
+
+
+def test_a_file_that_another_process_makes_meanwhile_is_not_one_of_another_program(tmp_path, monkeypatch):
+    path, connect = tmp_path / "c", sqlite3.connect
+    ResponseCache(tmp_path / "made").close()
+    with contextlib.closing(connect(tmp_path / "made")) as source:
+        table = source.execute("SELECT sql FROM sqlite_master WHERE name = 'responses'").fetchone()[0]
+        kind, version = (source.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+    script = f"BEGIN; {table}; PRAGMA application_id = {kind}; PRAGMA user_version = {version}; COMMIT"
+    tried = []
+
+    class Contended(sqlite3.Connection):
+        def execute(self, statement, *values):
+            if statement == "PRAGMA user_version" and not tried:
+                # Refused because this connection is reading.
+                with contextlib.closing(connect(path, timeout=0)) as other:
+                    try:
+                        tried.append(other.executescript(script))
+                    except sqlite3.OperationalError as error:
+                        tried.append(str(error))
+            return super().execute(statement, *values)
+
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **options: connect(*a, factory=Contended, **options))
+    with ResponseCache(path) as cache:
+        cache.put(REQUEST, {"a": 1})
+        assert cache.get(REQUEST) == {"a": 1}
+    assert tried == ["database is locked"]
 
 
 @pytest.mark.whole

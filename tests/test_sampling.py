@@ -187,7 +187,9 @@ def left_by(endpoint, clients):
 
 
 def test_what_is_in_flight_is_cancelled_and_counted():
-    with Endpoint("Answer: Oslo", holds=lambda body: sample_of(body)[1] in (3, 4)) as endpoint:
+    # The first two are answered when all four have arrived: the server does not see who leaves before.
+    held = lambda body: sample_of(body)[1] in (3, 4) or len(endpoint.requests) < 4  # noqa: E731
+    with Endpoint("Answer: Oslo", holds=held) as endpoint:
         outcome = loop(endpoint, "lead(2)", wave=4).run(TOWER)
         assert left_by(endpoint, 2)
     assert outcome.decision.stop_round == 2
@@ -266,7 +268,8 @@ def test_a_stream_that_is_left_cancels_its_wave():
         await stream.aclose()
         return observed
 
-    with Endpoint("Answer: Oslo", holds=lambda body: sample_of(body)[1] > 1) as endpoint:
+    held = lambda body: sample_of(body)[1] > 1 or len(endpoint.requests) < 3  # noqa: E731
+    with Endpoint("Answer: Oslo", holds=held) as endpoint:
         assert asyncio.run(leave(endpoint)).index == 1
         assert left_by(endpoint, 2)
 

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import random
 import sqlite3
 import threading
 import time
@@ -22,7 +23,6 @@ __all__ = ["ResponseCache", "request_key"]
 _APPLICATION_ID = 0x53554646  # "SUFF": identifies our files among sqlite databases
 _SCHEMA_VERSION = 1
 _CACHE_BUSY_S = 30.0
-_WAL_TRIES = 50
 _SEAL = "crc32"
 _IN_USE = "another program has locked the response cache: close it, or give another file"
 _CACHE_DAMAGED = "is not a response cache, or is damaged: move it away to start a new one"
@@ -166,7 +166,9 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_CACHE_BUSY_S, isolation_level=None, check_same_thread=False)
     try:
         # Check before writing: files of other programs must stay unchanged.
+        connection.execute("BEGIN")  # one state of the file: another process may be creating its table
         _check_is_cache(connection, path)
+        connection.execute("COMMIT")
         _use_wal(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("BEGIN IMMEDIATE")
@@ -202,12 +204,13 @@ def _check_is_cache(connection: sqlite3.Connection, path: Path) -> bool:
 
 def _use_wal(connection: sqlite3.Connection) -> None:
     """Switch to the write-ahead log; wait for other processes, because sqlite does not do so here."""
-    for attempt in range(_WAL_TRIES):
+    until = time.monotonic() + _CACHE_BUSY_S
+    while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or attempt == _WAL_TRIES - 1:
+            if "locked" not in str(error) or time.monotonic() > until:
                 raise
-            time.sleep(0.02 * (1 + attempt % 5))
+            time.sleep(random.uniform(0.01, 0.1))  # noqa: S311 - two that wait must not meet again and again
         else:
             return

@@ -149,6 +149,13 @@ def test_importing_suffice_loads_numpy_only():
 
 
 @pytest.mark.whole
+def test_no_array_is_made_when_commands_are_imported():
+    # pyarrow loads pandas for its first array where it is installed: a third of the time until a help text appears.
+    code = "import sys, suffice.adapters, suffice.cli.recording, suffice.cli.offline; print('pandas' in sys.modules)"
+    assert python(code).split() == ["False"]
+
+
+@pytest.mark.whole
 def test_deciding_needs_numpy_only():
     """What a deployment runs: load a policy, observe rounds."""
     heavy = ("scipy", "sklearn", "pyarrow", "bm25s", "numba", "openai", "typer", "rich", "onnxruntime", "tokenizers")

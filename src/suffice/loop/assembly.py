@@ -12,7 +12,7 @@ from suffice.loop.rows import fill_costs
 from suffice.normalizers import MATCH
 from suffice.store.journal import Journal
 from suffice.store.opened import write_tables
-from suffice.store.schema import Columns, build_table
+from suffice.store.schema import Columns
 from suffice.store.shards import with_places
 from suffice.store.stored import StoredRows
 
@@ -21,7 +21,7 @@ __all__ = ["Assembly"]
 ROWS = 2000
 """Rows per row group, the largest number in memory at a time."""
 
-_NO_ROWS = build_table([dict.fromkeys(("question_id", "round", "end", "question"))]).schema
+_NO_ROW = dict.fromkeys(("question_id", "round", "end", "question"))
 """The columns of a shard into which no question falls."""
 
 
@@ -70,7 +70,9 @@ class Assembly:
                 continue
             if end != "failed":
                 self.complete.add(question_id)
-        self._schema, self._superseded = self._columns.schema if self.sizes else _NO_ROWS, ([], [])
+        if not self.sizes:
+            self._columns.add([_NO_ROW])
+        self._schema, self._superseded = self._columns.schema, ([], [])
         if kept and stored is not None:
             self._schema, self._superseded = _merged_schema(self._columns, stored)
 

@@ -388,7 +388,7 @@ def start_server(
     finally:
         process.stdin.close()
         try:
-            process.wait(60)
+            process.wait(600)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -401,7 +401,7 @@ def _wait_until_healthy(address: str, timeout_s: float) -> None:
     end = time.monotonic() + timeout_s
     while True:
         with contextlib.suppress(httpx.HTTPError):
-            if httpx.get(f"{address}/health", timeout=60.0).status_code == 200:
+            if httpx.get(f"{address}/health", timeout=600.0).status_code == 200:
                 return
         if time.monotonic() > end:
             raise RuntimeError(f"llama.cpp's server at {address} is not healthy after {timeout_s} s")

@@ -22,7 +22,7 @@ def running(app, *, protocol=PatientProtocol):
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True)
     thread.start()
     try:
-        with httpx.Client(base_url=url_of(listener), timeout=60) as client:
+        with httpx.Client(base_url=url_of(listener), timeout=600) as client:
             while thread.is_alive():
                 with contextlib.suppress(httpx.TransportError):
                     client.get("/health")
@@ -30,11 +30,11 @@ def running(app, *, protocol=PatientProtocol):
         yield url_of(listener)
     finally:
         server.should_exit = True
-        thread.join(60)
+        thread.join(600)
         listener.close()
 
 
-def raw(url, *pieces, timeout=30):
+def raw(url, *pieces, timeout=600):
     """Send bytes on a connection of their own, and return all that comes back until the server closes it."""
     host, port = url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=timeout) as connection:

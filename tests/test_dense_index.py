@@ -162,7 +162,7 @@ def test_the_others_wait_for_the_passages_of_the_first(corpus, tmp_path, caplog)
     assert not (tmp_path / "index" / "passages.jsonl").exists()
     threads[1].start()
     for thread in threads.values():
-        thread.join(60)
+        thread.join(600)
     assert any(results.values())
     assert ids(loaded(tmp_path / "index").rank("text 30", k=1)) == ["30"]
 
@@ -467,7 +467,7 @@ def test_of_several_processes_one_encodes_a_corpus_and_the_others_wait(corpus, t
     class Slow(Hashed):
         def encode(self, texts, **options):
             is_encoding.set()
-            assert waits.wait(60), "nobody waits for the lock"
+            assert waits.wait(600), "nobody waits for the lock"
             return super().encode(texts, **options)
 
     place = {open_dense: "index_dir", index_dense: "directory"}
@@ -476,7 +476,7 @@ def test_of_several_processes_one_encodes_a_corpus_and_the_others_wait(corpus, t
     with ThreadPoolExecutor(2) as pool:  # a lock belongs to an opened file, so that threads wait as processes do
         run = partial(pool.submit, how, corpus)
         first = run(**{place[how]: tmp_path / "index", "model": "toy", "encoder": Slow()})
-        assert is_encoding.wait(60)
+        assert is_encoding.wait(600)
         second = run(**{place[how]: tmp_path / "index", "model": "toy", "encoder": other})
         assert first.result()
         assert second.result()

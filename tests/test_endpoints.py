@@ -486,7 +486,7 @@ def test_no_more_requests_are_in_flight_than_the_limit_of_all_models(kind):
             for thread in threads:
                 thread.start()
             for thread in threads:
-                thread.join(60)
+                thread.join(600)
         for model in models:
             model.close()
     assert len(first.requests) + len(second.requests) == 10

@@ -33,7 +33,7 @@ class Meeting(InMemoryRetriever):
     def __init__(self):
         super().__init__(CHUNKS[:3])
         self.identity = "passage_id"
-        self.barrier = threading.Barrier(N, timeout=60)
+        self.barrier = threading.Barrier(N, timeout=600)
 
     def rank(self, question, *, pool=None, k=None):
         self.barrier.wait()

@@ -219,7 +219,7 @@ def on_terminal(*words, replies):
                 shown += os.read(ours, 1024)
             os.write(ours, reply)
         process.stdout.read()
-        code = process.wait(60)
+        code = process.wait(600)
     with contextlib.suppress(OSError):  # nothing more, or the end
         shown += os.read(ours, 65536)
     os.close(ours)

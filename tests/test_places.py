@@ -336,7 +336,7 @@ def test_a_copy_that_is_on_its_way_when_the_recording_ends_does_not_come_after_i
         if target.endswith(".journal") and not began.is_set():
             began.set()
             endpoint.allow = None
-            assert asked.wait(60)
+            assert asked.wait(600)
             time.sleep(0.2)  # by then a recording that does not wait has returned
             put_file(self, local, target, **options)
             arrived.set()
@@ -352,7 +352,7 @@ def test_a_copy_that_is_on_its_way_when_the_recording_ends_does_not_come_after_i
                 asked.set()
 
         record(items, recording.loop(endpoint.url), path, concurrency=1, journal_folder=tmp_path, on_progress=progress)
-    assert arrived.wait(60)
+    assert arrived.wait(600)
     assert [item.name for item in place(bucket).iterdir()] == ["one.parquet"]
 
 

@@ -92,7 +92,7 @@ def test_processes_end_with_the_one_that_started_them(tmp_path):
             time.sleep(0.02)
         workers = [int((tmp_path / name).read_text()) for name in "ab"]
         first.kill()
-    _ended, alive = psutil.wait_procs([item for item in psutil.process_iter() if item.pid in workers], timeout=60)
+    _ended, alive = psutil.wait_procs([item for item in psutil.process_iter() if item.pid in workers], timeout=300)
     assert not alive
 
 

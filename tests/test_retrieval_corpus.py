@@ -278,7 +278,7 @@ def test_of_several_processes_one_builds_the_index_and_the_others_wait(docs, mon
     def slow(*args, **options):
         builds.append(1)
         is_building.set()
-        assert waits.wait(60), "nobody waits for the lock"
+        assert waits.wait(600), "nobody waits for the lock"
         return build(*args, **options)
 
     monkeypatch.setattr(CorpusBM25, "build", slow)
@@ -286,7 +286,7 @@ def test_of_several_processes_one_builds_the_index_and_the_others_wait(docs, mon
     caplog.handler.addFilter(lambda record: waits.set() or True if "waiting for" in record.getMessage() else True)
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(open_corpus, docs)
-        assert is_building.wait(60)
+        assert is_building.wait(600)
         second = pool.submit(open_corpus, docs)
         assert first.result().rank("film") == second.result().rank("film")
     assert len(builds) == 1

@@ -57,7 +57,7 @@ def test_the_server_starts_answers_and_ends(folder, tmp_path, number):
         while httpx.get(f"{url}/ready").json()["broken"] != ["broken"]:
             time.sleep(0.1)
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=600)
         assert (process.returncode, out) == (0, "")
         assert re.fullmatch(r"\S+ \S+ WARNING the policy file broken.json does not load: .* is not JSON: .*\n", err), (
             err

@@ -166,14 +166,14 @@ def test_more_requests_than_places_are_told_to_come_again():
         open_paths=["/health"],
         requests=1,
     )
-    with running(app) as url, httpx.Client(base_url=url, timeout=60) as client:
+    with running(app) as url, httpx.Client(base_url=url, timeout=600) as client:
         first = threading.Thread(target=httpx.get, args=(f"{url}/wait",), kwargs={"timeout": 60})
         first.start()
-        assert inside.wait(60)
+        assert inside.wait(600)
         refused = client.get("/wait")
         assert client.get("/health").status_code == 200  # or whoever looks would start a busy server again
         go.set()
-        first.join(60)
+        first.join(600)
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
         assert client.get("/wait").status_code == 200
 

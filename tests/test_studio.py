@@ -43,7 +43,7 @@ def address(folder):
 
 @pytest.fixture
 def client(address):
-    with httpx.Client(base_url=address.partition("/open")[0], timeout=60) as client:
+    with httpx.Client(base_url=address.partition("/open")[0], timeout=600) as client:
         yield client
 
 
@@ -157,13 +157,13 @@ def test_what_takes_long_is_made_once_and_holds_up_nothing_else(folder):
 
     def slow():
         began.set()
-        assert goes_on.wait(60)
+        assert goes_on.wait(600)
         made.append(1)
         return "made"
 
     with ThreadPoolExecutor() as pool:
         waiting = [pool.submit(things.once, slow, one, name="slow") for _ in range(3)]
-        assert began.wait(60)
+        assert began.wait(600)
         assert things.policy(other).label == "stable"
         goes_on.set()
         assert [one.result() for one in waiting] == ["made"] * 3
@@ -240,7 +240,7 @@ def test_the_command_prints_the_address_and_ends_by_ctrl_c(folder, tmp_path):
         assert httpx.get(once, follow_redirects=True).status_code == 403
         assert httpx.get(address[0], follow_redirects=True).status_code == 200
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=600)
     assert (process.returncode, out, err) == (0, "", "")
 
 
@@ -318,7 +318,7 @@ def test_a_folder_has_its_name_however_it_is_called(tmp_path, monkeypatch):
     assert Folder(".").name == "runs"
     assert Folder("..").name == tmp_path.name
     assert Folder("/").name == "/"
-    with opened_studio(".") as address, httpx.Client(base_url=address.partition("/open")[0], timeout=60) as client:
+    with opened_studio(".") as address, httpx.Client(base_url=address.partition("/open")[0], timeout=600) as client:
         client.get(address)
         assert "<h1>runs</h1>" in client.get("/").text
 
@@ -336,7 +336,7 @@ def test_names_of_files_are_text_and_what_is_left_out_is_named(tmp_path):
         Policy(rule="answer_stable").save(root / "p.json")
         (root / "p.json").rename(os.fsdecode(os.fsencode(root) + b"/" + name))
     (root / "linked").symlink_to(tmp_path, target_is_directory=True)
-    with opened_studio(root) as address, httpx.Client(base_url=address.partition("/open")[0], timeout=60) as client:
+    with opened_studio(root) as address, httpx.Client(base_url=address.partition("/open")[0], timeout=600) as client:
         client.get(address)
         page = client.get("/").text
         pages = re.findall(r'href="(/policy/\w+)"', page)
@@ -363,7 +363,10 @@ def test_no_address_contains_a_path(inside, path):
 @pytest.mark.parametrize("answers", [["a", "a"], ["a", "b", "c", "d"]])
 def test_a_log_without_an_audit_is_shown_while_a_question_goes_on_and_after(tmp_path, answers):
     policy = Policy(rule="answer_stable", max_rounds=4)
-    with opened_studio(tmp_path) as address, httpx.Client(base_url=address.partition("/open")[0], timeout=60) as client:
+    with (
+        opened_studio(tmp_path) as address,
+        httpx.Client(base_url=address.partition("/open")[0], timeout=600) as client,
+    ):
         client.get(address)
         with Recorder(tmp_path / "log", policy=policy) as recorder:
             run = recorder.question("Where?")
@@ -386,7 +389,10 @@ def test_a_log_without_an_audit_is_shown_while_a_question_goes_on_and_after(tmp_
 def test_a_recording_without_signals_has_a_report_of_the_full_budget(tmp_path):
     rows = [{"question_id": f"q{q}", "round": r, "answer": "a", "golds": ["a"]} for q in range(3) for r in (1, 2)]
     write_recording(tmp_path / "plain.parquet", [{**row, "f1": 1.0, "em": 1.0, "end": "max_rounds"} for row in rows])
-    with opened_studio(tmp_path) as address, httpx.Client(base_url=address.partition("/open")[0], timeout=60) as client:
+    with (
+        opened_studio(tmp_path) as address,
+        httpx.Client(base_url=address.partition("/open")[0], timeout=600) as client,
+    ):
         client.get(address)
         key = re.search(r"/recording/(\w+)", client.get("/").text)[1]
         report = client.get(f"/recording/{key}/report")
@@ -398,7 +404,10 @@ def test_a_log_of_a_policy_with_code_or_of_a_strange_clock_is_shown(tmp_path):
     row = {"question_id": "q", "round": 1, "answer": "a", "end": "max_rounds", "stop_round": 1.0, "recorded_at": 1e300}
     known = {"policy_digest": "abc", "question_id": "r"}
     write_recording(tmp_path / "log.parquet", [row | {"policy_digest": None}, row | known])
-    with opened_studio(tmp_path) as address, httpx.Client(base_url=address.partition("/open")[0], timeout=60) as client:
+    with (
+        opened_studio(tmp_path) as address,
+        httpx.Client(base_url=address.partition("/open")[0], timeout=600) as client,
+    ):
         client.get(address)
         key = re.search(r"/log/(\w+)", client.get("/").text)[1]
         assert client.get(f"/log/{key}").status_code == 200

@@ -191,7 +191,7 @@ def test_the_printed_command_gives_the_figures_of_the_page(bench, folder, draft)
 @pytest.fixture(scope="module")
 def inside(folder):
     hostile(folder / "hostile.parquet")
-    with opened_studio(folder) as address, httpx.Client(base_url=address.partition("/open")[0], timeout=60) as client:
+    with opened_studio(folder) as address, httpx.Client(base_url=address.partition("/open")[0], timeout=600) as client:
         client.get(address)
         yield client
 
@@ -215,7 +215,7 @@ def test_of_twenty_quick_edits_only_the_last_is_computed(inside, folder, monkeyp
 
     def counted(self, policies, baseline=None, **options):
         computed.append(str(policies.rule))
-        may_begin.wait(60)
+        may_begin.wait(600)
         return compare(self, policies, baseline, **options)
 
     monkeypatch.setattr(Replayer, "compare", counted)
@@ -235,7 +235,7 @@ def test_of_twenty_quick_edits_only_the_last_is_computed(inside, folder, monkeyp
             threading.Event().wait(0.005)
     may_begin.set()
     for thread in waiting:
-        thread.join(60)
+        thread.join(600)
     assert [number for number, lines in replies.items() if lines[-1].get("final")] == [29]
     assert all(replies[number] == [{"superseded": True}] for number in range(10, 29))
     assert set(computed) == {"p_correct > 0.1", "p_correct > 0.29"}
@@ -346,7 +346,7 @@ def test_every_kind_of_recording_is_tried_or_says_why_not(tmp_path):
     for name, known in ODD.items():
         write_recording(tmp_path / f"{name}.parquet", known.table, known.metadata)
     told = {}
-    with opened_studio(tmp_path) as opened, httpx.Client(base_url=opened.partition("/open")[0], timeout=60) as client:
+    with opened_studio(tmp_path) as opened, httpx.Client(base_url=opened.partition("/open")[0], timeout=600) as client:
         client.get(opened)
         for name in ODD:
             address = address_of(client, f"{name}.parquet")

@@ -18,6 +18,7 @@ class Visit:
 
     def __init__(self, browser, address, **options):
         self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        self.context.set_default_timeout(120_000)
         self.problems, self.requests = [], []
         self.context.on("request", lambda request: self.requests.append(request.url))
         self.context.on("weberror", lambda error: self.problems.append(str(error.error)))
@@ -200,7 +201,7 @@ def test_a_log_is_followed_while_it_grows(visit, tmp_path):
         expect(page.get_by_role("row").filter(has_text="open or lost").locator("td")).to_have_text("1")
         expect(page.locator(".command code")).to_contain_text(f"--policy {tmp_path / 'stable.json'}")
         log(tmp_path / "log.parquet", policy, n=60)
-        expect(page.locator(".headline")).to_contain_text("on 12 audited requests", timeout=15_000)
+        expect(page.locator(".headline")).to_contain_text("on 12 audited requests")
         expect(page.locator("#lost")).to_be_hidden()
         expect(page.locator("[data-status]")).to_have_text("re-certify")
 

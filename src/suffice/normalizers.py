@@ -6,7 +6,6 @@ phrases, takes "-5" for "5" and "3.5" for "35".
 
 from __future__ import annotations
 
-import ast
 import math
 import re
 from abc import ABC, abstractmethod
@@ -23,6 +22,7 @@ from suffice.errors import NotFoundError, did_you_mean
 from suffice.expressions import expression_key, is_available, looks_mathematical
 from suffice.metrics import answer_key
 from suffice.registry import registration
+from suffice.syntax import literal_of
 
 __all__ = [
     "ANSWER_ID",
@@ -164,7 +164,7 @@ def _literal_key(answer: str) -> str | None:
 def _evaluated(text: str, default: object) -> object:
     """Return the value of a literal, `default` for a text that is none."""
     try:
-        return ast.literal_eval(_CONSTANTS.get(text, text)) if len(text) <= _LONGEST else default
+        return literal_of(_CONSTANTS.get(text, text)) if len(text) <= _LONGEST else default
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return default
 

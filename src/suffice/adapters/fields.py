@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import Any
 from suffice.adapters.names import ANSWERS, OUTCOME_NAMES, plain_name
 from suffice.adapters.records import ROUND_LISTS, Record
 from suffice.adapters.reply_fields import reply_fields
+from suffice.syntax import literal_of
 
 __all__ = ["flat", "names_rounds", "one_run_each", "single_name"]
 
@@ -86,7 +86,7 @@ def _run_lists(names: tuple[str, ...]) -> list[str]:
 
 
 def _list_or_text(text: str) -> Any:
-    for read in (json.loads, ast.literal_eval):
+    for read in (json.loads, literal_of):
         try:
             value = read(text)
         except (ValueError, SyntaxError, RecursionError, MemoryError):

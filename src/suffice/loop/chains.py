@@ -21,6 +21,7 @@ from suffice.llm.triggers import flare_trigger, masked_text, sentence_end, uncer
 from suffice.rounds import Passage, Reply
 from suffice.signals.alignment import tokens_of_span
 from suffice.signals.text import strip_thinking
+from suffice.syntax import parse_expression
 
 __all__ = [
     "CHAIN_METHODS",
@@ -360,7 +361,7 @@ def parse_method(text: str) -> ChainMethod:
         )
     allowed = {item.name: type(item.default) for item in fields(kind) if item.name != "prompt"}
     try:
-        call = ast.parse(f"f({rest}" if parenthesis else "f()", mode="eval").body
+        call = parse_expression(f"f({rest}" if parenthesis else "f()")
         assert isinstance(call, ast.Call)
         assert not call.args
         settings = {str(item.arg): ast.literal_eval(item.value) for item in call.keywords}

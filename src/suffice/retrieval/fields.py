@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import io
 import tokenize
 from collections.abc import Iterable, Mapping
@@ -11,6 +10,7 @@ from typing import Any
 
 from suffice.errors import DataError
 from suffice.json_text import load_json
+from suffice.syntax import literal_of
 
 __all__ = [
     "PublishedRow",
@@ -81,10 +81,10 @@ def _python_value(text: str) -> Any:
     tokens = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.string.strip()]
     first, *inner, last = tokens if len(tokens) > 1 else [*tokens, *tokens]
     if inner and (first.string, last.string) == ("[", "]") and all(t.type == tokenize.STRING for t in inner):
-        return [ast.literal_eval(t.string) for t in inner]
+        return [literal_of(t.string) for t in inner]
     if any(a.type == b.type == tokenize.STRING for a, b in pairwise(tokens)):
         raise ValueError("texts follow each other without a comma")
-    return ast.literal_eval(text)
+    return literal_of(text)
 
 
 def texts_of(record: Mapping[str, Any], key: str, where: str) -> list[str]:

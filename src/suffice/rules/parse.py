@@ -14,6 +14,7 @@ from suffice.rules.algebra import FirstOf, KOf, Linear, Never, Patience, signal
 from suffice.rules.base import CALLED, AllOf, AnyOf, Rule
 from suffice.rules.named import NAMED_RULES
 from suffice.rules.selectors import SELECTORS, Best, MaxSignal, MedianSignal, MinSignal, Selector
+from suffice.syntax import parse_expression
 
 __all__ = ["OWN_RULES", "OWN_SELECTORS", "parse_rule", "parse_selector", "register_rule", "register_selector"]
 
@@ -132,7 +133,7 @@ def _parsed(text: str, what: str, example: str, build: Callable[[ast.expr], _Par
     if len(text) > _LONGEST_TEXT:
         raise RuleSyntaxError(f"a {what} of {len(text)} characters is too long; allowed: {_LONGEST_TEXT}")
     try:
-        return build(ast.parse(text.strip(), mode="eval").body)
+        return build(parse_expression(text.strip()))
     except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
         if isinstance(error, RuleSyntaxError):
             raise

@@ -1,0 +1,36 @@
+"""Python's syntax, read by one thread at a time.
+
+Before 3.11.8, Python fails with "AST constructor recursion depth mismatch" where two threads read it at once and garbage is
+collected meanwhile (https://github.com/python/cpython/issues/106905).
+"""
+
+from __future__ import annotations
+
+import ast
+import threading
+from typing import Any
+
+__all__ = ["literal_of", "parse_expression"]
+
+_READING = threading.RLock()
+
+
+def parse_expression(text: str) -> ast.expr:
+    """Return the syntax tree of an expression.
+
+    Raises:
+        SyntaxError: It is none; ValueError, RecursionError and MemoryError as `ast.parse` has them.
+    """
+    with _READING:
+        return ast.parse(text, mode="eval").body
+
+
+def literal_of(text: str) -> Any:
+    """Return the value of a Python literal.
+
+    Raises:
+        ValueError: It is an expression of another kind; SyntaxError, TypeError, RecursionError and MemoryError as
+            `ast.literal_eval` has them.
+    """
+    with _READING:
+        return ast.literal_eval(text)

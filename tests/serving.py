@@ -34,6 +34,17 @@ def running(app, *, protocol=PatientProtocol):
         listener.close()
 
 
+@contextlib.contextmanager
+def ending(process):
+    """End a process whose test fails; to leave `with process` is to wait for it."""
+    with process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise
+
+
 def raw(url, *pieces, timeout=600):
     """Send bytes on a connection of their own, and return all that comes back until the server closes it."""
     host, port = url.removeprefix("http://").split(":")

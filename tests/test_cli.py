@@ -285,7 +285,7 @@ def test_an_interrupted_recording_is_130_and_the_same_command_goes_on(inherited,
             assert child.poll() is None
             time.sleep(0.01)
         child.send_signal(signal.SIGINT)
-        said = child.communicate(timeout=120)[1]
+        said = child.communicate(timeout=600)[1]
         assert child.returncode == 130
         assert "interrupted; what was recorded is kept" in said
         assert "Traceback" not in said

@@ -17,6 +17,7 @@ from suffice import Policy
 from suffice.serve.document import schemas_for
 from suffice.serve.guard import Limits
 from tests.cli_tools import cli
+from tests.serving import ending
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 
@@ -45,16 +46,16 @@ def started(folder, *options, **environment):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_server_starts_answers_and_ends(folder, tmp_path, number):
     process, url = started(folder, "--sessions", tmp_path / "s.sqlite", SUFFICE_TOKEN=TOKEN)
-    with process:
-        assert httpx.get(f"{url}/health").json() == {"status": "ok"}
-        assert httpx.get(f"{url}/v1/policies").status_code == 401
+    with ending(process), httpx.Client(base_url=url, timeout=600) as client:
+        assert client.get("/health").json() == {"status": "ok"}
+        assert client.get("/v1/policies").status_code == 401
         body = {"policy": "stable", "rounds": [{"answer": "a"}, {"answer": "a"}]}
         headers = {"authorization": f"Bearer {TOKEN}"}
-        response = httpx.post(f"{url}/v1/decide", json=body, headers=headers)
+        response = client.post("/v1/decide", json=body, headers=headers)
         assert response.json()["stop_round"] == 2
         assert "server" not in response.headers
         (folder / "broken.json").write_text("{")
-        while httpx.get(f"{url}/ready").json()["broken"] != ["broken"]:
+        while client.get("/ready").json()["broken"] != ["broken"]:
             time.sleep(0.1)
         process.send_signal(number)
         out, err = process.communicate(timeout=600)
@@ -73,7 +74,7 @@ def test_the_client_in_typescript_gets_its_decision_by_node(folder, tmp_path):
     node, _ = compute_driver_executable()
     environment = {**os.environ, "SUFFICE_TOKEN": TOKEN}
     process, url = started(folder, SUFFICE_TOKEN=TOKEN)
-    with process:
+    with ending(process):
         done = subprocess.run(
             [node, CLIENT],
             env={**environment, "SUFFICE_URL": url},

@@ -187,7 +187,7 @@ def test_a_slow_body_and_a_slow_head_are_given_up():
         assert raw(url) == b""
         answered = raw(url, head + b"content-length: 2\r\n\r\n12", b"POST /size")
         assert answered.endswith(b'{"size":2}')  # and the second request, whose head does not come, is not waited for
-        assert httpx.post(f"{url}/size", headers=bearer(), content=b"12").json() == {"size": 2}
+        assert httpx.post(f"{url}/size", headers=bearer(), content=b"12", timeout=600).json() == {"size": 2}
 
 
 def test_a_token_comes_from_a_file_or_the_environment_and_is_long_enough(tmp_path, monkeypatch):

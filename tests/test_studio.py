@@ -27,6 +27,7 @@ from suffice.studio.browsing import FILTERS, Browsed
 from suffice.studio.door import HEADERS
 from suffice.studio.pages import _environment
 from tests.cli_tools import cli
+from tests.serving import ending
 from tests.studio import TOKEN, filled, opened_studio
 
 
@@ -219,15 +220,20 @@ def test_the_filters_divide_the_questions(folder):
 @pytest.mark.whole
 def test_the_command_prints_the_address_and_ends_by_ctrl_c(folder, tmp_path):
     browser = tmp_path / "browser"
-    browser.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/part\nmv {tmp_path}/part {tmp_path}/opened\n')
+    # As a browser on a terminal, it returns when it is closed.
+    browser.write_text(
+        f'#!/bin/sh\necho "$1" > {tmp_path}/part\nmv {tmp_path}/part {tmp_path}/opened\n'
+        f"while kill -0 $PPID && [ ! -e {tmp_path}/closed ]; do sleep 0.05; done\n"
+    )
     browser.chmod(0o755)
     command = [sys.executable, "-m", "suffice", "studio", str(folder)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, env={**os.environ, "BROWSER": f"{browser} %s"}, **pipes) as process:
+    process = subprocess.Popen(command, env={**os.environ, "BROWSER": f"{browser} %s"}, **pipes)
+    with ending(process), httpx.Client(timeout=600, follow_redirects=True) as client:
         line = process.stdout.readline()
         address = re.search(r"http://127\.0\.0\.1:\d+/open\?token=\S{32}$", line)
         assert address, line + process.stderr.read()
-        page = httpx.get(address[0], follow_redirects=True)
+        page = client.get(address[0])
         assert "eval.parquet" in page.text
         assert "server" not in page.headers
         assert process.stdout.readline() == "Ctrl-C ends it\n"
@@ -236,9 +242,10 @@ def test_the_command_prints_the_address_and_ends_by_ctrl_c(folder, tmp_path):
             time.sleep(0.01)
         once = (tmp_path / "opened").read_text().strip()
         assert once != address[0]  # what a browser is started with, every user of the machine may read
-        assert "eval.parquet" in httpx.get(once, follow_redirects=True).text
-        assert httpx.get(once, follow_redirects=True).status_code == 403
-        assert httpx.get(address[0], follow_redirects=True).status_code == 200
+        assert "eval.parquet" in client.get(once).text
+        assert client.get(once).status_code == 403
+        assert client.get(address[0]).status_code == 200
+        (tmp_path / "closed").touch()
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=600)
     assert (process.returncode, out, err) == (0, "", "")

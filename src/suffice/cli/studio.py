@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 import webbrowser
 from pathlib import Path
 from typing import Annotated
@@ -41,6 +42,7 @@ def studio_command(
         def ready() -> None:
             say(f"the studio of {folder}: {address}{token}\nCtrl-C ends it")
             if browser:  # other users of the machine may read what a browser is started with
-                webbrowser.open(address + once)
+                # Beside the server: a browser on a terminal returns when it is closed.
+                threading.Thread(target=webbrowser.open, args=(address + once,), daemon=True).start()
 
         run_app(app, listener, ready=ready)

@@ -363,8 +363,8 @@ def test_shards_judge_what_one_process_judges(path, tmp_path, repeat):
 
 
 def test_a_shard_whose_calls_fail_says_so_and_goes_on(path, tmp_path):
-    with Endpoint(grade, fault="500") as endpoint:
-        failed = judge(path, endpoint, tmp_path / "o.parquet", "--shard", "1/1", "--timeout", 5)
+    with Endpoint(grade, fault="503", retry_after="0.01") as endpoint:
+        failed = judge(path, endpoint, tmp_path / "o.parquet", "--shard", "1/1")
         assert failed.code == 1
         assert "failed" in failed.words
         endpoint._fault = lambda _: None

@@ -45,10 +45,10 @@ def ending(process):
             raise
 
 
-def raw(url, *pieces, timeout=600):
+def raw(url, *pieces):
     """Send bytes on a connection of their own, and return all that comes back until the server closes it."""
     host, port = url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=timeout) as connection:
+    with socket.create_connection((host, int(port)), timeout=600) as connection:
         for piece in pieces:
             connection.sendall(piece)
         parts = []

@@ -203,7 +203,8 @@ def test_a_saved_data_set_and_one_by_its_name_are_corpora(tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("damage", ["missing", "changed"])
 def test_a_damaged_data_set_is_an_error_of_ours(damage, tmp_path):
-    datasets = pytest.importorskip("datasets")
+    import datasets
+
     datasets.Dataset.from_list([{"id": "1", "text": "Oslo"}]).save_to_disk(tmp_path / "set")
     for file in (tmp_path / "set").glob("*.arrow"):
         file.unlink() if damage == "missing" else file.write_bytes(b"changed")

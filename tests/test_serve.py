@@ -10,6 +10,7 @@ import threading
 import time
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -359,12 +360,16 @@ def test_a_session_may_be_ended_from_outside(ask):
     assert (ended["stop"], ended["answer"], ended["reason"]) == (True, "Oslo", "exhausted")
 
 
-def test_sessions_are_limited_in_number_and_time(folder):
-    ask, service = serving(folder, limits=Limits(sessions=2, ttl=0.5))
+def test_sessions_are_limited_in_number_and_time(folder, monkeypatch):
+    ask, service = serving(folder, limits=Limits(sessions=2, ttl=60.0))
+    now = [time.time()]
+    monkeypatch.setattr("suffice.serve.sessions.time", SimpleNamespace(time=lambda: now[0]))
     first = [ask("POST", "/v1/sessions", {"policy": "stable"}, status=201)["id"] for _ in range(2)]
+    now[0] += 59.0
+    assert service.store.count() == 2
     ask("POST", "/v1/sessions", {"policy": "stable"}, status=429)
-    while service.store.count():
-        time.sleep(0.05)
+    now[0] += 1.0
+    assert service.store.count() == 0
     ask("GET", f"/v1/sessions/{first[0]}", status=404)
     ask("POST", "/v1/sessions", {"policy": "stable"}, status=201)
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from suffice import Audit, Policy, Recorder, Resampling, read_recording, replay
 from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
 from suffice.replays.streaming import replay_stream
-from suffice.store import bundled_recording, compact_recording, merge_recordings, parts, write_recording
+from suffice.store import bundled_recording, compact_recording, merge_recordings, parts, parts_writing, write_recording
 from suffice.store.merging import RUN
 from suffice.store.parts import part_paths
 from suffice.store.recording import open_recording
@@ -112,6 +112,44 @@ def test_a_question_stays_in_its_part_which_waits_for_it(log):
     recorder.close()
     assert not journals(log)
     assert answers(log)["slow"] == ["a", "b"]
+
+
+def test_a_part_that_is_full_while_another_one_is_sealed_is_sealed_too(log, monkeypatch):
+    began, may_end, move = threading.Event(), threading.Event(), parts_writing.move_ended
+
+    def held(path, journal, **options):
+        began.set()
+        assert may_end.wait(600)
+        move(path, journal, **options)
+
+    monkeypatch.setattr(parts_writing, "move_ended", held)
+    with Recorder(log, part_questions=1) as recorder:
+        play(recorder, "first")
+        play(recorder, "second")
+        assert began.wait(600)  # the thread that seals has seen the first part alone
+        play(recorder, "third")
+        may_end.set()
+        recorder._log._sealing.join()
+        assert len(part_paths(log)) == 3
+        assert len(journals(log)) == 1
+
+
+def test_a_part_that_is_sealed_while_the_folder_is_listed_is_in_the_list(log, monkeypatch):
+    recorder = Recorder(log, part_questions=1)
+    play(recorder, "Who?")
+    glob, calls = Path.glob, []
+
+    def sealing(folder, pattern):
+        found = [*glob(folder, pattern)]
+        calls.append(pattern)
+        if len(calls) == 1:
+            recorder.close()
+        return found
+
+    monkeypatch.setattr(Path, "glob", sealing)
+    assert len(part_paths(log)) == 1
+    assert len(calls) > 1
+    assert not journals(log)
 
 
 def test_ended_questions_leave_the_journal_of_a_full_part_where_one_never_ends(log):

@@ -51,9 +51,9 @@ _GATHERED_ROWS = 1 << 11
 
 def part_paths(folder: Path) -> list[Path]:
     """Return the parts of a folder, in the order of their names; some may have a journal and no file yet."""
-    files = {*folder.glob(_PART_FILES)}
+    # Journals first: one is removed after its file was written, so a part that is sealed meanwhile is in one of the two.
     journals = {path.with_name(path.name.removesuffix(_JOURNAL)) for path in folder.glob(_PART_FILES + _JOURNAL)}
-    return sorted(files | journals)
+    return sorted(journals | {*folder.glob(_PART_FILES)})
 
 
 def common_state(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

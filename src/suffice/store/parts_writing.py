@@ -110,6 +110,7 @@ class RecordedFolder:
         self._begun = 0
         self._full: list[Path] = []
         self._sealing: threading.Thread | None = None
+        self._is_sealing = False
 
     @property
     def journal(self) -> RoundJournal | None:
@@ -161,19 +162,29 @@ class RecordedFolder:
         return True
 
     def _seal_soon(self) -> None:
-        """Seal the full parts in a thread, so that no question waits for it."""
-        if self._sealing is None or not self._sealing.is_alive():
+        """Seal the full parts in a thread, so that no question waits for it; the lock is held."""
+        if not self._is_sealing:
+            self._is_sealing = True
             self._sealing = threading.Thread(target=self._seal_full, name="suffice-seal")
             self._sealing.start()
 
     def _seal_full(self) -> None:
-        for part in [*self._full]:
+        """Seal the full parts, also those that become full meanwhile."""
+        tried = set[Path]()
+        while True:
+            with self._lock:
+                part = next((part for part in self._full if part not in tried), None)
+                self._is_sealing = part is not None
+            if part is None:
+                return
+            tried.add(part)
             try:
                 journal = RoundJournal(part, is_part=True)
                 move_ended(part, journal)
                 if journal.seal():
-                    self._full.remove(part)
-            except SufficeError as error:
+                    with self._lock:
+                        self._full.remove(part)
+            except (SufficeError, OSError) as error:
                 _log.warning("%s: its questions stay in its journal for now: %s", part, error)
 
     def holding(self, run: str) -> RoundJournal | None:

@@ -15,9 +15,10 @@ import asyncio
 import contextlib
 import json
 import re
+import socket
 import threading
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -40,6 +41,14 @@ FAULTS = {
 }
 """What the endpoint sends instead of a reply; also known: `hang` (never answers), `drop` (closes the connection),
 `echo` (400 with the request's own headers, as some gateways do)."""
+
+
+@contextlib.contextmanager
+def nobody() -> Iterator[str]:
+    """Yield an address that refuses connections, and that no other server gets meanwhile."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{held.getsockname()[1]}/v1"
 
 
 @dataclass(frozen=True, slots=True)

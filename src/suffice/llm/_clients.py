@@ -180,6 +180,9 @@ class Clients:
             if self._sync is None:
                 http = BoundedClient(Bounds(**self.bounds), self._endpoints)
                 self._sync = openai.OpenAI(**self._options, http_client=http)
+                # Users need not close a model.  A `__del__` would come too late: the client of `openai` is part of a cycle,
+                # of which the garbage collector may finalise the open sockets first.
+                weakref.finalize(self, http.close).atexit = False
             return self._sync
 
     async def of_loop(self) -> openai.AsyncOpenAI:

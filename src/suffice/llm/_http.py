@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -121,10 +120,6 @@ class BoundedClient(DefaultHttpxClient):  # type: ignore[misc, valid-type, unuse
         send = partial(super().send, **options)
         exchange = partial(_exchange, send, bounds=self._bounds, stream=stream, asynchronous=False)
         return finished(self._endpoints.send(request, exchange, blocking=True))
-
-    def __del__(self) -> None:
-        with suppress(Exception):  # like the default client of `openai`: users need not close a model
-            self.close()
 
 
 class AsyncBoundedClient(DefaultAsyncHttpxClient):  # type: ignore[misc, valid-type, unused-ignore]

@@ -3,8 +3,8 @@
     python scripts/stress.py [--seed N] [PYTEST ARGUMENTS...]
 
 Each run has another BLAS kernel (of those that this processor can run) and another order of tests and hashes; the
-four pairs of one or two threads and an idle or a busy machine occur once each.  Busy: two spinning processes a core, beside
-three times as many tests.
+four pairs of one or two threads and an idle or a busy machine occur once each.  Busy: three times as many tests at once,
+of which every process, and every server or worker that it starts, stands still now and then, for up to four seconds.
 Exit code 1 if a test failed in any run; the commands that repeat the failures stand below the table.
 """
 
@@ -13,16 +13,19 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import random
 import re
 import secrets
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ("SkylakeX", "Haswell", "Sandybridge", "Prescott", "Zen", "Nehalem", "NEOVERSEN1", "ARMV8", "CORTEXA57")
@@ -31,10 +34,12 @@ import numpy, threadpoolctl
 numpy.ones((99, 99)) @ numpy.ones((99, 99))
 print(*{item["architecture"] for item in threadpoolctl.threadpool_info() if item["internal_api"] == "openblas"})
 """
-SPIN = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(10**6))"
-SPINNING_PER_CORE = 2
 WORKERS = {False: 2, True: 6}
-"""Tests at once.  More where the machine is busy: they disturb one another, too, and the run ends in half the time."""
+"""Tests at once.  More where the machine is busy: they disturb one another, too, and use the time of those that stand still."""
+RUNNING_S, STANDING_S, LONGEST_S = 1.5, 0.5, 4.0
+"""How long a process runs and stands still on a busy machine: the means, and the longest of either, seconds."""
+LOOKING_S = 0.2
+"""How often new processes are looked for, seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +82,34 @@ def kernels() -> list[str]:
     return list(found.values()) or [""]
 
 
-@contextlib.contextmanager
-def spinning(count: int) -> Iterator[None]:
-    """Keep that many processes busy; they end with this one, however it ends."""
-    processes = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(count)]
+def let_stand_still(tests: subprocess.Popen[bytes], seed: int) -> None:
+    """Stop the processes that the tests start, each at moments of its own, until the tests have ended.
+
+    What a loaded machine does to one test in ten thousand is done to all of them: a client stands still while its server
+    answers everything, a server while its client loses patience, a process between two looks at a file.
+    """
+    numbers = random.Random(seed)  # noqa: S311 - no secret
+    turns: dict[int, tuple[float, bool]] = {}  # when the next one is, and whether the process stands still
+    looked = 0.0
     try:
-        yield
+        while tests.poll() is None:
+            now = time.monotonic()
+            if now - looked > LOOKING_S:
+                looked, alive = now, set[int]()
+                with contextlib.suppress(psutil.Error):
+                    alive = {process.pid for process in psutil.Process(tests.pid).children(recursive=True)}
+                turns = {pid: turn for pid, turn in turns.items() if pid in alive}
+                turns |= {pid: (now + numbers.expovariate(1 / RUNNING_S), False) for pid in alive - turns.keys()}
+            for pid, (_, stands) in [item for item in turns.items() if item[1][0] <= now]:
+                pause = numbers.expovariate(1 / (RUNNING_S if stands else STANDING_S))
+                turns[pid] = now + min(pause, LONGEST_S), not stands
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT if stands else signal.SIGSTOP)
+            time.sleep(0.01)
     finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+        for pid in [pid for pid, (_, stands) in turns.items() if stands]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
 
 def outcome(run: Run, arguments: list[str], log: Path) -> Outcome:
@@ -105,9 +128,12 @@ def outcome(run: Run, arguments: list[str], log: Path) -> Outcome:
         "no:cacheprovider",
     ]
     began = time.perf_counter()
-    with spinning(SPINNING_PER_CORE * (os.cpu_count() or 1) * run.busy), log.open("w", encoding="utf-8") as out:
+    with log.open("w", encoding="utf-8") as out:
         environment = os.environ | run.environment
-        code = subprocess.call([*command, *arguments], cwd=ROOT, env=environment, stdout=out, stderr=out)
+        tests = subprocess.Popen([*command, *arguments], cwd=ROOT, env=environment, stdout=out, stderr=out)
+        if run.busy:
+            let_stand_still(tests, run.seed)
+        code = tests.wait()
     said = log.read_text("utf-8", "replace")
     failed = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", said, flags=re.MULTILINE)
     closing = re.findall(r"^=*\s*(.*\b(?:passed|failed|error|no tests)\b.*? in [\d.]+s).*$", said, flags=re.MULTILINE)

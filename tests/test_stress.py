@@ -21,3 +21,20 @@ def test_a_failing_test_is_named_and_the_run_fails(tmp_path):
     assert done.code == 1
     assert [name.partition("::")[2] for name in done.failed] == ["test_one_fails"]
     assert done.closing.startswith("1 failed, 1 passed in ")
+
+
+CHILD = """
+import os, subprocess, sys, time
+
+def test_a_child_stands_still():
+    code = "import time\\nlast = time.monotonic()\\nwhile True: now = time.monotonic(); now - last > 0.1 and exit(); last = now"
+    assert subprocess.call([sys.executable, "-c", code]) == 0
+"""
+
+
+@pytest.mark.whole
+def test_on_a_busy_machine_what_the_tests_start_stands_still_now_and_then(tmp_path, monkeypatch):
+    monkeypatch.setattr("scripts.stress.RUNNING_S", 0.2)
+    (tmp_path / "test_made.py").write_text(CHILD, encoding="utf-8")
+    done = outcome(Run("", 2, True, 7), [str(tmp_path)], tmp_path / "log")
+    assert (done.code, done.failed) == (0, ())

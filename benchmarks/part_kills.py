@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 POLICY = Policy(rule="answer_stable", max_rounds=4)
 AUDIT = Audit(rate=0.3, seed="a secret text")
 PART_QUESTIONS = 5
-_DEADLINE_S = 60.0
+_DEADLINE_S = 600.0
 
 
 def log_questions(folder: Path, committed: Path, name: str) -> None:

@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,10 +83,13 @@ def _raylet(node: Any) -> int:
 
 
 def _workers_of(raylet: int) -> list[int]:
-    children = psutil.Process(raylet).children() if psutil.pid_exists(raylet) else []
-    return sorted(
-        child.pid for child in children if child.cmdline()[:1] and child.cmdline()[0].startswith("ray::Worker")
-    )
+    found = []
+    with suppress(psutil.Error):  # it has ended
+        for child in psutil.Process(raylet).children():
+            with suppress(psutil.Error):
+                if "".join(child.cmdline()[:1]).startswith("ray::Worker"):
+                    found.append(child.pid)
+    return sorted(found)
 
 
 @contextmanager

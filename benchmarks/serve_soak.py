@@ -118,7 +118,7 @@ class Client:
                     continue
                 answer: dict[str, Any] = response.json()
                 return answer
-            assert response.status_code in (409, 429, 503), (path, body, response.status_code, response.text)
+            assert response.status_code in (408, 409, 429, 503), (path, body, response.status_code, response.text)
             assert response.status_code != 409 or "at the same time" in response.text, response.text
             self.counts[f"status {response.status_code}"] += 1
             await asyncio.sleep(0.05)
@@ -130,7 +130,7 @@ class Client:
             if draw < 0.1:
                 content, status = self.rng.choice(GARBAGE)
                 response = await self.http.post(self.url("/v1/decide"), content=content)
-                assert response.status_code in (status, 503), (content[:50], response.text)
+                assert response.status_code in (status, 408, 503), (content[:50], response.text)
                 self.counts["bad bodies"] += 1
             elif draw < 0.2:
                 port = self.rng.choice(self.servers.ports)

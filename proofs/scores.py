@@ -127,7 +127,7 @@ def clipped(value: float, low: float, high: float) -> float:
 def signals_in_range() -> None:
     """See that what a signal shows is in its range or undefined: CrossHair follows every path of `Signal.clean`."""
     options = AnalysisOptionSet(
-        analysis_kind=[AnalysisKind.PEP316], report_all=True, per_condition_timeout=20.0, per_path_timeout=5.0
+        analysis_kind=[AnalysisKind.PEP316], report_all=True, per_condition_timeout=1200.0, per_path_timeout=600.0
     )
     for function in (shown, clipped):
         found = list(run_checkables(analyze_function(function, options)))

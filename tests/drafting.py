@@ -64,9 +64,10 @@ def loop(url: str, policy: Policy | None = None, **options: Any) -> DraftingLoop
 if __name__ == "__main__":
 
     def tell(_: object) -> None:
-        """Say that a reply is committed."""
+        """Say that a reply is committed, and wait until the test says to go on, or kills this process."""
         sys.stdout.write("ready\n")
         sys.stdout.flush()
+        sys.stdin.readline()
 
     url, path, concurrency = sys.argv[1:]
     asked = known_questions() if concurrency == "1" else questions()

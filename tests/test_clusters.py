@@ -270,7 +270,8 @@ def test_a_shard_that_another_process_holds_is_waited_for(tmp_path, monkeypatch)
             assert held.code == 1
             assert "another process is recording" in held.error
         finally:
-            monkeypatch.setattr("suffice.clusters.worker.time.sleep", lambda _: holder.delete())
+            clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: holder.delete())
+            monkeypatch.setattr("suffice.clusters.worker.time", clock)  # of this module: other threads sleep, too
             outcome = Worker(ENTRY).run(words)
     assert (outcome.code, outcome.data["questions"]) == (0, 3)
 

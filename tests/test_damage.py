@@ -472,7 +472,8 @@ def test_the_lock_is_taken_before_the_recording_that_is_there_is_read(tmp_path):
 
 
 @pytest.mark.whole
-def test_who_waited_for_a_journal_that_is_gone_gets_a_new_one(tmp_path):
+def test_who_waited_for_a_journal_that_is_gone_gets_a_new_one(tmp_path, monkeypatch):
+    monkeypatch.setattr("suffice.store.journal._JOURNAL_BUSY_S", 600.0)
     path = tmp_path / "r.parquet.journal"
     with hold(tmp_path, "time.sleep(0.3); journal.delete()"):
         journal = Journal(path, {"a": 2})

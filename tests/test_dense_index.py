@@ -189,13 +189,13 @@ def test_a_killed_process_loses_nothing_but_the_block_in_hand(corpus, tmp_path):
     written(corpus, tmp_path / "one")
     folder = tmp_path / "index"
     script = (
-        "import sys, time; sys.path.insert(0, '.')\n"
+        "import os, sys, time; sys.path.insert(0, '.')\n"
         "from tests.test_dense_index import Hashed\n"
         "from suffice.retrieval import dense_index\n"
         "dense_index._BLOCK, dense_index._FILE_ROWS = 3, 6\n"
         "class Slow(Hashed):\n"
         "    def encode(self, texts, **_):\n"
-        "        time.sleep(0.02)\n"
+        f"        if os.path.exists({str(folder / 'vectors-00002.json')!r}): time.sleep(600)\n"
         "        return super().encode(texts)\n"
         f"dense_index.index_dense({str(corpus)!r}, {str(folder)!r}, 'toy', encoder=Slow())\n"
     )

@@ -77,11 +77,14 @@ def key_of(prompt):
 def kill_after(replies, url, path, concurrency):
     """Record in a process of its own and kill it once it has committed that many replies."""
     command = [sys.executable, "-m", "tests.drafting", url, str(path), str(concurrency)]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    for _ in range(replies):
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    for number in range(replies):
+        if number:
+            child.stdin.write("go on\n")
         assert child.stdout.readline() == "ready\n"
     child.send_signal(signal.SIGKILL)
     child.wait()
+    child.stdin.close()
     child.stdout.close()
     return committed(path.with_name(path.name + ".journal"))
 

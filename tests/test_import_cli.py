@@ -220,8 +220,9 @@ def on_terminal(*words, replies):
             os.write(ours, reply)
         process.stdout.read()
         code = process.wait(600)
-    with contextlib.suppress(OSError):  # nothing more, or the end
-        shown += os.read(ours, 65536)
+    with contextlib.suppress(OSError):  # the end; one read may return less than there is
+        while part := os.read(ours, 65536):
+            shown += part
     os.close(ours)
     return code, shown.decode()
 

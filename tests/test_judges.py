@@ -105,7 +105,8 @@ def test_a_failing_endpoint_raises_at_once_and_nothing_is_kept(fault, tmp_path):
     with Endpoint(fault=fault) as endpoint, ResponseCache(tmp_path / "c.sqlite") as cache:
         with pytest.raises(kinds.get(fault, ModelError)):
             judged(endpoint, cache=cache, timeout_s=1.0 if fault == "hang" else 600.0)
-        assert len(endpoint.requests) == 1
+        # Time may be up before what hangs has been sent.
+        assert len(endpoint.requests) == 1 or (fault == "hang" and not endpoint.requests)
         assert len(cache) == 0
 
 

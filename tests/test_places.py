@@ -312,14 +312,12 @@ def test_the_journal_is_copied_while_it_grows_and_a_copy_that_fails_is_a_note(bu
         return copied(self, local, target, **options)
 
     monkeypatch.setattr(MemoryFileSystem, "put_file", put_file)
-    with Endpoint(recording.reply, latency_s=0.02) as endpoint:
-        endpoint.allow = 8
 
-        def progress(state):
-            if len(copies) >= 2 and place(f"{path}.journal").is_file():
-                endpoint.allow = None
+    def waits(_):  # what comes after 8 requests, for the second copy
+        return len(endpoint.requests) > 8 and not (len(copies) >= 2 and place(f"{path}.journal").is_file())
 
-        record(items, recording.loop(endpoint.url), path, concurrency=2, journal_folder=tmp_path, on_progress=progress)
+    with Endpoint(recording.reply, holds=waits) as endpoint:
+        record(items, recording.loop(endpoint.url), path, concurrency=2, journal_folder=tmp_path)
     assert "the journal is only on this machine for now" in caplog.text
     assert [item.name for item in place(bucket).iterdir()] == ["one.parquet"]
     assert len(copies) >= 3

@@ -14,9 +14,12 @@ from suffice.errors import DataError, MissingExtraError, SufficeError, WorkerDie
 from suffice.processes import over_parts, process_pool
 
 
-def worker(delay, part):
-    """Return a part with the process that worked on it; the first parts take longest."""
-    time.sleep(delay if part == "part-0" else 0)
+def worker(folder, part):
+    """Return a part with the process that worked on it; the first part ends after another one, if a folder is given."""
+    if folder is not None:
+        (folder / part).touch()
+        while part == "part-0" and not (folder / "part-1").exists():
+            time.sleep(0.01)
     return part, os.getpid()
 
 
@@ -34,7 +37,7 @@ def failing(part):
 
 def test_one_job_works_in_this_process_part_by_part():
     progress = []
-    results = over_parts(partial(worker, 0), ["part-0", "part-1"], on_progress=lambda *done: progress.append(done))
+    results = over_parts(partial(worker, None), ["part-0", "part-1"], on_progress=lambda *done: progress.append(done))
     assert progress == []  # nothing runs before its result is asked for
     assert next(results) == ("part-0", os.getpid())
     assert progress == [(1, 2)]
@@ -54,9 +57,11 @@ def test_an_error_names_its_part(part):
 
 
 @pytest.mark.whole
-def test_results_of_processes_come_in_the_order_of_the_parts():
+def test_results_of_processes_come_in_the_order_of_the_parts(tmp_path):
     parts, progress = [f"part-{i}" for i in range(12)], []
-    results = list(over_parts(partial(worker, 0.5), parts, jobs=2, on_progress=lambda *done: progress.append(done)))
+    results = list(
+        over_parts(partial(worker, tmp_path), parts, jobs=2, on_progress=lambda *done: progress.append(done))
+    )
     assert [part for part, _ in results] == parts
     assert len({process for _, process in results} - {os.getpid()}) == 2
     assert progress == [(i + 1, 12) for i in range(12)]

@@ -54,7 +54,8 @@ def test_the_server_starts_answers_and_ends(folder, tmp_path, number):
         response = client.post("/v1/decide", json=body, headers=headers)
         assert response.json()["stop_round"] == 2
         assert "server" not in response.headers
-        (folder / "broken.json").write_text("{")
+        (folder / "broken").write_text("{")
+        (folder / "broken").rename(folder / "broken.json")  # at once: each state that it sees is a warning
         while client.get("/ready").json()["broken"] != ["broken"]:
             time.sleep(0.1)
         process.send_signal(number)

@@ -197,12 +197,12 @@ STEPS_OF_A_STOP = [("store", "put", False), ("store", "put", True), ("log", "wri
 @pytest.mark.parametrize("asks_again", [True, False])
 def test_a_kill_at_any_point_of_a_stop_leaves_one_row_or_the_question_open(folder, monkeypatch, step, asks_again):
     part, method, after = step
-    service = served(folder, ALL, ttl=10)
+    service = served(folder, ALL)
     session, _ = opened(service, "Oslo")
     killing(monkeypatch, getattr(service, part), method, after=after)
     with pytest.raises(Killed):
         service.observe(session, {"index": 2, "answer": "Oslo"})
-    service = served(folder, ALL, ttl=10)
+    service = served(folder, ALL)
     if asks_again:
         decided = service.observe(session, {"index": 2, "answer": "Oslo"})
         assert (decided["stop_round"], decided["audit"]) == (2, True)

@@ -331,11 +331,12 @@ def test_connections_are_bounded_reused_and_closed_with_the_retriever(stores):
             return {pid for (pid,) in connection.execute(query)}
 
     def until(condition):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while not condition() and time.monotonic() < deadline:
             time.sleep(0.01)
         assert condition()
 
+    until(lambda: not connections())  # those of the tests before
     store = PostgresStore(stores.uri, table="passages", embedder=EMBEDDER, connections=2)
 
     async def many(store):
@@ -345,8 +346,10 @@ def test_connections_are_bounded_reused_and_closed_with_the_retriever(stores):
     first = connections()
     assert 1 <= len(first) <= 2
     asyncio.run(many(store))
-    assert connections() == first
-    executed(stores, *(f"SELECT pg_terminate_backend({pid})" for pid in first))  # as a restart does
+    both = connections()
+    assert first <= both
+    assert len(both) <= 2
+    executed(stores, *(f"SELECT pg_terminate_backend({pid})" for pid in both))  # as a restart does
     until(lambda: not connections())
     asyncio.run(many(store))
     assert connections()

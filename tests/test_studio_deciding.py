@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import os
+import sys
 
 import httpx
 import psutil
@@ -22,7 +23,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def inside(folder):
-    with opened_studio(folder) as address, httpx.Client(base_url=address.partition("/open")[0], timeout=120) as client:
+    with opened_studio(folder) as address, httpx.Client(base_url=address.partition("/open")[0], timeout=600) as client:
         client.get(address)
         yield client
 
@@ -63,13 +64,17 @@ def test_what_cannot_be_decided_is_said(inside, address, options, problem):
     assert problem in last["problem"]
 
 
-def test_a_page_that_goes_away_ends_the_process(inside, address):
-    here = psutil.Process(os.getpid())
-    before = set(here.children())
+def test_a_page_that_goes_away_ends_the_process(inside, address, monkeypatch):
+    start, started = asyncio.create_subprocess_exec, []
+
+    async def endless(*_, **options):
+        process = await start(sys.executable, "-c", "import time; time.sleep(3600)", **options)
+        started.append(psutil.Process(process.pid))
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", endless)
     with inside.stream("GET", f"{address}/advice") as response:
         lines = response.iter_lines()  # once this is forgotten, the connection is closed
         assert "seconds" in next(lines)
-        (process,) = set(here.children()) - before
-        process.suspend()  # it would never end by itself
-    gone, _ = psutil.wait_procs([process], timeout=120)
-    assert gone == [process]
+    gone, _ = psutil.wait_procs(started, timeout=600)
+    assert gone == started != []

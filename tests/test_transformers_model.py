@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from types import SimpleNamespace
 
@@ -383,12 +384,17 @@ def test_cancelling_a_task_ends_its_generation():
     assert len(steps) <= 2  # it ended at its next token
 
 
-def passes_of(made):
-    """The number of prompts in each pass over prompts."""
+def passes_of(made, together=0):
+    """The number of prompts in each pass over prompts; the first goes on when so many are in its batch or wait for the next."""
     sizes = []
-    made.loaded.network.get_input_embeddings().register_forward_pre_hook(
-        lambda _module, args: sizes.append(len(args[0])) if args[0].shape[1] > 1 else None
-    )
+
+    def noted(_module, args):
+        while not sizes and made._queue._expected + len(made._queue._waiting) < together:
+            time.sleep(0.001)
+        if args[0].shape[1] > 1:
+            sizes.append(len(args[0]))
+
+    made.loaded.network.get_input_embeddings().register_forward_pre_hook(noted)
     return sizes
 
 
@@ -397,7 +403,7 @@ def test_a_recording_reads_several_questions_in_one_pass_and_gets_the_same_rows(
     rows, sizes = {}, {}
     for batch in (1, 4):
         made = model(batch_size=batch, settings={"max_position_embeddings": 8192})
-        sizes[batch] = passes_of(made)
+        sizes[batch] = passes_of(made, together=batch)
         loop = RetrievalLoop(
             model=made, retriever=PoolBM25(), policy=Policy(start_round=0, max_rounds=2, answer_position=START)
         )

@@ -194,10 +194,14 @@ def build_preferences(
         )
         rows |= dict(journal.finished())
     by_question = [_scores_of(rows[question.question_id][0]) for question in questions]
+    if not any(scores.texts for scores in by_question):
+        # Nothing was paid for, and the journals would refuse the questions or the retriever that the error advises.
+        _delete_journals(path, journal)
+        raise DataError(
+            "no question has candidates: use questions with their own paragraphs, or a retriever with a corpus"
+        )
     summary = _write_preferences(path, by_question, config, shift=shift, passes=passes)
-    journal.delete()
-    for shard in _shard_journals(path):
-        shard.unlink(missing_ok=True)
+    _delete_journals(path, journal)
     return summary
 
 
@@ -261,6 +265,12 @@ def _config(
 def _journal_path(path: Path, shard: Shard | None = None) -> Path:
     middle = "" if shard is None else f".{shard.folder_name}"
     return path.with_name(f"{path.name}{middle}.journal")
+
+
+def _delete_journals(path: Path, journal: Journal) -> None:
+    journal.delete()
+    for shard in _shard_journals(path):
+        shard.unlink(missing_ok=True)
 
 
 def _shard_journals(path: Path) -> list[Path]:
@@ -369,10 +379,6 @@ def _write_preferences(
     shift: Mapping[str, Any] | None,
     passes: Mapping[str, int],
 ) -> PreferenceSummary:
-    if not any(scores.texts for scores in by_question):
-        raise DataError(
-            "no question has candidates: use questions with their own paragraphs, or a retriever with a corpus"
-        )
     preferences, records = [], []
     dropped: Counter[str] = Counter()
     for scores in by_question:

@@ -341,8 +341,16 @@ def test_several_endpoints_and_dependent_rounds_are_refused(tmp_path):
     assert not first.requests
 
 
-@pytest.mark.parametrize("refusal", ["another configuration", "several endpoints", "no interface", "a file of others"])
-def test_a_recording_goes_on_without_batches_where_none_was_submitted(refusal, tmp_path):
+@pytest.mark.parametrize(
+    ("refusal", "says"),
+    [
+        ("another configuration", "another configuration"),
+        ("several endpoints", "name one in --base-url"),
+        ("no interface", "has no batch interface"),
+        ("a file of others", "is there already"),
+    ],
+)
+def test_a_recording_goes_on_without_batches_where_none_was_submitted(refusal, says, tmp_path):
     path, settings = tmp_path / "r.parquet", {}
     with server(without=("/v1/files",)) as endpoint, server() as other:
         loop = loop_of(endpoint)
@@ -353,7 +361,7 @@ def test_a_recording_goes_on_without_batches_where_none_was_submitted(refusal, t
         elif refusal == "a file of others":
             (tmp_path / "in.jsonl").write_text("{}\n")
             settings["file"] = tmp_path / "in.jsonl"
-        with pytest.raises(SufficeError):
+        with pytest.raises(SufficeError, match=says):
             in_batches(endpoint, path, loop, **settings)
         assert not endpoint.batches
         assert not Path(f"{path}.batches").exists()

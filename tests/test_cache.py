@@ -162,7 +162,7 @@ def test_a_closed_cache_says_so(tmp_path):
     cache = ResponseCache(tmp_path / "c")
     cache.close()
     cache.close()
-    with pytest.raises(DataError, match="closed"):
+    with pytest.raises(DataError, match="is closed$"):
         cache.get(REQUEST)
 
 

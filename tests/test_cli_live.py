@@ -163,8 +163,13 @@ def test_nothing_is_reachable_or_named(folder, monkeypatch):
     arguments = ["record", folder / "q.jsonl", "-o", folder / "r.parquet", "--model", "m"]
     assert "cannot be reached" in cli(*arguments, "--base-url", "http://127.0.0.1:9/v1").error
     assert "base_url" in cli(*arguments, "--base-url", "ftp://x").error
-    for option, value in [("--prompt", "poem"), ("--extra-body", "{"), ("--extra-body", "[]"), ("--api", "soap")]:
-        assert cli(*arguments, "--base-url", "http://127.0.0.1:9/v1", option, value).error
+    for option, value, says in [
+        ("--prompt", "poem", "unknown prompt 'poem'"),
+        ("--extra-body", "{", "'{' is not JSON"),
+        ("--extra-body", "[]", "expected a JSON object"),
+        ("--api", "soap", "api must be one of"),
+    ]:
+        assert says in cli(*arguments, "--base-url", "http://127.0.0.1:9/v1", option, value).error
     assert not (folder / "r.parquet").exists()
 
 

@@ -350,6 +350,9 @@ def test_a_place_that_cannot_be_written_is_an_error_and_never_an_internal_one(tm
     (tmp_path / "file").write_text("")
     (tmp_path / "folder.parquet").mkdir()
     data = dataset(tmp_path / "q.jsonl")
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps({"question_id": "q", "round": r, "answer": "a"}) + "\n" for r in (1, 2)))
+    assert cli("import", log, "-o", tmp_path / "i.parquet").code == 0
     with Endpoint(reply) as endpoint:
         at = ("--base-url", endpoint.url, "--model", "m")
         assert cli("record", data, "-o", tmp_path / "r.parquet", *at).code == 0
@@ -358,7 +361,7 @@ def test_a_place_that_cannot_be_written_is_an_error_and_never_an_internal_one(tm
             for command in (
                 ("record", data, "-o", out, *at),
                 ("record", data, "-o", tmp_path / "r2.parquet", *at, "--cache", out),
-                ("import", tmp_path / "q.jsonl", "-o", out),
+                ("import", log, "-o", out),
                 ("calibrate", tmp_path / "r.parquet", "-o", out, "--rule", "tasr"),
                 ("report", tmp_path / "r.parquet", "-o", out),
                 ("replay", out),

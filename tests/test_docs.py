@@ -268,8 +268,7 @@ def test_the_exit_codes_are_those_of_the_command_line():
     documented = re.findall(r"^\| (\d+) \|", page, re.MULTILINE)
     assert documented == ["0", "1", "2", "3", "4", "130"]
     assert set(EXIT_CODES.values()) == {0, 3, 4}
-    for code in documented:
-        assert code in main.__doc__
+    assert re.findall(r"\b\d+\b", main.__doc__) == ["0", "1", "2", "130", "3", "4"]
     for words, command in tree.commands():
         assert f"`suffice {words}" in page or isinstance(command, tree.Group)
 

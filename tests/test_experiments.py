@@ -275,14 +275,15 @@ def test_marks_by_contexts_need_contexts_before_a_draft_is_paid_for(tmp_path):
 
 
 def test_a_corrected_gold_answer_is_not_mixed_with_old_scores(tmp_path):
-    path = written(tmp_path, n=3)
-    experiment = read_experiment(path)
-    folder = CellFolder(tmp_path / "run", experiment.cells()[0], experiment)
-    run_experiment(experiment, tmp_path / "run", pilot=1)
-    folder.check()
-    dataset(tmp_path / "tune.jsonl", {**question(0), "answers": ["Bonn"]}, question(1), question(2))
-    with pytest.raises(ConfigMismatchError, match="script drawn from|another form of the tune question 'q0'"):
-        CellFolder(tmp_path / "run", read_experiment(path).cells()[0], read_experiment(path)).check()
+    # No script, and eval: a script is drawn from the golds and the overlap fitted on tune, and these settings would tell.
+    path = written(tmp_path, SMALL.replace("scripted = [0.3, 0.3, 0.5]", 'model = "span-reader"'), n=3)
+    cell = next(i for i, c in enumerate(read_experiment(path).cells()) if c.model.name == "plain")
+    run_experiment(read_experiment(path), tmp_path / "run", pilot=1)
+    CellFolder(tmp_path / "run", read_experiment(path).cells()[cell], read_experiment(path)).check()
+    first, *others = map(json.loads, (tmp_path / "eval.jsonl").read_text("utf-8").splitlines())
+    dataset(tmp_path / "eval.jsonl", {**first, "answers": ["Bonn"]}, *others)
+    with pytest.raises(ConfigMismatchError, match=f"another form of the eval question '{first['id']}'"):
+        CellFolder(tmp_path / "run", read_experiment(path).cells()[cell], read_experiment(path)).check()
 
 
 def test_a_change_of_the_statistics_alone_asks_nothing_and_repeats_the_stages_that_read_it(small, tmp_path):

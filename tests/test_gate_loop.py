@@ -98,7 +98,6 @@ def test_a_gate_of_another_model_decides_and_the_loops_own_model_answers(how):
     assert outcome.costs["generator"].uncached_tokens == 3  # a prefill of its own
     other = gated(SCRIPT, {QUESTION: 0.9})
     other.gate.source = ScriptedModel({QUESTION: ["the other model's answer"]})
-    other.gate.source.capabilities_ = ()
     assert run(other, how).answer == "Titus"
 
 

@@ -246,9 +246,8 @@ def test_probes_that_do_not_fit_are_refused_before_the_first_call(model, fitted)
         with pytest.raises(error, match=words):
             ReplyProbes(probes, source)
     assert ReplyProbes(probe_of(source, 1, prompts=("qa",)), source, allow=("rag",)).seen is None
-    assert (
-        measured(ReplyProbes(fitted, source), QUESTION, Round(index=0)).signals["p_enough"] != 0.5
-    )  # NaN, not a guess
+    # Round 0 reads no passage: NaN, not a guess.
+    assert math.isnan(measured(ReplyProbes(fitted, source), QUESTION, Round(index=0)).signals["p_enough"])
     loop = RetrievalLoop(model=model, retriever=PoolBM25(), policy=Policy(rule="p_enough > 0.5", start_round=0))
     with pytest.raises(ModelError, match="ReplyProbes"):
         loop.check()

@@ -257,9 +257,15 @@ def test_shards_are_recorded_to_a_url_with_their_journal_on_this_machine(bucket,
 
 def test_the_journal_goes_to_a_url_by_default_through_the_cache_of_the_user(bucket, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    failing = loop(ScriptedModel(lambda question, passages: 1 / 0 if "q1" in question else "a"))
-    assert record(questions(["q0", "q1"]), failing, f"{bucket}/one.parquet").failed
-    assert [path.name for path in tmp_path.rglob("*.journal")] == []  # nothing was paid for q1
+    here = []
+
+    def reply(question, passages):
+        here.extend(path.relative_to(tmp_path).parts[:2] for path in tmp_path.rglob("*.journal"))
+        return 1 / 0 if "q1" in question and len(passages) == 2 else "a"
+
+    assert record(questions(["q0", "q1"]), loop(ScriptedModel(reply)), f"{bucket}/one.parquet").failed
+    assert set(here) == {("suffice", "journals")}
+    assert place(f"{bucket}/one.parquet.journal").is_file()  # with what was paid for q1
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
     assert uploads._cache_folder() == tmp_path / "home" / ".cache" / "suffice" / "journals"

@@ -614,6 +614,7 @@ def test_slopes_are_those_of_numpy_on_the_defined_rounds():
     distance = rng.random((40, 6))
     distance[:, 0] = NAN
     distance[rng.random((40, 6)) < 0.2] = NAN
+    distance[0], distance[1, 2:] = NAN, NAN  # no distance, and a single one
     found = slopes(distance, np.arange(1, 7))
     for values, slope in zip(distance, found, strict=True):
         known = ~np.isnan(values)

@@ -318,9 +318,12 @@ def test_a_trajectory_says_why_it_stopped_and_what_came_later(page, report):
             assert told["stop"] == stopped.stops.rounds[q]
             assert (told["reason"] == "rule") == (told["fired"] is not None) == bool(stopped.stops.fired[q])
         assert item["golds"]
-        assert all(
-            (one["signals"]["p_correct"] is not None and one["metrics"]["f1"] in (0, 1)) or one
-            for one in item["rounds"]
+        seen, prepared = cell.prepared.recording.seen[q], cell.prepared
+        assert [one["signals"]["p_correct"] for one in item["rounds"]] == pytest.approx(
+            prepared.recording.column("p_correct")[q, seen], abs=1e-3
+        )
+        assert [one["metrics"]["f1"] for one in item["rounds"]] == pytest.approx(
+            prepared.metrics["f1"][q, seen], abs=1e-5
         )
 
 
@@ -512,13 +515,15 @@ def test_a_rule_that_needs_a_calibrator_is_fitted_on_the_tune_recording(files, t
         row["answer_margin"] = row.pop("p_correct") * 3
     write_recording(tmp_path / "e.parquet", listed)
     for row in listed:
-        row["question_id"] = f"t{row['question_id']}"
+        row |= {"question_id": f"t{row['question_id']}", "question": f"For tuning: {row['question']}"}
     write_recording(tmp_path / "t.parquet", listed)
     told = cli(
         "report", tmp_path / "e.parquet", "--tune", tmp_path / "t.parquet", "-o", tmp_path / "r.html", "--json"
     ).json
-    labels = [row["label"] for row in told["cells"][0]["replay"]["rows"] if row["kind"] == "rule"]
-    assert labels == ["tasr", "tasr_guarded", "answer_stable", "answer_stable_guarded"] or labels[0] == "tasr"
+    rules = [row for row in told["cells"][0]["replay"]["rows"] if row["kind"] == "rule"]
+    assert not any(row["selected_here"] for row in rules)
+    labels = [row["label"] for row in rules]
+    assert labels == ["tasr", "tasr_guarded", "answer_stable", "answer_stable_guarded"]
     titles = [table["title"] for table in told["cells"][0]["tables"]]
     assert any("p_correct" in title for title in titles)
 

@@ -14,6 +14,7 @@ from suffice.rules.rethreshold import thresholds
 from suffice.searches import Block, Space, search, write_rules
 from suffice.searches.estimates import difference_columns_of
 from suffice.searches.sums import RuleSums
+from suffice.seen import id_hash
 from suffice.statistics import Resampling, keys_of
 from suffice.store import Recording, read_recording, write_recording
 from suffice.store.opened import write_tables
@@ -424,7 +425,13 @@ def test_what_needs_all_parts_in_memory_is_refused_with_a_way_out(whole, tmp_pat
         search(whole, tune_share=2.0)
 
 
-def test_questions_of_one_text_are_on_one_side_and_the_note_says_how_they_count(parts):
+def test_questions_of_one_text_are_on_one_side_and_the_note_says_how_they_count(parts, tmp_path):
+    pairs = [(f"q{i}", f"q{i + 20}") for i in range(20)]
+    twice = write_parts(tmp_path / "run", with_texts(rows_of(40, 3), same=pairs), [i % 3 for i in range(40)])
+    tune = set(search(twice, resampling=FEW).chosen.policy.provenance["tune_ids"])
+    sides = [[id_hash(name) in tune for name in pair] for pair in pairs]
+    assert all(one == other for one, other in sides)
+    assert {one for one, _ in sides} == {True, False}
     result = search(parts, resampling=FEW)
     assert any(note.startswith("5 questions share their text with others") for note in result.notes)
 

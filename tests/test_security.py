@@ -20,6 +20,7 @@ from suffice.llm import EndpointEmbedder, load_model
 from suffice.retrieval.rerank import load_cross_encoder
 from suffice.store import write_recording
 from suffice.tables import Column, Table, render
+from tests import local_models
 from tests.cli_tools import cli, dataset, reply
 from tests.endpoint import Endpoint
 
@@ -102,17 +103,23 @@ def test_code_in_a_model_folder_is_never_run_even_if_somebody_says_yes(load, tmp
     with pytest.raises(ModelError):
         load(str(tmp_path / "m"))
     assert not ran.exists()
+    # The tokenizer is loaded first: with one of the library's own, it is the model that is refused.
+    local_models.tokenizer().save_pretrained(tmp_path / "m")
+    with pytest.raises(ModelError):
+        load(str(tmp_path / "m"))
+    assert not ran.exists()
 
 
 class _Odd(BaseHTTPRequestHandler):
     """Replies without end, in several ways, by the first part of the path."""
 
     protocol_version = "HTTP/1.1"
-    elsewhere = ""
+    elsewhere, asked = "", []
 
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
         kind = self.path.split("/")[1]
+        self.asked.append(kind)
         if kind == "moved":
             self.send_response(307)
             self.send_header("Location", self.elsewhere)
@@ -142,8 +149,8 @@ class _Odd(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def odd_server(elsewhere=""):
-    handler = type("Handler", (_Odd,), {"elsewhere": elsewhere})
+def odd_server(elsewhere="", asked=None):
+    handler = type("Handler", (_Odd,), {"elsewhere": elsewhere, "asked": [] if asked is None else asked})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -161,7 +168,8 @@ def odd_server(elsewhere=""):
     [("long", "max_reply_bytes"), ("packed", "max_reply_bytes"), ("slow", "after 0.2 s"), ("broken", "500")],
 )
 def test_a_reply_without_end_is_cut_off_and_not_asked_for_again(kind, says):
-    with odd_server() as url:
+    asked = []
+    with odd_server(asked=asked) as url:
         at = {"base_url": f"{url}/{kind}", "api_key": "k", "max_retries": 0 if kind == "broken" else 3}
         bounds = {"total_s": 0.2} if kind == "slow" else {"max_reply_bytes": 1_000_000}
         model = ChatModel("m", **at, **bounds)
@@ -175,6 +183,7 @@ def test_a_reply_without_end_is_cut_off_and_not_asked_for_again(kind, says):
             with pytest.raises(ModelError, match=says):
                 embedder.embed(["Where?"])
             embedder.close()
+    assert len(asked) == (3 if kind == "long" else 2)
 
 
 def test_the_bounds_of_a_reply_are_positive():

@@ -240,9 +240,12 @@ def test_passages_are_looked_up_by_their_ids(stores, kind):
     }
     assert store.passages([]) == {}
     with_points = stores.open(kind, passage_id=None if kind == "qdrant" else "part", filters=None)
-    numbered = with_points.passages(["0", "99"]) if kind == "qdrant" else {}
-    assert [p.title for p in numbered.values()] == [p.title for p in (PASSAGES[0], PASSAGES[99])][: len(numbered)]
-    if kind != "qdrant":
+    if kind == "qdrant":
+        numbered = with_points.passages(["0", "99"])
+        assert {name: p.title for name, p in numbered.items()} == {
+            name: PASSAGES[int(name)].title for name in ("0", "99")
+        }
+    else:
         with pytest.raises(DataError, match="two hits have the id '1'"):  # a column of numbers that is not unique
             with_points.passages(["1"])
 

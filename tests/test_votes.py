@@ -21,7 +21,7 @@ from suffice.normalizers import NORMALIZERS, guess_normalizer, match, register_n
 from suffice.replays.orders import drawn_orders, n_orders
 from suffice.replays.prepared import PreparedRecording
 from suffice.rounds import Rounds
-from suffice.rules import MajorityOfSamples, error_of_lead
+from suffice.rules import MajorityOfSamples, Selector, error_of_lead
 from suffice.session import stops
 from suffice.signals import answer_ids, member_component, vote_signal
 from suffice.store.recording import Recording
@@ -648,11 +648,16 @@ def test_the_text_of_votes_parses_back():
 
 
 def test_a_selector_of_ones_own_is_certain_by_default():
-    class Second(MajorityOfSamples):
+    class Second(Selector):
         """Stands for any selector that draws nothing."""
 
-    assert parse_selector("last").shares(Rounds.from_columns({"a": [0.0]}), np.array(0)) is None
+        def among(self, rounds, candidates):
+            return np.where(candidates[..., 1], 1, -1)
+
     assert register_selector("second_for_votes", Second) is Second
+    rounds = Rounds.from_columns({"a": [0.0, 0.0]})
+    for name in ("last", "second_for_votes"):
+        assert parse_selector(name).shares(rounds, np.array(1)) is None
 
 
 def test_each_model_of_a_panel_has_a_component_of_its_own():

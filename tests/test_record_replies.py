@@ -27,7 +27,7 @@ def test_questions_without_gold_answers_are_told_before_the_first_paid_call(comm
     every = dataset(tmp_path / "every.jsonl", bare(0, answer="Oslo"), bare(1, gold=["Lima"]))
     with Endpoint(fault="401") as endpoint:
         told = record(endpoint, none, tmp_path / "a", command=command).error
-        assert told.index("none of these 3 questions has a gold answer") < told.index("401")
+        assert told.index("none of these 3 questions has a gold answer") < told.index("answered 401")
         assert "agreement" in told
         assert "anwser (3)" in told
         assert "only 1 of these 2" in record(endpoint, some, tmp_path / "b", command=command).error

@@ -109,9 +109,9 @@ class _Cast:
         return place
 
     def wait(self, place: Path, role: str) -> None:
-        """Wait until a process has begun to work."""
+        """Wait until a process has begun to work, and a logger has committed some rounds."""
         deadline = time.monotonic() + _DEADLINE_S
-        while not place.exists() or (role == "logger" and not place.stat().st_size):
+        while not place.exists() or (role == "logger" and place.read_bytes().count(b"\n") < PART_QUESTIONS):
             if time.monotonic() > deadline:
                 raise AssertionError(f"the {role} did not start")
             time.sleep(0.01)

@@ -30,6 +30,7 @@ from typing import Any
 import httpx
 
 from suffice import Audit, Policy, Round
+from suffice.serve.guard import Limits
 from suffice.store import read_recording
 
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -102,12 +103,20 @@ class Client:
         """Return the address of a path at any server."""
         return f"http://127.0.0.1:{self.rng.choice(self.servers.ports)}{path}"
 
+    async def post(self, path: str, **content: Any) -> httpx.Response:
+        """Send a request; only a body that came too late, as that of a client at a standstill does, may be given up."""
+        began = time.monotonic()
+        response = await self.http.post(self.url(path), **content)
+        took = time.monotonic() - began
+        assert response.status_code != httpx.codes.REQUEST_TIMEOUT or took >= Limits().seconds, (path, took)
+        return response
+
     async def send(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Send a request until it is answered; some answers are thrown away."""
         while True:
             await self.misbehave()
             try:
-                response = await self.http.post(self.url(path), json=body)
+                response = await self.post(path, json=body)
             except httpx.TransportError:
                 self.counts["connections lost"] += 1
                 await asyncio.sleep(0.05)
@@ -129,7 +138,7 @@ class Client:
         with contextlib.suppress(httpx.TransportError, OSError):
             if draw < 0.1:
                 content, status = self.rng.choice(GARBAGE)
-                response = await self.http.post(self.url("/v1/decide"), content=content)
+                response = await self.post("/v1/decide", content=content)
                 assert response.status_code in (status, 408, 503), (content[:50], response.text)
                 self.counts["bad bodies"] += 1
             elif draw < 0.2:

@@ -2,6 +2,7 @@
 
 import gc
 import hashlib
+import json
 import os
 import pickle
 import platform
@@ -147,3 +148,23 @@ def _guard(event, arguments):
 
 platform.processor()  # the client of endpoints asks for it, and the first to ask starts a process
 sys.addaudithook(_guard)
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Functions of a request's JSON: where one is true, a reply is waited for a 200th of the limit, on any machine.
+
+    Connecting and sending keep the whole limit, so that a request that hangs has always been sent.
+    """
+    from suffice.llm._endpoints import Endpoints
+
+    hangs, send = [], Endpoints.send
+
+    def sent(endpoints, request, exchange, *, blocking):
+        limits = request.extensions["timeout"]
+        if any(hang(json.loads(request.content)) for hang in hangs):
+            request.extensions["timeout"] = limits | {"read": limits["read"] / 200}
+        return send(endpoints, request, exchange, blocking=blocking)
+
+    monkeypatch.setattr(Endpoints, "send", sent)
+    return hangs

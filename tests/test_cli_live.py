@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 
 import pytest
 
 from suffice import Policy, parse_rule
-from suffice.llm._endpoints import Endpoints
 from suffice.store import read_recording
 from tests.cli_tools import CITIES, cli, corpus, dataset, question, reply
 from tests.endpoint import Endpoint, prompt_of
@@ -87,21 +85,6 @@ ATTEMPTS = dict.fromkeys(("429", "500", "503", "drop", "hang"), 5) | dict.fromke
     ("html", "half", "empty", "list", "gateway"), 1
 )
 PATIENCE = dict.fromkeys(FAULTS, ()) | {"hang": ("--timeout", "60")}
-
-
-@pytest.fixture
-def impatient(monkeypatch):
-    """Let the time limit elapse early for requests that hang, and for no other, however slow the machine is."""
-    hangs, send = [], Endpoints.send
-
-    def sent(endpoints, request, exchange, *, blocking):
-        limits = request.extensions["timeout"]
-        if any(hang(json.loads(request.content)) for hang in hangs):
-            request.extensions["timeout"] = limits | {"read": limits["read"] / 200}
-        return send(endpoints, request, exchange, blocking=blocking)
-
-    monkeypatch.setattr(Endpoints, "send", sent)
-    return hangs
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -31,11 +31,15 @@ COLUMNS = ("question_id", "round", "end", "answer", "golds", "match", "member", 
 """Everything that ships: of questions their ids, no texts."""
 NO_ANSWERS = frozenset({"No answer!"})
 """What the source of the dates writes where it could not read an answer."""
+NO_OPTION = "val:"
+"""What the source of AQuA writes before a number that is none of the options: such a program has no vote."""
 
 
 def shipped(row: dict[str, Any]) -> dict[str, Any]:
     """Return what ships of a row: a missing answer is a wrong one, and what a checker found can be read by rules."""
-    answer = None if row["answer"] in NO_ANSWERS else row["answer"]
+    answer = row["answer"]
+    if answer in NO_ANSWERS or (answer or "").startswith(NO_OPTION):
+        answer = None
     if "reward" in row:  # the Game of 24 needs no gold answers: arithmetic checks an answer
         row = row | {"match": row["reward"], "passed": row["reward"], "golds": None}
     right = 0.0 if answer is None else row.get("correct", row["match"])  # where the source says itself what is right

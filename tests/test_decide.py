@@ -83,14 +83,14 @@ def test_bets_in_two_visits_are_the_bets_in_one(losses, cut):
 
 
 @given(LOSSES, st.sampled_from(["below", "above"]))
-def test_the_wealth_is_the_mean_of_gamblers_that_stake_a_constant_share(losses, side):
+def test_the_wealth_is_that_of_gamblers_who_share_a_capital_by_their_stakes_and_stake_a_constant_share(losses, side):
     wealth = Wealth.start(0.02, side, 1).bet(np.array([losses]))
-    capital, highest = [1.0] * len(wealth.stakes), 1.0
+    capital, highest = [stake / sum(wealth.stakes) for stake in wealth.stakes], 1.0
     for loss in losses:
         gain = 0.02 - loss if side == "below" else loss - 0.02
         capital = [c * (1 + stake * gain) for c, stake in zip(capital, wealth.stakes, strict=True)]
         assert min(capital) > 0  # the worst loss ruins nobody
-        highest = max(highest, sum(capital) / len(capital))
+        highest = max(highest, sum(capital))
     assert math.isclose(wealth.log_highest[0], math.log(highest), abs_tol=1e-9)
 
 
@@ -415,11 +415,11 @@ def test_a_verdict_is_what_plain_loops_over_the_rounds_give():
     stakes = [largest * 0.01 ** (1 - i / 11) for i in range(12)]
     shown = {}
     for k in range(1, cap):
-        capital, highest = [1.0] * len(stakes), 1.0
+        capital, highest = [stake / sum(stakes) for stake in stakes], 1.0
         for q in judges:
             loss = values(q, cap) - values(q, k)
             capital = [c * (1 + stake * (max_loss - loss)) for c, stake in zip(capital, stakes, strict=True)]
-            highest = max(highest, sum(capital) / len(capital))
+            highest = max(highest, sum(capital))
         mean = sum(values(q, cap) - values(q, k) for q in judges) / len(judges)
         row = next(item for item in advice.figures if item.policy == f"fixed_k({k})")
         assert math.isclose(row.evidence, highest, rel_tol=1e-9)

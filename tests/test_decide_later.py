@@ -94,7 +94,7 @@ def test_a_few_new_questions_do_not_change_how_many_more_are_needed_by_much():
     def values(q: int, r: int) -> float:
         return 1.0 if r == 5 else float(q % 50 > 0)
 
-    first = decide(log_of(600, values), metric="quality", max_loss=0.05, alpha=0.001)
+    first = decide(log_of(600, values), metric="quality", max_loss=0.04, alpha=0.001)
     later = decide(log_of(3, lambda q, r: 1.0, first=601), previous=first)
     numbers = [advice.figures[advice.chosen].needed for advice in (first, later) if advice.chosen is not None]
     assert len(numbers) == 2

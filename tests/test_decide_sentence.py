@@ -18,13 +18,6 @@ from tests.test_decide import converged_at_2, log_of
 from tests.test_decide_later import unscored
 
 
-@pytest.mark.parametrize("value", [0.0, 0.5])
-def test_a_metric_that_never_varies_cannot_judge(value):
-    advice = decide(log_of(400, lambda q, r: value), metric="quality")
-    assert advice.verdict == "cannot be judged"
-    assert f"quality is {value:g} in every answer" in advice.sentence
-
-
 def test_a_loop_that_is_always_right_may_save_and_a_note_says_that_nothing_varied():
     advice = decide(log_of(400, lambda q, r: 1.0), metric="quality")
     assert advice.verdict == "do it"
@@ -46,7 +39,7 @@ def test_it_is_said_which_way_a_metric_is_read_and_which_others_there_are():
 def test_the_sentence_names_what_it_compares_with():
     advice = decide(log_of(400, converged_at_2), metric="quality", baseline="fixed_k(4)")
     assert advice.sentence.startswith("Lower the cap to 2: it saves 50 % of the calls")
-    assert "points against fixed_k(4);" in advice.sentence
+    assert "points against fixed_k(4) (selected here" in advice.sentence
     assert advice.table().rows[0][0] == "baseline: fixed_k(4)"
 
 
@@ -70,7 +63,7 @@ def test_a_fixed_budget_that_dominates_is_named_whatever_the_verdict():
     for n, verdict in ((150, "not enough data"), (500, "do it")):
         advice = decide(log_of(n, lambda q, r: float(r >= 2), first=200, **stable), metric="quality", tune=tune)
         assert advice.verdict == verdict
-        assert "fixed_k(2) dominates it here" in advice.sentence
+        assert "In these questions a cap of 2 scored as well and is cheaper, but it is not tested" in advice.sentence
         assert any(row[0] == "fixed_k(2)" for row in advice.table().rows)
         assert advice.to_dict()["dominated_by"] == "fixed_k(2)"
 

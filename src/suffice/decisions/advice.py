@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from suffice._version import __version__
+from suffice.decisions.answer_counts import why_blind
 from suffice.decisions.candidates import change_text, is_fixed_budget, is_vote
 from suffice.decisions.figures import CandidateFigures, advice_chart, candidate_columns, candidate_figures, twin_table
 from suffice.decisions.trial import Trial
@@ -72,7 +73,12 @@ class Advice(Result):
         if proved:
             return min(proved, key=lambda place: costs[place])
         hopeful = [place for place in tested if loss[place] < trial.max_loss]
-        return min(hopeful, key=lambda place: (self._questions_needed(place) or np.inf, costs[place]), default=None)
+        waiting = trial.waiting_for
+        return min(
+            hopeful,
+            key=lambda place: (self._needed_in_order(place) or np.inf, place not in waiting, costs[place]),
+            default=None,
+        )
 
     @property
     def _saves(self) -> Mask:
@@ -82,13 +88,12 @@ class Advice(Result):
 
     @cached_property
     def unjudged(self) -> str:
-        """Why nothing can be said: too much is unknown of all that saves and does not lose more; else empty."""
+        """Why nothing can be said: the metric cannot show a loss, or too much is unknown of all that saves; else empty."""
         trial, totals = self.trial, self.trial.totals
-        if totals.constant is not None and totals.constant < 1:
-            return (
-                f"{trial.metric} is {totals.constant:g} in every answer of {counted(self.n, 'question')}, so nothing could be "
-                "lost. Check how it was scored, or judge by something else (metric='agreement', --metric agreement)"
-            )
+        if trial.answers is not None and (reason := trial.answers.unreadable(trial.metric)):
+            return reason
+        if reason := why_blind(trial.answers, trial.metric, totals.constant, totals.never_varied, self.n):
+            return reason
         blocked = totals.blocked(trial.max_loss) & ~trial.hopeless & self._saves
         if not blocked.any() or not (blocked | trial.hopeless)[self._saves].all():
             return ""
@@ -157,21 +162,52 @@ class Advice(Result):
         if verdict == "do it":
             return (
                 f"{change[0].upper()}{change[1:]}: {self._taken('with ', ' ')}it saves {self._saved()} and changes {trial.metric} by {self._change()} "
-                f"points{self._against}; {judges} {rule} out a loss of {points} or more (risk "
+                f"points{self._against} (selected here: these questions also chose it); {judges} {rule} out a loss of {points} or more (risk "
                 f"{100 * trial.alpha:g} %)."
                 f"{self._rivals_text()}"
             )
-        needed = self._questions_needed(self.chosen)
-        return (
-            f"Not enough data: to {change} would {self._taken('take ', ', ')}save {self._saved()} and change {trial.metric} by {self._change()} points"
-            f"{self._against}, but {judges} {do} not rule out a loss of {points}. "
-            + (
-                f"Record about {needed:,} more questions."
-                if needed
-                else "Record many more questions, or accept a larger loss."
-            )
-            + self._rivals_text()
+        return self._open_sentence(
+            change, f"{judges} {rule} out a loss of {points}", f"{judges} {do} not rule out a loss of {points}"
         )
+
+    def _open_sentence(self, change: str, shown: str, open_: str) -> str:
+        """Return the sentence about a candidate that is not proved.
+
+        Args:
+            change: The change in words.
+            shown: That the questions rule out the loss.
+            open_: That they do not.
+        """
+        assert self.chosen is not None
+        metric, needed = self.trial.metric, self._questions_needed(self.chosen)
+        if self.chosen in self.trial.waiting_for:
+            rest = self._waiting_text(shown)
+        elif needed:
+            rest = f"{open_}. Record about {needed:,} more questions."
+        else:
+            rest = f"{open_}. Record more questions; how many more cannot be said yet."
+        return (
+            f"Not enough data: to {change} would {self._taken('take ', ', ')}save {self._saved()} and change {metric} by "
+            f"{self._change()} points{self._against}, but {rest}{self._rivals_text()}"
+        )
+
+    def _waiting_text(self, shown: str) -> str:
+        """Return why a complete proof does not count yet, and what to do.
+
+        Args:
+            shown: What the questions show of the candidate alone.
+        """
+        assert self.chosen is not None
+        trial = self.trial
+        place = trial.waiting_for[self.chosen]
+        first, one = trial.candidates[place].label, trial.candidates[self.chosen].label
+        text = (
+            f"its proof does not count yet: {shown} by {one} alone, but {one} is tested after {first}, which is not proved, and "
+            f"the risk of {100 * trial.alpha:g} % holds only if the tests stop there. "
+        )
+        if trial.totals.losses[place] < self.n * trial.max_loss:
+            return f"{text}Record more questions."
+        return f"{text}Here {first} lost more than that, so put new questions to a new decision (-o OTHER.json)."
 
     @property
     def _against(self) -> str:
@@ -215,6 +251,10 @@ class Advice(Result):
         return figure((0.0 - mean[place], 0.0 - high[place], 0.0 - low[place]), "+.1f", 100)
 
     def _questions_needed(self, place: int) -> int | None:
+        """Return about how many more questions would prove a tested candidate; None if its own evidence is complete."""
+        return None if place in self.trial.waiting_for else self._needed_in_order(place)
+
+    def _needed_in_order(self, place: int) -> int | None:
         """Return the most that any candidate up to a tested one needs: the sequence ends at the first that fails."""
         upto = self.trial.sequence[: self.trial.sequence.index(place) + 1]
         shown = self.trial.below.shown(self.trial.alpha) & ~self.trial.contradicted
@@ -224,16 +264,21 @@ class Advice(Result):
 
     @cached_property
     def rival(self) -> int | None:
-        """The place of the cheapest other fixed budget with at least the metric of the chosen one for no more."""
+        """The place of the cheapest other fixed budget with at least the metric of the chosen one for no more.
+
+        One that loses more than `max_loss` at the worst of what is unknown is none.
+        """
         if self.chosen is None:
             return None
         trial, me = self.trial, self.chosen
         values, costs = trial.totals.values, trial.totals.costs[trial.cost]
+        most = trial.max_loss * self.n
         others = [
             place
             for place, policy in enumerate(trial.candidates)
             if place != me
             and is_fixed_budget(policy)
+            and trial.totals.losses[place] <= most
             and values[place] >= values[me]
             and costs[place] <= costs[me]
             and (values[place], -costs[place]) != (values[me], -costs[me])
@@ -246,12 +291,30 @@ class Advice(Result):
             return ""
         text = ""
         if self.rival is not None:
-            label = self.trial.candidates[self.rival].label
-            text += f" But {label} dominates it here: at least the {self.trial.metric} for no more {self.trial.cost}."
+            text += f" {self._rival_text(self.rival)}"
         gain = tuple(float(ends[self.chosen]) for ends in self.trial.totals.gain_interval())
         if self.chosen in self.trial.twinned and not gain[1] > 0:
             text += f" It is not shown to beat stopping at random as often: {figure(gain, '+.1f', 100)} points."
         return text
+
+    def _rival_text(self, rival: int) -> str:
+        """Return what the rival gave in these questions, and how far that is from a proof."""
+        assert self.chosen is not None
+        trial, costs = self.trial, self.trial.totals.costs[self.trial.cost]
+        better = trial.totals.values[rival] > trial.totals.values[self.chosen]
+        cheaper = costs[rival] < costs[self.chosen]
+        needed = self._questions_needed(rival) if rival in trial.sequence else None
+        proof = "that is not proved yet" + (f" (about {needed:,} more)" if needed else "")
+        if trial.proved[rival]:
+            proof = "that was chosen after looking at them"
+        elif rival not in trial.sequence:
+            proof = "it is not tested: on the tune questions a cheaper candidate seemed to lose no more"
+        policy = trial.candidates[rival]
+        budget = counted(policy.max_rounds, "sample") if is_vote(policy) else f"a cap of {policy.max_rounds}"
+        return (
+            f"In these questions {budget} scored {'better' if better else 'as well'} and "
+            f"{'is cheaper' if cheaper else 'costs no more'}, but {proof}."
+        )
 
     def _rows(self) -> list[int]:
         """Return the places of the table's rows under the baseline: the advised one, its rival, then others in order."""

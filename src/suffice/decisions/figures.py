@@ -41,7 +41,8 @@ class CandidateFigures:
         spent: Mean costs by name; NaN where unknown.
         saving: Share of what is to be saved; NaN where unknown.
         tested: Whether it is in the sequence of tests.
-        needed: About how many further questions would prove it; None where none are needed, or no number would do.
+        needed: About how many further questions would prove it; None where none are needed, or how many cannot be said.
+        waits_for: The candidate before it in the order that is still open while its own evidence is complete; else empty.
         evidence: The highest wealth of the bet that it loses less than the largest accepted loss.
         twin: The metric of stopping at random, as often at each round; NaN where it is not a tested rule.
         gain: Its mean gain over that, and the ends of its interval; NaN likewise.
@@ -58,11 +59,19 @@ class CandidateFigures:
     evidence: float
     twin: float
     gain: tuple[float, float, float]
+    waits_for: str = ""
+
+    @property
+    def selected_here(self) -> bool:
+        """Whether these questions also selected the candidate, so that its change is likely to look too good."""
+        return self.state == "advised"
 
     def row(self, cost: str, max_loss: float) -> tuple[Any, ...]:
         """Return the cells of `candidate_columns`."""
         bar = interval_bar(self.change, max_loss)
-        state = f"open, {self.needed:,} more" if self.needed and self.state == "open" else self.state
+        state = "advised, selected here" if self.selected_here else self.state
+        if self.state == "open" and (self.waits_for or self.needed):
+            state = f"waits for {self.waits_for}" if self.waits_for else f"open, {self.needed:,} more"
         return (self.policy, self.spent[cost], self.saving, self.value, self.change, state, bar)
 
     def to_dict(self, metric: str) -> dict[str, Any]:
@@ -77,6 +86,8 @@ class CandidateFigures:
             **self.spent,
             "tested": self.tested,
             "proved": self.state in ("advised", "proved"),
+            "selected_here": self.selected_here,
+            "waits_for": self.waits_for or None,
             "loses_more": self.state == "loses more",
             "needed": self.needed,
             "evidence": self.evidence,
@@ -98,6 +109,7 @@ def candidate_figures(trial: Trial, advised: int | None, needed: Mapping[int, in
     mean, low, high = totals.interval()
     gain, least, most = totals.gain_interval()
     saving, proved, hopeless = totals.saving(trial.cost), trial.proved, trial.hopeless
+    waiting = trial.waiting_for
     return [
         CandidateFigures(
             policy=policy.label,
@@ -119,6 +131,7 @@ def candidate_figures(trial: Trial, advised: int | None, needed: Mapping[int, in
             evidence=float(np.exp(min(trial.below.log_highest[place], 700.0))),
             twin=float(totals.twins[place] / n) if trial.totals.n else np.nan,
             gain=(float(gain[place]), float(least[place]), float(most[place])),
+            waits_for=trial.candidates[waiting[place]].label if place in waiting else "",
         )
         for place, policy in enumerate(trial.candidates)
     ]

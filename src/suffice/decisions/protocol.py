@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.decisions.advice import Advice
+from suffice.decisions.answer_counts import AnswerCounts
 from suffice.decisions.candidates import candidates
 from suffice.decisions.losses import SAVABLE, measure_candidates, prices_text, uncut
 from suffice.decisions.same_loop import LoopStops, fingerprints, refuse_other_outcomes, rounds_text
@@ -163,7 +164,8 @@ def decide(
     )
     units.require_cost(trial.cost)
     marks = fingerprints(verdict_part, trial.metric)
-    trial = trial.extended(units.ordered(_drawn_order(verdict_part)), seen_from(verdict_part), marks)
+    answers = AnswerCounts.of(verdict_part, trial.metric)
+    trial = trial.extended(units.ordered(_drawn_order(verdict_part)), seen_from(verdict_part), marks, answers)
     return Advice(
         trial=trial,
         rounds_text=extent,
@@ -401,6 +403,7 @@ def _unit_notes(recording: Recording, trial: Trial) -> list[str]:
         notes.append(f"in {share:.1f} % of the questions an outcome is unknown, and counts at its worst")
     if totals.constant is not None and not is_agreement(trial.metric):
         notes.append(
-            f"{trial.metric} is {totals.constant:g} in every answer that counts here: what never varies shows no loss"
+            f"{trial.metric} is {totals.constant:g} in every answer that counts here: it cannot show a loss, and only that the "
+            "answers of all rounds are equal shows that nothing is lost"
         )
     return notes

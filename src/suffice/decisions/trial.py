@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from suffice.decisions.answer_counts import AnswerCounts
 from suffice.decisions.candidates import is_fixed_budget
 from suffice.decisions.losses import SAVABLE, Measured
 from suffice.decisions.same_loop import LoopStops
@@ -103,6 +104,11 @@ class Totals:
         mean = float(self.values[-1] / self.n)
         return mean if abs(self.squared / self.n - mean**2) < _SLACK else None
 
+    @property
+    def never_varied(self) -> bool:
+        """Whether no candidate lost or gained anything in any unit."""
+        return self.n > 1 and not self.squares.any()
+
     def saving(self, cost: str) -> Floats:
         """Return the share of a cost that each candidate saves, shape ``(n_candidates,)``; NaN where unknown."""
         spent = self.costs[cost]
@@ -162,6 +168,7 @@ class Trial:
         leave_out_failed: Whether questions whose recording failed are left out; otherwise they count as lost.
         prices: What tokens cost, see `prices_text`; empty if that is unknown.
         orders: Of independent samples, over how many random orders a loss is averaged; 1 is the stored order.
+        answers: Counts of the answers behind the metric; None in a file of a release that did not count them.
         notes: What a reader must know of the declaration.
     """
 
@@ -183,6 +190,7 @@ class Trial:
     prices: str = ""
     orders: int = 1
     notes: tuple[str, ...] = ()
+    answers: AnswerCounts | None = None
 
     @classmethod
     def declare(
@@ -229,8 +237,15 @@ class Trial:
         """How all candidates return answers."""
         return str(self.candidates[0].selector)
 
-    def extended(self, units: Measured, counted: Seen, marks: Mapping[str, str] | None = None) -> Trial:
+    def extended(
+        self,
+        units: Measured,
+        counted: Seen,
+        marks: Mapping[str, str] | None = None,
+        answers: AnswerCounts | None = None,
+    ) -> Trial:
         """Return the trial with the evidence of further units, in the order in which they are bet on."""
+        both = [counts for counts in (self.answers, answers) if counts is not None]
         return replace(
             self,
             below=self.below.bet(units.worst),
@@ -238,6 +253,7 @@ class Trial:
             totals=self.totals.plus(units),
             counted=self.counted | counted,
             marks={**self.marks, **(marks or {})},
+            answers=sum(both[1:], both[0]) if both else None,
         )
 
     @property
@@ -263,6 +279,20 @@ class Trial:
                 break
             proved[place] = True
         return proved
+
+    @property
+    def waiting_for(self) -> dict[int, int]:
+        """The candidates whose own evidence is complete, by place, with the place of the first open one before them.
+
+        Their proof does not count until the earlier candidate is proved, too: the order keeps the risk of any false
+        advice at `alpha` only if the tests stop at the first candidate that is not shown.
+        """
+        shown = self.below.shown(self.alpha) & ~self.contradicted
+        first = next((place for place in self.sequence if not shown[place]), None)
+        if first is None:
+            return {}
+        later = self.sequence[self.sequence.index(first) + 1 :]
+        return {place: first for place in later if shown[place]}
 
     @property
     def contradicted(self) -> Mask:
@@ -297,6 +327,7 @@ class Trial:
             "below": self.below.to_dict(),
             "above": self.above.to_dict(),
             "totals": self.totals.to_dict(),
+            "answers": None if self.answers is None else self.answers.to_dict(),
         }
 
     @classmethod
@@ -321,6 +352,7 @@ class Trial:
                 below=Wealth.from_dict(data["below"]),
                 above=Wealth.from_dict(data["above"]),
                 totals=Totals.from_dict(data["totals"]),
+                answers=None if data.get("answers") is None else AnswerCounts.from_dict(data["answers"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SchemaError(f"the trial of a decision file does not read: {error!r}") from None

@@ -25,18 +25,21 @@ _POWER_Z = 0.841621  # four times in five
 _MOST_LOSSES = 1_000_000
 
 BetSide = Literal["below", "above"]
+Prior = Literal["by stake", "even"]
+"""How the gamblers share the capital at the start: in proportion to their stakes, or evenly, as in files of older releases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wealth:
     """The capital of gamblers who bet that the mean of losses in [-1, 1] lies below a bound, or above it.
 
-    Each starts with 1 and stakes a constant share of the capital on every loss; the wealth is their mean.  If the mean
-    loss is not on the side that they bet on, each capital is a non-negative supermartingale, and so is their mean: it
+    Each gambler starts with a share of a capital of 1, in proportion to the stake, and stakes a constant share of what is
+    left on every loss; the wealth is what all of them have.  If the mean loss is not on the side that they bet on, the
+    capital of each is a non-negative supermartingale, and so is their sum, for any shares that are fixed beforehand: it
     ever reaches 1 / alpha with probability at most alpha (Ville's inequality; Waudby-Smith and Ramdas 2024, "Estimating
     means of bounded random variables by betting", section 4).  "Ever" means that one may look after each loss, and come
     back with more of them.  A mixture of constant stakes needs neither the number of losses nor their variance, so
-    nothing about it has to be chosen.
+    nothing about it has to be chosen.  Larger stakes have more of the capital because most changes of a loop lose little.
 
     >>> import numpy as np
     >>> wealth = Wealth.start(0.02, "below", 1).bet(np.zeros((1, 400)))
@@ -46,10 +49,12 @@ class Wealth:
     Attributes:
         bound: In (0, 1), the unit of the losses.
         side: `below` to show that the mean loss is smaller than the bound, `above` that it is larger.
-        log_capital: Logarithm of each gambler's capital, shape ``(n_candidates, n_stakes)``.
+        log_capital: Logarithm of what each gambler has made of a capital of 1, shape ``(n_candidates, n_stakes)``.
         log_highest: Logarithm of the highest wealth so far, at least 0, shape ``(n_candidates,)``.
         squares: Sum of the squares by which the logarithm of each capital changed, shape of `log_capital`.
         n: Losses so far.
+        prior: How the capital was shared at the start.  It never changes: other shares after some losses, with the highest
+            wealth so far kept, would break the bound.
     """
 
     bound: float
@@ -58,6 +63,7 @@ class Wealth:
     log_highest: Floats
     squares: Floats
     n: int = 0
+    prior: Prior = "by stake"
 
     @classmethod
     def start(cls, bound: float, side: BetSide, n_candidates: int) -> Wealth:
@@ -85,6 +91,13 @@ class Wealth:
         stakes: Floats = _LARGEST / worst * np.geomspace(_SMALLEST, 1.0, N_STAKES)
         return stakes
 
+    @property
+    def log_shares(self) -> Floats:
+        """Logarithm of each gambler's share of the capital at the start, shape ``(n_stakes,)``; the shares add up to 1."""
+        shares = self.stakes if self.prior == "by stake" else np.ones(N_STAKES)
+        logarithms: Floats = np.log(shares / shares.sum())
+        return logarithms
+
     def bet(self, losses: Floats) -> Wealth:
         """Return the wealth after further losses.
 
@@ -100,12 +113,13 @@ class Wealth:
         capital, highest, squares = self.log_capital, self.log_highest, self.squares
         for first in range(0, losses.shape[-1], _BLOCK):
             block = gains[:, first : first + _BLOCK]
-            # One axis for the gamblers; their mean is taken after every loss, because any of these moments may be the highest.
+            # One axis for the gamblers; their sum is taken after every loss, because any of these moments may be the highest.
             growth = np.log1p(self.stakes[:, None] * block[:, None, :])
             squares = squares + (growth**2).sum(axis=-1)
             paths = capital[:, :, None] + np.cumsum(growth, axis=-1)
-            top = paths.max(axis=1)
-            wealth = top + np.log(np.exp(paths - top[:, None, :]).mean(axis=1))
+            shared = paths + self.log_shares[:, None]
+            top = shared.max(axis=1)
+            wealth = top + np.log(np.exp(shared - top[:, None, :]).sum(axis=1))
             capital, highest = paths[:, :, -1], np.maximum(highest, wealth.max(axis=-1))
         n = self.n + losses.shape[-1]
         return replace(self, log_capital=capital, log_highest=highest, squares=squares, n=n)
@@ -114,22 +128,24 @@ class Wealth:
         """Return about how many further losses would show, four times in five, what is bet on a candidate.
 
         If losses stay distributed as they were, the capital of a constant stake grows by a normal number of known mean
-        and variance; the best stake counts.
+        and variance; the best stake counts.  Few losses rarely contain the rare ones, so that the number is computed as
+        if one more loss, the least favourable one, had been seen.
 
         Args:
             alpha: The risk.
             place: The candidate.
 
         Returns:
-            None if no number would do: the mean loss is not on that side, more than a million would be needed, or there
-            were no losses yet.
+            None if no number would do: with that loss the mean is not on that side, more than a million would be needed, or
+            there were no losses yet.
         """
         if not self.n:
             return None
-        mean = self.log_capital[place] / self.n
-        spread = np.sqrt(np.maximum(self.squares[place] / self.n - mean**2, 0.0))
-        # One stake of many must carry the mean alone.
-        lacking = np.log(N_STAKES / alpha) - self.log_capital[place]
+        worse = self.bet(np.full((len(self.log_highest), 1), 1.0 if self.side == "below" else -1.0))
+        mean = worse.log_capital[place] / worse.n
+        spread = np.sqrt(np.maximum(worse.squares[place] / worse.n - mean**2, 0.0))
+        # One gambler of many must carry the wealth alone.
+        lacking = -np.log(alpha) - self.log_shares - worse.log_capital[place]
         with np.errstate(divide="ignore", invalid="ignore"):
             root = (_POWER_Z * spread + np.sqrt((_POWER_Z * spread) ** 2 + 4 * mean * np.maximum(lacking, 0))) / (
                 2 * mean
@@ -151,6 +167,7 @@ class Wealth:
             "log_capital": self.log_capital.tolist(),
             "log_highest": self.log_highest.tolist(),
             "squares": self.squares.tolist(),
+            "prior": self.prior,
         }
 
     @classmethod
@@ -160,6 +177,7 @@ class Wealth:
         Raises:
             SchemaError: Fields are missing, or their shapes contradict each other.
         """
+        # Files from before shares by stake name no prior: their capital was shared evenly, and stays so.
         try:
             start = cls.start(float(data["bound"]), data["side"], len(data["log_highest"]))
             wealth = replace(
@@ -168,10 +186,13 @@ class Wealth:
                 log_highest=np.asarray(data["log_highest"], dtype=np.float64),
                 squares=np.asarray(data["squares"], dtype=np.float64).reshape(start.squares.shape),
                 n=int(data["n"]),
+                prior=data.get("prior", "even"),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise SchemaError(f"the evidence of a decision file does not read: {error!r}") from None
         defined = all(np.isfinite(array).all() for array in (wealth.log_capital, wealth.log_highest, wealth.squares))
-        if data["side"] not in ("below", "above") or not defined:
-            raise SchemaError(f"the evidence of a decision file has side {data['side']!r} or undefined wealth")
+        if data["side"] not in ("below", "above") or wealth.prior not in ("by stake", "even") or not defined:
+            raise SchemaError(
+                f"the evidence of a decision file has side {data['side']!r}, prior {wealth.prior!r}, or undefined wealth"
+            )
         return wealth

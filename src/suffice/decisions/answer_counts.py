@@ -1,0 +1,248 @@
+"""Counts of the answers behind a metric: whether they could be read, and whether a loss could show in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from suffice.metrics import METRICS, contains, exact_match
+from suffice.normalizers import DEFAULT_NORMALIZER, MATCH
+from suffice.replays.outcomes import is_agreement, outcome
+from suffice.rounds import Floats, Mask
+from suffice.store.recording import Recording
+from suffice.tables import counted
+
+__all__ = ["AnswerCounts", "why_blind"]
+
+_MOST_UNREAD = 0.05
+"""Share of answers, or of gold answers, that may be missing or unreadable."""
+_LEAST_CONTAINED, _FEWEST_EQUAL = 0.3, 0.2
+"""From this share of answers that contain a gold answer on, at least this share of them must equal one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerCounts:
+    """How the answers of some questions could be read and scored; counts of other questions are added.
+
+    Questions whose recording failed are not counted: they count as lost anyway.
+
+    Attributes:
+        questions: Questions.
+        answered: Those with an answer in some round.
+        differing: Those in which the answers of two rounds differ; for a score that was not computed from answers, a round without one
+            differs, too.
+        texts: Answers of all rounds that were compared by the recording's normalizer.
+        unread: Those of them that the normalizer cannot read.
+        silent: Questions without an answer where the metric needs one: in the last round; of samples, in all of them.
+        samples: Questions whose rounds are independent samples.
+        without_gold: Questions without a readable gold answer where the metric needs one and was not recorded.
+        scored: Questions whose last answer (of samples: whose answers) was compared with a gold answer.
+        equal: How many of those answers equal a gold answer; of samples a mean for each question.
+        contained: How many of them contain a gold answer.
+    """
+
+    questions: int = 0
+    answered: int = 0
+    differing: int = 0
+    texts: int = 0
+    unread: int = 0
+    silent: int = 0
+    samples: int = 0
+    without_gold: int = 0
+    scored: float = 0.0
+    equal: float = 0.0
+    contained: float = 0.0
+
+    @classmethod
+    def of(cls, recording: Recording, metric: str) -> AnswerCounts:
+        """Count the answers of a recording.
+
+        Args:
+            recording: Recorded rounds.
+            metric: The declared metric.
+        """
+        recording = recording.select(recording.ends != "failed") if (recording.ends == "failed").any() else recording
+        n = len(recording.question_ids)
+        if not n or "answer" not in recording.table.column_names:
+            return cls(questions=n)
+        texts = [
+            [text.strip() if isinstance(text, str) else "" for text in row[seen].tolist()]
+            for row, seen in zip(recording.answers, recording.seen, strict=True)
+        ]
+        of_answers = _is_of_answers(recording, metric)
+        skipped = {""} if of_answers else set()  # selectors skip rounds without an answer, and so does such a metric
+        counts: dict[str, Any] = {
+            "questions": n,
+            "answered": sum(any(row) for row in texts),
+            "differing": sum(len({text.casefold() for text in row} - skipped) > 1 for row in texts),
+            "samples": n if recording.independent else 0,
+        }
+        if of_answers or recording.independent:
+            counts |= _read(recording, texts, metric)
+        if of_answers:
+            counts |= _scored(recording, texts, metric)
+        return cls(**counts)
+
+    def __add__(self, other: AnswerCounts) -> AnswerCounts:
+        return AnswerCounts(
+            **{item.name: getattr(self, item.name) + getattr(other, item.name) for item in fields(self)}
+        )
+
+    def unreadable(self, metric: str) -> str:
+        """Return why the metric does not measure these answers; empty if it does.
+
+        Args:
+            metric: The declared metric.
+        """
+        if self.unread > _MOST_UNREAD * self.texts:
+            return (
+                f"{_share(self.unread, self.texts)} of the answers cannot be read as the recording's normalizer reads them, so "
+                "they are no votes and equal no gold answer. Import the log with a --normalizer that reads them, or with the "
+                "column of the answer alone (--column answer=...)"
+            )
+        if self.silent > (0.5 if self.samples else _MOST_UNREAD) * self.questions:
+            where = "no sample" if self.samples else "the last round"
+            return (
+                f"{where} has {'an' if self.samples else 'no'} answer in {_share(self.silent, self.questions)} of the questions, and what is "
+                "missing everywhere seems to lose nothing. Import the column of the answers (--column answer=...); where the "
+                "loop gave none, log a text such as 'no answer'"
+            )
+        if self.without_gold > _MOST_UNREAD * self.questions:
+            return (
+                f"{_share(self.without_gold, self.questions)} of the questions have no gold answer that can be read. Import the log with "
+                "those of all questions (--golds FILE), or judge by something else (metric='agreement', --metric agreement)"
+            )
+        if self.contained >= _LEAST_CONTAINED * max(self.scored, 1) and self.equal <= _FEWEST_EQUAL * self.contained:
+            return (
+                f"{_share(self.contained, self.scored)} of the answers contain a gold answer, and {_share(self.equal, self.scored)} equal one: "
+                f"these are whole replies, and {metric} would hardly show a loss. Judge by metric='contains' (--metric contains), "
+                "or log the answer without the text around it (docs/how-to/answer-position.md)"
+            )
+        return ""
+
+    @property
+    def all_equal(self) -> bool:
+        """Whether every question has one answer in all of its rounds, so that no stop can lose anything."""
+        return self.answered == self.questions and not self.differing
+
+    @property
+    def often_differ(self) -> bool:
+        """Whether the answers of more than a few questions differ between rounds, or are not on record."""
+        return self.differing + self.questions - self.answered > _MOST_UNREAD * self.questions
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> AnswerCounts:
+        """Return what `to_dict` wrote."""
+        return cls(**{item.name: type(item.default)(data[item.name]) for item in fields(cls)})
+
+
+def why_blind(
+    answers: AnswerCounts | None, metric: str, constant: float | None, never_varied: bool, n_units: int
+) -> str:
+    """Return why a metric cannot show a loss, because it did not vary where answers did; empty if it can.
+
+    Equal answers lose nothing, whatever the metric.
+
+    Args:
+        answers: Their counts; None in a file of a release that did not count them.
+        metric: The declared metric.
+        constant: What every answer scores, if all score the same.
+        never_varied: Whether every question scores the same under all candidates and the baseline.
+        n_units: Independent questions.
+    """
+    if answers is None:
+        is_blind = constant is not None and constant < 1
+    elif is_agreement(metric):  # it is 1 wherever answers are equal
+        is_blind = False
+    elif constant is not None:
+        is_blind = not answers.all_equal
+    else:
+        is_blind = never_varied and not is_computed(metric) and answers.often_differ
+    if not is_blind:
+        return ""
+    where = "the same in all rounds of each question"
+    if constant is not None:
+        where = f"{constant:g} in every answer of {counted(n_units, 'question')}"
+    differ = "although the answers differ between rounds"
+    if answers is None or not answers.answered:
+        differ = "and there are no answers on record that could be compared"
+    return (
+        f"{metric} is {where}, {differ}, so it cannot show a loss. Check that each round was scored by itself and not the "
+        "question as a whole, or judge by something else (metric='agreement', --metric agreement)"
+    )
+
+
+def base_name(metric: str) -> str:
+    """Return the metric on which a threshold is set: of ``f1 > 0.5`` it is ``f1``."""
+    return metric.split(">", maxsplit=1)[0].strip()
+
+
+def is_computed(metric: str) -> bool:
+    """Return whether a metric is computed from answers, by this library or a metric that was registered."""
+    return is_agreement(metric) or base_name(metric) in METRICS or base_name(metric) == MATCH
+
+
+def _is_of_answers(recording: Recording, metric: str) -> bool:
+    """Return whether a metric was computed from the recorded answers; scores of rounds without one were not."""
+    if not is_computed(metric) or is_agreement(metric):
+        return is_agreement(metric)
+    return not (outcome(recording, base_name(metric))[_blank(recording)] > 0).any()
+
+
+def _blank(recording: Recording) -> Mask:
+    """Return which recorded rounds have no answer, shape ``(n_questions, n_rounds)``."""
+    blank = [[not (isinstance(text, str) and text.strip()) for text in row] for row in recording.answers.tolist()]
+    return np.asarray(blank, dtype=np.bool_).reshape(recording.shape) & recording.seen
+
+
+def _read(recording: Recording, texts: list[list[str]], metric: str) -> dict[str, int]:
+    """Return how many answers there are, could not be read, and are missing."""
+    if not recording.independent and base_name(metric) != MATCH:
+        return {"silent": sum(not (row and row[-1]) for row in texts)}
+    ids = recording.answer_ids(recording.metadata.get("normalizer") or DEFAULT_NORMALIZER)
+    unread = np.isnan(ids) & recording.seen & ~_blank(recording)
+    silent = (
+        sum(not any(row) for row in texts) if recording.independent else sum(not (row and row[-1]) for row in texts)
+    )
+    return {"texts": sum(bool(text) for row in texts for text in row), "unread": int(unread.sum()), "silent": silent}
+
+
+def _scored(recording: Recording, texts: list[list[str]], metric: str) -> dict[str, float]:
+    """Return how many questions have no gold answer, and how many answers equal and contain one."""
+    name = base_name(metric)
+    if is_agreement(metric):
+        return {}
+    values: Floats = outcome(recording, name)
+    counts: dict[str, float] = {"without_gold": int((~np.isfinite(values) | ~recording.seen).all(axis=1).sum())}
+    if name not in ("em", "f1", MATCH) or "golds" not in recording.table.column_names:
+        return counts
+    listed, last = recording.per_question("golds", []).tolist(), None if recording.independent else -1
+    for q, (row, golds) in enumerate(zip(texts, listed, strict=True)):
+        if not golds or not row:
+            continue
+        answers = row[last:] if last else row
+        matches = values[q][recording.seen[q]][last:] if last else values[q][recording.seen[q]]
+        equal = matches if name == MATCH else [exact_match(text, golds) for text in answers]
+        for field, scores in (
+            ("scored", 1.0),
+            ("equal", equal),
+            ("contained", [contains(text, golds) for text in answers]),
+        ):
+            counts[field] = counts.get(field, 0.0) + float(np.mean(np.nan_to_num(scores)))
+    return counts
+
+
+def _share(part: float, whole: float) -> str:
+    """Return a share in per cent.
+
+    >>> _share(1, 3)
+    '33 %'
+    """
+    return f"{100 * part / whole:.0f} %"

@@ -1,0 +1,103 @@
+"""A candidate whose proof waits for an earlier one, budgets that scored as well, and effects that were selected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from suffice.decisions import Advice, decide
+from tests.test_decide import converged_at_2, log_of
+
+
+def losing(*shares: float) -> Callable[[int, int], float]:
+    """Return scores of a loop whose rounds 1, 2, ... lose these shares of the questions, and whose last one loses none."""
+
+    def value(q: int, r: int) -> float:
+        share = shares[r - 1] if r <= len(shares) else 0.0
+        return float((q * 7919) % 1000 >= 1000 * abs(share)) if share >= 0 else 1.0
+
+    return value
+
+
+def blocked_advice(early: float = 0.018) -> Advice:
+    """Return advice on two caps: 2 is nearly safe on tune questions and loses here; 1 loses nothing here."""
+    tune = log_of(300, losing(0.03, 0.0), rounds=3)
+    log = log_of(700, losing(0.0, early), first=300, rounds=3)
+    return decide(log, metric="quality", tune=tune)
+
+
+def test_a_complete_proof_that_waits_for_an_earlier_candidate_asks_for_no_number_of_questions():
+    advice = blocked_advice()
+    assert [advice.trial.candidates[place].label for place in advice.trial.sequence] == ["fixed_k(2)", "fixed_k(1)"]
+    assert advice.verdict == "not enough data"
+    assert (
+        "its proof does not count yet: 700 questions rule out a loss of 2 points by fixed_k(1) alone" in advice.sentence
+    )
+    assert "fixed_k(1) is tested after fixed_k(2), which is not proved" in advice.sentence
+    assert advice.sentence.endswith("Record more questions.")
+    assert "about" not in advice.sentence
+    figures = {item.policy: item for item in advice.figures}
+    assert figures["fixed_k(1)"].needed is None
+    assert figures["fixed_k(1)"].waits_for == "fixed_k(2)"
+    assert {item["policy"]: item["waits_for"] for item in advice.to_dict()["candidates"]} == {
+        "fixed_k(1)": "fixed_k(2)",
+        "fixed_k(2)": None,
+    }
+    assert "waits for fixed_k(2)" in {row[5] for row in advice.table().rows}
+
+
+def test_a_proof_that_waits_for_a_candidate_that_loses_too_much_is_put_to_a_new_decision():
+    advice = blocked_advice(0.03)
+    assert advice.verdict == "not enough data"
+    assert (
+        "Here fixed_k(2) lost more than that, so put new questions to a new decision (-o OTHER.json)."
+        in advice.sentence
+    )
+
+
+def test_a_candidate_counts_only_when_all_before_it_are_proved():
+    advice = blocked_advice()
+    assert not advice.trial.proved.any()
+    assert advice.policy is None
+
+
+def test_the_effect_of_advice_says_that_it_was_selected_here():
+    advice = decide(log_of(400, converged_at_2), metric="quality")
+    assert "points (selected here: these questions also chose it);" in advice.sentence
+    assert {row[0]: row[5] for row in advice.table().rows}["fixed_k(2)"] == "advised, selected here"
+    selected = {item["policy"]: item["selected_here"] for item in advice.to_dict()["candidates"]}
+    assert selected == {f"fixed_k({k})": k == 2 for k in range(1, 5)}
+
+
+def test_a_budget_that_may_lose_everything_is_not_said_to_score_as_well():
+    # Nothing is scored: a mean counts that as 0 for all, and a loss as everything, but for equal stops.
+    log = log_of(400, lambda q, r: None, rounds=lambda q: 3 if q % 20 == 0 else 2, end="exhausted")
+    advice = decide(log, metric="quality", max_loss=0.2)
+    assert advice.chosen is not None
+    assert advice.trial.candidates[advice.chosen].label == "fixed_k(2)"
+    first = next(item for item in advice.figures if item.policy == "fixed_k(1)")
+    assert first.change[0] == -1.0
+    assert advice.rival is None
+    assert "In these questions" not in advice.sentence
+    assert advice.to_dict()["dominated_by"] is None
+
+
+def test_a_budget_that_scored_as_well_is_named_with_how_far_it_is_from_a_proof():
+    def values(q: int, r: int) -> float:
+        last = float(q % 2)
+        return last if r >= 3 else 0.0 if r == 1 else 1 - last if q % 40 < 2 else last  # one turns wrong, one right
+
+    advice = decide(log_of(400, values, first=200), metric="quality", tune=log_of(200, values))
+    assert advice.sentence.startswith("Lower the cap from 5 to 3")
+    needed = next(item for item in advice.figures if item.policy == "fixed_k(2)").needed
+    rival = f"In these questions a cap of 2 scored as well and is cheaper, but that is not proved yet (about {needed:,} more)."
+    assert rival in advice.sentence
+
+
+def test_a_budget_that_scored_as_well_and_is_not_tested_is_named():
+    stable = {"answer_stable": lambda q, r: float("nan") if r == 1 else float(r > 2)}
+    tune = log_of(200, lambda q, r: float(r >= 3 or q % 10 > 0), **stable)
+    advice = decide(log_of(400, lambda q, r: float(r >= 2), first=200, **stable), metric="quality", tune=tune)
+    assert (
+        "In these questions a cap of 2 scored as well and is cheaper, but it is not tested: on the tune questions a cheaper "
+        "candidate seemed to lose no more."
+    ) in advice.sentence

@@ -105,6 +105,19 @@ def test_gold_answers_that_are_missing_are_no_evidence():
     assert "10 % of the questions have no gold answer that can be read" in advice.sentence
 
 
+def test_gold_answers_that_the_normalizer_cannot_read_are_no_evidence():
+    rows = [
+        {"question_id": f"q{q}", "round": r, "golds": ["twelve" if q % 3 == 0 else "12"], "answer": "12"}
+        | {"match": float(q % 3 > 0)}
+        for q in range(300)
+        for r in range(1, 5)
+    ]
+    log = Recording(build_table(rows, {"match": "metric"}), {"exchangeable": True, "normalizer": "number"})
+    advice = decide(log, orders=2)
+    assert advice.verdict == "cannot be judged"
+    assert "of the questions have no gold answer that can be read" in advice.sentence
+
+
 @pytest.mark.parametrize("metric", ["em", "agreement"])
 def test_last_rounds_without_an_answer_are_no_evidence(metric):
     def answer(q: int, r: int) -> str | None:

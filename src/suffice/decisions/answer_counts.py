@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from suffice.metrics import METRICS, contains, exact_match
-from suffice.normalizers import DEFAULT_NORMALIZER, MATCH
+from suffice.normalizers import DEFAULT_NORMALIZER, MATCH, Grouping, normalizer_of
 from suffice.replays.outcomes import is_agreement, outcome
 from suffice.rounds import Floats, Mask
 from suffice.store.recording import Recording
@@ -140,7 +140,10 @@ class AnswerCounts:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> AnswerCounts:
         """Return what `to_dict` wrote."""
-        return cls(**{item.name: type(item.default)(data[item.name]) for item in fields(cls)})
+        numbers: dict[str, Any] = {
+            item.name: (float if item.type == "float" else int)(data[item.name]) for item in fields(cls)
+        }
+        return cls(**numbers)
 
 
 def why_blind(
@@ -220,13 +223,18 @@ def _scored(recording: Recording, texts: list[list[str]], metric: str) -> dict[s
     if is_agreement(metric):
         return {}
     values: Floats = outcome(recording, name)
-    counts: dict[str, float] = {"without_gold": int((~np.isfinite(values) | ~recording.seen).all(axis=1).sum())}
+    known: Mask = np.isfinite(values) & recording.seen
+    without_gold = ~known.any(axis=1)
     if name not in ("em", "f1", MATCH) or "golds" not in recording.table.column_names:
-        return counts
+        return {"without_gold": int(without_gold.sum())}
+    counts: dict[str, float] = {}
+    key_of = normalizer_of(recording.metadata.get("normalizer") or DEFAULT_NORMALIZER)
     listed, last = recording.per_question("golds", []).tolist(), None if recording.independent else -1
     for q, (row, golds) in enumerate(zip(texts, listed, strict=True)):
         if not golds or not row:
             continue
+        if name == MATCH and not isinstance(key_of, Grouping) and not np.nansum(values[q]):
+            without_gold[q] |= all(key_of(gold) is None for gold in golds)
         answers = row[last:] if last else row
         matches = values[q][recording.seen[q]][last:] if last else values[q][recording.seen[q]]
         equal = matches if name == MATCH else [exact_match(text, golds) for text in answers]
@@ -236,7 +244,7 @@ def _scored(recording: Recording, texts: list[list[str]], metric: str) -> dict[s
             ("contained", [contains(text, golds) for text in answers]),
         ):
             counts[field] = counts.get(field, 0.0) + float(np.mean(np.nan_to_num(scores)))
-    return counts
+    return {**counts, "without_gold": int(without_gold.sum())}
 
 
 def _share(part: float, whole: float) -> str:

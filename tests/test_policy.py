@@ -87,6 +87,7 @@ def change(data, path, value):
         (["start_round"], 2, DataError),
         (["start_round"], True, SchemaError),
         (["max_rounds"], 0, DataError),
+        (["max_rounds"], 1_000_000_000, DataError),
         (["max_rounds"], 2.5, SchemaError),
         (["calibrators", 0, "maps", "1"], {"map": "python", "code": "1"}, SchemaError),
         (["calibrators", 0, "maps", "1", "x"], [3.0, 1.0], SchemaError),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import tracemalloc
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -300,3 +302,43 @@ def test_seconds_add_up_as_calls_do():
 def test_what_cannot_be_a_policy_is_named(wrong):
     with pytest.raises(DataError, match="a policy is a Policy, a rule or its text, or a policy file"):
         Session(wrong)
+
+
+def test_a_session_takes_memory_for_the_rounds_that_came_and_not_for_those_that_may_come():
+    policy = Policy(rule="answer_stable", max_rounds=100_000)
+    sessions = []
+    tracemalloc.start()
+    for _ in range(20):
+        sessions.append(Session(policy))
+        sessions[-1].observe(Round(index=1, answer="Oslo"))
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size < len(sessions) * 8 * policy.max_rounds / 10  # a tenth of one column of numbers
+
+
+@pytest.mark.parametrize("start", [0, 1])
+def test_every_one_of_many_rounds_is_decided_on_its_own_values(start):
+    policy = Policy(
+        rule=parse_rule("((calls > 142) & (answer_stable >= 0)) | (vote_lead > 60)"),
+        selector=parse_selector("majority"),
+        start_round=start,
+        max_rounds=70,
+    )
+    answers = [f"answer {r % 7 or r % 3}" if r < 20 else "Oslo" for r in range(start, 71)]
+    session = Session(policy)
+    decisions = [
+        session.observe(Round(index=r, answer=answer, costs={"generator": Cost(calls=2)}))
+        for r, answer in enumerate(answers, start)
+    ]
+    assert [decision.stop for decision in decisions] == [False] * (len(answers) - 1) + [True]
+    assert [d.signals["calls"] for d in decisions] == [2.0 * (position + 1) for position in range(len(answers))]
+    stable = [
+        float(a == b) if r > 1 else NAN for r, a, b in zip(range(start, 71), ["", *answers], answers, strict=False)
+    ]
+    np.testing.assert_array_equal([d.signals["answer_stable"] for d in decisions], stable)
+    leads = []
+    for n in range(1, len(answers) + 1):
+        (_, most), *others = Counter(answers[:n]).most_common(2)
+        leads.append(float(most - others[0][1] if others else most))
+    assert [d.signals["vote_lead"] for d in decisions] == leads
+    assert (decisions[-1].answer, decisions[-1].reason) == ("Oslo", "max_rounds")

@@ -53,6 +53,9 @@ POLICY_FORMAT = "suffice.policy"
 POLICY_VERSION = 1
 _OPTIONAL_FIELDS = frozenset({"certificate", "normalizer"})  # files of older releases do not have them
 _ADVICE = "Use an endpoint that gives it, or a rule that works on text alone (answer_stable)"
+_MOST_ROUNDS = 100_000
+"""The largest `max_rounds`: far more than loops run, and a policy from elsewhere cannot ask for endless rounds."""
+
 _NOT_DECIDING = ("name", "provenance", "certificate", "format", "version")
 
 
@@ -68,7 +71,7 @@ class Policy(Displayed):
         selector: Chooses among the seen rounds' answers; its text may be given instead.  `best` is ``max_SIGNAL`` of the
             one signal of quality that the rule reads or a calibrator gives.
         start_round: The first round of the loop, 0 or 1; a recording is sliced from it.
-        max_rounds: The highest round R: the loop never goes past it.
+        max_rounds: The highest round R, 1 to 100,000: the loop never goes past it.
         calibrators: Fitted maps, one for each calibrated signal that is used.
         state: Fitted state of signals that need statistics beyond their own question, by signal.
         answer_position: Where the answer is in the generated text.
@@ -98,8 +101,9 @@ class Policy(Displayed):
     def __post_init__(self) -> None:
         if self.start_round not in (0, 1):
             raise DataError(f"start_round must be 0 (the model alone) or 1, not {self.start_round!r}")
-        if not isinstance(self.max_rounds, int) or isinstance(self.max_rounds, bool) or self.max_rounds < 1:
-            raise DataError(f"max_rounds must be a whole number >= 1, not {self.max_rounds!r}")
+        most = self.max_rounds
+        if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= _MOST_ROUNDS:
+            raise DataError(f"max_rounds must be a whole number from 1 to {_MOST_ROUNDS:,}, not {most!r:.40}")
         normalizer_of(self.normalizer)
         outputs = [calibrator.output for calibrator in self.calibrators]
         if isinstance(self.selector, Best):

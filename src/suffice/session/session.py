@@ -27,6 +27,8 @@ __all__ = ["Missing", "Session"]
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _FREE = Cost()
 _UNKNOWN_COST = Cost(**dict.fromkeys(COST_KINDS, math.nan))
+_FIRST_WIDTH = 16
+"""For how many rounds a new session has room; it doubles when they are full."""
 
 
 class Session:
@@ -94,12 +96,10 @@ class Session:
         self._ranged = {} if missing == "ignore" else {n: raw for n, raw in ranged.items() if raw in SIGNALS}
         self.rounds: list[Round] = []
         self._decision: Decision | None = None
-        width = policy.max_rounds - policy.start_round + 1
-        self._index = np.arange(policy.start_round, policy.max_rounds + 1, dtype=np.int64)
-        self._columns = {name: np.full(width, np.nan) for name in policy.raw_columns}
-        self._derived = {name: np.full(width, np.nan) for name in policy.signals}
-        self._answers = np.full(width, None, dtype=object)
-        self._seen = np.ones(width, dtype=np.bool_)
+        self._columns = {name: np.empty(0) for name in policy.raw_columns}
+        self._derived = {name: np.empty(0) for name in policy.signals}
+        self._answers = np.empty(0, dtype=object)
+        self._widen(min(policy.max_rounds - policy.start_round + 1, _FIRST_WIDTH))
         if not isinstance(audit, Audit | None):
             raise DataError(f"an audit is an Audit, such as Audit(rate=0.05, seed=...), not {audit!r}")
         self.draw: Draw | None = None if audit is None else audit.draw(question_id or "")
@@ -116,7 +116,12 @@ class Session:
     def auditing(self) -> bool:
         """Whether rounds of an audit remain: the decision is final, and `observe` takes further rounds up to the last."""
         is_drawn = self.draw is not None and self.draw.audited
-        return is_drawn and self._decision is not None and self._ended is None and len(self.rounds) < len(self._index)
+        return (
+            is_drawn
+            and self._decision is not None
+            and self._ended is None
+            and self.next_round <= self.policy.max_rounds
+        )
 
     @property
     def shadows(self) -> dict[str, Decision | None]:
@@ -344,6 +349,15 @@ class Session:
                 f"round {observed.index} came after max_rounds={self.policy.max_rounds}: end the loop (end)"
             )
 
+    def _widen(self, more: int) -> None:
+        """Give every column room for `more` rounds: memory follows the rounds that came, whatever `max_rounds` is."""
+        undefined, width = np.full(more, np.nan), len(self._answers) + more
+        self._columns = {name: np.concatenate([column, undefined]) for name, column in self._columns.items()}
+        self._derived = {name: np.concatenate([column, undefined]) for name, column in self._derived.items()}
+        self._answers = np.concatenate([self._answers, np.full(more, None, dtype=object)])
+        self._index = np.arange(self.policy.start_round, self.policy.start_round + width, dtype=np.int64)
+        self._seen = np.ones(width, dtype=np.bool_)
+
     def _written(self, observed: Round) -> Rounds:
         """Write the columns of the next round and return the view of all rounds so far."""
         self._accept(observed)
@@ -352,6 +366,8 @@ class Session:
                 f"round {observed.index} came after the stop at round {self._decision.stop_round}: open a new Session"
             )
         position = len(self.rounds)
+        if position == len(self._index):
+            self._widen(position)
         if self._hosts:  # what the host has not measured counts as undefined
             observed = replace(observed, signals={**dict.fromkeys(self._hosts, math.nan), **observed.signals})
         values = compute_signals([*self.rounds, observed], self.policy.raw_signals, state=self.policy.state)

@@ -58,7 +58,7 @@ def known_questions(n: int = 8) -> list[Question]:
 def loop(url: str, policy: Policy | None = None, **options: Any) -> DraftingLoop:
     """Return a loop over the endpoint."""
     writer = ChatModel("writer", base_url=url, api_key="key", max_retries=0)
-    return DraftingLoop(writer=writer, policy=policy or Policy(max_rounds=ROUNDS), max_tokens=24, **options)
+    return DraftingLoop(writer=writer, policy=policy or Policy(max_rounds=ROUNDS), max_tokens=64, **options)
 
 
 if __name__ == "__main__":

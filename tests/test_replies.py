@@ -45,9 +45,7 @@ def test_there_are_files_of_every_client():
     ("name", "finish_reason", "cost"),
     [
         ("openai_chat", "stop", COST),
-        ("openai_completion", "length", COST),
         ("openai_response", "completed", COST),
-        ("openai_response_cut", "max_output_tokens", COST),
         ("litellm_chat", "stop", COST),
         ("litellm_anthropic", "stop", Cost(**{**COST.to_dict(), "uncached_tokens": 27.0})),
         ("anthropic", "end_turn", Cost(**{**COST.to_dict(), "uncached_tokens": 27.0})),  # 7 were written to the cache
@@ -60,7 +58,58 @@ def test_every_shape_has_its_answer_usage_and_reason(name, finish_reason, cost, 
     assert observed.costs == {"generator": cost}
 
 
-@pytest.mark.parametrize("name", ["openai_chat", "openai_completion", "openai_response", "litellm_chat"])
+@pytest.mark.parametrize("wrapped", [dict, Sent, Older])
+@pytest.mark.parametrize(
+    ("name", "finish_reason"), [("openai_completion", "length"), ("openai_response_cut", "max_output_tokens")]
+)
+def test_a_reply_that_was_cut_has_text_costs_and_reason_and_no_answer(name, finish_reason, wrapped):
+    observed = Round.from_response(wrapped(PAYLOADS[name]), index=3, seconds=2.0)
+    assert (observed.index, observed.answer, observed.text) == (3, None, "The Tempest")
+    assert observed.answer_tokens is None
+    assert observed.finish_reason == finish_reason
+    assert observed.costs == {"generator": COST}
+    assert math.isnan(compute_signals([observed], ["answer_margin"], state={})["answer_margin"])
+
+
+@pytest.mark.parametrize("position", ["whole", "marker", "json", "tool", "start"])
+@pytest.mark.parametrize(
+    "failure",
+    [
+        {"finish_reason": "length"},
+        {"finish_reason": "content_filter"},
+        {"finish_reason": "stop", "error": {"code": 502, "message": "the provider went away"}},
+    ],
+)
+def test_a_cut_reply_is_no_answer_wherever_the_answer_would_be(position, failure):
+    content = {"json": '{"answer": "Oslo"} and more'}.get(position, "Answer: Oslo")
+    arguments = [{"function": {"name": "answer", "arguments": '{"answer": "Oslo"}'}}]
+    message = {"content": None, "tool_calls": arguments} if position == "tool" else {"content": content}
+    where = AnswerPosition(position)
+    whole = Round.from_response({"choices": [{"message": message, "finish_reason": "stop"}]}, position=where)
+    assert whole.answer in ("Oslo", "Answer: Oslo")
+    cut = Round.from_response({"choices": [{"message": message, **failure}]}, position=where)
+    assert (cut.answer, cut.text) == (None, whole.text)
+    assert cut.finish_reason == ("error" if "error" in failure else failure["finish_reason"])
+    body = {"choices": [{"message": message, "finish_reason": "stop"}], "error": failure.get("error")}
+    assert (Round.from_response(body, position=where).answer is None) == ("error" in failure)
+
+
+@pytest.mark.parametrize(
+    ("text", "finish_reason", "answer"),
+    [
+        ("Oslo\n\nQuestion: Who wrote it?\nAns", "length", "Oslo"),
+        ("Oslo, the", "length", None),
+        ("Oslo ", "length", None),
+        ("Oslo\nConfidence: 1", "content_filter", None),
+        ("Oslo", "stop", "Oslo"),
+    ],
+)
+def test_after_a_prefilled_prompt_an_answer_is_whole_where_something_follows_it(text, finish_reason, answer):
+    response = {"choices": [{"message": {"content": text}, "finish_reason": finish_reason}]}
+    assert Round.from_response(response, position=AnswerPosition("start")).answer == answer
+
+
+@pytest.mark.parametrize("name", ["openai_chat", "openai_response", "litellm_chat"])
 def test_log_probabilities_are_those_of_the_answer(name):
     observed = Round.from_response(PAYLOADS[name])
     assert [token.text for token in observed.answer_tokens] == ["The", " Temp", "est"]

@@ -250,7 +250,7 @@ class Round:
         Args:
             response: A chat completion, completion or response of OpenAI's client, a message of Anthropic's, what LiteLLM
                 returns, each as an object or as its JSON in a dict; a message of the assistant with `role` and `content`; or plain text.
-                One that only calls tools has no answer.
+                One that only calls tools has no answer, nor has one that was cut: by `length`, a filter or an error.
             index: The round.
             position: Where the answer is; None = the whole text, after any thinking block.
             seconds: Duration of the call, seconds; NaN if unknown.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from suffice.adapters.traces.payloads import logged_reply
+from suffice.llm._wire import is_cut
 
 __all__ = ["reply_fields"]
 
@@ -33,7 +34,8 @@ def reply_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
     others = {name: value for name, value in values.items() if name not in _PARTS}
     if _OWN_ID.match(str(others.get("id"))):
         del others["id"]
-    return {**others, "answer": reply.text.strip() or None, "finish_reason": reply.finish_reason}
+    text = "" if is_cut(reply.finish_reason) or values.get("error") else reply.text.strip()
+    return {**others, "answer": text or None, "finish_reason": reply.finish_reason}
 
 
 def _is_whole_reply(values: Mapping[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,6 +162,7 @@ def _sum_of(outcomes: Sequence[ShardOutcome], total: Total, out: Path) -> Record
         replies=sum(data["replies"] for data in every),
         unread=sum(data["unread"] for data in every),
         remedy=next((data["remedy"] for data in every if data["unread"]), ""),
+        cut=dict(sum((Counter(data["cut"] or {}) for data in every), Counter())),
         costs=total.progress.costs,
         seconds=total.seconds,
         folder=out,
@@ -246,6 +248,7 @@ def _summary_shown(summary: RecordSummary, usd: float | None, *, in_batches: boo
         "replies": summary.replies,
         "unread": summary.unread,
         "remedy": summary.remedy if summary.unread else None,
+        "cut": dict(summary.cut) or None,
         "calls": cost.calls,
         "tokens": cost.tokens,
         "usd": usd,
@@ -265,6 +268,8 @@ def _summary_shown(summary: RecordSummary, usd: float | None, *, in_batches: boo
         notes.append(
             f"{summary.unread} of {summary.replies} replies hold no answer that could be read. {summary.remedy}"
         )
+    if summary.cut:
+        notes.append(summary.cut_note)
     if summary.failed:
         question, why = next(iter(summary.failed.items()))
         notes.append(

@@ -23,6 +23,7 @@ __all__ = [
     "content_text",
     "count_of",
     "expected_tokens",
+    "is_cut",
     "is_processed",
     "message_text",
     "parse",
@@ -38,6 +39,12 @@ _SERVER_ERROR = 500
 _RESERVED_FIELDS = ("model", "messages", "prompt", "stream", "n")
 _NOT_GIVEN = -100.0
 _CHARACTERS_PER_TOKEN = 4.0
+_FAILED = "error"
+_CUT_REASONS = frozenset(
+    {"length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded", "incomplete"}
+    | {"content_filter", "content_filtered", "safety", "refusal", "failed", _FAILED}
+)
+"""Finish reasons, in the words of several interfaces, of replies that end before the model ended them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +55,7 @@ class Completion:
         text: The generated text without reasoning that the server separated; empty if there is none.
         tokens: The generated tokens with log-probabilities; None if the endpoint returned none.
         cost: Cost of the call; `seconds` includes retries of the client. From the cache: the original cost.
-        finish_reason: The value that the endpoint returned.
+        finish_reason: The value that the endpoint returned; `error` where it reports an error beside the text.
         reasoning: Reasoning that the server returned apart from the text; None if there is none.
         tool_arguments: The arguments (JSON text) of the first tool call; None if there is none.
         model: The model named in the reply; None if there is none.
@@ -133,6 +140,15 @@ def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return checked
 
 
+def is_cut(finish_reason: str | None) -> bool:
+    """Return whether a reply was cut: by a limit of tokens, a filter, or a failure.  A cut reply is no answer.
+
+    >>> is_cut("length"), is_cut("MAX_TOKENS"), is_cut("stop"), is_cut(None)
+    (True, True, False, False)
+    """
+    return finish_reason is not None and finish_reason.lower() in _CUT_REASONS
+
+
 def is_processed(completion: Completion) -> bool:
     """Return whether log-probabilities were taken after sampling: 0 for the chosen token, minus infinity for the others.
 
@@ -202,11 +218,12 @@ def completion_of(
     if not isinstance(message, dict):
         message = {"content": choice.get("text")}
     cost, reported = _cost_of_call(body, seconds)
+    failed = body.get("error") or choice.get("error")  # some gateways report it beside what came until then
     return Completion(
         text=message_text(message),
         tokens=tokens_of(choice.get("logprobs")),
         cost=cost,
-        finish_reason=text_or_none(choice.get("finish_reason")),
+        finish_reason=_FAILED if failed else text_or_none(choice.get("finish_reason")),
         reasoning=text_or_none(message.get("reasoning_content")) or text_or_none(message.get("reasoning")),
         tool_arguments=_tool_arguments(message.get("tool_calls")),
         model=text_or_none(body.get("model")),

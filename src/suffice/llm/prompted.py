@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+from suffice.llm._wire import is_cut
 from suffice.llm.prompts import ContextsFirstPrompt, Prompt
 from suffice.rounds import Cost, Reply, Token
 from suffice.signals.margins import LOGPROB_NEEDS
-from suffice.signals.position import AnswerPosition
+from suffice.signals.position import AnswerPosition, Located
 from suffice.signals.text import parse_confidence
 
 __all__ = ["MIN_ALTERNATIVES", "PromptedModel", "reply_of"]
@@ -18,8 +20,16 @@ MIN_ALTERNATIVES = 2
 
 
 def reply_of(text: str, tokens: Sequence[Token] | None, cost: Cost, position: AnswerPosition, **others: Any) -> Reply:
-    """Return a generated text as a reply, with the answer at `position` and the tokens of that answer."""
+    """Return a generated text as a reply, with the answer at `position` and its tokens; a cut text has no answer.
+
+    After a prefilled prompt (position `start`) many models never end by themselves: the limit of tokens ends every reply,
+    and the answer is whole where something follows it.
+    """
+    reason = others.get("finish_reason")
     located = position.locate(text, tokens)
+    if is_cut(reason):
+        goes_on = located.answer is not None and text[located.end :].strip(" \t") != ""
+        located = located if goes_on and position.kind == "start" and reason == "length" else Located()
     return Reply(
         answer=located.answer,
         text=text,
@@ -66,5 +76,6 @@ class PromptedModel:
 
     def _read(self, text: str, tokens: Sequence[Token] | None, cost: Cost, **fields: Any) -> Reply:
         """Return a reply with the answer, its tokens and the stated confidence."""
-        stated = {"verbal_confidence": parse_confidence(text)} if self.prompt.asks_confidence else {}
+        confidence = math.nan if is_cut(fields.get("finish_reason")) else parse_confidence(text)
+        stated = {"verbal_confidence": confidence} if self.prompt.asks_confidence else {}
         return reply_of(text, tokens, cost, self.position, signals=stated, **fields)

@@ -41,7 +41,7 @@ def reply_of_response(
 
     Args:
         response: An object of a client (with `model_dump`), the same as a dict, or a text.  A reply that only calls tools
-            has no answer.
+            has no answer, nor has one that was cut (`length`, `content_filter`, an error beside the text).
         position: Where the answer is; None = the whole text.
         seconds: Duration of the call, seconds; NaN if unknown.
         provider: Whose interface the response must have; None = any that is known.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from suffice.errors import DataError, ModelError
+from suffice.llm._wire import is_cut
 from suffice.llm.chat import ChatModel, Completion
 from suffice.llm.prompts import DRAFTING, DraftingPrompt, Message
 from suffice.loop.course import Call, RoundResult, Steps, contexts_of
@@ -42,7 +43,7 @@ class DraftingLoop(LiveLoop):
         critic: Criticises drafts; None = the writer's model.
         prompt: The tasks of writer and critic.
         max_tokens: Longest draft or critique in tokens; None = the endpoint's limit.  A draft that was cut has the
-            finish reason `length`.
+            finish reason `length`, and counts as an empty one.
         policy: Decides when to stop and which draft to return; its `max_rounds` is T_max.
         enrichers: Measure signals by calls of their own if the policy reads them.
     """
@@ -158,9 +159,10 @@ class _DraftingCourse:
 
 
 def _reply_of(part: str, completion: Completion) -> Reply:
-    """Return a completion as the reply of a component; an empty one has no answer."""
+    """Return a completion as the reply of a component; an empty one has no answer, nor has a draft that was cut."""
+    text = "" if part != CRITIC and is_cut(completion.finish_reason) else completion.text
     return Reply(
-        answer=strip_thinking(completion.text)[1].strip() or None,
+        answer=strip_thinking(text)[1].strip() or None,
         text=completion.text,
         costs={part: completion.cost},
         finish_reason=completion.finish_reason,

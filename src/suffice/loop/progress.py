@@ -9,7 +9,7 @@ from pathlib import Path
 
 from suffice.display import Displayed, facts_table
 from suffice.rounds import Cost, total_cost
-from suffice.tables import Table
+from suffice.tables import Table, counted
 
 __all__ = ["Progress", "RecordSummary"]
 
@@ -56,6 +56,7 @@ class RecordSummary(Displayed):
         failed: Errors of failed questions, by question; running again completes them.
         replies: Rounds in the file with a reply of a model.
         unread: Replies without a readable answer.
+        cut: How many of those were cut, by finish reason (`length`, `content_filter`, `error`, ...).
         remedy: Advice for those.
         costs: Costs of this run by component.
         seconds: Duration of the run.
@@ -78,11 +79,23 @@ class RecordSummary(Displayed):
     incomplete: str = ""
     pending: int = 0
     notes: tuple[str, ...] = ()
+    cut: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def cost(self) -> Cost:
         """Total cost of this run."""
         return total_cost(self.costs)
+
+    @property
+    def cut_note(self) -> str:
+        """How many replies were cut, and what that means; empty if none was."""
+        if not self.cut:
+            return ""
+        reasons = ", ".join(f"{reason}: {n:,}" for reason, n in self.cut.items())
+        return (
+            f"{counted(sum(self.cut.values()), 'reply was', 'replies were')} cut ({reasons}): a cut reply is no answer. Where "
+            "it is the limit of tokens, raise --max-tokens (max_tokens)"
+        )
 
     def tables(self) -> list[Table]:
         """Return the outcome, as one table."""
@@ -91,6 +104,7 @@ class RecordSummary(Displayed):
             "rounds": f"{self.rounds:,}",
             "failed": f"{len(self.failed):,}; run it again to complete them" if self.failed else "",
             "unread": f"{self.unread:,} of {self.replies:,} replies. {self.remedy}" if self.unread else "",
+            "cut": self.cut_note,
             "incomplete": self.incomplete,
             "pending": f"{self.pending:,}. {' '.join(self.notes)}" if self.pending else "",
             "calls now": f"{self.cost.calls:,}",

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from suffice.blocking import finished
 from suffice.errors import DataError, ModelError
-from suffice.llm._wire import Completion
+from suffice.llm._wire import Completion, is_cut
 from suffice.llm.base import Answerer, Completer
 from suffice.llm.transformers_model import TransformersModel
 from suffice.llm.triggers import dragin_query
@@ -226,7 +226,7 @@ class _QueryCourse:
             finish_reason=round_calls.written.finish_reason,
         )
         answer = answer_of_chain(step.chain) if step.ended and self.loop.method.reads_chain else None
-        if answer is not None:
+        if answer is not None and not round_calls.is_cut_in(answer):
             tokens = round_calls.tokens_of(answer)
             return RoundResult(observed=replace(observed, answer=answer, answer_tokens=tokens))
         if not self.loop.every_round and r < self.last:
@@ -268,6 +268,10 @@ class _RoundCalls:
             else:
                 received = reply
 
+    def is_cut_in(self, answer: str) -> bool:
+        """Return whether the model's text was cut within the chain's own answer, which may then be half of a name."""
+        return is_cut(self.written.finish_reason) and self.written.text.rstrip().endswith(answer)
+
     def tokens_of(self, answer: str) -> tuple[Token, ...] | None:
         """Return the tokens of the chain's own answer; None if the model gives none."""
         text, tokens = self.written.text, self.written.answer_tokens
@@ -300,7 +304,7 @@ class _RoundCalls:
             passages=observed.passages,
             signals={**reply.signals, **observed.signals},
             costs=self.costs,
-            finish_reason=observed.finish_reason if observed.finish_reason == "length" else reply.finish_reason,
+            finish_reason=observed.finish_reason if is_cut(observed.finish_reason) else reply.finish_reason,
         )
         return RoundResult(observed=answered)
 

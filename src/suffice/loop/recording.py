@@ -245,7 +245,7 @@ class _RecordRun:
         except BaseException:
             self.work.leave(journal)
             raise
-        replies, unread = count_unread(self.path)
+        replies, unread, cut = count_unread(self.path)
         self.work.end(journal, complete=journal.questions() <= assembly.complete)
         with reaching(self.folder):
             incomplete = "" if self.shard is None else complete_shards(self.folder)
@@ -254,6 +254,7 @@ class _RecordRun:
             rounds=sum(assembly.sizes.values()),
             replies=replies,
             unread=unread,
+            cut=cut,
             incomplete=incomplete,
         )
 

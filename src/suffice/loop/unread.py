@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from suffice.errors import ModelError
+from suffice.llm._wire import is_cut
 from suffice.signals import LOOP_COMPONENTS
 from suffice.store.schema import cost_column
 
@@ -26,16 +28,20 @@ def _replied(row: Mapping[str, Any]) -> bool:
     return bool(row.get("text")) or any(row.get(name) for name in _CALL_COLUMN)
 
 
-def count_unread(path: Path) -> tuple[int, int]:
-    """Return the number of replies in a recording, and of those without a readable answer."""
+def count_unread(path: Path) -> tuple[int, int, dict[str, int]]:
+    """Return the number of replies in a recording, of those without a readable answer, and of cut ones by finish reason."""
     replies = unread = 0
+    cut: Counter[str] = Counter()
     with pq.ParquetFile(path) as file:
-        names = [name for name in ("answer", "text", *_CALL_COLUMN) if name in file.schema_arrow.names]
+        wanted = ("answer", "text", "finish_reason", *_CALL_COLUMN)
+        names = [name for name in wanted if name in file.schema_arrow.names]
         for batch in file.iter_batches(_ROWS_READ, columns=names):
             rows = [row for row in batch.to_pylist() if _replied(row)]
             replies += len(rows)
-            unread += sum(row["answer"] is None for row in rows)
-    return replies, unread
+            without = [row.get("finish_reason") for row in rows if row["answer"] is None]
+            unread += len(without)
+            cut.update(reason for reason in without if is_cut(reason))
+    return replies, unread, dict(sorted(cut.items()))
 
 
 @dataclass(slots=True, kw_only=True)

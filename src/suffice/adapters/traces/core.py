@@ -13,6 +13,7 @@ from typing import Any
 from suffice.adapters.traces.spans import CHAT, About, Log, TraceSpan
 from suffice.errors import DataError, UnsettledError
 from suffice.json_text import load_json
+from suffice.llm._wire import is_cut
 from suffice.signals.position import AnswerPosition
 
 __all__ = ["TRACE_ID", "WHOLE", "Conversation", "TraceStep", "conversations_of"]
@@ -49,12 +50,19 @@ class TraceStep:
         answer: What is read as the answer of a round; None if the span is not one.
         reason: Why it is not.
         counts: Whether its cost is charged to the next round.
+        cut: Whether what would be the answer was cut: a round without an answer.
     """
 
     span: TraceSpan
     answer: str | None = None
     reason: str = ""
     counts: bool = False
+    cut: bool = False
+
+    @property
+    def is_round(self) -> bool:
+        """Whether the span is a round of its own."""
+        return self.answer is not None or self.cut
 
 
 @dataclass(slots=True, kw_only=True)
@@ -238,6 +246,11 @@ def _steps(ordered: Sequence[TraceSpan], notes: Counter[str], *, by_tool: bool) 
             notes["failed model calls, left out, whose cost counts to the next round"] += 1
         else:
             answer = _submitted(span) if by_tool else WHOLE.locate(span.reply.text, None).answer
+            if answer is not None and is_cut(span.reply.finish_reason):
+                reason = f"it was cut ({span.reply.finish_reason})"
+                steps.append(TraceStep(span, reason=reason, counts=True, cut=True))
+                notes["model calls that were cut (length, content_filter, ...), rounds without an answer"] += 1
+                continue
             reason = "" if answer is not None else _no_answer(span, by_tool=by_tool)
             steps.append(TraceStep(span, answer=answer, reason=reason, counts=answer is None))
             if answer is None:

@@ -60,7 +60,7 @@ def _table(item: Conversation, n_conversations: int) -> Table:
     first = min(starts, default=0)
     rows, index = [], 0
     for step in item.steps:
-        index += step.answer is not None
+        index += step.is_round
         rows.append(_step_cells(step, index, first))
     what = f"{item.question!r:.80}" if item.question else "no question in its messages"
     notes = (
@@ -81,7 +81,7 @@ def _table(item: Conversation, n_conversations: int) -> Table:
 def _step_cells(step: TraceStep, index: int, first: int) -> tuple[str | float, ...]:
     span = step.span
     used = "left out"
-    if step.answer is not None:
+    if step.is_round:
         used = f"round {index}"
     elif step.counts:
         used = "cost of the next round"

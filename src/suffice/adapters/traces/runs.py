@@ -100,7 +100,7 @@ def _rounds_of(item: Conversation) -> list[Round]:
         own = _span_cost(step.span)
         cost = own if cost is None else cost + own
         last = step.span
-        if step.answer is not None:
+        if step.is_round:
             rounds.append(_round(len(rounds) + 1, step.span, step.answer, cost))
             cost = None
     if cost is not None and last is not None:
@@ -182,7 +182,7 @@ def _metric_names(items: Sequence[Conversation]) -> tuple[dict[str, str], list[s
 def _round_metrics(
     item: Conversation, rounds: Sequence[Round], names: Mapping[str, str]
 ) -> tuple[dict[str, float], ...]:
-    marked = [step.span.scores for step in item.steps if step.answer is not None]
+    marked = [step.span.scores for step in item.steps if step.is_round]
     metrics = []
     for place, own in enumerate(rounds):
         scores = dict(marked[place]) if place < len(marked) else {}

@@ -136,13 +136,68 @@ def test_keys_are_the_same_in_every_process_and_thread_and_in_any_order():
 @pytest.mark.whole
 def test_a_text_that_cannot_be_evaluated_costs_a_bounded_time_and_no_process(caplog):
     parser = client._Parser(seconds=0.8)
-    for hostile in ("9^{9^{9^{9}}}", r"\sum_{i=1}^{10^{9}} i^i"):
+    for hostile in (
+        r"$\int_0^{\infty} \frac{\sin(x^2) e^{-x}}{x^5+x+1} dx$",
+        r"$\int \frac{\sqrt{x^5+x+1}}{\log(x)+x^7} dx$",
+    ):
         assert parser.key(hostile) is None
         assert "took too much time or memory" in caplog.text
         caplog.clear()
         assert parser.key(r"\frac{2}{4}") == "1/2"  # a new process
     parser.stop()
     parser.stop()
+
+
+ENDLESS = [
+    "2^{9^{9^9}}",
+    "9^{9^{9^{9}}}",
+    "2^{9^{9^9}} + x",
+    r"\frac{1}{9^{9^9}}",
+    r"\frac{19^{9^9}}{9}",
+    "x^{10^{10}}",
+    r"\sqrt{2^{9^{9^9}}}",
+    "e^{9^{9^9}}",
+    "2^{100000}",
+    "100000000!",
+    "3!!!!!",
+    r"\binom{1000000000}{500000000}",
+    r"\sum_{i=1}^{10^{9}} i^i",
+    r"\prod_{k=1}^{1000000} (k+1)",
+]
+"""Texts that no machine should evaluate."""
+
+
+@pytest.mark.whole
+def test_what_is_too_large_is_compared_by_its_text_and_never_evaluated(caplog):
+    parser = client._Parser()
+    keys = [parser.key(f"${text}$") for text in ENDLESS]
+    spaced = [parser.key(rf"$ {text.replace('^', ' ^ ')} $.") for text in ENDLESS]
+    parser.stop()
+    assert all(key is not None and key.startswith("text ") for key in keys), keys
+    assert spaced == keys
+    assert len(set(keys)) == len(keys)
+    assert caplog.text == ""  # no process was ended, so no key depends on the speed of a machine
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("2^{2^{2^2}}", "65536"),
+        ("2^{-3}", "1/8"),
+        (r"\frac{2^{12000}}{2^{11999}}", "2"),
+        ("5!!", None),
+        (r"\binom{1000000}{2}", "499999500000"),
+        (r"\binom{1000000}{999998}", "499999500000"),
+        (r"\sum_{k=1}^{100000} k", "5000050000"),
+        (r"\sum_{k=1}^{900} \frac{1}{k(k+1)}", "900/901"),
+        (r"\prod_{k=2}^{900} (1-\frac{1}{k^2})", "901/1800"),
+        ("0^{10^9}", "0"),
+        ("1^{9^{9}}", "1"),
+        ("(-1)^{9^{9}}", "-1"),
+    ],
+)
+def test_what_is_small_in_the_end_keeps_its_value(text, key):
+    assert key_of(f"${text}$") == (key or key_of("$120!$"))
 
 
 def test_long_texts_are_not_one_expression_but_a_box_at_their_end_is(monkeypatch):

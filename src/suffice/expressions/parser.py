@@ -1,7 +1,8 @@
 """The process behind `expression_key`: reads texts as lines of JSON, and writes their keys.
 
-It imports nothing of this package.  Each text has a bounded time of the processor, and all of them a bounded memory; whoever
-needs more is ended by the system, also in the middle of a huge power.
+It imports nothing of this package.  What would have more digits than anybody reads is not evaluated: its text is its key, on
+every machine alike.  Each text has a bounded time of the processor, and all of them a bounded memory, too; whoever needs more
+is ended by the system.
 """
 
 from __future__ import annotations
@@ -24,10 +25,21 @@ MEMORY = 2 << 30
 DIGITS = 15
 """Significant digits by which irrational values are compared."""
 
+LARGEST_DIGITS = 4300
+"""Digits of a number beyond which an expression is compared by its text."""
+
+LARGEST_BITS = 1 << 20
+"""Size of a number beyond which a power is not computed on the way to a value."""
+
+LARGEST_FACTORIAL = 2000
+LARGEST_SPAN = 1000
+"""Terms of a sum or product beyond which it is not computed term by term."""
+
 PRECISION = 50
 POINTS = 4
 LARGEST_DENOMINATOR = 10**6
 _ZERO = sympy.Rational(1, 10**25)
+_TOO_LARGE = 10**LARGEST_DIGITS
 
 _WRAPPED = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mbox|operatorname)\s*\{([^{}]*)\}")
 _COMMAND = re.compile(r"\\[A-Za-z]+")
@@ -37,12 +49,65 @@ _DELIMITED = re.compile(r"(?<!\\)\$|\\\(|\\\[|\\f?box")
 _PERIODIC = re.compile(r"(\d*)\.(\d*)\\overline\s*\{(\d+)\}")
 _SCIENTIFIC = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([-+]?\d{1,3})(?!\w)")
 _IN_BASE = re.compile(r"\$?\s*(\w+)\s*_\s*\{?\s*(\d+)\s*\}?\s*\$?")
+_UNREAD = re.compile(r"\$|\\left(?![a-z])|\\right(?![a-z])|(?<![A-Za-z0-9])\s+|\s+(?![A-Za-z0-9])")
 _BOXED = re.compile(r"\\f?box(?:ed)?\s*\{")
+
+
+class TooLargeError(BaseException):
+    """An expression that is not evaluated; nothing on the way to `key_of` may take it for a failure of its own."""
+
+
+def _guard_powers() -> None:
+    """Let no power of a whole number or fraction be computed that is larger than `LARGEST_BITS`."""
+
+    def guarded(power: Any) -> Any:
+        def bounded(base: Any, exponent: Any) -> Any:
+            if exponent.is_Rational and abs(base.p) != base.q:
+                bits = max(abs(base.p), base.q).bit_length()
+                if bits * abs(exponent.p) > LARGEST_BITS * exponent.q:
+                    raise TooLargeError
+            return power(base, exponent)
+
+        return bounded
+
+    for kind in (sympy.Rational, sympy.Integer):
+        kind._eval_power = guarded(kind._eval_power)  # noqa: SLF001 - what every power of such a number calls
+
+
+def _guard_factorials() -> None:
+    """Let no factorial or binomial coefficient be computed with more than `LARGEST_FACTORIAL` factors."""
+
+    def guarded(kind: Any, factors: Any) -> Any:
+        inner = kind.eval.__func__
+
+        def bounded(cls: Any, *arguments: Any) -> Any:
+            if all(argument.is_Rational for argument in arguments) and factors(*arguments) > LARGEST_FACTORIAL:
+                raise TooLargeError
+            return inner(cls, *arguments)
+
+        return classmethod(bounded)
+
+    for kind in (sympy.factorial, sympy.factorial2, sympy.subfactorial):
+        kind.eval = guarded(kind, lambda n: n)
+    for kind in (sympy.RisingFactorial, sympy.FallingFactorial):
+        kind.eval = guarded(kind, lambda x, n: abs(n))  # noqa: ARG005
+    sympy.binomial.eval = guarded(sympy.binomial, lambda n, k: min(abs(k), abs(n - k)))
+
+
+_guard_powers()
+_guard_factorials()
 
 
 def key_of(text: str) -> str | None:
     """Return the key of a text; None where it has no expression."""
     text = _unboxed(text)
+    try:
+        return _key_of(text)
+    except TooLargeError:
+        return "text " + _UNREAD.sub("", text).strip(".")
+
+
+def _key_of(text: str) -> str | None:
     bare = _WRAPPED.sub(r"\1", text).strip(" \t\n$.")
     if _WORDS.fullmatch(bare):
         return "word " + " ".join(bare.lower().split())
@@ -171,11 +236,22 @@ def _values(value: Any, scaled: str = "") -> str | None:
 
 def _exact(value: Any) -> Any:
     """Return an expression with decimals as fractions and everything that can be computed computed; percents do not count."""
+    for part in value.atoms(sympy.Sum, sympy.Product):
+        _bound_terms(part)
     value = value.replace(
         lambda part: isinstance(part, sympy.UnevaluatedExpr),
         lambda part: sympy.Integer(1) if part.args[0] == sympy.Rational(1, 100) else part.args[0],
     )
     return sympy.nsimplify(value.doit(), rational=True)
+
+
+def _bound_terms(value: Any) -> None:
+    """Raise if a sum or product has too many terms, and no closed form as that of a polynomial."""
+    for name, start, end in value.limits:
+        terms = (end - start).doit()
+        if terms.is_Rational and terms > LARGEST_SPAN:
+            if isinstance(value, sympy.Product) or not value.function.is_polynomial(name):
+                raise TooLargeError
 
 
 def _point(name: str, place: int) -> Any:
@@ -188,6 +264,8 @@ def _point(name: str, place: int) -> Any:
 def _number(value: Any) -> str | None:
     """Return the key of a number: a fraction exactly, others by their first digits; None where it is undefined."""
     if value.is_Rational:
+        if max(abs(value.p), value.q) >= _TOO_LARGE:
+            raise TooLargeError
         return str(value)
     if value in (sympy.oo, -sympy.oo):
         return str(value)
@@ -207,6 +285,8 @@ def _digits(number: Any) -> str:
 def _part(value: Any) -> str:
     if abs(value) <= _ZERO:
         return "0"
+    if abs(value) >= _TOO_LARGE:
+        raise TooLargeError
     near = Fraction(str(sympy.Rational(str(value)))).limit_denominator(LARGEST_DENOMINATOR)
     if abs(value - sympy.Rational(near.numerator, near.denominator)) <= _ZERO * (1 + abs(value)):
         return str(near)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
-from suffice import Audit, Policy, Round
+from suffice import Audit, Policy, Round, normalizers
 from suffice.errors import DataError
 from suffice.rounds import Cost, Decision, Passage, Token
 from suffice.serve.answers import RefusedError
@@ -32,6 +32,7 @@ from suffice.serve.policies import PolicyFolder
 from suffice.serve.schema import check_value
 from suffice.serve.service import Service
 from suffice.serve.sessions import SessionStore
+from tests.serving import running
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 STABLE = Policy(rule="answer_stable", max_rounds=4, name="stable")
@@ -558,3 +559,64 @@ def test_prometheus_reads_stops_saved_rounds_and_durations(ask):
     from prometheus_client.parser import text_string_to_metric_families
 
     assert {family.name for family in text_string_to_metric_families(text)} >= {"suffice_stops", "suffice_sessions"}
+
+
+def test_other_requests_are_answered_while_answers_are_compared_for_as_long_as_that_takes(folder, monkeypatch):
+    n_held = 8
+    inside, go, replies = threading.Semaphore(0), threading.Event(), []
+
+    def held(answer):
+        if answer == "hold":
+            inside.release()
+            go.wait(60)
+        return answer
+
+    monkeypatch.setitem(normalizers._ALL_NORMALIZERS, "held", held)
+    Policy(rule="answer_stable", max_rounds=2, normalizer="held").save(folder / "held.json")
+    limits = Limits()
+    service = Service(PolicyFolder(folder), SessionStore(None, limits))
+    STORES.append(service.store)
+
+    with (
+        running(make_app(service, limits, token=None)) as url,
+        httpx.Client(base_url=url, timeout=600) as client,
+    ):
+
+        def ask_held():
+            answers = [{"answer": "hold"}, {"answer": "hold"}]
+            replies.append(httpx.post(f"{url}/v1/decide", json={"policy": "held", "rounds": answers}, timeout=600))
+
+        threads = [threading.Thread(target=ask_held) for _ in range(n_held)]
+        for thread in threads:
+            thread.start()
+        for _ in threads:
+            assert inside.acquire(timeout=60)
+        body = {"policy": "stable", "rounds": [{"answer": "Oslo"}, {"answer": "Oslo"}]}
+        assert client.post("/v1/decide", json=body).json()["answer"] == "Oslo"
+        opened = client.post("/v1/sessions", json={"policy": "stable"}).json()["id"]
+        assert not client.post(f"/v1/sessions/{opened}/rounds", json={"answer": "Oslo"}).json()["stop"]
+        assert client.get("/v1/policies").status_code == 200
+        assert replies == []  # all of them are still being compared
+        go.set()
+        for thread in threads:
+            thread.join()
+    assert [reply.json()["answer"] for reply in replies] == ["hold"] * n_held
+    assert {reply.json()["reason"] for reply in replies} == {"rule"}
+
+
+def test_a_policy_with_endless_rounds_is_not_served(folder):
+    endless = {**STABLE.to_dict(), "max_rounds": 1_000_000_000}
+    (folder / "endless.json").write_text(json.dumps(endless))
+    ask, _ = serving(folder)
+    assert "max_rounds must be a whole number from 1 to 100,000" in ask("GET", "/v1/policies")["broken"]["endless"]
+
+
+def test_a_response_that_was_cut_is_a_round_without_an_answer(ask):
+    def response(answer, reason):
+        return {"response": {"choices": [{"message": {"content": f"Answer: {answer}"}, "finish_reason": reason}]}}
+
+    given = [response("Oslo", "stop"), response("Os", "length"), response("Oslo", "content_filter")]
+    decided = ask("POST", "/v1/decide", {"policy": "stable", "rounds": given}, status=200)
+    assert not decided["stop"]
+    decided = ask("POST", "/v1/decide", {"policy": "stable", "rounds": [*given, response("Oslo", "stop")]}, status=200)
+    assert (decided["reason"], decided["answer"], decided["answer_round"]) == ("max_rounds", "Oslo", 4)

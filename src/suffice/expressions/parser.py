@@ -249,9 +249,9 @@ def _bound_terms(value: Any) -> None:
     """Raise if a sum or product has too many terms, and no closed form as that of a polynomial."""
     for name, start, end in value.limits:
         terms = (end - start).doit()
-        if terms.is_Rational and terms > LARGEST_SPAN:
-            if isinstance(value, sympy.Product) or not value.function.is_polynomial(name):
-                raise TooLargeError
+        has_closed_form = isinstance(value, sympy.Sum) and value.function.is_polynomial(name)
+        if terms.is_Rational and terms > LARGEST_SPAN and not has_closed_form:
+            raise TooLargeError
 
 
 def _point(name: str, place: int) -> Any:

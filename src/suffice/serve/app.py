@@ -7,6 +7,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -31,8 +32,8 @@ __all__ = ["make_app"]
 
 _LOG = logging.getLogger(__name__)
 _RELOAD_S = 1.0
-_SMALL_BODY = 1 << 16
-"""Bodies up to this size, bytes, are decided at once, in less time than a thread would take to be woken."""
+_THREADS = 32
+"""How many requests are worked on at once, in threads: to read an answer may take seconds, and all others would wait."""
 
 
 def make_app(service: Service, limits: Limits, *, token: str | None, hosts: Collection[str] | None = None) -> ASGIApp:
@@ -63,6 +64,7 @@ def make_app(service: Service, limits: Limits, *, token: str | None, hosts: Coll
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, "suffice-serve"))
         works = [(service.policies.refresh, _RELOAD_S), (service.log_pending, _RELOAD_S)]
         works += [(service.watch_again, service.watch_s)] if service.watch_s else []
         tasks = [asyncio.create_task(_again(work, seconds)) for work, seconds in works]
@@ -87,9 +89,7 @@ def make_app(service: Service, limits: Limits, *, token: str | None, hosts: Coll
 
 def _route(operation: Operation, function: Callable[..., Any], service: Service, limits: Limits) -> Route:
     schemas = schemas_for(limits)
-    never_waits = operation.name in ("health", "ready", "document") or (
-        operation.name == "decide" and service.log is None
-    )
+    never_waits = operation.name in ("health", "ready", "document")  # all others compute, or wait for a disk
 
     def work(raw: bytes, parameters: Iterable[str]) -> Any:
         if operation.body is None:
@@ -101,8 +101,7 @@ def _route(operation: Operation, function: Callable[..., Any], service: Service,
     async def handle(request: Request) -> Response:
         raw = b"" if operation.body is None else await read_body(request, limits)
         parameters = request.path_params.values()
-        at_once = never_waits and len(raw) <= _SMALL_BODY
-        value = work(raw, parameters) if at_once else await asyncio.to_thread(work, raw, parameters)
+        value = work(raw, parameters) if never_waits else await asyncio.to_thread(work, raw, parameters)
         if operation.result is None:
             return Response(status_code=operation.status)
         if isinstance(value, bytes):

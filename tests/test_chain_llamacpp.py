@@ -57,6 +57,19 @@ def test_the_recording_holds_real_margins_confidences_and_cached_tokens(chain):
     assert 0.2 < recording.column("em").mean() < 0.95
 
 
+def test_a_reply_that_the_server_cuts_is_no_answer(server):
+    question = questions(1, seed=21)[0]
+    whole = ChatModel("tiny", base_url=server.url, max_tokens=24).answer(question.question, question.passages)
+    n_tokens = len(whole.tokens)
+    cut = ChatModel("tiny", base_url=server.url, max_tokens=n_tokens - 1).answer(question.question, question.passages)
+    assert (whole.finish_reason, cut.finish_reason) == ("stop", "length")
+    assert whole.answer is not None
+    assert whole.answer_tokens
+    assert f"Answer: {whole.answer}\n" in cut.text
+    assert (cut.answer, cut.answer_tokens) == (None, None)
+    assert np.isnan(cut.signals["verbal_confidence"])
+
+
 @pytest.mark.parametrize("rule", ["tasr", "tasr_guarded", "answer_stable", "margin"])
 def test_replay_equals_a_live_run_question_by_question(chain, server, rule):
     path = chain / f"{rule}.json"

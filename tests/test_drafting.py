@@ -45,6 +45,27 @@ def roles(endpoint):
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
+def test_a_draft_that_was_cut_is_no_answer_and_is_not_criticised(how):
+    cut = iter([False, True, False, False])
+
+    def say(body):
+        if role_of(prompt_of(body)) == "critic":
+            return {"choices": [{"message": {"content": "Say more. And"}, "finish_reason": "length"}]}
+        reason = "length" if next(cut) else "stop"
+        return {"choices": [{"message": {"content": reply(body)}, "finish_reason": reason}]}
+
+    with Endpoint(say) as endpoint:
+        outcome = run(loop(endpoint.url), how)
+        assert roles(endpoint) == ["draft", "critic", "revision", "revision", "critic", "revision"]
+    assert [r.answer is None for r in outcome.rounds] == [False, True, False, False]
+    assert outcome.rounds[1].text == "Draft 2. The tower stands in Oslo."
+    assert [r.finish_reason for r in outcome.rounds] == ["stop", "length", "stop", "stop"]
+    assert outcome.rounds[0].feedback == "Say more. And"  # half of a review is worth reading
+    assert "round 2 was cut (length): no answer" in outcome.tables()[-1].notes
+    assert outcome.answer == outcome.rounds[-1].answer
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
 def test_a_round_is_a_draft_and_the_critics_reply_to_it(how):
     with Endpoint(reply) as endpoint:
         outcome = run(loop(endpoint.url), how)

@@ -392,6 +392,24 @@ def test_a_reply_that_was_cut_is_seen_in_its_round():
     assert (outcome.rounds[0].text, outcome.rounds[0].finish_reason) == ("The guide of", "length")
 
 
+@pytest.mark.parametrize(
+    ("text", "reason", "answer"),
+    [
+        ("No.\nSo the final answer is: Kem", "length", "read"),
+        ("No.\nSo the final answer is: Kemham.", "length", "Kemham"),
+        ("No.\nSo the final answer is: Kemham", "stop", "Kemham"),
+    ],
+)
+def test_a_chain_that_is_cut_within_its_answer_leaves_it_to_the_reader(text, reason, answer):
+    def say(prompt, passages):
+        if "needed here:" in prompt:
+            return Reply(text=text, finish_reason=reason)
+        return Reply(answer="read", text="read")
+
+    outcome = loop(SelfAsk(), say).run(Q, POOL)
+    assert (outcome.answer, outcome.rounds[0].finish_reason) == (answer, reason)
+
+
 @pytest.mark.parametrize("failing", [1, 2, 3, 4])
 def test_what_was_paid_before_a_failure_is_counted(failing):
     made = loop(IRCoT(k=2))

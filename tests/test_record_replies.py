@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from suffice.store import read_recording
@@ -89,6 +90,41 @@ def test_unread_replies_are_counted_at_the_end(tmp_path):
         assert "3 of 12 replies hold no answer that could be read" in done.out
         again = record(endpoint, questions, out, "--max-rounds", 3, "--json").json
     assert (again["calls"], again["unread"]) == (0, 3)
+
+
+def choice(text, finish_reason, **others):
+    return {"choices": [{"message": {"content": text}, "finish_reason": finish_reason, **others}]}
+
+
+def test_replies_that_were_cut_are_rounds_without_an_answer_and_are_counted_at_the_end(tmp_path):
+    def reply(body):
+        prompt = str(body)
+        if "tower 1" in prompt:
+            return choice("Answer: Os", "length")
+        if "tower 2" in prompt:
+            return choice("Answer: Oslo\nConfidence: 5", "content_filter")
+        if "tower 3" in prompt:
+            return {**choice("Answer: Oslo\nConfidence: 5", "stop"), "error": {"code": 502, "message": "went away"}}
+        return "Answer: Oslo\nConfidence: 5"
+
+    questions, out = dataset(tmp_path / "q.jsonl", n=5), tmp_path / "r.parquet"
+    with Endpoint(reply) as endpoint:
+        done = record(endpoint, questions, out, "--max-rounds", 2, "--no-logprobs")
+        again = record(endpoint, questions, out, "--max-rounds", 2, "--no-logprobs", "--json").json
+    assert done.code == 0
+    assert "6 replies were cut (content_filter: 2, error: 2, length: 2): a cut reply is no answer" in done.out
+    assert "--max-tokens" in done.out
+    assert (again["unread"], again["cut"]) == (6, {"content_filter": 2, "error": 2, "length": 2})
+    recording = read_recording(out)
+    by_question = dict(zip(recording.question_ids, recording.answers.tolist(), strict=True))
+    answers = [by_question[name] for name in sorted(by_question)]
+    assert answers == [["Oslo"] * 2, [None] * 2, [None] * 2, [None] * 2, ["Oslo"] * 2]
+    reasons = dict(zip(recording.question_ids, recording.objects("finish_reason").tolist(), strict=True))
+    assert [reasons[name][0] for name in sorted(reasons)][1:4] == ["length", "content_filter", "error"]
+    cut = recording.objects("answer") == None  # noqa: E711 - an array
+    assert np.isnan(recording.column("verbal_confidence")[cut]).all()
+    assert np.isnan(recording.column("answer_stable")[cut]).all()
+    assert (recording.column("em")[cut] == 0).all()
 
 
 def test_a_short_recording_of_which_nothing_was_read_is_not_a_success(tmp_path):

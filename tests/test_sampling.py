@@ -34,6 +34,19 @@ def test_the_loop_asks_until_the_vote_is_settled_and_returns_the_majority():
     assert "surplus" not in outcome.costs
 
 
+def test_a_sample_that_was_cut_casts_no_vote():
+    texts = iter([("Oslo", "length"), ("Lima", "stop"), ("Oslo", "content_filter"), ("Lima", "stop")])
+
+    def say(_):
+        text, reason = next(texts)
+        return {"choices": [{"message": {"content": f"Answer: {text}"}, "finish_reason": reason}]}
+
+    with Endpoint(say) as endpoint:
+        outcome = loop(endpoint, "lead(2)").run(TOWER)
+    assert [r.answer for r in outcome.rounds] == [None, "Lima", None, "Lima"]
+    assert (outcome.answer, outcome.decision.stop_round) == ("Lima", 4)
+
+
 def test_each_sample_has_its_seed_and_the_temperature_of_the_loop():
     with Endpoint(reply) as endpoint:
         loop(endpoint, temperature=0.9).run(TOWER)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from suffice.blocking import finished, run_blocking
 from suffice.display import Displayed
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, ModelError
+from suffice.llm._wire import is_cut
 from suffice.llm.base import Answerer
 from suffice.loop.course import Course, drive, send
 from suffice.loop.gating import PendingAnswer, needed
@@ -54,7 +55,9 @@ class Outcome(Displayed):
         columns = (Column("round", ".0f"), Column("answer"), Column("calls", ".3g"), Column("tokens", ",.0f"))
         costs = [total_cost(item.costs) for item in self.rounds]
         rows = tuple((r.index, r.answer, cost.calls, cost.tokens) for r, cost in zip(self.rounds, costs, strict=True))
-        return [*self.decision.tables(), Table(title="Rounds", columns=columns, rows=rows, notes=self.surplus.notes)]
+        cut = [item for item in self.rounds if item.answer is None and is_cut(item.finish_reason)]
+        notes = (*self.surplus.notes, *(f"round {r.index} was cut ({r.finish_reason}): no answer" for r in cut))
+        return [*self.decision.tables(), Table(title="Rounds", columns=columns, rows=rows, notes=notes)]
 
     @property
     def costs(self) -> dict[str, Cost]:

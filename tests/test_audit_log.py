@@ -14,6 +14,7 @@ from suffice.session import stops
 from suffice.session.sources import shadow_policies
 from suffice.signals import AnswerPosition
 from suffice.store.audits import without_audits
+from suffice.store.round_journal import RoundJournal
 from tests.strategies import NAN
 from tests.test_replies import PAYLOADS
 
@@ -168,6 +169,28 @@ def test_the_draw_and_the_decision_are_on_disk_before_the_next_round(path):
     assert columns(path, "stop_round", "end", "shadow.never()") == {"q1": [2, "max_rounds", 4]}
     with pytest.raises(DataError, match="has ended"):
         run.observe("b")
+
+
+@pytest.mark.parametrize("n_before", [1, 2, 3])
+def test_a_round_whose_commit_failed_may_come_again_and_is_decided_once(path, monkeypatch, n_before):
+    """Round 2 stops the loop, round 3 belongs to its audit, round 4 ends it."""
+    recorder = Recorder(path, policy=POLICY, audit=ALWAYS, shadow=SHADOWS)
+    run = recorder.question("one", question_id="q1")
+    for answer in "aaab"[:n_before]:
+        run.observe(answer)
+    with monkeypatch.context() as full:
+        full.setattr(RoundJournal, "_commit", _raise_full)
+        with pytest.raises(DataError, match="disk is full"):
+            run.observe("aaab"[n_before])
+    assert (len(run.rounds), run.next_round) == (n_before, n_before + 1)
+    for answer in "aaab"[n_before:]:
+        run.observe(answer)
+    recorder.close()
+    assert columns(path, "stop_round", "audited", "end", "shadow.three") == {"q1": [2, 1, "max_rounds", 3]}
+
+
+def _raise_full(*_):
+    raise DataError("the disk is full")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The log of the service: every stop before it is handed out, audits round by round, and nothing lost where it is killed."""
 
 import time
+from contextlib import suppress
 
 import pytest
 from benchmarks.serve_soak import soak
@@ -14,6 +15,7 @@ from suffice.serve.policies import PolicyFolder
 from suffice.serve.service import Service
 from suffice.serve.sessions import SessionStore
 from suffice.store import read_recording
+from suffice.store.group_commit import Writers
 from suffice.watches import watch
 
 STABLE = Policy(rule="answer_stable", max_rounds=4)
@@ -234,6 +236,23 @@ def test_a_kill_at_any_point_of_an_audit_records_each_round_once(folder, monkeyp
     assert [row["answer"] for row in rows["q"]] == ["Oslo", "Oslo", "Bergen", "Bergen"]
     assert {row["end"] for row in rows["q"]} == {"max_rounds"}
     assert len(rows) == 1
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("commit", [1, 2])
+def test_a_kill_at_any_commit_of_the_last_round_of_an_audit_loses_no_audit(folder, monkeypatch, commit, after):
+    """The round was once committed before its end, and whoever came between made a lost audit of one that had ended."""
+    service = served(folder, ALL)
+    session, decided = opened(service, "Oslo", "Oslo")
+    service.observe(session, {"index": 3, "answer": "Bergen"})
+    with monkeypatch.context() as patched, suppress(Killed):
+        killing(patched, Writers, "commit", after=after, calls=commit)
+        service.observe(session, {"index": 4, "answer": "Bergen"})
+    service = served(folder, ALL)
+    assert service.observe(session, {"index": 4, "answer": "Bergen"}) == {**decided, "audit": False}
+    rows = logged(folder)["q"]
+    assert [row["answer"] for row in rows] == ["Oslo", "Oslo", "Bergen", "Bergen"]
+    assert {row["end"] for row in rows} == {"max_rounds"}
 
 
 def test_a_decision_that_cannot_be_logged_is_not_handed_out(folder, caplog):

@@ -6,10 +6,11 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
-from suffice.errors import DataError
+from suffice.errors import DataError, NotFittedError, UnknownSignalError
 from suffice.loop.host_values import check_signal_names, checked_metric
 from suffice.loop.rows import decision_columns, row_of
 from suffice.metrics import METRICS
@@ -19,6 +20,7 @@ from suffice.rounds import Decision, End, Reason, Round
 from suffice.session import Session
 from suffice.signals import SIGNALS
 from suffice.store.round_journal import RoundJournal
+from suffice.store.schema import AUDIT_UNIT
 
 if TYPE_CHECKING:
     from suffice.loop.recorder import Recorder
@@ -127,21 +129,45 @@ class OpenQuestion:
         kinds = {MATCH: "metric"} if MATCH in row else {}
         kinds |= {name: "signal" for name in response.signals if name not in SIGNALS}
         kinds |= {name: "metric" for name in metrics or {} if name not in METRICS}
-        self._journal.put(self.run, response.index, {"columns": row, "kinds": kinds})
-        self.rounds = rounds
-        if self.session is None:
-            return None
-        decision = self.session.observe(response)
-        if self.auditing:  # before the next round runs, so that what was drawn and decided cannot depend on it
+        return self._commit(response, {"columns": row, "kinds": kinds}, rounds)
+
+    def _commit(self, observed: Round, row: Mapping[str, Any], rounds: list[Round]) -> Decision | None:
+        """Commit a round and decide; where it stops the question or belongs to its audit, with the decision and the end."""
+        session = self.session
+        if session is None or not (session.auditing or session.would_stop(observed)):
+            self._journal.put(self.run, observed.index, row)
+            self.rounds = rounds
+            return None if session is None else session.observe(observed)
+        before = self.rounds, self._columns, self._ended, _copy_of(session)
+        decision, refused = None, None
+        try:
+            with self.together():
+                self._journal.put(self.run, observed.index, row)
+                self.rounds = rounds
+                try:
+                    decision = session.observe(observed)
+                except (UnknownSignalError, NotFittedError) as error:  # the round is recorded all the same
+                    refused = error
+                else:
+                    self._write_decision(decision, observed)
+        except BaseException:  # nothing was committed, so the same round may come again
+            self.rounds, self._columns, self._ended, self.session = before
+            raise
+        if refused is not None:
+            raise refused
+        return decision
+
+    def _write_decision(self, decision: Decision, observed: Round) -> None:
+        assert self.session is not None
+        if self.session.auditing:  # before the next round runs, so that what was drawn and decided cannot depend on it
             columns = self._decided()
             if columns != self._columns:  # in an audit a shadow may decide
                 self._journal.decide(self.run, columns)
                 self._columns = columns
         elif decision.stop:
             is_drawn = self.session.draw is not None and self.session.draw.audited
-            is_whole = response.index == self.session.policy.max_rounds and (is_drawn or decision.reason != "rule")
+            is_whole = observed.index == self.session.policy.max_rounds and (is_drawn or decision.reason != "rule")
             self._close("max_rounds" if is_whole else "rule")
-        return decision
 
     def end(self, reason: Ending) -> Decision | None:
         """End the question, or its audit, and say why there is no further round.
@@ -212,7 +238,11 @@ class OpenQuestion:
         self._ended = True
 
     def _decided(self) -> dict[str, Any]:
-        return {} if self.session is None else decision_columns(self.session, is_deployed=self._recorder.is_deployed)
+        if self.session is None:
+            return {}
+        columns = decision_columns(self.session, is_deployed=self._recorder.is_deployed)
+        is_by_request = self._request_id is not None and columns.get("audit_rate") is not None
+        return {**columns, AUDIT_UNIT: "request"} if is_by_request else columns
 
     def __enter__(self) -> Self:
         return self
@@ -233,3 +263,9 @@ class OpenQuestion:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.__exit__(kind, error, traceback)
+
+
+def _copy_of(session: Session) -> Session:
+    """Return a session that may move without the other; policies and rounds never change, so both share them."""
+    policies = [session.policy, *(shadow.policy for shadow in session._shadows.sessions.values())]  # noqa: SLF001 - a part of it
+    return deepcopy(session, {id(shared): shared for shared in (*policies, *session.rounds)})

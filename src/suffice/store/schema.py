@@ -15,6 +15,7 @@ from suffice.rounds import COST_KINDS
 from suffice.signals import LOOP_COMPONENTS, SIGNALS
 
 __all__ = [
+    "AUDIT_UNIT",
     "DECISION_COLUMNS",
     "EMBEDDING",
     "META_KEY",
@@ -59,7 +60,10 @@ PINNED_LABELS = ("model", "prompt_id")
 """The labels on which policies depend that are fitted on a recording."""
 
 _DECISION_UNITS = {"stop_round": "round", "answer_round": "round", "audit_rate": "probability", "audited": "bool"}
-_DECISION_TEXTS = ("policy_digest", "stop_reason")
+AUDIT_UNIT = "audit_unit"
+"""The column that says `request` where the audit drew a request by itself; all others share the draw of their question."""
+
+_DECISION_TEXTS = ("policy_digest", "stop_reason", AUDIT_UNIT)
 
 DECISION_COLUMNS = (*_DECISION_TEXTS, *_DECISION_UNITS)
 """The columns of a log that say what was decided on a question and whether its audit was drawn."""

@@ -16,8 +16,10 @@ from suffice import Audit, Calibrator, Policy, Recorder, Round, read_recording
 from suffice.certificates import Claim, certify, measure_losses
 from suffice.errors import DataError, NotFoundError
 from suffice.replays import replay
+from suffice.statistics import Alarm
 from suffice.store.recording import Recording
 from suffice.watches import (
+    STATUSES,
     Requests,
     UserSignal,
     audited_recording,
@@ -89,8 +91,11 @@ def test_without_a_bound_the_sentence_asks_for_one_and_nothing_rings(broken_log)
 def test_few_audits_are_not_enough_and_it_says_how_many_more(healthy_log):
     result = watch(healthy_log.select(np.arange(2 * HALF) < 200), certified())
     assert result.status == "not enough audits"
-    assert result.needed == audits_needed(0.03, 0.0, alpha=0.05, rise=0.05) - result.n_audited
+    enough = result.needed + result.n_audited
+    assert audits_needed(0.03, 0.0, alpha=0.05, rise=0.05, before=enough) == enough, "also for a rise that begins late"
     assert f"wait for about {result.needed} more audits" in result.sentence
+    words = f"{result.n_audited} audits are too few to notice a harm of em against the full run above 3 points."
+    assert words in result.sentence
 
 
 def test_a_log_without_an_audit_says_how_to_have_one():
@@ -201,7 +206,7 @@ def test_an_audit_that_got_lost_counts_as_lost_and_is_said():
     assert later.sentence.count("got lost and count as lost answers") == 1
 
 
-def test_what_gold_answers_do_not_score_is_left_out_and_counted():
+def test_golds_that_are_missing_are_counted_and_asked_for_without_a_risk():
     log = production_log(400)
     em = log.column("em").copy()
     em[::2] = np.nan
@@ -211,7 +216,14 @@ def test_what_gold_answers_do_not_score_is_left_out_and_counted():
         [[None if math.isnan(v) else v for v in em[log.seen].tolist()]],
     )
     result = watch(Recording(rows), certified())
-    assert result.n_audited < result.n_drawn
+    assert result.n_audited + result.n_missing == result.n_drawn
+    assert result.status == "missing golds"
+    assert (
+        f"em is unknown in {result.n_missing} of {result.n_drawn} audits after the gold deadline of 168 hours"
+        in result.sentence
+    )
+    assert "--metric agreement" in result.sentence
+    assert "risk" not in result.sentence
     assert any("em is unknown in" in note for note in result.notes)
 
 
@@ -333,8 +345,8 @@ def test_requests_that_share_the_draw_of_their_question_count_once():
     )
     complete = Requests.of(shadowed, POLICY).complete
     assert watch(shadowed, certified()).shadows[0].n_audited == complete[:400].sum() < complete.sum()
-    alone = watch(production_log(800, loss=lambda _: 0.5, cluster=names), certified())
-    assert alone.n_audited == log.column("audited")[:, 0].sum(), "each drawn by itself"
+    alone = production_log(800, loss=lambda _: 0.5, cluster=names, audit_unit=["request"] * 800)
+    assert watch(alone, certified()).n_audited == log.column("audited")[:, 0].sum(), "each drawn by itself"
 
 
 def test_a_signal_that_ceases_to_be_defined_moves():
@@ -574,8 +586,11 @@ def test_questions_without_gold_leave_the_loss_as_it_is_where_rates_vary():
            for q, r, v in zip(log.row_question, log.table.column("round").to_pylist(), last, strict=True)]  # fmt: skip
     table = log.table.set_column(log.table.column_names.index("em"), log.table.schema.field("em"), [cut])
     unmeasured = watch(Recording(table, log.metadata), certified())
-    assert unmeasured.whole.mean > all_gold
-    assert any("em of the full run is unknown in" in note for note in unmeasured.notes)
+    whole = unmeasured.whole
+    assert whole.mean == pytest.approx(all_gold, abs=0.02)
+    assert whole.low < watch(log, certified()).whole.low < all_gold + 0.1 < whole.high, (
+        "none is evidence, each may be a loss"
+    )
 
 
 def test_where_rates_vary_audited_requests_alone_are_weighted_too():
@@ -689,3 +704,143 @@ def test_a_signal_may_name_the_run_of_a_request_whose_question_comes_again(tmp_p
     assert any(
         "1 signal of a question that was asked several times" in note for note in judged(log.question_ids[1]).notes
     )
+
+
+# Golds that come late
+
+
+def late_golds(n: int, *, loss: float, days: float, seed: int, now: float, per_day: int = 40):
+    """Return a log in which the golds of losses come at once, and those of all others some days later.
+
+    Every request is audited and stopped before the last round; of two answers that differ the full run's is right.
+    """
+    rng = np.random.default_rng(seed)
+    lost, due = rng.random(n) < loss, rng.exponential(days, n)
+    times = BEGIN + np.arange(n) * 86_400.0 / per_day
+    due = np.where(lost, times, times + 86_400.0 * due)
+    shown = np.flatnonzero(times < now)
+    return recording_of(
+        [["b" if lost[i] else "a", "a", "a"] for i in shown],
+        kinds={"answer_margin": "signal"},
+        em=[[None] * 3 if due[i] > now else [1.0 - lost[i], 1.0, 1.0] for i in shown],
+        answer_margin=2.0,
+        policy_digest=POLICY.digest,
+        stop_round=1.0,
+        answer_round=1.0,
+        stop_reason="rule",
+        audit_rate=1.0,
+        audited=1.0,
+        end="max_rounds",
+        recorded_at=times[shown].tolist(),
+    )
+
+
+def looks_at(seed: int, *, loss: float, days: float, n: int = 2000, kind: str = "net"):
+    """Return what a watch says every ten days of a log whose golds come late."""
+    policy = replace(certified(), certificate=None) if kind == "net" else certified()
+    end = int(n / 40)
+    for day in range(10, end + 1, 10):
+        now = BEGIN + day * 86_400.0 + 90_000.0
+        log = late_golds(n, loss=loss, days=days, seed=seed, now=now)
+        yield watch(log, policy, metric="em", max_loss=0.03, now=now)
+
+
+def test_golds_of_losses_that_come_first_do_not_ring_the_alarm_at_its_bound():
+    rang = sum(any(result.rang for result in looks_at(seed, loss=0.03, days=15.0)) for seed in range(8))
+    assert rang <= 1
+
+
+@pytest.mark.parametrize(("loss", "days"), [(0.03, 15.0), (0.15, 3.0)])
+def test_an_alarm_that_has_rung_stays_so_whatever_golds_come_later(loss, days):
+    for kind, seed in itertools.product(("net", "harm"), range(3)):
+        rang = [result.rang for result in looks_at(seed, loss=loss, days=days, kind=kind)]
+        assert rang == sorted(rang)
+        assert rang[-1] == (loss > 0.1)
+
+
+def test_a_missing_gold_holds_back_later_requests_until_its_deadline_and_no_longer():
+    log = production_log(600, loss=lambda _: 0.0, rate=lambda _: 1.0)
+    lacking = without_gold(log, lambda number: number == 400)
+    end = BEGIN + 600 * MINUTE
+    waits = watch(lacking, certified(), metric="em", now=end)
+    assert (waits.n_audited, waits.n_missing) == (400, 0)
+    assert any("200 audited requests not used yet: q400 has no gold or mark yet" in note for note in waits.notes)
+    for later in (
+        watch(lacking, certified(), metric="em", now=end + 7 * 86_400),
+        watch(lacking, certified(), metric="em", now=end, gold_deadline=0.0),
+    ):
+        assert (later.n_audited, later.n_missing) == (599, 1)
+        known = watch(log, certified(), metric="em")
+        assert later.alarm.highest <= known.alarm.highest
+        assert later.whole.low == known.whole.low == 0.0
+        assert later.whole.high > known.whole.high, "it may be a loss"
+        assert later.whole.mean == 0.0
+        assert later.status == "keep"
+    assert watch(lacking, POLICY, metric="agreement", max_loss=0.03, now=end).n_audited == 600, (
+        "agreement needs no gold"
+    )
+    with pytest.raises(DataError, match="gold_deadline is in seconds"):
+        watch(log, certified(), gold_deadline=math.nan)
+
+
+def test_a_missing_gold_is_the_smallest_loss_for_the_alarm_and_the_largest_for_the_interval():
+    log = production_log(400, loss=lambda _: 0.3, rate=lambda _: 1.0)
+    lacking = without_gold(log, lambda number: number % 50 == 7)
+    for kind, least in (("net", -1.0), ("harm", 0.0)):
+        losses = audited_losses(Requests.of(lacking, POLICY), LossClaim(metric="em", kind=kind))
+        missing = ~losses.known
+        assert losses.n_missing == missing.sum() == 8
+        assert set(losses.loss[missing]) == {least}
+        assert set(losses.most[missing]) == {1.0}
+
+
+# Audits whose seed was changed
+
+
+def test_a_changed_seed_of_the_audit_lets_no_question_count_twice():
+    names = [f"c{number % 400}" for number in range(800)]
+    log = production_log(800, loss=lambda _: 0.5, cluster=names)
+    drawn = log.column("audited")[:, 0] == 1
+    assert (drawn[:400] != drawn[400:]).any(), "as after a new key"
+    assert watch(log, certified()).n_audited == drawn[:400].sum()
+
+
+def test_a_recorder_says_which_requests_it_drew_by_themselves(tmp_path):
+    audit = Audit(rate=0.5, seed=3)
+    with closing(Recorder(tmp_path / "log", policy="answer_stable", audit=audit)) as recorder:
+        for number in range(12):
+            with recorder.question("Where is the tower?", request_id=str(number) if number % 2 else None) as run:
+                while not run.done or run.auditing:
+                    run.observe("Oslo")
+    log = read_recording(tmp_path / "log")
+    units = log.per_question("audit_unit", [])
+    assert units.tolist() == [None, "request"] * 6
+    requests = Requests.of(log, recorder.policy)
+    assert requests.counting.tolist() == [number % 2 == 1 or number == 0 for number in range(12)]
+
+
+# What the latest audits would have shown
+
+
+def test_a_late_rise_needs_more_audits_than_an_early_one_and_the_sentence_says_how_many():
+    early, late = (audits_needed(0.03, 0.0, alpha=0.05, rise=0.05, before=before) for before in (0, 4000))
+    assert early < late
+    result = watch(production_log(4000, rate=lambda _: 1.0), certified())
+    assert (result.status, result.noticed) == ("keep", late)
+    assert f"A loss of 8 points that has lasted for the latest {late} audits would have rung" in result.sentence
+    assert "a younger one may not show yet" in result.sentence
+    assert "would have been noticed" not in STATUSES["keep"]
+
+
+@pytest.mark.parametrize(("bound", "low", "gained"), [(0.02, 0.0, 0.0), (0.05, -1.0, 0.05)])
+def test_the_audits_that_are_named_notice_a_rise_in_four_of_five_logs(bound, low, gained):
+    rng = np.random.default_rng(1)
+    before, n_logs = 2000, 60
+    n = audits_needed(bound, low, alpha=0.05, rise=0.05, gained=gained, before=before)
+
+    def losses(size: int, share: float) -> np.ndarray:
+        draws = rng.random((n_logs, size))
+        return np.where(draws < share + gained, 1.0, np.where(draws > 1 - gained, -1.0, 0.0))
+
+    alarm = Alarm.start(bound, 0.05, low=low, shape=(n_logs,)).observe(losses(before, bound / 4))
+    assert alarm.observe(losses(n, bound + 0.05)).rings.mean() > 0.75

@@ -28,6 +28,7 @@ from suffice.results import jsonable
 from suffice.rounds import Cost, Floats, Round
 from suffice.session import Audit, Policy, Session
 from suffice.store import Recording, read_recording, write_recording
+from suffice.store.schema import AUDIT_UNIT
 from suffice.tables import Column, Table, figure, render
 from suffice.watches import WatchResult, full_width, watch
 
@@ -263,6 +264,7 @@ def _rows_of(session: Session, name: str, question: str, number: int) -> list[di
         "cluster": question,
         "end": "max_rounds" if ran_on else "rule",
         **decision_columns(session),
+        AUDIT_UNIT: "request",
         "recorded_at": _FIRST_REQUEST + 60.0 * number,
     }
     return [

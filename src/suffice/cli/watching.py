@@ -22,6 +22,7 @@ from suffice.session import Policy
 from suffice.store import read_recording, write_recording
 from suffice.tables import counted
 from suffice.watches import (
+    GOLD_DEADLINE,
     WatchResult,
     audited_recording,
     by_request,
@@ -34,7 +35,7 @@ from suffice.watches import (
 
 __all__ = ["EXIT_CODES", "watch_command"]
 
-EXIT_CODES = {"keep": 0, "not enough audits": 0, "recalibrate": 3, "re-certify": 3, "fall back": 4}
+EXIT_CODES = {"keep": 0, "not enough audits": 0, "missing golds": 3, "recalibrate": 3, "re-certify": 3, "fall back": 4}
 """What `--exit-code` makes of each status; 1 and 2 are failures of the command itself."""
 
 _DURATION_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -69,6 +70,13 @@ class _Judged:
         Option(
             "--deadline",
             help="How long signals and audits may take: 30m, 36h, 7d; younger requests wait. Default: 1h for audits; signals need one.",
+        ),
+    ] = None
+    gold_deadline: Annotated[
+        str | None,
+        Option(
+            "--gold-deadline",
+            help="How long gold answers and marks may take; audits without one wait. Default: 7d. Later it is no loss for the alarm.",
         ),
     ] = None
     since: Annotated[
@@ -115,7 +123,8 @@ def watch_command(
     exit_code: Annotated[
         bool,
         Option(
-            "--exit-code", help="Exit with 3 if it says recalibrate or certify, 4 if the alarm has rung, 0 otherwise."
+            "--exit-code",
+            help="Exit with 3 if it says recalibrate or certify, or that too many golds are missing; 4 if the alarm has rung, 0 otherwise.",
         ),
     ] = False,
 ) -> None:
@@ -143,6 +152,7 @@ def watch_command(
             max_loss=None if from_file else judged.max_loss,
             signal=signal,
             deadline=deadline,
+            gold_deadline=GOLD_DEADLINE if judged.gold_deadline is None else _duration_in_seconds(judged.gold_deadline),
             since=since,
             window=judged.window,
             alpha=judged.risk,
@@ -219,6 +229,7 @@ def _same_watch(path: Path, policy_path: Path, tune: Path | None, judged: _Judge
         "--max-loss": max_loss,
         "--signal": judged.signal,
         "--deadline": judged.deadline,
+        "--gold-deadline": judged.gold_deadline,
         "--since": judged.since,
         "--window": None if judged.window == _Judged.window else judged.window,
         "--risk": None if judged.risk == _Judged.risk else judged.risk,
@@ -231,7 +242,7 @@ def _next_command(result: WatchResult, again: str, policy_path: Path, policy: Po
     """Return the next command."""
     if result.status == "fall back" and written.fallback is None:
         return f"{again} --fallback full-width.json{' --suspend' * (result.certified and not policy.suspended)}"
-    if result.status in {"keep", "not enough audits"}:
+    if result.status in {"keep", "not enough audits", "missing golds"}:
         return again
     if written.audited is None:
         return f"{again} --audited audited.parquet"

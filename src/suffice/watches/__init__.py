@@ -4,9 +4,10 @@ from suffice.watches.metrics import WatchCollector, export_metrics, prometheus_t
 from suffice.watches.requests import Requests
 from suffice.watches.result import STATUSES, WatchResult
 from suffice.watches.user_signals import UserSignal, by_request, seconds_of
-from suffice.watches.verdict import audited_recording, full_width, watch
+from suffice.watches.verdict import GOLD_DEADLINE, audited_recording, full_width, watch
 
 __all__ = [
+    "GOLD_DEADLINE",
     "STATUSES",
     "Requests",
     "UserSignal",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +19,7 @@ from suffice.store.recording import Recording
 from suffice.tables import counted
 from suffice.watches.requests import Requests
 
-__all__ = ["USER_SIGNAL", "LossClaim", "Losses"]
+__all__ = ["USER_SIGNAL", "LossClaim", "Losses", "audited_losses", "full_run_losses", "loss_bounds", "reference_stops"]
 
 LossKind = str
 _WORST = 1.0
@@ -148,11 +149,15 @@ def _reference(requests: Requests, question: LossClaim) -> Policy:
 class Losses:
     """Losses in the order of requests; every array has shape ``(n,)``.
 
+    Where a gold answer is missing, a loss lies between two ends: the alarm bets on the smallest (a missing label is no evidence), and the
+    upper end of an interval takes the largest.
+
     Attributes:
         places: The places of their requests: those that were audited; where audit rates vary, all that could be.
-        loss: What each lost; NaN where that was not audited.
+        loss: The smallest loss that each can have had; NaN where it was not audited.
         rates: The probability of each audit; 1 where every loss is seen.
         lowest: The smallest possible loss, 0 or -1.
+        most: The largest loss that each can have had; None = as `loss`, because none is missing.
         n_lost: Audits that got lost, whose loss counts as 1.
         notes: What a reader must know.
     """
@@ -161,6 +166,7 @@ class Losses:
     loss: Floats
     rates: Floats
     lowest: float
+    most: Floats | None = None
     n_lost: int = 0
     notes: tuple[str, ...] = ()
 
@@ -168,14 +174,26 @@ class Losses:
         return len(self.loss)
 
     @property
-    def known(self) -> Mask:
-        """Which losses were seen."""
+    def audited(self) -> Mask:
+        """Which were audited."""
         return ~np.isnan(self.loss)
 
     @property
+    def known(self) -> Mask:
+        """Which losses are known."""
+        return (
+            self.audited if self.most is None else np.asarray(self.audited & (self.most <= self.loss), dtype=np.bool_)
+        )
+
+    @property
     def n_audited(self) -> int:
-        """How many were seen."""
+        """How many losses are known."""
         return int(self.known.sum())
+
+    @property
+    def n_missing(self) -> int:
+        """How many audited requests lack what their loss is measured by."""
+        return int((self.audited & ~self.known).sum())
 
     @property
     def gained(self) -> float:
@@ -186,34 +204,59 @@ class Losses:
     def least_rate(self) -> float | None:
         """The smallest rate where rates vary; None where the audited requests alone are a fair sample."""
         is_even = not len(self) or bool((self.rates == self.rates[0]).all())
-        return None if is_even and self.known.all() else float(self.rates.min())
+        return None if is_even and self.audited.all() else float(self.rates.min())
 
     @property
     def values(self) -> Floats:
-        """Estimates of each loss without bias: 0 where it was not audited, else the loss divided by the rate."""
-        return self.loss if self.least_rate is None else np.where(self.known, self.loss, 0.0) / self.rates
+        """The smallest estimates of each loss: 0 where it was not audited, else the loss divided by the rate."""
+        return self._weighed(self.loss)
+
+    @property
+    def upper_values(self) -> Floats:
+        """The largest estimates of each loss."""
+        return self._weighed(self.loss if self.most is None else self.most)
 
     @property
     def largest(self) -> float:
         """The largest possible value."""
         return 1 / (self.least_rate or 1.0)
 
+    def mean(self, first: int = 0, last: int | None = None) -> float:
+        """Return the mean loss from one place to another; NaN where none is known."""
+        inside = (self.places >= first) & (self.places <= (math.inf if last is None else last))
+        return float(self._means(inside)[-1]) if inside.any() else math.nan
 
-def audited_losses(requests: Requests, question: LossClaim, *, until: int | None = None) -> Losses:
+    def means(self) -> Floats:
+        """Return the mean loss after each; NaN before the first that is known."""
+        return self._means(np.ones(len(self), dtype=np.bool_))
+
+    def _means(self, inside: Mask) -> Floats:
+        """Return running means, in which missing losses are like the known ones, as far as their ends allow that."""
+        low, high = self.values[inside], self.upper_values[inside]
+        known, audited, weights = self.known[inside], self.audited[inside], 1 / self.rates[inside]
+        n, seen = np.arange(1, len(low) + 1), np.cumsum(np.where(known, low, 0.0))
+        weight, whole = np.cumsum(np.where(known, weights, 0.0)), np.cumsum(np.where(audited, weights, 0.0))
+        scale = np.divide(whole, weight, out=np.full(len(low), np.nan), where=weight > 0)
+        return np.clip(seen / n * scale, np.cumsum(low) / n, np.cumsum(high) / n)
+
+    def _weighed(self, loss: Floats) -> Floats:
+        return loss if self.least_rate is None else np.where(self.audited, loss, 0.0) / self.rates
+
+
+def audited_losses(
+    requests: Requests, question: LossClaim, *, until: int | None = None, bounds: tuple[Floats, Floats] | None = None
+) -> Losses:
     """Return what audited requests lost, in the order of requests.
 
     Args:
         requests: Of the log.
         question: Which loss.
         until: The place of the first request that does not count yet; None = all count.
+        bounds: `loss_bounds` of both; None = they are found here.
     """
     notes: list[str] = []
     counting = requests.counting & (np.arange(len(requests)) < (len(requests) if until is None else until))
-    loss = np.full(len(requests), np.nan)
-    complete = requests.complete
-    if complete.any():
-        loss[complete] = full_run_losses(requests.at(complete), question)
-    loss[requests.lost] = _WORST
+    least, most = loss_bounds(requests, question) if bounds is None else bounds
     drawn = requests.drawn & counting
     repeats = int((~requests.counting).sum())
     if repeats:
@@ -226,43 +269,30 @@ def audited_losses(requests: Requests, question: LossClaim, *, until: int | None
         notes.append(
             f"{counted(n_lost, 'audit')} of {int(drawn.sum()):,} got lost (drawn, and never run to the end): their loss counts as 1"
         )
-    unmeasured: Mask = np.asarray(np.isnan(_value_at_answer(requests, question)), dtype=np.bool_)
-    rated = ~np.isnan(requests.rate) & counting
-    varies = len(np.unique(requests.rate[rated])) > 1
-    if varies:
-        # Requests that were not drawn stay in as 0, so those whose loss could not be known must go with the drawn ones.
-        # A metric that was measured on audited requests alone says nothing of the others.
-        if (unmeasured & drawn).any() and not unmeasured[rated & ~drawn].all():
-            rated &= ~unmeasured | requests.lost
-        missing = rated & drawn & np.isnan(loss)
-        loss[missing] = _WORST
-        if missing.any():
-            notes.append(
-                f"{question.metric} of the full run is unknown in {counted(int(missing.sum()), 'audited request')}: their loss counts as 1"
-            )
-    unknown = drawn & np.isnan(loss)
-    if unknown.any():
+    missing = int((drawn & (least < most)).sum())
+    if missing:
         notes.append(
-            f"{question.metric} is unknown in {int(unknown.sum()):,} of {int(drawn.sum()):,} audited requests, which are left "
-            "out: right only if it is missing by chance"
+            f"{question.metric} is unknown in {missing:,} of {int(drawn.sum()):,} audited requests: for the alarm they lost as little as they can "
+            "have lost, and for the upper end of an interval as much"
         )
     without = int(np.isnan(requests.rate).sum())
     if without:
         notes.append(
             f"{counted(without, 'request')} without an audit rate: they could not be drawn, and say nothing here"
         )
+    rated = ~np.isnan(requests.rate) & counting
+    rates = requests.rate[rated]
+    varies = len(np.unique(rates)) > 1
     if varies:
-        rates = requests.rate[rated]
         notes.append(
             f"audit rates vary ({rates.min():g} to {rates.max():g}): the loss of each audited request is divided by its rate; intervals are as "
             "wide as the smallest rate demands, and each time that it falls they begin anew, with a risk of their own"
         )
-        places = np.flatnonzero(rated)
-    else:
-        places = np.flatnonzero(drawn & ~unknown)
+    places = np.flatnonzero(rated if varies else drawn)
     return Losses(
         places=places,
-        loss=loss[places],
+        loss=least[places],
+        most=most[places],
         rates=requests.rate[places],
         lowest=question.lowest,
         n_lost=n_lost,
@@ -270,19 +300,40 @@ def audited_losses(requests: Requests, question: LossClaim, *, until: int | None
     )
 
 
+def loss_bounds(requests: Requests, question: LossClaim) -> tuple[Floats, Floats]:
+    """Return the smallest and the largest loss that each audited request can have had; NaN where none was audited.
+
+    They are equal where the loss is known: the metric was measured, or the audit got lost, which counts as 1.  A metric lies in [0, 1].
+    """
+    least, most = np.full(len(requests), np.nan), np.full(len(requests), np.nan)
+    complete = requests.complete
+    if complete.any():
+        least[complete], most[complete] = _bounds_of(requests.at(complete), question)
+    least[requests.lost] = most[requests.lost] = _WORST
+    return least, most
+
+
+def _bounds_of(requests: Requests, question: LossClaim) -> tuple[Floats, Floats]:
+    mine, full = _values(requests, question)
+    low, high = (
+        np.where(np.isnan(full), unknown, full) - np.where(np.isnan(mine), 1.0 - unknown, mine)
+        for unknown in (0.0, 1.0)
+    )
+    return np.maximum(low, question.lowest), np.maximum(high, question.lowest)
+
+
 def full_run_losses(requests: Requests, question: LossClaim) -> Floats:
     """Return what requests that ran on lost against the baseline, shape ``(n_requests,)``; NaN where it was not measured."""
-    metric = outcome(requests.recording, question.metric)
-    mine = _value_at_answer(requests, question)
-    reference = _reference(requests, question)
-    full = reference_stops(requests.recording, reference)
-    difference = _value_at(requests.recording, metric, full.answer_rounds, full.rounds) - mine
-    return np.maximum(difference, 0.0) if question.kind == "harm" else difference
+    mine, full = _values(requests, question)
+    return np.maximum(full - mine, 0.0) if question.kind == "harm" else full - mine
 
 
-def _value_at_answer(requests: Requests, question: LossClaim) -> Floats:
+def _values(requests: Requests, question: LossClaim) -> tuple[Floats, Floats]:
+    """Return the metric of each request at its answer, and at that of the baseline; NaN where it was not measured."""
     metric = outcome(requests.recording, question.metric)
-    return _value_at(requests.recording, metric, requests.answer, requests.stop)
+    reference = reference_stops(requests.recording, _reference(requests, question))
+    mine = _value_at(requests.recording, metric, requests.answer, requests.stop)
+    return mine, _value_at(requests.recording, metric, reference.answer_rounds, reference.rounds)
 
 
 def reference_stops(recording: Recording, policy: Policy) -> Stops:

@@ -16,6 +16,7 @@ from suffice.replays import dividing_names
 from suffice.rounds import Floats, Mask
 from suffice.session import Policy
 from suffice.store.recording import Recording
+from suffice.store.schema import AUDIT_UNIT
 from suffice.tables import counted
 
 __all__ = ["RAN_ON", "Requests", "moment", "numbers_of", "times_of"]
@@ -174,22 +175,16 @@ class Requests:
 
     @cached_property
     def counting(self) -> Mask:
-        """Which count for the loss: all that are drawn by themselves; of those that share the draw of their question, the first.
+        """Which count for the loss: of those that share the draw of their question, the first; all that were drawn by themselves.
 
-        The loss of a question that comes again is known beforehand, and a bet on it is none.  Draws are shared unless two requests of
-        one question and one rate were drawn differently.
+        The loss of a question that comes again is known beforehand, and a bet on it is none.  The log says which requests were drawn by
+        themselves; draws alone cannot, because two requests of one question also differ where the seed of the audit was changed.
         """
-        _, question = np.unique(self.questions, return_inverse=True)
-        _, cell = np.unique(
-            np.stack([question, np.nan_to_num(self.rate, nan=-1.0)], axis=1), axis=0, return_inverse=True
-        )
-        cell = cell.ravel()
-        drawn, all_of = np.bincount(cell, weights=self.drawn), np.bincount(cell)
-        if ((drawn > 0) & (drawn < all_of)).any():
-            return np.ones(len(self), dtype=np.bool_)
-        first: Mask = np.zeros(len(self), dtype=np.bool_)
-        first[np.unique(question, return_index=True)[1]] = True
-        return first
+        _, firsts = np.unique(self.questions, return_index=True)
+        counts: Mask = self.recording.per_question(AUDIT_UNIT, [None] * len(self)) == "request"
+        counts = np.asarray(counts, dtype=np.bool_)
+        counts[firsts] = True
+        return counts
 
     @cached_property
     def complete(self) -> Mask:

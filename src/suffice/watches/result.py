@@ -21,18 +21,21 @@ from suffice.watches.shadows import ShadowFigures, shadows_table
 
 __all__ = ["STATUSES", "WatchPoint", "WatchResult", "WatchStatus"]
 
-WatchStatus = Literal["keep", "recalibrate", "re-certify", "fall back", "not enough audits"]
+WatchStatus = Literal["keep", "recalibrate", "re-certify", "fall back", "missing golds", "not enough audits"]
 
 STATUSES: Mapping[WatchStatus, str] = {
-    "keep": "nothing shows that the loss is above its bound, and it would have been noticed",
+    "keep": "nothing shows that the loss is above its bound; the sentence says how long a rise must have lasted to be noticed",
     "recalibrate": "a signal that the rule reads has moved, or its probabilities are off",
     "re-certify": "another model replies, the certificate is suspended, or there is no bound to judge by",
     "fall back": "the loss is above its bound: let the loop run at full width",
-    "not enough audits": "a loss above the bound would not have been noticed yet",
+    "missing golds": "too many audited requests have no gold answer or mark after the gold deadline: the alarm cannot see their loss",
+    "not enough audits": "there are too few audits to notice a loss above the bound",
 }
 """What each status says."""
 
 _MOST_WINDOWS = 10
+_MOST_MISSING = 0.05
+"""The largest share of audited requests that may lack a gold answer after its deadline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +86,8 @@ class WatchResult(Result):
         ids: Their ids, in the order of time.
         times: When each came, seconds since 1970.
         n_audited: Requests whose loss is known.
+        n_missing: Audited requests without a gold answer or a mark after the gold deadline.
+        gold_deadline: That deadline, seconds after a request.
         n_drawn: Requests that were drawn for an audit.
         n_lost: Audits that got lost.
         rates_vary: Whether requests were drawn with different probabilities.
@@ -93,6 +98,8 @@ class WatchResult(Result):
         windows: The loss by window, the latest first.
         alarm: Evidence against the bound; None without a bound or an audit.
         needed: About how many more audits would notice a loss of `rise` above the bound; 0 where there are enough.
+        noticed: For about how many of the latest audits a loss of `rise` above the bound must have lasted so that the alarm would have
+            rung in at least four of five cases; None where they are too few, or audit rates vary.
         rise: What counts as a rise worth noticing.
         alpha: The risk of a false alarm, and of an interval that misses.
         drifts: What moved.
@@ -112,6 +119,8 @@ class WatchResult(Result):
     ids: list[str]
     times: list[float]
     n_audited: int
+    n_missing: int
+    gold_deadline: float
     n_drawn: int
     n_lost: int
     rates_vary: bool
@@ -122,6 +131,7 @@ class WatchResult(Result):
     windows: tuple[LossWindow, ...]
     alarm: LossAlarm | None
     needed: int
+    noticed: int | None
     rise: float
     alpha: float
     drifts: Drifts
@@ -155,6 +165,8 @@ class WatchResult(Result):
             return "fall back"
         if self.question.bound is None or self.suspended or (self.certified and self.new_model):
             return "re-certify"
+        if self.n_cut and self.n_missing > _MOST_MISSING * (self.n_audited + self.n_missing):
+            return "missing golds"
         if self.drifts.of_rule or self.off or self.new_model:
             return "recalibrate"
         return "not enough audits" if self.needed and self.n_cut else "keep"
@@ -171,6 +183,7 @@ class WatchResult(Result):
             "fall back": self._fall_back,
             "re-certify": self._certify_again,
             "recalibrate": self._recalibrate,
+            "missing golds": self._ask_for_golds,
             "not enough audits": self._wait,
             "keep": self._keep,
         }[self.status]()
@@ -245,13 +258,28 @@ class WatchResult(Result):
             f"{self._loss_text()}."
         )
 
-    def _wait(self) -> str:
-        more = "more requests past their deadline" if self.question.metric == USER_SIGNAL else "more audits"
+    def _ask_for_golds(self) -> str:
+        hours = f"{self.gold_deadline / 3600:,.4g} hours"
         return (
-            f"Not enough {more.removeprefix('more ')} yet: {self._n_audited(self.n_audited)} would not show that the {self.question.text} has passed "
-            f"{self._bound}. Keep the policy, and wait for about {self.needed:,} {more}{self._requests_needed()}: they would show a loss of "
-            f"{100 * (self.rise + (self.question.bound or 0)):g} points."
+            f"Add the missing golds: {self.question.metric} is unknown in {self.n_missing:,} of "
+            f"{counted(self.n_audited + self.n_missing, 'audit')} after the gold deadline of {hours}, and the alarm cannot see what these lost. Add "
+            "their gold answers or marks to the log, or judge by agreement with the full run, which needs none (metric, --metric agreement)."
         )
+
+    def _wait(self) -> str:
+        is_signal = self.question.metric == USER_SIGNAL
+        noun, plural = (
+            ("request past its deadline", "requests past their deadline") if is_signal else ("audit", "audits")
+        )
+        few = f"{counted(self.n_audited, noun, plural)} {'is' if self.n_audited == 1 else 'are'} too few"
+        return (
+            f"Not enough {plural} yet: {few} to notice a {self.question.text} above {self._bound}. Keep the policy, and wait for about "
+            f"{self.needed:,} more {plural}{self._requests_needed()}: they would show one of {self._risen} in four of five cases."
+        )
+
+    @property
+    def _risen(self) -> str:
+        return f"{100 * (self.rise + (self.question.bound or 0)):g} points"
 
     def _requests_needed(self) -> str:
         if not self.n_drawn or self.question.metric == USER_SIGNAL:
@@ -267,8 +295,19 @@ class WatchResult(Result):
         assert self.alarm is not None
         return (
             f"Keep the policy: the {self.question.text} is {self._loss_text()}, and nothing shows that it has passed {self._bound} "
-            f"(evidence {figure(self.alarm.e_value, ',.2g')}; {1 / self.alpha:g} would ring)."
+            f"(evidence {figure(self.alarm.e_value, ',.2g')}; {1 / self.alpha:g} would ring). {self._noticed_text()}"
         )
+
+    def _noticed_text(self) -> str:
+        if self.noticed is not None:
+            audits = "requests" if self.question.metric == USER_SIGNAL else "audits"
+            return (
+                f"A loss of {self._risen} that has lasted for the latest {self.noticed:,} {audits} would have rung in four of five cases; a "
+                "younger one may not show yet."
+            )
+        if self.rates_vary:
+            return "How soon a rise would show is not estimated for audits of several rates."
+        return "That is the mean since deployment: a rise among the latest requests may not show yet."
 
     def tables(self) -> list[Table]:
         """Return the loss, what moved, calibration, changes and shadows, as far as there are any, and the facts."""

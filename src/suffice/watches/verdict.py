@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -14,7 +15,8 @@ from suffice.certificates import Certificate
 from suffice.diagnostics.rows import right_if_known
 from suffice.errors import DataError
 from suffice.replays import seen_from, seen_in
-from suffice.rounds import Floats
+from suffice.replays.outcomes import is_agreement
+from suffice.rounds import Floats, Mask
 from suffice.rules import Never
 from suffice.session import Policy
 from suffice.statistics import ConfidenceSequence
@@ -24,17 +26,19 @@ from suffice.store.schema import DECISION_COLUMNS, SHADOW
 from suffice.tables import counted
 from suffice.watches.changes import changes_of
 from suffice.watches.drift import drifts_of
-from suffice.watches.evidence import audits_needed, loss_alarm, loss_windows, sequence_of, whole_log
-from suffice.watches.losses import USER_SIGNAL, LossClaim, Losses, audited_losses
+from suffice.watches.evidence import audits_to_notice, loss_alarm, loss_windows, sequence_of, whole_log
+from suffice.watches.losses import USER_SIGNAL, LossClaim, Losses, audited_losses, loss_bounds
 from suffice.watches.requests import Requests, others_text
 from suffice.watches.result import SignalFit, WatchPoint, WatchResult
 from suffice.watches.shadows import shadow_figures
 from suffice.watches.user_signals import UserSignal, signalled_losses
 
-__all__ = ["audited_recording", "full_width", "watch"]
+__all__ = ["GOLD_DEADLINE", "audited_recording", "full_width", "watch"]
 
 _CHART_POINTS = 120
 _AUDIT_DEADLINE = 3600.0
+GOLD_DEADLINE = 7 * 86_400.0
+"""Seconds that a gold answer may take: a week, so that labelling by people is over and the alarm is not later than that."""
 _NO_CHANCE = 1e-6
 
 
@@ -47,6 +51,7 @@ def watch(
     max_loss: float | None = None,
     signal: Iterable[UserSignal] | None = None,
     deadline: float | None = None,
+    gold_deadline: float = GOLD_DEADLINE,
     now: float | None = None,
     since: float | None = None,
     window: int = 500,
@@ -70,6 +75,10 @@ def watch(
         deadline: Seconds that signals and audits may take. A signal is late after it, and a request without one waits for it. So does an
             audit that has not ended, and all later requests with it; after the deadline it is lost.  None = an hour for audits; user
             signals need a deadline of their own.
+        gold_deadline: Seconds after a request that its gold answer, or a judge's mark, may take.  Until then an audited request without
+            one waits, and all later requests with it.  After it, it counts as the smallest loss that it can have had for the alarm, and
+            as the largest for the upper end of an interval.  One that comes later still counts from then on: it can only raise the
+            evidence, so an alarm that has rung stays so.  Agreement needs none.
         now: The time, seconds since 1970; None = the clock's.
         since: Leave out requests before this time: since a fault was mended, for instance.
         window: Requests of a window.
@@ -82,6 +91,8 @@ def watch(
     """
     if window < 1:
         raise DataError(f"a window has at least one request, not {window!r}")
+    if not gold_deadline >= 0:  # also where it is undefined
+        raise DataError(f"gold_deadline is in seconds, 0 or more, not {gold_deadline!r}: 7 * 86400 is a week")
     requests = Requests.of(log, policy, since=since)
     notes = [*requests.notes, *others_text(requests.others), *_overlap_notes(requests, tune)]
     certificate = Certificate.of(policy)
@@ -97,24 +108,24 @@ def watch(
         losses = signalled_losses(requests, signal, deadline=deadline or 0.0, now=moment, names=names)
     else:
         question = LossClaim.of(requests, certificate, metric=metric, max_loss=max_loss)
-        until = _first_pending(requests, _AUDIT_DEADLINE if deadline is None else deadline, moment)
-        losses = audited_losses(requests, question, until=until)
+        bounds = loss_bounds(requests, question)
+        golds = -math.inf if is_agreement(question.metric) else gold_deadline
+        until, why = _first_pending(requests, bounds, _AUDIT_DEADLINE if deadline is None else deadline, golds, moment)
+        losses = audited_losses(requests, question, until=until, bounds=bounds)
         waiting = int(requests.drawn[until:].sum())
         if waiting:
             notes.append(
-                f"{counted(waiting, 'audited request')} not used yet: the audit of {requests.ids[until]} may still run (deadline), and "
-                "requests count in their order"
+                f"{counted(waiting, 'audited request')} not used yet: {why}, and requests count in their order"
             )
     notes += losses.notes
     alarm, path = (None, np.array([]))
     if question.bound is not None and losses.n_audited:
         alarm, path = loss_alarm(losses, question.bound, len(requests), alpha=alpha)
-    needed = 0
-    if question.bound is not None:
-        needed = audits_needed(question.bound, question.lowest, alpha=alpha, rise=rise, gained=losses.gained)
     whole = whole_log(requests, losses, alpha)
-    if question.bound is None or whole.high <= question.bound:
-        needed = 0
+    needed, noticed = 0, None
+    if question.bound is not None:
+        enough, noticed = audits_to_notice(losses, question.bound, alpha=alpha, rise=rise)
+        needed = 0 if whole.high <= question.bound else max(0, enough - losses.n_audited)
     notes += _draw_notes(requests) if signal is None else []
     return WatchResult(
         policy=policy.label,
@@ -124,6 +135,8 @@ def watch(
         ids=requests.ids,
         times=requests.times.tolist(),
         n_audited=losses.n_audited,
+        n_missing=losses.n_missing,
+        gold_deadline=gold_deadline,
         n_drawn=int(requests.drawn.sum()),
         n_lost=losses.n_lost,
         rates_vary=len(np.unique(requests.rate[~np.isnan(requests.rate)])) > 1,
@@ -133,7 +146,8 @@ def watch(
         whole=whole,
         windows=tuple(reversed(loss_windows(requests, losses, window=window, alpha=alpha))),
         alarm=alarm,
-        needed=max(0, needed - losses.n_audited),
+        needed=needed,
+        noticed=noticed if losses.least_rate is None else None,
         rise=rise,
         alpha=alpha,
         drifts=drifts_of(requests, tune, window=window, alpha=alpha, effect=effect),
@@ -147,13 +161,32 @@ def watch(
     )
 
 
-def _first_pending(requests: Requests, deadline: float, now: float) -> int:
-    """Return the place of the first request whose audit has not ended and may still run; the number of requests if there is none.
+def _first_pending(
+    requests: Requests, bounds: tuple[Floats, Floats], audits: float, golds: float, now: float
+) -> tuple[int, str]:
+    """Return the place of the first request whose audit may still run, or whose gold may still come, and which of both.
 
-    What comes after it waits, too: audits that end soon may be those that lose little.
+    What comes after it waits, too: audits that end soon may be those that lose little, and golds that come soon those of losses.  Where
+    nothing waits, the place is the number of requests.
+
+    Args:
+        requests: Of the log.
+        bounds: `loss_bounds` of them.
+        audits: Seconds that an audit may take.
+        golds: Seconds that a gold may take.
+        now: The time.
     """
-    pending = requests.lost & (requests.times + deadline > now)
-    return int(np.argmax(pending)) if pending.any() else len(requests)
+    least, most = bounds
+    running: Mask = requests.lost & (requests.times + audits > now)
+    missing: Mask = (least < most) & requests.counting & (requests.times + golds > now)
+    pending = running | missing
+    if not pending.any():
+        return len(requests), ""
+    place = int(np.argmax(pending))
+    name = requests.ids[place]
+    if running[place]:
+        return place, f"the audit of {name} may still run (deadline)"
+    return place, f"{name} has no gold or mark yet, which may still come (gold deadline)"
 
 
 def _draw_notes(requests: Requests) -> list[str]:
@@ -233,15 +266,16 @@ def _watch_points(losses: Losses, path: Floats, alpha: float) -> list[WatchPoint
     """Return the loss and the evidence after some of the requests, evenly spread, the last one included."""
     if not len(losses):
         return []
-    state = sequence_of(losses, alpha).looks(losses.values)
+    start, means = sequence_of(losses, alpha), losses.means()
+    lower, upper = (start.looks(values) for values in (losses.values, losses.upper_values))
     chosen = np.unique(np.linspace(0, len(losses) - 1, min(_CHART_POINTS, len(losses))).round().astype(np.int64))
-    lows, highs = (np.clip(end, losses.lowest, 1.0)[chosen] for end in (state.low_end, state.high_end))
+    lows, highs = (np.clip(end, losses.lowest, 1.0)[chosen] for end in (lower.low_end, upper.high_end))
     evidence = np.exp(np.minimum(path[chosen], 700.0)) if len(path) else np.full(len(chosen), np.nan)
     return [
         WatchPoint(
             request=int(losses.places[at]) + 1, mean=float(mean), low=float(low), high=float(high), e_value=float(e)
         )
-        for at, mean, low, high, e in zip(chosen, state.mean[chosen], lows, highs, evidence, strict=True)
+        for at, mean, low, high, e in zip(chosen, means[chosen], lows, highs, evidence, strict=True)
     ]
 
 

@@ -15,7 +15,11 @@ from suffice.watches import WatchResult, watch
 
 __all__ = ["LOG_VIEW", "log_page"]
 
-_STATUS_TAGS = {"keep": "good", "not enough audits": "", "recalibrate": "bad", "re-certify": "bad", "fall back": "bad"}
+_STATUS_TAGS = {
+    "keep": "good",
+    "not enough audits": "",
+    **dict.fromkeys(("missing golds", "recalibrate", "re-certify", "fall back"), "bad"),
+}
 
 
 def log_page(view: View) -> Response:

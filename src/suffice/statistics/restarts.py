@@ -53,7 +53,8 @@ class Alarm:
     about new questions.  If the draw is by request, each may count.
 
     *Order.*  Observations come in the order of the questions, not in that of their losses: complaints arrive first.  Wait for a loss until a
-    deadline; an audit without one by then counts 1.
+    deadline.  By then an audit that has not ended counts 1, and one that lacks a label the smallest loss that it can have had: evidence
+    grows with every loss, so labels that come later cannot make it smaller.
 
     >>> import numpy as np
     >>> alarm = Alarm.start(0.02).observe(np.zeros(2000))

@@ -291,8 +291,8 @@ def damaged_part(path: Path, error: SchemaError) -> SchemaError:
             f"{error}. It is shard {shard} of the recording {str(path.parent)!r}: move it away, and record that shard again"
         )
     return SchemaError(
-        f"{error}. It is a part of the recording {str(path.parent)!r}: move it away, with its {_JOURNAL} file if there is one, "
-        "and the others are read without it"
+        f"{error}. It is a part of the recording {str(path.parent)!r}: if it cannot be had again, move it away, with its {_JOURNAL} file if "
+        "there is one, and the others are read without it"
     )
 
 

@@ -45,8 +45,9 @@ def recorded_at(path: str | Path, *, questions: int, size: int) -> RecordedFile 
     """
     if is_url(path):
         raise DataError(
-            f"{str(path)!r} is a URL, and rounds are committed to files of this machine one by one: log to a local folder, and upload "
-            "its parts, such as by `aws s3 sync` or `rclone copy`; every command reads them there"
+            f"{str(path)!r} is a URL, and rounds are committed to files of this machine one by one: log to a local folder. To have it "
+            "there, write one file with `suffice merge FOLDER -o URL`, also while processes write to the folder, or copy the folder once all of "
+            "them have closed it"
         )
     path = place(path)
     if questions < 1 or size < 1:

@@ -23,13 +23,56 @@ __all__ = ["JournalContent", "JournalQuestion", "RoundJournal", "SealedError"]
 
 _BUSY_S = 60.0
 _BUSY = "other processes are writing to it: try again"
-_DAMAGED = "is not a journal of rounds, or is damaged: move it away, or record to another file"
+_AGAIN = "copy it again once its writer has closed it (Recorder.close(), or the end of its program)"
+_DAMAGED = (
+    f"is not a journal of rounds, is damaged, or is a copy that was made while a process wrote to it: {_AGAIN}; if it is no copy, "
+    "move it away, or record to another file"
+)
+_INCOMPLETE = f"has other rows than were committed, as in a copy that was made while a process wrote to it: {_AGAIN}"
 _SEALED = "was sealed while this question was open: it is a day since its last round. Record the question again"
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS questions (run TEXT PRIMARY KEY, fields TEXT NOT NULL, ending TEXT);
 CREATE TABLE IF NOT EXISTS rounds (run TEXT NOT NULL, round INTEGER NOT NULL, row TEXT NOT NULL, PRIMARY KEY (run, round));
 """
+
+_TEXTS = {"questions": ("fields", "ending"), "rounds": ("row",)}
+_MARK_BITS = 32
+
+
+def _tally_schema() -> Iterator[str]:
+    """Yield the statements that let sqlite keep the sum of `_mark` over all texts that are committed.
+
+    A copy that was made during a commit is often a valid file of sqlite, with pages from before and after the commit: then the sum is
+    not that of the rows that are found.  Triggers keep it, so that a process of an older release does so, too.
+    """
+
+    def marks(table: str, row: str = "") -> str:
+        return " + ".join(f"coalesce({_mark_in_sql(row + text)}, 0)" for text in _TEXTS[table])
+
+    yield "CREATE TABLE tally (total INTEGER NOT NULL)"
+    sums = (f"(SELECT coalesce(sum({marks(table)}), 0) FROM {table})" for table in _TEXTS)  # noqa: S608 - names of ours
+    yield f"INSERT INTO tally VALUES ({' + '.join(sums)})"
+    for table in _TEXTS:
+        old, new = f"- ({marks(table, 'old.')})", f"+ {marks(table, 'new.')}"
+        for event, change in (("INSERT", new), ("DELETE", old), ("UPDATE", f"{old} {new}")):
+            body = f"UPDATE tally SET total = total {change};"  # noqa: S608 - names of ours
+            yield f"CREATE TRIGGER {table}_{event.lower()} AFTER {event} ON {table} BEGIN {body} END"
+
+
+def _mark_in_sql(text: str) -> str:
+    letters = " + ".join(f"(unicode(substr({text}, -{place + 1}, 1)) << {7 * place})" for place in range(4))
+    return f"{1 << _MARK_BITS} + {letters}"
+
+
+def _mark(text: str | None) -> int:
+    r"""Return a number for a text and its end, where its checksum is; 0 for none.
+
+    >>> _mark("x\n0000000a") - _mark("x\n00000009")
+    40
+    """
+    letters = "" if text is None else text[-4:]
+    return bool(letters) * (1 << _MARK_BITS) + sum(ord(letter) << 7 * n for n, letter in enumerate(letters[::-1]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,13 +271,19 @@ class RoundJournal:
 
     def _all(self, database: sqlite3.Connection) -> JournalContent:
         by_run: dict[str, JournalQuestion] = {}
+        total = 0
         for run, fields, ending in database.execute("SELECT run, fields, ending FROM questions ORDER BY rowid"):
             known = None if ending is None else self._decoded(ending, run, "ending")
             by_run[run] = JournalQuestion(run=run, fields=self._decoded(fields, run), ending=known)
+            total += _mark(fields) + _mark(ending)
         for run, r, row in database.execute("SELECT run, round, row FROM rounds ORDER BY run, round"):
             if run not in by_run:
-                raise SchemaError(f"{str(self.path)!r} {_DAMAGED}")
+                raise SchemaError(f"{str(self.path)!r} {_INCOMPLETE}")
             by_run[run].rows.append(self._decoded(row, run, r))
+            total += _mark(row)
+        # Journals of older releases have none.
+        if _has_tally(database) and database.execute("SELECT total FROM tally").fetchall() != [(total,)]:
+            raise SchemaError(f"{str(self.path)!r} {_INCOMPLETE}")
         return JournalContent(metadata=self._metadata(database) or {}, questions=[*by_run.values()])
 
     def _commit(self, write: Callable[[sqlite3.Connection], Any]) -> None:
@@ -263,6 +312,9 @@ class RoundJournal:
                     database.execute("BEGIN IMMEDIATE")
                     for statement in filter(str.strip, _SCHEMA.split(";")):
                         database.execute(statement)
+                    if not _has_tally(database):
+                        for statement in _tally_schema():
+                            database.execute(statement)
                     if not sealed and database.execute("SELECT 1 FROM meta WHERE key = 'sealed'").fetchone():
                         raise SealedError(f"{str(self.path)!r} {_SEALED}")
                     yield database
@@ -292,3 +344,7 @@ class RoundJournal:
         if not isinstance(value, dict):
             raise SchemaError(f"{str(self.path)!r} {_DAMAGED}")
         return value
+
+
+def _has_tally(database: sqlite3.Connection) -> bool:
+    return database.execute("SELECT 1 FROM sqlite_master WHERE name = 'tally'").fetchone() is not None

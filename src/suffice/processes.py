@@ -1,23 +1,44 @@
-"""Run one function over the parts of something large, each part in one of several processes."""
+"""Start processes: a pool that runs one function over the parts of something large, and programs of this interpreter.
+
+Everything that Suffice starts is started here, so that no process imports modules from the folder in which it starts: that
+folder may come from somebody else.
+"""
 
 from __future__ import annotations
 
 import os
 import pickle
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib.util import module_from_spec, spec_from_file_location
+from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from suffice.errors import DataError, SufficeError, WorkerDiedError
 
-__all__ = ["over_parts", "pools_from", "process_pool", "usable_processors"]
+if TYPE_CHECKING:
+    import asyncio
+    import subprocess
+
+__all__ = [
+    "import_file",
+    "keep_folder_out",
+    "over_parts",
+    "pools_from",
+    "process_pool",
+    "spawning_pool",
+    "start_python",
+    "start_python_async",
+    "usable_processors",
+]
 
 _Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
@@ -30,6 +51,80 @@ _state: dict[str, Callable[[Any], Any]] = {}
 
 _read: dict[str, Path] = {}
 """In a worker process: the file from which that was read."""
+
+
+_imported: dict[Path, None] = {}
+"""The files that were imported by their path, which processes import likewise."""
+
+_SAFE_PATH = {"PYTHONSAFEPATH": "1"}
+"""In the environment of a process: it does not import modules from its working directory, nor from its script's folder."""
+
+_starting = threading.RLock()
+"""Held while a process starts with `_SAFE_PATH` in the environment of this one."""
+
+
+def keep_folder_out() -> None:
+    """Let no process that this program starts from now on, also through other libraries, import modules from its folder."""
+    os.environ.update(_SAFE_PATH)
+
+
+@contextmanager
+def _folder_kept_out() -> Iterator[None]:
+    """Do so within this block; afterwards the environment is as before, for processes of the user's own program."""
+    with _starting:
+        before = {name: os.environ.get(name) for name in _SAFE_PATH}
+        os.environ.update(_SAFE_PATH)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+
+
+def start_python(*words: str, **settings: Any) -> subprocess.Popen[Any]:
+    """Start this interpreter with the words of a command line; it imports nothing from the current folder.
+
+    Args:
+        words: What follows the interpreter, such as a script.
+        settings: Of `subprocess.Popen`.
+    """
+    import subprocess
+
+    return subprocess.Popen([sys.executable, "-P", *words], env=os.environ | _SAFE_PATH, **settings)  # noqa: S603
+
+
+async def start_python_async(*words: str, **settings: Any) -> asyncio.subprocess.Process:
+    """Do what `start_python` does on the running event loop."""
+    import asyncio
+
+    return await asyncio.create_subprocess_exec(sys.executable, "-P", *words, env=os.environ | _SAFE_PATH, **settings)
+
+
+class _Spawned(SpawnProcess):
+    """A process that imports its first modules, which precede the path that it is sent, not from the current folder."""
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:  # noqa: N802 - the name that multiprocessing gives it
+        with _folder_kept_out():
+            return SpawnProcess._Popen(process_obj)  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+class _Spawning(SpawnContext):
+    Process = _Spawned
+
+
+def spawning_pool(jobs: int, **settings: Any) -> ProcessPoolExecutor:
+    """Return processes that import nothing from the current folder, unless this one does.
+
+    Args:
+        jobs: How many at most.
+        settings: Of `ProcessPoolExecutor`.
+    """
+    with _folder_kept_out():  # its queues start a process of their own
+        return ProcessPoolExecutor(jobs, mp_context=_Spawning(), **settings)
 
 
 def usable_processors() -> int:
@@ -85,6 +180,34 @@ def over_parts(
     return _in_processes(function, parts, min(jobs, len(parts)), on_progress=on_progress, name=name, shared=pool)
 
 
+def import_file(path: Path) -> None:
+    """Import a module by the path of its file, once; processes that run functions do the same before."""
+    path = path.resolve()
+    if getattr(sys.modules.get(path.stem), "__file__", None) == str(path):
+        return
+    spec = spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules[path.stem] = module = module_from_spec(spec)  # dataclasses look their module up there
+    spec.loader.exec_module(module)
+    _imported[path] = None
+
+
+class _Carried:
+    """A function that is unpickled when it is first called, after the files that it may come from were imported."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._files, self._pickled = tuple(_imported), pickle.dumps(function)
+        self._function: Callable[[Any], Any] | None = None
+
+    def __call__(self, part: Any) -> Any:
+        if self._function is None:
+            for path in self._files:
+                import_file(path)
+            self._function = pickle.loads(self._pickled)  # noqa: S301 - the first process wrote it
+        return self._function(part)
+
+
 @contextmanager
 def process_pool(jobs: int) -> Iterator[Executor | None]:
     """Yield processes for several calls of `over_parts`, which take seconds to start; None for one job."""
@@ -116,12 +239,10 @@ def pools_from(start: Callable[[], Executor]) -> Iterator[None]:
 
 
 def _new_pool(jobs: int, function: Callable[[Any], Any] | None) -> Executor:
-    from multiprocessing import get_context
-
     start = _START_POOL.get()
     if start is not None:
         return start()
-    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_start, initargs=(function,))
+    return spawning_pool(jobs, initializer=_start, initargs=(function,))
 
 
 def _here(
@@ -147,6 +268,8 @@ def _in_processes(
     name: Callable[[_Part], str],
     shared: Executor | None,
 ) -> Iterator[_Result]:
+    if _imported:
+        function = _Carried(function)
     pool = _new_pool(jobs, function) if shared is None else shared
     sent = _sent(function, is_shared=shared is not None)
     running: dict[Future[_Result], int] = {}

@@ -22,6 +22,7 @@ from suffice.cli.extensions import load_extensions
 from suffice.cli.tree import Group
 from suffice.clusters.sink import current_sink
 from suffice.errors import BusyError, NotFoundError, RuleSyntaxError, SufficeError, UnknownSignalError
+from suffice.processes import keep_folder_out
 
 __all__ = ["app", "run"]
 
@@ -83,6 +84,8 @@ app = _root()
 
 def run(arguments: list[str] | None = None) -> None:
     """Run the command line and exit; the entry point of the `suffice` script."""
+    if arguments is None:  # this is a program of its own, and no function of another one
+        keep_folder_out()
     words = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in words
     logging.getLogger("suffice").addHandler(_LOG_NOTES)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,10 +79,12 @@ class Cluster:
         if ray.is_initialized():
             yield ray
             return
-        with warnings.catch_warnings():
+        # Ray lets workers import from the folder in which it is initialised, before anything that is installed.
+        with warnings.catch_warnings(), tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as empty:
             warnings.simplefilter("ignore")  # on settings of Ray's that are its own
             try:
-                ray.init(**self._settings(), log_to_driver=False, logging_level=logging.ERROR)
+                with chdir(empty):
+                    ray.init(**self._settings(), log_to_driver=False, logging_level=logging.ERROR)
             except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
                 raise DataError(
                     f"no Ray cluster answers at {self.on!r}: {_first_line(error)}. Start one with `ray start --head`, or give "

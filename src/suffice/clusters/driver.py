@@ -12,7 +12,7 @@ from typing import Any
 from suffice.clusters.connection import Cluster
 from suffice.clusters.sink import ShardReport
 from suffice.clusters.total import Total
-from suffice.clusters.worker import Needs, ShardOutcome, Worker
+from suffice.clusters.worker import Needs, ShardOutcome, WorkerProcess
 from suffice.errors import DataError, WorkerDiedError
 from suffice.llm.limits import EvenPace
 from suffice.tables import counted
@@ -140,7 +140,7 @@ class _Driver:
             max_concurrency=2,  # its report is asked for while it works
             max_restarts=0,  # a lost one is replaced here, where its shard is known
             scheduling_strategy="SPREAD",
-        )(Worker)
+        )(WorkerProcess)
         self.pace = None
         if job.requests_per_minute or job.tokens_per_minute:
             shared = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(EvenPace)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from suffice.clusters.connection import Cluster
 from suffice.errors import WorkerDiedError
+from suffice.processes import keep_folder_out
 
 __all__ = ["RayPool"]
 
@@ -72,6 +73,7 @@ class RayPool(Executor):
 
 def _call(folder: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Run a function in the driver's working directory, if this node sees it."""
+    keep_folder_out()
     with suppress(OSError):
         os.chdir(folder)
     return fn(*args, **kwargs)

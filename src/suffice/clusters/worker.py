@@ -19,8 +19,9 @@ from suffice._version import __version__
 from suffice.clusters.sink import ShardReport, Sink, open_sink
 from suffice.files import is_url, place
 from suffice.llm.limits import RequestLimits, sharing_limits
+from suffice.processes import keep_folder_out
 
-__all__ = ["Needs", "ShardOutcome", "Worker"]
+__all__ = ["Needs", "ShardOutcome", "Worker", "WorkerProcess"]
 
 _HELD_S = 180.0
 """How long a shard may still be held by the process that had it: a lease of a network file system takes 90 seconds to end."""
@@ -192,3 +193,11 @@ class Worker:
             notes=tuple(line.removeprefix(_NOTE) for line in said if line.startswith(_NOTE)),
             report=sink.report(),
         ), sink.is_busy
+
+
+class WorkerProcess(Worker):
+    """A worker that has a process to itself, which starts no other one that imports modules from its folder."""
+
+    def __init__(self, entry: str, place: tuple[int, int] = (1, 1), pace: Any = None) -> None:
+        keep_folder_out()
+        super().__init__(entry, place, pace)

@@ -13,7 +13,6 @@ import json
 import logging
 import os
 import re
-import sys
 import threading
 from functools import lru_cache
 from pathlib import Path
@@ -112,10 +111,11 @@ class _Parser:
             return self._process
         import subprocess
 
-        # By its path, so that nothing of this package is loaded there; -P keeps its folder out of the modules that it sees.
-        command = [sys.executable, "-P", str(Path(__file__).with_name("parser.py")), str(self._seconds)]
-        self._process = subprocess.Popen(  # noqa: S603 - this interpreter and a file of this package
-            command,
+        from suffice.processes import start_python
+
+        self._process = start_python(  # by its path, so that nothing of this package is loaded there
+            str(Path(__file__).with_name("parser.py")),
+            str(self._seconds),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -15,16 +15,16 @@ import math
 from array import array
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, fields
 from itertools import islice
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from suffice.processes import spawning_pool
 from suffice.retrieval.storage import passage_line
 from suffice.retrieval.tokens import passage_text, words
 from suffice.rounds import Passage
@@ -78,7 +78,7 @@ def counted_passages(passages: Iterable[Passage], jobs: int = 1) -> Iterator[Cou
     following = list(islice(chunks, 1))
     if not following:
         return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    with spawning_pool(jobs) as pool:
         running: deque[Future[CountedPassages]] = deque()
         for chunk in (chunk for source in (following, chunks) for chunk in source):
             running.append(pool.submit(_count, chunk))

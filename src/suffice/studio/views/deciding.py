@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -21,6 +20,7 @@ from suffice.decisions import SAVABLE, Advice
 from suffice.decisions.figures import bar_heading
 from suffice.errors import DataError, SufficeError
 from suffice.files import quoted
+from suffice.processes import start_python_async
 from suffice.replays.outcomes import has_outcome
 from suffice.replays.prices import list_prices
 from suffice.studio.folder import Item
@@ -103,8 +103,8 @@ async def _advice_lines(view: View, item: Item) -> AsyncIterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "decision.json")
         # A process of its own is the command itself, and can be ended at any moment.
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "suffice", "decide", str(item.path.resolve()), *options, "--json", "-o", str(out)),
+        process = await start_python_async(
+            *("-m", "suffice", "decide", str(item.path.resolve()), *options, "--json", "-o", str(out)),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,

@@ -1,0 +1,213 @@
+"""A folder of recordings may come from somebody else: no command imports a module that lies in it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+import suffice
+from tests.cli_tools import dataset, reply
+from tests.endpoint import Endpoint
+from tests.report_tools import recording, rows
+from tests.serving import ending
+from tests.test_search_parts import write_parts
+
+PLANTED = (
+    *("typer", "multiprocessing", "numpy", "json", "pickle", "concurrent", "asyncio", "subprocess", "sitecustomize"),
+    *("pyarrow", "scipy", "rich", "ray", "math_verify", "sympy", "suffice"),
+)
+SOURCES = Path(suffice.__file__).parent
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with modules that would leave a mark, and a recording as a file and in parts."""
+    path = tmp_path / "theirs"
+    path.mkdir()
+    for name in PLANTED:
+        (path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write({name!r} + '\\n')\n")
+    recording(path / "eval.parquet", n=60, seed=3)
+    write_parts(path / "parts", rows(60, seed=4), [i % 2 for i in range(60)])
+    return path
+
+
+@pytest.fixture
+def program(tmp_path):
+    """The script that an installation puts among the programs, and what it runs with."""
+    script = tmp_path / "bin" / "suffice"
+    script.parent.mkdir()
+    script.write_text("from suffice.cli.main import run\n\nif __name__ == '__main__':\n    run()\n")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    environment |= {"PYTHONPATH": str(SOURCES.parent), "RAY_raylet_start_wait_time_s": "300"}
+    return [sys.executable, str(script)], environment
+
+
+def ran(folder):
+    """Return which of the planted modules were imported."""
+    marks = folder.parent / "ran"
+    return sorted(set(marks.read_text().split())) if marks.exists() else []
+
+
+def run(program, folder, *words):
+    command, environment = program
+    done = subprocess.run([*command, *map(str, words)], cwd=folder, env=environment, capture_output=True, text=True)
+    assert ran(folder) == []
+    assert done.returncode == 0, done
+    return done.stdout
+
+
+@pytest.mark.whole
+def test_an_index_is_built_by_processes_that_import_nothing_from_the_folder(program, folder):
+    lines = [json.dumps({"id": f"p{i}", "title": "", "text": f"The tower {i}."}) for i in range(3500)]
+    (folder / "passages.jsonl").write_text("\n".join(lines))
+    assert "3500" in run(program, folder, "index", "passages.jsonl", "-o", "i", "--jobs", 2, "--json").replace(",", "")
+
+
+@pytest.mark.whole
+def test_parts_are_worked_on_by_processes_that_import_nothing_from_the_folder(program, folder):
+    replayed = run(program, folder, "replay", "parts", "--rule", "answer_stable", "--stream", "--jobs", 2, "--json")
+    assert json.loads(replayed)
+    run(program, folder, "search", "parts", "--jobs", 2, "--resamples", 20, "--metric", "em", "--json")
+
+
+@pytest.mark.whole
+def test_the_parser_of_expressions_imports_nothing_from_the_folder(program, folder):
+    rows = [
+        {"question_id": f"q{q}", "round": r, "answer": answer, "gold": "0.5", "quality": 1.0}
+        for q in range(8)
+        for r, answer in enumerate(("$\\frac{1}{2}$", "$\\frac{2}{4}$", "0.5"))
+    ]
+    lines = [json.dumps(row) for row in rows]
+    (folder / "samples.jsonl").write_text("\n".join(lines))
+    words = (
+        "import",
+        "samples.jsonl",
+        "--samples",
+        "--normalizer",
+        "math",
+        "--log-golds",
+        "keep",
+        "-o",
+        "s.parquet",
+        "--yes",
+        "--json",
+    )
+    assert json.loads(run(program, folder, *words))
+
+
+@pytest.mark.whole
+def test_the_studio_decides_in_a_process_that_imports_nothing_from_the_folder(program, folder):
+    command, environment = program
+    words = [*command, "studio", "--no-browser", "--port", "0"]
+    with ending(
+        subprocess.Popen(
+            words, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+    ) as process:
+        address = next(word for line in process.stdout for word in line.split() if word.startswith("http"))
+        with httpx.Client(base_url=address.partition("/open")[0], timeout=600) as client:
+            client.get(address)
+            page = client.get("/").text.partition("<bdi>eval.parquet</bdi>")[0]
+            shown = "/recording/" + page.rpartition("/recording/")[2].partition('"')[0] + "/decide/advice"
+            last = json.loads(client.get(shown, params={"metric": "em"}).text.splitlines()[-1])
+        process.kill()
+    assert "problem" not in last
+    assert last["sentence"]
+    assert ran(folder) == []
+
+
+@pytest.mark.whole
+def test_workers_of_a_cluster_import_nothing_from_the_folder(program, folder):
+    dataset(folder / "q.jsonl", n=2)
+    with Endpoint(reply, usage="plain") as endpoint:
+        words = ("record", "q.jsonl", "--model", "m", "--base-url", endpoint.url, "--max-rounds", 1, "-o", "out")
+        done = json.loads(run(program, folder, *words, "--on", "ray", "--workers", 1, "--shards", 1, "--json"))
+        assert done["questions"] == 2
+        run(program, folder, "doctor", "--model", "m", "--base-url", endpoint.url, "--repeats", 1, "--json")
+
+
+@pytest.mark.whole
+def test_the_package_run_as_a_module_imports_nothing_more_from_the_folder(program, folder):
+    for name in {*PLANTED} - {"typer", "pyarrow", "scipy", "rich", "multiprocessing"}:
+        (folder / f"{name}.py").unlink()  # what Python imports before any line of the package runs, it takes from there
+    command, environment = program
+    run(
+        ([command[0], "-m", "suffice"], environment),
+        folder,
+        "search",
+        "parts",
+        "--jobs",
+        2,
+        "--resamples",
+        20,
+        "--json",
+    )
+
+
+@pytest.mark.whole
+def test_a_module_that_the_command_names_is_imported_by_its_path_in_processes_too(program, folder):
+    (folder / "rising.py").write_text(RISING)
+    rule = ("--rule", "(rising(p_correct)) & (round >= 3)")
+    words = ("--extension", "rising.py", "replay", "parts", *rule, "--stream", "--json")
+    assert json.loads(run(program, folder, *words, "--jobs", 2)) == json.loads(
+        run(program, folder, *words, "--jobs", 1)
+    )
+
+
+RISING = """
+from dataclasses import dataclass
+
+from suffice import Rule, register_rule
+
+
+@register_rule("rising")
+@dataclass(frozen=True)
+class Rising(Rule):
+    name: str
+
+    def fires(self, rounds):
+        return rounds[self.name] > 0.5
+
+    @property
+    def signals(self):
+        return frozenset({self.name})
+"""
+
+
+STARTS = {
+    *("Popen", "ProcessPoolExecutor", "Process", "get_context", "set_start_method", "set_executable"),
+    *("create_subprocess_exec", "create_subprocess_shell", "subprocess_exec", "subprocess_shell"),
+    *("check_call", "check_output", "getoutput", "getstatusoutput", "system", "popen", "fork", "forkpty"),
+    *("posix_spawn", "posix_spawnp", "spawnl", "spawnv", "spawnve", "execv", "execve", "execl", "execvp", "startfile"),
+}
+"""Functions of the standard library that start a process."""
+
+
+def starters(tree):
+    """Yield what of a module would start a process."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            function = node.func
+            name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+            owner = getattr(function.value, "id", "") if isinstance(function, ast.Attribute) else ""
+            if name in STARTS or (name, owner) in {("run", "subprocess"), ("call", "subprocess")}:
+                yield name
+        elif isinstance(node, ast.Attribute) and node.attr == "executable":
+            yield "executable"
+
+
+def test_every_process_is_started_by_the_one_module_that_keeps_the_folder_out():
+    found = {
+        str(path.relative_to(SOURCES)): sorted(set(starters(ast.parse(path.read_text("utf-8")))))
+        for path in SOURCES.rglob("*.py")
+    }
+    assert {name: calls for name, calls in found.items() if calls} == {
+        "processes.py": ["Popen", "ProcessPoolExecutor", "create_subprocess_exec", "executable"]
+    }

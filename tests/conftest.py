@@ -80,6 +80,15 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_configuration(tmp_path_factory):
+    """What a developer approved on this machine decides no test, and what a test approves stays here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        patch.delenv("SUFFICE_APPROVE", raising=False)
+        yield
+
+
 @pytest.fixture(scope="session")
 def cut():
     """Real answers that a coin cut, see `tests/coin.py`."""

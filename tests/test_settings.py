@@ -98,7 +98,7 @@ def test_a_key_in_the_place_of_its_variable_is_neither_written_nor_repeated(fold
         assert "may be the key itself" in refused.error
         assert key not in refused.error
     assert not (folder / "suffice.toml").exists()
-    assert cli("init", "--api-key-env", "MY_PROVIDER_KEY2").code == 0
+    assert cli("init", "--api-key-env", "MY_PROVIDER2_API_KEY").code == 0
 
 
 def test_on_a_terminal_init_asks(folder, monkeypatch):

@@ -177,7 +177,8 @@ def over_parts(
         raise DataError(f"parts are worked on in at least one process, not {jobs!r}")
     if min(jobs, len(parts)) <= 1:
         return _here(function, parts, on_progress, name)
-    return _in_processes(function, parts, min(jobs, len(parts)), on_progress=on_progress, name=name, shared=pool)
+    sent = _Carried(function) if _imported else function
+    return _in_processes(sent, parts, min(jobs, len(parts)), on_progress=on_progress, name=name, shared=pool)
 
 
 def import_file(path: Path) -> None:
@@ -268,8 +269,6 @@ def _in_processes(
     name: Callable[[_Part], str],
     shared: Executor | None,
 ) -> Iterator[_Result]:
-    if _imported:
-        function = _Carried(function)
     pool = _new_pool(jobs, function) if shared is None else shared
     sent = _sent(function, is_shared=shared is not None)
     running: dict[Future[_Result], int] = {}

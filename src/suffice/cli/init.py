@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from suffice.cli.approvals import Approval, approvals_file, wanted
+from suffice.cli.approvals import approve as store_approvals
+from suffice.cli.console import warn
 from suffice.cli.output import Output, Screen
-from suffice.cli.settings import FILE, KEYS, check_key_variable, read_settings, settings_text
-from suffice.errors import DataError
+from suffice.cli.settings import FILE, KEYS, check_key_variable, check_named_by_file, read_settings, settings_text
+from suffice.errors import DataError, NotFoundError
 from suffice.files import write_file
 from suffice.replays import list_price
 from suffice.results import jsonable
@@ -37,13 +41,19 @@ def init_command(
     prices: Annotated[str | None, typer.Option("--prices", help=KEYS["prices"])] = None,
     max_loss: Annotated[float | None, typer.Option("--max-loss", help=KEYS["max-loss"])] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+    approve: Annotated[
+        bool,
+        typer.Option(
+            "--approve", help="Let the file that is there send the key that it names to the endpoint that it names."
+        ),
+    ] = False,
 ) -> None:
     """On a terminal it asks five questions; elsewhere it writes what the options say.
 
+    What you write is approved: commands in this folder send the key to the endpoint. --approve does so for a file that is there.
+
     Example: suffice init --base-url http://localhost:8080/v1 --model llama
     """
-    if FILE.exists() and not overwrite:
-        raise DataError(f"{FILE} exists: edit it, or give --overwrite")
     values: dict[str, Any] = {
         "base-url": base_url,
         "model": model,
@@ -54,15 +64,47 @@ def init_command(
         "max-loss": max_loss,
     }
     settings = {key: value for key, value in values.items() if value is not None}
+    if approve:
+        _approve_file(settings, output, overwrite=overwrite)
+        return
+    if FILE.exists() and not overwrite:
+        raise DataError(f"{FILE} exists: edit it, or give --overwrite")
     if not settings and _is_terminal() and not output.as_json:
         settings = _asked()
     _check(settings)
+    approvals = wanted(settings)
     write_file(FILE, settings_text(settings))
     read_settings()
+    try:
+        store_approvals(approvals)
+    except DataError as error:
+        warn(f"note: {FILE} is not approved yet: {error}")
+        approvals = []
     said = ", ".join(f"{key} = {value}" for key, value in settings.items())
     then = "suffice import LOGS -o logs.parquet" if "base-url" not in settings else "suffice doctor"
-    screen = Screen(sentences=[f"{FILE}: {said or 'no values yet, every key as a comment'}"], then=then)
-    output.show({"file": str(FILE), "settings": jsonable(settings)}, screen)
+    sentences = [f"{FILE}: {said or 'no values yet, every key as a comment'}", *_sentences(approvals)]
+    data = {"file": str(FILE), "settings": jsonable(settings), "approved": [asdict(one) for one in approvals]}
+    output.show(data, Screen(sentences=sentences, then=then))
+
+
+def _approve_file(settings: dict[str, Any], output: Output, *, overwrite: bool) -> None:
+    """Approve what the file says that is there, and show it."""
+    if settings or overwrite:
+        raise DataError("--approve is for a file that is there; what you write by other options is approved anyway")
+    if not FILE.exists():
+        raise NotFoundError(f"there is no {FILE} in {str(Path.cwd())!r} to approve: `suffice init` writes one")
+    approvals = wanted(read_settings())
+    store_approvals(approvals)
+    nothing = [f"{FILE} names no endpoint elsewhere and no key: there is nothing to approve"]
+    data = {"file": str(FILE), "approved": [asdict(one) for one in approvals]}
+    output.show(data, Screen(sentences=_sentences(approvals) or nothing, then="suffice doctor"))
+
+
+def _sentences(approvals: list[Approval]) -> list[str]:
+    return [
+        f"approved for {one.folder}: {FILE} may send the key in {one.variable} to {one.origin} (kept in {approvals_file()})"
+        for one in approvals
+    ]
 
 
 def _is_terminal() -> bool:
@@ -96,6 +138,7 @@ def _check(settings: dict[str, Any]) -> None:
         raise typer.BadParameter("it holds a password: give the key by --api-key-env", param_hint="--base-url")
     if "api-key-env" in settings:
         check_key_variable(settings["api-key-env"], "--api-key-env")
+        check_named_by_file(settings["api-key-env"])
     prices = settings.get("prices")
     if prices is not None and prices != "list" and not Path(prices).is_file():
         raise DataError(f"there is no file of prices {prices!r}; give 'list' for list prices, or write the file first")

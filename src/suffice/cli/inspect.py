@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from suffice.cli import models
+from suffice.cli.approvals import Approval, approvals_here
 from suffice.cli.console import number
 from suffice.cli.output import Output, Screen
+from suffice.cli.settings import FILE
 from suffice.display import facts_table
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError, NotFittedError
 from suffice.llm import ChatModel, EndpointReport, probe
@@ -94,7 +98,9 @@ def doctor(
         name: unread if report.answered == 0 else _runnable(name, frozenset(report.capabilities))
         for name in NAMED_RULES
     }
-    output.show({**report.to_dict(), "rules": verdicts}, _endpoint_screen(report, verdicts, endpoint))
+    approvals = approvals_here()
+    data = {**report.to_dict(), "rules": verdicts, "approved": [asdict(one) for one in approvals]}
+    output.show(data, _endpoint_screen(report, verdicts, endpoint, approvals))
     if not report.reachable:
         raise typer.Exit(1)
 
@@ -123,7 +129,9 @@ def _runnable(name: str, capabilities: frozenset[str]) -> str:
     return "yes"
 
 
-def _endpoint_screen(report: EndpointReport, verdicts: dict[str, str], endpoint: models.Examined) -> Screen:
+def _endpoint_screen(
+    report: EndpointReport, verdicts: dict[str, str], endpoint: models.Examined, approvals: Sequence[Approval]
+) -> Screen:
     facts = {
         "endpoint": report.endpoint,
         "model": f"{report.model} ({report.api})",
@@ -136,6 +144,7 @@ def _endpoint_screen(report: EndpointReport, verdicts: dict[str, str], endpoint:
         "repeated prompts": f"{report.repeats}: {number(100 * report.changed_answers, 0)} % changed answers",
         "margin drift": f"{number(report.margin_drift, 4)} nats",
         "gives": ", ".join(report.capabilities) or "text only",
+        f"keys that {FILE} may send": ", ".join(map(str, approvals)) or "none",
     }
     samples = tuple(
         (

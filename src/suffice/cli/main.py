@@ -84,9 +84,7 @@ app = _root()
 
 def run(arguments: list[str] | None = None) -> None:
     """Run the command line and exit; the entry point of the `suffice` script."""
-    if arguments is None:  # this is a program of its own, and no function of another one
-        keep_folder_out()
-    words = sys.argv[1:] if arguments is None else arguments
+    words = _program_words() if arguments is None else arguments
     debug = "--debug" in words
     logging.getLogger("suffice").addHandler(_LOG_NOTES)
     if threading.current_thread() is threading.main_thread():
@@ -126,6 +124,12 @@ def run(arguments: list[str] | None = None) -> None:
         _complain(f"internal error: {type(error).__name__}: {error} (run with --debug for the traceback)", debug)
         code = 1
     sys.exit(code)
+
+
+def _program_words() -> list[str]:
+    """Return the words of this program's command line; it is no function of another program then."""
+    keep_folder_out()
+    return sys.argv[1:]
 
 
 def _note(

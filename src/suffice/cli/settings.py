@@ -15,8 +15,10 @@ from suffice.errors import DataError, NotFoundError, SchemaError, did_you_mean
 __all__ = [
     "FILE",
     "KEYS",
+    "KEY_ENDING",
     "SECRETS_STAY_OUT",
     "check_key_variable",
+    "check_named_by_file",
     "defaults_of",
     "is_from_file",
     "note_settings",
@@ -30,7 +32,7 @@ FILE = Path("suffice.toml")
 KEYS: Mapping[str, str] = {
     "base-url": "An OpenAI-compatible endpoint, usually ending with /v1; several of one model are separated by commas.",
     "model": "The model's name there.",
-    "api-key-env": "The environment variable that holds the API key; never the key itself.",
+    "api-key-env": "The environment variable that holds the API key, NAME_API_KEY; never the key itself.",
     "dataset": "Questions to record: a file, or a bundled set such as hotpotqa_tune.",
     "recording": "Recorded rounds, which `suffice import` or `suffice record` wrote.",
     "prices": "USD per million tokens: 'list', or a TOML or JSON file.",
@@ -40,6 +42,9 @@ KEYS: Mapping[str, str] = {
 
 SECRETS_STAY_OUT = " Keys are never written to files: name their environment variable in api-key-env."
 """What a message adds about an unknown key that may hold a secret."""
+
+KEY_ENDING = "_API_KEY"
+"""How the name of every variable ends that a file may name."""
 
 _KEY_LENGTH = 20
 _KEY_STARTS = ("sk_", "hf_", "gsk_", "AIza", "key_", "pk_", "nvapi", "xai_")
@@ -74,7 +79,17 @@ def read_settings(path: Path = FILE) -> dict[str, Any]:
             raise DataError(f"{path}: {key} must be {'a number' if key == 'max-loss' else 'text'}, not {value!r}")
     if "api-key-env" in data:
         check_key_variable(data["api-key-env"], f"{path}: api-key-env")
+        check_named_by_file(data["api-key-env"])
     return data
+
+
+def check_named_by_file(name: str) -> None:
+    """Refuse the name of a variable that a file may not give: the file may come from somebody else."""
+    if not name.endswith(KEY_ENDING):
+        raise DataError(
+            f"{FILE}: api-key-env names {name!r}, and a file may name only variables that end in {KEY_ENDING}, which hold "
+            "nothing else: rename the variable, or give --base-url, --model and --api-key-env yourself"
+        )
 
 
 def check_key_variable(name: str, where: str) -> None:

@@ -19,6 +19,7 @@ from typing import Any, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from suffice.cli.approvals import check_approved
 from suffice.cli.groups import expanded
 from suffice.cli.settings import defaults_of, note_settings, read_settings
 from suffice.errors import did_you_mean
@@ -259,6 +260,7 @@ class Command(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run it."""
         note_settings(ctx)
+        check_approved(ctx)
         return super().invoke(ctx)
 
 

@@ -22,12 +22,12 @@ from suffice.redaction import Redactor
 if TYPE_CHECKING:
     import openai
 
-__all__ = ["MAX_REPLY_BYTES", "Clients", "Connection", "checked_url", "checked_urls", "connect"]
+__all__ = ["MAX_REPLY_BYTES", "OPENAI_URL", "Clients", "Connection", "checked_url", "checked_urls", "connect"]
 
 MAX_REPLY_BYTES = 1 << 26
 """Largest reply in bytes: 64 MiB, several times the size of the longest log-probabilities and embeddings."""
 
-_OPENAI_URL = "https://api.openai.com/v1"
+OPENAI_URL = "https://api.openai.com/v1"
 _NO_KEY = "none"
 
 
@@ -130,7 +130,7 @@ def connect(
         raise DataError(f"total_s and max_reply_bytes must be positive, got {total_s!r}, {max_reply_bytes!r}")
     if not timeout_s > 0 or max_retries < 0:
         raise DataError(f"timeout_s must be positive and max_retries at least 0, got {timeout_s!r}, {max_retries!r}")
-    urls = checked_urls(base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL)
+    urls = checked_urls(base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL)
     key = (os.environ.get("OPENAI_API_KEY") if api_key is None else api_key) or _NO_KEY
     headers = dict(default_headers or {})
     keys = secret_values(headers, None if key == _NO_KEY else key)

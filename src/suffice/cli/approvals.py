@@ -1,0 +1,207 @@
+"""Approvals: which keys the `suffice.toml` of a folder may send, and where to.
+
+A folder may come from somebody else, and its file names an endpoint and an environment variable. The user approves both once;
+approvals are kept in the user's configuration, outside all folders of data.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from ipaddress import IPv6Address, ip_address
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import typer
+
+from suffice.cli.settings import FILE, is_from_file
+from suffice.errors import DataError
+from suffice.files import replacing
+
+__all__ = [
+    "VARIABLE",
+    "Approval",
+    "approvals_file",
+    "approvals_here",
+    "approve",
+    "check_approved",
+    "is_loopback",
+    "wanted",
+]
+
+VARIABLE = "SUFFICE_APPROVE"
+"""The environment variable that approves where nobody can be asked, as ``NAME_API_KEY@https://host:443``, several with blanks."""
+
+_KEY = "api_key_env"
+_URL = "base_url"
+_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Approval:
+    """That the file of a folder may send a key to a host.
+
+    Attributes:
+        folder: The folder, absolute; empty = every folder, as the environment says it.
+        origin: Scheme, host and port.
+        variable: The environment variable that holds the key.
+    """
+
+    folder: str
+    origin: str
+    variable: str
+
+    def __str__(self) -> str:
+        return f"{self.variable}@{self.origin}"
+
+
+def is_loopback(url: str) -> bool:
+    """Return whether an address of `checked_url` is one of this machine alone.
+
+    >>> is_loopback("http://127.0.0.1:8000/v1"), is_loopback("http://127.0.0.1.evil.com/v1")
+    (True, False)
+    """
+    host = urlsplit(url).hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+def _origins(urls: str, *, loopback: bool) -> Iterator[str]:
+    """Yield scheme, host and port of endpoints; those of this machine only if `loopback`."""
+    from suffice.llm._clients import checked_urls
+
+    for url in checked_urls(urls):
+        if loopback or not is_loopback(url):
+            parts = urlsplit(url)
+            host = str(parts.hostname).encode("ascii", "backslashreplace").decode()  # letters that look like others
+            yield f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{parts.port or _PORTS[parts.scheme]}"
+
+
+def wanted(settings: Mapping[str, Any]) -> list[Approval]:
+    """Return what must be approved for the endpoint and the variable that a file names."""
+    from suffice.cli.models import DEFAULT_KEY
+
+    if not {"base-url", "api-key-env"} & set(settings):
+        return []
+    named = settings.get("api-key-env")
+    return _wanted(settings.get("base-url"), {named or DEFAULT_KEY: named is not None})
+
+
+def _wanted(urls: str | None, variables: Mapping[str, bool]) -> list[Approval]:
+    """Return what must be approved for variables; of each is said whether the file names it."""
+    from suffice.llm._clients import OPENAI_URL
+
+    urls = urls or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
+    return [
+        Approval(str(Path.cwd()), origin, variable)
+        for variable, is_named in variables.items()
+        for origin in _origins(urls, loopback=is_named)
+    ]
+
+
+def check_approved(context: Any) -> None:
+    """Ask for the approval that a command needs which is about to run, or refuse to run it.
+
+    It needs one if `suffice.toml` says where a key goes, unless that is this machine, or which key it is.
+
+    Raises:
+        BadParameter: Something is not approved, and nobody can be asked, or the answer is no.
+    """
+    values = context.params
+    if _URL not in values or not (is_from_file(context, _URL) or is_from_file(context, _KEY)):
+        return
+    elsewhere = values.get("on") is not None  # a cluster: its nodes may have keys that this process has not
+    variables = {
+        str(value): is_from_file(context, name)
+        for name, value in values.items()
+        if name.endswith(_KEY) and value is not None and (os.environ.get(value) or elsewhere)
+        # The key of a judge or critic whose own endpoint was given does not go to the file's.
+        if name == _KEY or values.get(name.removesuffix(_KEY) + _URL) is None
+    }
+    missing = [one for one in _wanted(values[_URL], variables) if not _is_approved(one)] if variables else []
+    if not missing:
+        return
+    sends = " and ".join(f"the key in {one.variable} to {one.origin}" for one in missing)
+    if _is_terminal():
+        text = f"{FILE} in {str(Path.cwd())!r} would send {sends}. Approve it for this folder, now and later?"
+        if typer.confirm(text, default=False, err=True):
+            approve(missing)
+            return
+    raise typer.BadParameter(
+        f"{FILE} in {str(Path.cwd())!r} would send {sends}, which you have not approved. If you trust both, run `suffice init "
+        f"--approve` there once, or set {VARIABLE}={' '.join(map(str, missing))!r}. To leave the file's endpoint alone, give "
+        "--base-url and --model",
+        param_hint=f"{FILE}",
+    )
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _is_approved(one: Approval) -> bool:
+    return bool({one, Approval("", one.origin, one.variable)} & {*approvals_here()})
+
+
+def approvals_file() -> Path:
+    """Return where approvals are kept: ``$XDG_CONFIG_HOME/suffice/approved.json``, or below ``~/.config``."""
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or "")
+    return (home if home.is_absolute() else Path.home() / ".config") / "suffice" / "approved.json"
+
+
+def approvals_here() -> list[Approval]:
+    """Return what is approved in the current folder, by the user's file and by the environment.
+
+    Raises:
+        DataError: One of them cannot be read.
+    """
+    here = str(Path.cwd())
+    return [*_from_environment(), *(one for one in _stored() if one.folder == here)]
+
+
+def _from_environment() -> Iterator[Approval]:
+    for word in os.environ.get(VARIABLE, "").split():
+        variable, _, url = word.partition("@")
+        try:
+            for origin in _origins(url, loopback=True):
+                yield Approval("", origin, variable)
+        except DataError:
+            raise DataError(
+                f"the environment variable {VARIABLE} says {word!r}; expected NAME_API_KEY@https://host:443, several with "
+                "blanks between them"
+            ) from None
+
+
+def _stored() -> list[Approval]:
+    path = approvals_file()
+    try:
+        return [Approval(**one) for one in json.loads(path.read_text("utf-8"))]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError):
+        raise DataError(f"{str(path)!r} is not a list of approvals: remove it, and approve again") from None
+
+
+def approve(approvals: Iterable[Approval]) -> None:
+    """Keep approvals for later commands, in a file that only the user can read."""
+    path, new = approvals_file(), {*approvals}
+    if not new:
+        return
+    listed = sorted({*_stored(), *new})
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
+    with replacing(path) as temporary:
+        temporary.touch(0o600)
+        temporary.chmod(0o600)
+        temporary.write_text(json.dumps([asdict(one) for one in listed], indent=1) + "\n", encoding="utf-8")

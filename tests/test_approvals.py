@@ -12,7 +12,7 @@ from suffice.cli import approvals
 from suffice.cli.approvals import Approval, approvals_file, approvals_here, is_loopback
 from suffice.cli.tree import Command, commands
 from suffice.llm._clients import checked_url
-from tests.cli_tools import cli, dataset
+from tests.cli_tools import cli, corpus, dataset
 from tests.endpoint import Endpoint, nobody
 
 ELSEWHERE = "http://example.invalid:8443/v1"
@@ -24,6 +24,7 @@ RECORD = ("record", "q.jsonl", "-o", "run.parquet", "--limit", 1, "--timeout", 5
 def folder(tmp_path, monkeypatch):
     """A folder with questions, in which commands run, and keys in the environment."""
     dataset(tmp_path / "q.jsonl", n=1)
+    corpus(tmp_path / "docs")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("OPENAI_API_KEY", "openai-secret")
@@ -60,7 +61,7 @@ def settings(folder, url=ELSEWHERE, variable=None):
 
 
 @pytest.mark.parametrize("variable", [None, "MINE_API_KEY"])
-@pytest.mark.parametrize("words", [("doctor",), RECORD, ("answer", "Where?", "--corpus", "q.jsonl")])
+@pytest.mark.parametrize("words", [("doctor",), RECORD, ("answer", "Where?", "--corpus", "docs")])
 def test_no_key_goes_where_a_file_says_before_the_user_approves(folder, sent, words, variable):
     settings(folder, variable=variable)
     refused = cli(*words)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from types import NoneType
 from typing import Any
 
 from suffice.certificates.charts import family_chart
-from suffice.certificates.losses import COST_NAMES
+from suffice.certificates.losses import COST_NAMES, failed_text
 from suffice.display import Chart
 from suffice.display.tables import facts_table
 from suffice.errors import SchemaError
@@ -27,7 +28,7 @@ ASSUMES = (
 BREAKS = (
     "any change of the policy: then this certificate is void",
     "another model or revision, prompt, retriever or corpus; other users, topics or languages than those certified on",
-    "certifying again on the same questions, with another family, epsilon or seed, until it succeeds",
+    "certifying again on the same questions, with another family or epsilon, until it succeeds",
     "reading it for one question or one group of questions: it bounds the expected loss over all",
 )
 """What ends the guarantee."""
@@ -55,14 +56,16 @@ class Certificate(Result):
         position: Place of the chosen one in the test order, from 0.
         sequence: The family in test order: rule, p_value, certified, mean loss and calls.
         n: Certification questions.
-        n_failed: Questions left out because their recording failed.
-        seed: Of the order of the betting.
-        figures: Means on the certification set, "selected here": of the policy and of the baseline.
+        n_failed: Questions whose recording failed.
+        figures: Means on the certification set, "selected here": of the policy and of the baseline. The loss counts every
+            question, the others those that did not fail.
         data_hash: Of the certification recording.
         question_ids: Hashes of the ids of the certification questions, sorted.
         question_texts: Hashes of their normalised texts, sorted; empty where the texts were not recorded.
         notes: What a reader must know.
         versions: Of the software.
+        leave_out_failed: Whether failed questions are left out, as in certificates from before 0.4; otherwise each counts as lost.
+        seed: Of the order of the betting in certificates from before 0.4; None = the hash of the questions' names.
         suspended: Why and since when it is suspended, as `suffice watch` says; empty where it is not.
     """
 
@@ -82,13 +85,14 @@ class Certificate(Result):
     sequence: tuple[Mapping[str, Any], ...]
     n: int
     n_failed: int
-    seed: int
     figures: Mapping[str, float | None]
     data_hash: str
     question_ids: tuple[str, ...]
     notes: tuple[str, ...]
     versions: Mapping[str, str]
     question_texts: tuple[str, ...] = ()
+    leave_out_failed: bool = False
+    seed: int | None = None
     suspended: str = ""
 
     @classmethod
@@ -99,8 +103,8 @@ class Certificate(Result):
             SchemaError: Missing or unknown fields, or values of the wrong kind.
         """
         types = {item.name: str(item.type) for item in fields(cls)}
-        # Certificates from before 0.4 have no texts, and only those that are suspended say so.
-        defaults: dict[str, Any] = {"question_texts": (), "suspended": ""}
+        # Certificates from before 0.4 have no texts, left out what failed, and had a seed.
+        defaults: dict[str, Any] = {"question_texts": (), "leave_out_failed": True, "seed": None, "suspended": ""}
         values = {**defaults, **data} if isinstance(data, Mapping) else {}
         if set(values) != set(types):
             raise SchemaError(
@@ -109,7 +113,8 @@ class Certificate(Result):
             )
         for name, kind in types.items():
             value = values[name]
-            if not isinstance(value, _FIELD_TYPES[kind.partition("[")[0]]) or isinstance(value, bool):
+            expected = _FIELD_TYPES[kind.partition("[")[0]]
+            if not isinstance(value, expected) or isinstance(value, bool) != (kind == "bool"):
                 raise SchemaError(f"the field {name!r} of a certificate must be of type {kind}, not {value!r}")
             if kind.startswith("tuple"):
                 values[name] = tuple(values[name])
@@ -120,6 +125,8 @@ class Certificate(Result):
         values = Result.to_dict(self)
         if not self.suspended:
             del values["suspended"]
+        if self.seed is None:
+            del values["seed"]
         return values
 
     @classmethod
@@ -141,10 +148,17 @@ class Certificate(Result):
         kind = f"net loss of {self.metric}"
         if self.loss == "harm":
             kind = f"harm to {self.metric} (gains count for nothing, so the net loss is no larger)"
-        return (
+        bound = (
             f"With {100 * self.confidence:g} % confidence the expected {kind} against {self.baseline} is at most "
             f"{self.epsilon:g}"
         )
+        return f"{bound}; {self.failed}" if self.n_failed else bound
+
+    @property
+    def failed(self) -> str:
+        """What became of failed questions; empty without any."""
+        text = failed_text(self.n_failed, left_out=self.leave_out_failed)
+        return f"{text}, so it says nothing about such" if text and self.leave_out_failed else text
 
     def plot(self) -> Chart:
         """Return the chart of the family: the mean loss of each policy against its mean calls, beside epsilon."""
@@ -163,7 +177,9 @@ class Certificate(Result):
             "metric, baseline": f"{self.metric}, {self.baseline}",
             "epsilon, confidence": f"{self.epsilon:g}, {100 * self.confidence:g} %",
             "p-value": f"{self.p_value:.4g}, had to reach {self.level:.4g}; {self.method}",
-            "questions": f"{self.n} (recording {self.data_hash}), order of betting: seed {self.seed}",
+            "questions": f"{self.n} (recording {self.data_hash}), order of betting: "
+            + ("hash of their names" if self.seed is None else f"seed {self.seed}"),
+            **({"failed": self.failed} if self.n_failed else {}),
             "family": self.family,
             "procedure": f"{self.procedure}; this one is number {self.position + 1} of {self.family_size}",
             "selected here": figures_text(self.figures, self.metric),
@@ -177,6 +193,8 @@ class Certificate(Result):
 _FIELD_TYPES: dict[str, type | tuple[type, ...]] = {
     "str": str,
     "int": int,
+    "int | None": (int, NoneType),
+    "bool": bool,
     "float": (int, float),
     "tuple": (list, tuple),
     "Mapping": Mapping,

@@ -13,17 +13,19 @@ from suffice.errors import CensoredError, ConfigMismatchError, DataError
 from suffice.replays import check_policy, dividing_names, id_hash, outcome
 from suffice.replays.baselines import Run, closed_book, fixed_policy, oracle_best, oracle_earliest
 from suffice.replays.by_stop import run_all
-from suffice.replays.orders import mean_runs, n_orders, order_note
+from suffice.replays.orders import mean_runs, n_orders, order_note, seed_of_names
 from suffice.replays.outcomes import agreement_note, choice_notes, is_agreement
 from suffice.replays.panels import best_single_note
 from suffice.replays.prepared import PreparedRecording
 from suffice.replays.references import baseline_policy, selectors_in_use
 from suffice.replays.rivals import Rival, find_rival
-from suffice.rounds import Floats
+from suffice.rounds import Floats, Mask
 from suffice.session import Policy
+from suffice.statistics import Units, hash_order
 from suffice.store.recording import Recording
+from suffice.tables import counted
 
-__all__ = ["BINARY_METRICS", "COST_NAMES", "Claim", "MeasuredLosses", "measure_losses", "one_row_per_question"]
+__all__ = ["BINARY_METRICS", "COST_NAMES", "Claim", "MeasuredLosses", "failed_text", "measure_losses"]
 
 BINARY_METRICS = frozenset({"em", "contains", "agreement", "agreement_em"})
 """Metrics that can only be 0 or 1 by definition, as can a threshold on any metric, ``f1 > 0.5``."""
@@ -32,6 +34,8 @@ COST_NAMES = ("calls", "tokens", "retrievals")
 """The costs that a certified policy may save."""
 
 Loss = Literal["net", "harm"]
+
+_ORDER_SALT = "certify, order:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +50,11 @@ class Claim:
             on another question makes up for: its bound holds for `net` too.
         baseline: `full` for the whole budget or the text of another rule, both with the selector of the policies; a
             policy, `closed_book` or an oracle.
-        seed: Of the order in which the betting goes through the questions: fix it before you see a result.
         orders: For independent samples, over how many random orders of its samples the loss of a question is averaged;
             None = 100, and for rounds that follow one another the recorded order.
+        leave_out_failed: Leave out the questions whose recording failed, and say so; otherwise each counts as lost (a loss
+            of 1), because it may have failed for what a policy would have changed.
+        repeated: Whether rows repeat questions, whose loss is then a mean and not 0 or 1; `averaged_over` sets it.
     """
 
     epsilon: float
@@ -56,8 +62,9 @@ class Claim:
     metric: str = "f1"
     loss: Loss = "net"
     baseline: str | Policy = "full"
-    seed: int = 42
     orders: int | None = None
+    leave_out_failed: bool = False
+    repeated: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < 1:
@@ -79,13 +86,14 @@ class Claim:
         return round(1 - self.confidence, 12)  # 1 - 0.95 is a little more than 0.05
 
     def averaged_over(self, recording: Recording, policies: Sequence[Policy]) -> Claim:
-        """Return the claim with the number of orders that policies are averaged over on a recording.
+        """Return the claim with what the loss of a question is averaged over on a recording: orders, and rows.
 
         Raises:
             DataError: A number of orders for rounds that have one, see `suffice.replays.orders.n_orders`.
         """
         orders = n_orders(recording, self.orders, self.with_baseline(policies))
-        return replace(self, orders=orders if recording.exchangeable else None)
+        repeated = len(set(dividing_names(recording))) < len(recording.question_ids)
+        return replace(self, orders=orders if recording.exchangeable else None, repeated=repeated)
 
     def with_baseline(self, policies: Sequence[Policy]) -> list[Policy]:
         """Return policies, and the baseline if it is one."""
@@ -98,8 +106,8 @@ class Claim:
 
     @property
     def binary(self) -> bool:
-        """Whether the harm can only be 0 or 1, by the definition of the metric; a mean over orders is neither."""
-        return self.orders is None and (self.metric in BINARY_METRICS or ">" in self.metric)
+        """Whether the harm can only be 0 or 1, by the definition of the metric; a mean over orders or rows is neither."""
+        return self.orders is None and not self.repeated and (self.metric in BINARY_METRICS or ">" in self.metric)
 
     def reference_p_values(self, losses: Floats) -> Floats:
         """Return Hoeffding-Bentkus p-values of each row: what `harm` is tested by, and a comparison for `net`."""
@@ -127,14 +135,15 @@ class MeasuredLosses:
     """A family on recorded questions, in the order of betting.
 
     Attributes:
-        losses: Of the claim's kind, shape ``(n_policies, n_questions)``.
-        values: The metric under each policy, same shape.
-        costs: Each of `COST_NAMES` under each policy, same shape; NaN where unknown.
-        baseline_values: The metric under the baseline, shape ``(n_questions,)``.
-        baseline_costs: Each of `COST_NAMES` under the baseline, shape ``(n_questions,)``.
+        losses: Of the claim's kind, shape ``(n_policies, n_questions)``; 1 where the recording failed, a mean where rows
+            repeat a question.
+        values: The metric under each policy, shape ``(n_policies, n_recorded)``: failed questions have none.
+        costs: Each of `COST_NAMES` under each policy, shape of `values`; NaN where unknown.
+        baseline_values: The metric under the baseline, shape ``(n_recorded,)``.
+        baseline_costs: Each of `COST_NAMES` under the baseline, shape ``(n_recorded,)``.
         baseline: Its name.
-        question_ids: Hashes of the questions' ids, in the same order.
-        n_failed: Questions left out because their recording failed.
+        question_ids: Hashes of the questions' ids, in the order of the losses; of repeated ones that of the first row.
+        n_failed: Questions whose recording failed: each counts as lost, unless the claim leaves them out.
         notes: What a reader must know.
         rivals: For each policy the cheapest fixed_k or random policy of at least its quality on these questions, and
             whether one dominates it; empty if not requested.
@@ -171,7 +180,7 @@ def measure_losses(
     Args:
         recording: Recorded rounds, full width.
         policies: At least one.
-        claim: Metric, loss and baseline; its seed orders the questions.
+        claim: Metric, loss and baseline, and what becomes of failed questions.
         rivals_by: One of `COST_NAMES`: compare each policy with fixed budgets and its random twin by this cost, too.
 
     Raises:
@@ -180,9 +189,9 @@ def measure_losses(
         ConfigMismatchError: A policy belongs to another model, prompt or retriever than the recording.
         NotFittedError: A policy reads a calibrated signal and has no calibrator.
     """
-    single, repeated = one_row_per_question(recording)
-    prepared = PreparedRecording.of(single, [claim.metric], samples=True)
-    complete, n_failed = prepared.recording, prepared.n_failed
+    prepared = PreparedRecording.of(recording, [claim.metric], samples=True)
+    complete = prepared.recording
+    places = _Places.of(recording, leave_out_failed=claim.leave_out_failed)
     reference_policy = claim.baseline
     if isinstance(reference_policy, str) and reference_policy not in _SPECIAL:
         reference_policy = _rule_baseline(complete, reference_policy, policies)
@@ -190,8 +199,8 @@ def measure_losses(
     for policy in involved:
         policy.check()
     claim = claim.averaged_over(complete, policies)
-    notes = [*repeated, *(note for policy in involved for note in check_policy(policy, complete))]
-    n = claim.orders or 1
+    notes = [*places.repeated_notes, *(note for policy in involved for note in check_policy(policy, complete))]
+    n, seed = claim.orders or 1, seed_of_names(complete)
     special: list[Floats] = []
 
     def reference_of(one: PreparedRecording) -> list[Run]:
@@ -199,7 +208,7 @@ def measure_losses(
         special.append(run.values[claim.metric])
         return [run]
 
-    references = [] if isinstance(reference_policy, Policy) else mean_runs(prepared, n, claim.seed, reference_of)
+    references = [] if isinstance(reference_policy, Policy) else mean_runs(prepared, n, seed, reference_of)
     lost, n_orders_before = np.zeros((len(policies), prepared.n)), 0
 
     def add_losses(values: Floats) -> None:
@@ -216,7 +225,7 @@ def measure_losses(
         prepared,
         [*involved, *fixed],
         n,
-        claim.seed,
+        seed,
         kinds=["rule"] * len(involved) + ["fixed"] * len(fixed),
         twinned=() if rivals_by is None else range(len(policies)),
         each=add_losses,
@@ -225,23 +234,21 @@ def measure_losses(
     for run in runs:
         _check_run(run, claim, prepared)
     reference = runs[-1]
-    hashes = [id_hash(question_id) for question_id in complete.question_ids]
-    order = betting_order(hashes, claim.seed)
     # One row for each policy, and the last one for the baseline.
-    values = np.stack([run.values[claim.metric] for run in runs])[:, order]
-    costs = {name: np.stack([run.ledger.spent(name) for run in runs])[:, order] for name in COST_NAMES}
-    notes += [order_note(n, claim.seed)] if n > 1 else []
+    values = places.recorded_means(np.stack([run.values[claim.metric] for run in runs]))
+    costs = {name: places.recorded_means(np.stack([run.ledger.spent(name) for run in runs])) for name in COST_NAMES}
+    notes += [order_note(n)] if n > 1 else []
     notes += [f"{run.label}: {note}" for run in runs for note in run.notes]
-    notes += _loss_notes(complete, values[-1], claim, n_failed)
+    notes += _loss_notes(complete, values[-1], claim, places.n_failed)
     return MeasuredLosses(
-        losses=(lost / n)[:, order],
+        losses=places.means(lost / n, failed=1.0),
         values=values[:-1],
         costs={name: rows[:-1] for name, rows in costs.items()},
         baseline_values=values[-1],
         baseline_costs={name: rows[-1] for name, rows in costs.items()},
         baseline=reference.label,
-        question_ids=tuple(hashes[place] for place in order.tolist()),
-        n_failed=n_failed,
+        question_ids=places.hashes,
+        n_failed=places.n_failed,
         notes=tuple(dict.fromkeys(notes)),
         rivals=() if rivals_by is None else _rivals(runs[:-1], rivals, claim.metric, rivals_by),
     )
@@ -268,29 +275,84 @@ def _rivals(runs: Sequence[Run], rivals: Sequence[Run], metric: str, cost: str) 
     return tuple(find_rival(run, [*fixed, twin], (metric,), cost) for run, twin in zip(runs, twins, strict=True))
 
 
-def betting_order(hashes: Sequence[str], seed: int) -> np.typing.NDArray[np.int64]:
-    """Return the order in which the betting goes through questions: shuffled by the seed, whatever order they came in.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Places:
+    """The questions in the order of betting: rows that repeat one, under whatever id, are one with their mean.
 
-    >>> first, second = betting_order(["a", "b", "c"], 1), betting_order(["c", "b", "a"], 1)
-    >>> ["abc"[place] for place in first] == ["cba"[place] for place in second]
-    True
+    The order is that of a hash of the questions' names, as in `decide`: the highest capital on the way counts, so neither
+    the order of a file nor a seed may decide which losses come first.
+
+    Attributes:
+        kept: Which rows count and did not fail, shape ``(n_rows,)``.
+        names: The question of each row.
+        units: The questions of the rows.
+        recorded: Those of the rows that did not fail.
+        hashes: Hash of the id of each question's first row, in the order of betting.
+        n_failed: Questions of which a row failed.
     """
-    canonical = np.argsort(np.asarray(hashes), kind="stable")
-    return np.asarray(np.random.default_rng(seed).permutation(canonical), dtype=np.int64)
+
+    kept: Mask
+    names: Sequence[str]
+    units: Units
+    recorded: Units
+    hashes: tuple[str, ...]
+    n_failed: int
+
+    @classmethod
+    def of(cls, recording: Recording, *, leave_out_failed: bool) -> _Places:
+        """Return the places of the questions of a recording."""
+        kept, names, ids = ~recording.failed, dividing_names(recording), recording.question_ids
+        n_failed = len({name for name, counts in zip(names, kept, strict=True) if not counts})
+        recorded = [name for name, counts in zip(names, kept, strict=True) if counts]
+        if leave_out_failed:
+            ids = [question_id for question_id, counts in zip(ids, kept, strict=True) if counts]
+            names, kept = recorded, np.ones(len(recorded), dtype=np.bool_)
+        first = dict(zip(reversed(names), reversed(ids), strict=True))
+        hashes = [id_hash(first[name]) for name in dict.fromkeys(names)]
+        return cls(
+            kept=kept,
+            names=names,
+            units=Units.of(len(names), names),
+            recorded=Units.of(len(recorded), recorded),
+            hashes=tuple(hashes[place] for place in hash_order(names, salt=_ORDER_SALT).tolist()),
+            n_failed=n_failed,
+        )
+
+    def means(self, rows: Floats, *, failed: float) -> Floats:
+        """Return the mean of each question, of values of the rows that did not fail, and of `failed` for the others."""
+        everywhere = np.full((*rows.shape[:-1], len(self.kept)), failed)
+        everywhere[..., self.kept] = rows
+        means: Floats = (self.units.sums(everywhere) / self.units.sizes)[..., hash_order(self.names, salt=_ORDER_SALT)]
+        return means
+
+    def recorded_means(self, rows: Floats) -> Floats:
+        """Return the mean of each question with a row that did not fail, over these rows."""
+        names = [name for name, counts in zip(self.names, self.kept, strict=True) if counts]
+        means: Floats = (self.recorded.sums(rows) / self.recorded.sizes)[..., hash_order(names, salt=_ORDER_SALT)]
+        return means
+
+    @property
+    def repeated_notes(self) -> list[str]:
+        """A note where rows repeat questions."""
+        if self.units.n_units == len(self.names):
+            return []
+        rows, questions = len(self.names), self.units.n_units
+        return [
+            f"{rows} rows repeat {questions} questions, by cluster or text: each counts once, with the mean of its rows"
+        ]
 
 
-def one_row_per_question(recording: Recording) -> tuple[Recording, tuple[str, ...]]:
-    """Return the recording with the first row of each cluster and text only, and a note where that left rows out.
+def failed_text(n_failed: int, *, left_out: bool) -> str:
+    """Return what becomes of failed questions, in words; empty without any.
 
-    Rows that repeat a question, under whatever id, are not independent, and a certificate counts independent questions.
+    >>> failed_text(7, left_out=False), failed_text(1, left_out=True), failed_text(0, left_out=True)
+    ('7 questions failed while recording and count as lost', '1 question failed while recording and is left out', '')
     """
-    clusters = np.array(dividing_names(recording), dtype=object)
-    keep = np.zeros(len(clusters), dtype=np.bool_)
-    keep[np.unique(clusters, return_index=True)[1]] = True
-    if keep.all():
-        return recording, ()
-    note = f"{len(keep)} rows repeat {int(keep.sum())} questions, by cluster or text: the first row of each question counts, the others do not"
-    return recording.select(keep), (note,)
+    if not n_failed:
+        return ""
+    many = n_failed > 1
+    what = ("are left out" if many else "is left out") if left_out else ("count as lost" if many else "counts as lost")
+    return f"{counted(n_failed, 'question')} failed while recording and {what}"
 
 
 def _check_run(run: Run, claim: Claim, prepared: PreparedRecording) -> None:
@@ -320,9 +382,14 @@ def _loss_notes(recording: Recording, base: Floats, claim: Claim, n_failed: int)
     notes = []
     if is_agreement(claim.metric):
         notes.append(agreement_note(recording))
-    if n_failed:
+    if n_failed and claim.leave_out_failed:
         notes.append(
-            f"{n_failed} questions failed while recording and are left out: the certificate does not cover such questions"
+            f"{failed_text(n_failed, left_out=True)}, as declared: the certificate does not cover such questions"
+        )
+    elif n_failed:
+        notes.append(
+            f"{failed_text(n_failed, left_out=False)}, with a loss of 1 each; quality and costs are means over the others. If "
+            "they failed by chance, complete the recording or leave them out (leave_out_failed=True, --leave-out-failed)"
         )
     notes += choice_notes(recording, [claim.metric]) + best_single_note(recording, claim.metric)
     if not base.any():

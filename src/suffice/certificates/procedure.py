@@ -15,7 +15,7 @@ from suffice._version import __version__
 from suffice.certificates.certificate import Certificate, figures_text
 from suffice.certificates.charts import family_chart
 from suffice.certificates.family import Family, arranged, listed, refuse_used_questions
-from suffice.certificates.losses import COST_NAMES, Claim, MeasuredLosses, measure_losses
+from suffice.certificates.losses import COST_NAMES, Claim, MeasuredLosses, failed_text, measure_losses
 from suffice.certificates.ltt import MOST_QUESTIONS, ProcedureName, level_of, questions_needed, rejected
 from suffice.display import Chart
 from suffice.errors import DataError
@@ -28,6 +28,9 @@ from suffice.store.recording import Recording
 from suffice.tables import Column, Table, figure
 
 __all__ = ["Certification", "Need", "certify"]
+
+_CLAIMED = ("epsilon", "confidence", "metric", "loss", "leave_out_failed")
+"""Attributes of a claim that are JSON as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +121,14 @@ class Certification(Result):
             )
         return (
             f"not certifiable with n = {self.n} at eps = {claim.epsilon:g} ({claim.kind} against "
-            f"{self.measured.baseline}, {100 * claim.confidence:g} % confidence); {self.missing}"
+            f"{self.measured.baseline}, {100 * claim.confidence:g} % confidence); {self.missing}{self._failed}"
         )
+
+    @property
+    def _failed(self) -> str:
+        """What became of failed questions, after a semicolon; empty without any."""
+        text = failed_text(self.measured.n_failed, left_out=self.claim.leave_out_failed)
+        return f"; {text}" if text else ""
 
     @property
     def lead(self) -> str:
@@ -196,13 +205,14 @@ class Certification(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; without a certificate `certificate` is None and `need` says why."""
-        claim = {name: getattr(self.claim, name) for name in ("epsilon", "confidence", "metric", "loss", "seed")}
+        claim = {name: getattr(self.claim, name) for name in _CLAIMED}
         baseline = self.claim.baseline
         values = {
             "certified": self.certificate is not None,
             "headline": self.headline,
             "claim": {**claim, "baseline": baseline if isinstance(baseline, str) else self.measured.baseline},
             "n": self.n,
+            "failed": self.measured.n_failed,
             "procedure": self.procedure,
             "level": self.level,
             "family": self.family.text,
@@ -311,12 +321,12 @@ def _need(result: Certification, place: int) -> Need:
         p_value=member["p_value"],
         loss=member["loss"],
         calls=member["calls"],
-        questions=questions_needed(result.measured.losses[place], claim, result.level, rng=claim.seed),
+        questions=questions_needed(result.measured.losses[place], claim, result.level),
     )
 
 
 def _issue(result: Certification, position: int, recording: Recording) -> Certificate:
-    measured, claim = result.measured, result.claim
+    measured, claim, seen = result.measured, result.claim, seen_from(recording)
     figures = {
         "loss": measured.losses[position],
         "value": measured.values[position],
@@ -342,11 +352,11 @@ def _issue(result: Certification, position: int, recording: Recording) -> Certif
         sequence=tuple(result.sequence),
         n=result.n,
         n_failed=measured.n_failed,
-        seed=claim.seed,
+        leave_out_failed=claim.leave_out_failed,
         figures={name: jsonable(float(values.mean())) for name, values in figures.items()},
         data_hash=recording.data_hash,
-        question_ids=tuple(sorted(measured.question_ids)),
-        question_texts=tuple(sorted(seen_from(recording).texts)),
+        question_ids=tuple(sorted(seen.ids)),
+        question_texts=tuple(sorted(seen.texts)),
         notes=measured.notes,
         versions=_versions(),
     )

@@ -72,7 +72,9 @@ def certify_command(
         str, typer.Option("--procedure", help="'fixed-sequence' (order matters) or 'bonferroni'.")
     ] = "fixed-sequence",
     cheapest: Annotated[str, typer.Option("--cheapest", help=f"What is cheap: {', '.join(COST_NAMES)}.")] = "calls",
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the order of betting; fix it beforehand.")] = 42,
+    leave_out_failed: Annotated[
+        bool, typer.Option("--leave-out-failed", help="Leave out questions that failed; otherwise they count as lost.")
+    ] = False,
     orders: Annotated[
         int | None,
         typer.Option(
@@ -94,8 +96,8 @@ def certify_command(
         metric=metric or default_metrics(recording)[0],
         loss=options.allowed(loss, ("net", "harm"), "--loss"),
         baseline=options.read_baseline(baseline) or "full",
-        seed=seed,
         orders=orders,
+        leave_out_failed=leave_out_failed,
     )
     known = None if tune is None else read_recording(tune)
     family = _family_of(

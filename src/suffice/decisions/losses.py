@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +13,7 @@ from suffice.errors import CensoredError, DataError
 from suffice.replays import check_policy, dividing_names
 from suffice.replays.baselines import Run, recorded_run
 from suffice.replays.by_stop import run_all
-from suffice.replays.orders import mean_runs, n_orders
+from suffice.replays.orders import mean_runs, n_orders, seed_of_names
 from suffice.replays.prepared import PreparedRecording
 from suffice.replays.prices import Price
 from suffice.replays.references import answering_like, baseline_policy
@@ -138,7 +137,7 @@ def measure_candidates(
     reference = None if baseline == "recorded" else baseline_policy(recording, baseline, like)
     prepared = PreparedRecording.of(recording, [metric], prices=prices, samples=True)
     n = n_orders(prepared.recording, orders, [*policies, *([] if reference is None else [reference])])
-    seed = _seed_of(prepared.recording)
+    seed = seed_of_names(prepared.recording)
     if reference is None:
         own = answering_like(like)
         base = mean_runs(prepared, n, seed, lambda one: [recorded_run(one, own, start_round=like.start_round)])[0]
@@ -213,11 +212,6 @@ def measure_candidates(
         gains=gains,
         squared_gains=squared_gains,
     )
-
-
-def _seed_of(recording: Recording) -> int:
-    """Return the seed of the orders: it follows from the names of the questions, so nobody chooses it."""
-    return int.from_bytes(blake2b("\n".join(sorted(recording.question_ids)).encode(), digest_size=8).digest(), "big")
 
 
 def _baseline_run(prepared: PreparedRecording, policy: Policy, n: int, seed: int) -> Run:

@@ -34,7 +34,7 @@ from suffice.replays.prepared import PreparedRecording
 from suffice.replays.prices import Price
 from suffice.rounds import Mask
 from suffice.rules import Selector, parse_selector
-from suffice.statistics import hash_places
+from suffice.statistics import hash_order, hash_places
 from suffice.store.audits import without_audits
 from suffice.store.recording import Recording
 from suffice.tables import counted
@@ -225,8 +225,7 @@ def _drawn_order(recording: Recording) -> npt.NDArray[np.int64]:
     The highest wealth on the way counts, and a file may be sorted by what its questions score: with the harmless ones
     first, the bets would be won before the losses come.
     """
-    names = list(dict.fromkeys(dividing_names(recording)))
-    return np.argsort(hash_places(names, salt=_ORDER_SALT), kind="stable")
+    return hash_order(dividing_names(recording), salt=_ORDER_SALT)
 
 
 def _unseen(logged: Recording, fresh: Mask, trial: Trial, notes: list[str]) -> Recording | None:

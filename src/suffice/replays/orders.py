@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from suffice.session import Policy
 from suffice.signals import SIGNALS
 from suffice.store.recording import Recording
 
-__all__ = ["DEFAULT_ORDERS", "drawn_orders", "in_orders", "mean_runs", "n_orders", "order_note"]
+__all__ = ["DEFAULT_ORDERS", "drawn_orders", "in_orders", "mean_runs", "n_orders", "order_note", "seed_of_names"]
 
 DEFAULT_ORDERS = 100
 """Orders of the samples of each question."""
@@ -115,10 +116,16 @@ def mean_runs(prepared: PreparedRecording, n: int, seed: int, runs_of: Runs) -> 
     return [_times(run, 1 / n) for run in totals]
 
 
-def order_note(n: int, seed: int) -> str:
-    """Return what a reader must know of averaged figures."""
+def seed_of_names(recording: Recording) -> int:
+    """Return the seed of the orders that follows from the names of the questions, so nobody chooses it."""
+    return int.from_bytes(blake2b("\n".join(sorted(recording.question_ids)).encode(), digest_size=8).digest(), "big")
+
+
+def order_note(n: int, seed: int | None = None) -> str:
+    """Return what a reader must know of averaged figures; without a seed, it follows from the questions' names."""
+    said = "the seed follows from the questions' names" if seed is None else f"seed {seed}"
     return (
-        f"means over {n} random orders of each question's samples (seed {seed}), drawn without replacement and for each question "
+        f"means over {n} random orders of each question's samples ({said}), drawn without replacement and for each question "
         "by itself; intervals are over questions"
     )
 

@@ -14,7 +14,7 @@ from suffice.statistics.drawn_sums import (
     p_of_largest,
     poisson_weights,
 )
-from suffice.statistics.folds import drawn_folds, hash_folds, hash_places
+from suffice.statistics.folds import drawn_folds, hash_folds, hash_order, hash_places
 from suffice.statistics.hypotheses import (
     SignFlip,
     cohens_d_z,
@@ -65,6 +65,7 @@ __all__ = [
     "equivalence",
     "error_of_sums",
     "hash_folds",
+    "hash_order",
     "hash_places",
     "holm",
     "holm_within",

@@ -11,7 +11,7 @@ from suffice.errors import DataError
 from suffice.seen import id_hash
 from suffice.statistics.units import Clusters, Units
 
-__all__ = ["drawn_folds", "hash_folds", "hash_places"]
+__all__ = ["drawn_folds", "hash_folds", "hash_order", "hash_places"]
 
 
 def hash_places(names: Sequence[object], *, salt: str = "") -> npt.NDArray[np.float64]:
@@ -25,6 +25,19 @@ def hash_places(names: Sequence[object], *, salt: str = "") -> npt.NDArray[np.fl
         salt: Another salt gives another division.
     """
     return np.array([int(id_hash(f"{salt}{name}"), 16) / 2**64 for name in names], dtype=np.float64)
+
+
+def hash_order(names: Sequence[object], *, salt: str = "") -> npt.NDArray[np.int64]:
+    """Return the order of distinct names by their hashes: nobody chooses it, and the order of a file means nothing.
+
+    >>> hash_order(["q1", "q2", "q1"]).tolist(), hash_order(["q2", "q1"]).tolist()
+    ([1, 0], [0, 1])
+
+    Args:
+        names: Of the questions or clusters of rows, in the order of `Units`; repeated ones count once.
+        salt: Another salt gives another order.
+    """
+    return np.argsort(hash_places(list(dict.fromkeys(names)), salt=salt), kind="stable")
 
 
 def hash_folds(names: Sequence[object], n_folds: int, *, width: int = 16) -> npt.NDArray[np.int64]:

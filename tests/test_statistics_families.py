@@ -18,9 +18,11 @@ from suffice.statistics import (
     benjamini_hochberg,
     bootstrap_weights,
     equivalence,
+    hash_order,
     holm,
     macro_bootstrap,
     max_statistic,
+    net_p_value,
     non_inferiority,
     paired_bootstrap,
 )
@@ -210,3 +212,52 @@ def test_the_smallest_margin_is_where_the_verdict_turns():
     assert shifted.smallest_margin == max(shifted.high, shifted.high_bootstrap)
     assert non_inferiority(row + 5, 0.02, weights=weights).smallest_margin == 0.0
     assert non_inferiority([0.5], 0.02, weights=bootstrap_weights(1, 5, rng=0)).smallest_margin == math.inf
+
+
+def test_ties_alone_show_nothing_until_there_are_many_of_them():
+    for n, shown in [(3, False), (60, False), (150, False), (400, True)]:
+        weights = bootstrap_weights(n, 5, rng=0)
+        test, both = (
+            non_inferiority(np.zeros(n), 0.02, weights=weights),
+            equivalence(np.zeros(n), 0.02, weights=weights),
+        )
+        assert (test.passed, test.p) == (True, 0.0)  # as papers publish it
+        assert (test.shown, both.shown) == (shown, shown)
+        assert test.p_exact == both.p_exact > 0
+    assert not non_inferiority([0.0], 0.5, weights=bootstrap_weights(1, 5, rng=0)).shown
+
+
+@pytest.mark.parametrize("n", [50, 100, 200, 400])
+def test_a_loss_of_exactly_the_margin_is_rarely_shown(n):
+    rng, weights, runs = np.random.default_rng(n), bootstrap_weights(n, 2, rng=0), 300
+    rare = -(rng.random((runs, n)) < 0.02).astype(float)
+    drawn = rng.random((runs, n))
+    mixed = np.where(drawn < 0.08, -1.0, np.where(drawn > 0.94, 1.0, 0.0))
+    for rows in (rare, mixed):
+        assert sum(non_inferiority(row, 0.02, weights=weights).shown for row in rows) <= 28  # 15 expected at most
+
+
+def test_what_is_shown_is_the_net_test_of_certificates_on_means_of_clusters():
+    rng = np.random.default_rng(SEED)
+    row = rng.choice([-1.0, 0.0, 0.0, 0.0, 1.0], 120)
+    clusters = np.repeat([f"c{i}" for i in range(40)], 3)
+    weights = bootstrap_weights(40, 5, rng=0)
+    order = hash_order(clusters, salt="margin, order:")
+    losses = -row.reshape(40, 3).mean(axis=1)[order]
+    test, both = (claim(row, 0.3, weights=weights, clusters=clusters) for claim in (non_inferiority, equivalence))
+    assert test.p_exact == net_p_value(losses, 0.3)
+    assert both.p_exact == max(net_p_value(losses, 0.3), net_p_value(-losses, 0.3))
+    for claim, above in ((non_inferiority, test.shown_above), (equivalence, both.shown_above)):
+        assert 0 < above < 1
+        verdicts = [claim(row, above * x, weights=weights, clusters=clusters).shown for x in (0.5, 0.999, 1.001, 1.2)]
+        assert verdicts == [False, False, True, True]
+
+
+def test_nothing_is_shown_of_differences_or_margins_outside_the_range():
+    weights = bootstrap_weights(60, 5, rng=0)
+    for row, margin in [(np.full(60, 1.5), 0.02), (np.zeros(60), 1.0)]:
+        test = non_inferiority(row, margin, weights=weights)
+        assert math.isnan(test.p_exact)
+        assert not test.shown
+    assert non_inferiority(np.full(60, 1.5), 0.02, weights=weights).shown_above == math.inf
+    assert non_inferiority(np.ones(60), 0.02, weights=weights).shown_above == 0.0

@@ -131,6 +131,39 @@ def test_the_tables_name_the_tests_the_family_and_the_interval():
     assert len({row[-1] for row in margins if row[1] == "non-inferior"}) == 1
 
 
+def test_the_margin_table_never_says_shown_because_nothing_differs():
+    rows = [{"question_id": f"q{q}", "round": r, "answer": "a", "em": 1.0} for q in range(60) for r in (1, 2, 3)]
+    result = replay(
+        Recording(build_table(rows)),
+        ["fixed_k(1)"],
+        metrics=("em",),
+        resampling=Resampling(n_resamples=50),
+        margins=(0.02, 0.2),
+    )
+    table = margin_tests_table(result)
+    cells = [dict(zip((column.name for column in table.columns), row, strict=True)) for row in table.rows]
+    assert [(row["claim"], row["margin"], row["shown"]) for row in cells] == [
+        ("non-inferior", 0.02, "no"),
+        ("equivalent", 0.02, "no"),
+        ("non-inferior", 0.2, "yes"),
+        ("equivalent", 0.2, "yes"),
+    ]
+    assert {(row["lower bound, t"], row["lower bound, bootstrap"]) for row in cells} == {(None, None)}
+    assert 0.3 < cells[0]["p, betting"] < 0.4
+    assert all(0.02 < row["shown above"] < 0.1 for row in cells)
+    assert any(note.startswith("shown: by betting") for note in table.notes)
+
+
+def test_what_is_shown_does_not_depend_on_the_order_of_the_rows():
+    of = recording()
+    shuffled = of.table.take(np.random.default_rng(1).permutation(of.table.num_rows))
+    found = [
+        replay(each, policies("round >= 1"), resampling=Resampling(n_resamples=20)).rows[0].margins
+        for each in (of, Recording(shuffled))
+    ]
+    assert [test.p_exact for test in found[0]] == pytest.approx([test.p_exact for test in found[1]], rel=1e-12)
+
+
 @pytest.mark.parametrize("method", INTERVALS)
 @pytest.mark.parametrize("n", [1, 2])
 def test_hardly_any_questions_give_results_without_warnings_and_strict_json(method, n):

@@ -5,7 +5,7 @@ from suffice.certificates.family import Family, arranged, listed, path_values, t
 from suffice.certificates.losses import COST_NAMES, Claim, MeasuredLosses, measure_losses
 from suffice.certificates.ltt import PROCEDURES, questions_needed, rejected
 from suffice.certificates.procedure import Certification, Need, certify
-from suffice.certificates.pvalues import betting_p_value, hoeffding_bentkus_p_value, net_p_value
+from suffice.statistics import betting_p_value, hoeffding_bentkus_p_value, net_p_value
 
 __all__ = [
     "ASSUMES",

@@ -8,7 +8,6 @@ from typing import Literal
 
 import numpy as np
 
-from suffice.certificates.pvalues import hoeffding_bentkus_p_value, net_p_value
 from suffice.errors import CensoredError, ConfigMismatchError, DataError
 from suffice.replays import check_policy, dividing_names, id_hash, outcome
 from suffice.replays.baselines import Run, closed_book, fixed_policy, oracle_best, oracle_earliest
@@ -21,7 +20,7 @@ from suffice.replays.references import baseline_policy, selectors_in_use
 from suffice.replays.rivals import Rival, find_rival
 from suffice.rounds import Floats, Mask
 from suffice.session import Policy
-from suffice.statistics import Units, hash_order
+from suffice.statistics import Units, hash_order, hoeffding_bentkus_p_value, net_p_value
 from suffice.store.recording import Recording
 from suffice.tables import counted
 

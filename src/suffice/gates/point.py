@@ -64,7 +64,7 @@ class GatePoint(Result):
         else:
             parts.append(f"a label-blind gate needs {figure(self.label_blind_rate, '.1f', 100)} % for this {metric}")
         if self.margin is not None:
-            doubt = "" if self.margin.passed and self.margin.passed_bootstrap else "not shown to be "
+            doubt = "" if self.margin.shown else "not shown to be "
             parts.append(f"{doubt}non-inferior within {100 * self.margin.margin:g} points")
         return f"{self.label}: {'; '.join(parts)}"
 

@@ -22,6 +22,10 @@ _CENSORED = (
     "answered there is unknown: quality runs from all wrong to all right there, costs are the least that is possible"
 )
 _SELECTED = "* selected here: fitted or chosen on some of these questions, so the figures flatter it"
+_SHOWN = (
+    "shown: by betting, which is exact for every distribution of losses; the bounds of t and bootstrap hold for many questions "
+    "that differ, and decide nothing here"
+)
 _TESTS = {
     "mcnemar": "McNemar, exact",
     "sign_flip": "sign flips, exact",
@@ -159,6 +163,7 @@ def margin_tests_table(result: ReplayResult) -> Table:
             Column("lower bound, t", "+.1f", scale=100),
             Column("lower bound, bootstrap", "+.1f", scale=100),
             Column("confidence", ".1%"),
+            Column("p, betting", ".4f"),
             Column("shown"),
             Column("shown above", ".1f", scale=100),
         ),
@@ -168,22 +173,25 @@ def margin_tests_table(result: ReplayResult) -> Table:
                 "non-inferior" if test.kind == "non_inferiority" else "equivalent",
                 test.margin,
                 test.delta,
-                test.low,
-                test.low_bootstrap,
+                # Pairs that do not vary have no spread, and a bound made of one would be none.
+                test.low if math.isfinite(test.d_z) else None,
+                test.low_bootstrap if math.isfinite(test.d_z) else None,
                 test.level,
-                "yes" if test.passed and test.passed_bootstrap else "no",
-                test.smallest_margin,
+                test.p_exact,
+                "yes" if test.shown else "no",
+                test.shown_above,
             )
             for row in rules
             for test in row.margins
         )
         + tuple(
-            (row.marked, "any", None, row.delta_bounds[metric], None, None, None, "unknown", None)
+            (row.marked, "any", None, row.delta_bounds[metric], None, None, None, None, "unknown", None)
             for row in rules
             if metric in row.delta_bounds
         ),
-        notes=tuple(
-            dict.fromkeys(f"{row.marked}: {test.warning}" for row in rules for test in row.margins if test.warning)
+        notes=(
+            *([_SHOWN] if any(row.margins for row in rules) else []),
+            *dict.fromkeys(f"{row.marked}: {test.warning}" for row in rules for test in row.margins if test.warning),
         ),
     )
 

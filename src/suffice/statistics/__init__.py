@@ -26,6 +26,7 @@ from suffice.statistics.hypotheses import (
 from suffice.statistics.intervals import DEFAULT_INTERVAL, INTERVALS, Intervals, paired_bootstrap, paired_t
 from suffice.statistics.margins import MarginTest, equivalence, non_inferiority
 from suffice.statistics.paired import FEW_NONZERO, ONE_UNIT, PairedResult, paired_results, undefined_notes
+from suffice.statistics.pvalues import betting_p_value, hoeffding_bentkus_p_value, net_p_value
 from suffice.statistics.resampling import Draws, Resampling, holm_within
 from suffice.statistics.restarts import Alarm
 from suffice.statistics.rounding import ROUNDING
@@ -58,6 +59,7 @@ __all__ = [
     "area_under_roc",
     "areas_by_draw",
     "benjamini_hochberg",
+    "betting_p_value",
     "bootstrap_weights",
     "check_streamed",
     "cohens_d_z",
@@ -67,12 +69,14 @@ __all__ = [
     "hash_folds",
     "hash_order",
     "hash_places",
+    "hoeffding_bentkus_p_value",
     "holm",
     "holm_within",
     "keyed_numbers",
     "keys_of",
     "macro_bootstrap",
     "max_statistic",
+    "net_p_value",
     "non_inferiority",
     "p_of_largest",
     "paired_bootstrap",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,16 +13,26 @@ import numpy.typing as npt
 from suffice.errors import DataError
 from suffice.rounds import Floats
 from suffice.statistics.bootstrap import quantiles, resampled_means
+from suffice.statistics.folds import hash_order
 from suffice.statistics.hypotheses import cohens_d_z
 from suffice.statistics.paired import FEW_NONZERO, few_warning, json_ready
+from suffice.statistics.pvalues import betting_p_value
 from suffice.statistics.units import Clusters, Units, check_level, paired_rows, standard_errors
 
 __all__ = ["MarginTest", "both_margin_tests", "equivalence", "non_inferiority"]
+
+_ORDER_SALT = "margin, order:"
+_HALVINGS = 20
+"""Of an interval in which the smallest margin lies: to a millionth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarginTest:
     """A test of paired differences against a margin: one-sided (non-inferiority) or both sides (equivalence).
+
+    The bounds and p-values of paired t and bootstrap are those that papers publish, and promise more than they keep where few
+    pairs differ.  What is *shown* rests on the exact test alone: betting on the means of the units, as a certificate does,
+    valid for every distribution of differences in [-1, 1] and every number of questions.  Ties alone prove nothing.
 
     Attributes:
         kind: `non_inferiority` or `equivalence`.
@@ -37,7 +47,11 @@ class MarginTest:
         low_bootstrap: Lower bound, percentile bootstrap.
         high_bootstrap: Upper bound, percentile bootstrap; +inf for non-inferiority.
         passed_bootstrap: Whether the bootstrap's bounds lie inside the margin.
-        smallest_margin: It passes by both methods at every margin above this one, and at none below; +inf if at none.
+        smallest_margin: It passes by these two methods at every margin above this one, and at none below; +inf if at none.
+        p_exact: p-value of the exact test, the larger of the two for equivalence; NaN where a difference or the margin lies
+            outside its range, so that nothing is shown.
+        shown: Whether the exact test shows it: `p_exact` is at most 1 - `level`.
+        shown_above: It is shown at every margin above this one, and at none below; +inf if at none.
         n: Rows.
         n_clusters: Units.
         warning: What limits the test; empty if nothing does.
@@ -56,6 +70,9 @@ class MarginTest:
     high_bootstrap: float
     passed_bootstrap: bool
     smallest_margin: float
+    p_exact: float
+    shown: bool
+    shown_above: float
     n: int
     n_clusters: int
     warning: str = ""
@@ -73,14 +90,16 @@ def non_inferiority(
     clusters: Clusters = None,
     level: float = 0.95,
 ) -> MarginTest:
-    """Test whether a rule loses less than `margin`: one lower bound against ``-margin``, by paired t and bootstrap.
+    """Test whether a rule loses less than `margin`: one lower bound against ``-margin``, by paired t, bootstrap and betting.
 
-    The column that TASR publishes as "TOST" is this one-sided test.
+    The column that TASR publishes as "TOST" is this one-sided test, by paired t.
 
     >>> from suffice.statistics.bootstrap import bootstrap_weights
     >>> test = non_inferiority([0.0, 0.0, 0.0], 0.02, weights=bootstrap_weights(3, 10, rng=0))
-    >>> test.passed, test.p, test.d_z
+    >>> test.passed, test.p, test.d_z  # as published: three ties pass
     (True, 0.0, nan)
+    >>> test.shown, round(test.p_exact, 2)  # which three ties cannot show
+    (False, 0.92)
 
     Args:
         differences: Rule minus baseline, shape ``(n_rows,)``, no NaN.
@@ -125,19 +144,78 @@ def both_margin_tests(
     weights: Floats,
     clusters: Clusters = None,
     level: float = 0.95,
+    names: Clusters = None,
 ) -> tuple[tuple[MarginTest, MarginTest], ...]:
-    """Return `non_inferiority` and `equivalence` at each margin, on the same resampled means."""
+    """Return `non_inferiority` and `equivalence` at each margin, on the same resampled means.
+
+    Args:
+        differences: See `non_inferiority`, as for the other arguments.
+        margins: See there.
+        weights: See there.
+        clusters: See there.
+        level: See there.
+        names: The unit of each row by name, also where each is its own: the betting goes in the order of their hashes. None =
+            by the numbers of the rows.
+    """
     check_level(level)
     (row,), units = paired_rows(np.ravel(differences), clusters)
     means = np.concatenate([block for _, block in resampled_means(row[None, :], weights, units)])
     resampled = tuple(float(bound[0]) for bound in quantiles(means, (1 - level, level)))
+    exact = _Betting.on(row, units, clusters if names is None else names, level)
     return tuple(
         (
-            _margin_test("non_inferiority", row, units, resampled, margin=margin, clusters=clusters, level=level),
-            _margin_test("equivalence", row, units, resampled, margin=margin, clusters=clusters, level=level),
+            _margin_test("non_inferiority", row, units, resampled, exact, margin=margin, clusters=clusters),
+            _margin_test("equivalence", row, units, resampled, exact, margin=margin, clusters=clusters),
         )
         for margin in margins
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Betting:
+    """The exact test: betting on the mean loss of each unit, in an order that does not depend on the losses.
+
+    Attributes:
+        losses: Of the units, in [-1, 1]; None where a difference lies outside, so that nothing can be shown.
+        level: One-sided confidence.
+        shown_above: The smallest margins of non-inferiority and equivalence; +inf if there is none.
+    """
+
+    losses: Floats | None
+    level: float
+    shown_above: tuple[float, float] = (math.inf, math.inf)
+
+    @property
+    def delta(self) -> float:
+        """The risk of showing what is not so."""
+        return round(1 - self.level, 12)  # 1 - 0.95 is a little more than 0.05
+
+    @classmethod
+    def on(cls, row: Floats, units: Units, names: Clusters, level: float) -> _Betting:
+        """Return the test of differences, shape ``(n_rows,)``."""
+        losses = -units.sums(row) / units.sizes
+        if np.abs(losses).max() > 1:
+            return cls(losses=None, level=level)
+        order = hash_order(range(len(row)) if names is None else names, salt=_ORDER_SALT)
+        betting = cls(losses=losses[order], level=level)
+        return replace(betting, shown_above=(betting._smallest(both=False), betting._smallest(both=True)))
+
+    def p(self, margin: float, *, both: bool) -> float:
+        """Return the p-value at a margin, NaN if it is undefined there."""
+        if self.losses is None or not 0 <= margin < 1:
+            return math.nan
+        sides = np.stack([self.losses, -self.losses]) if both else self.losses[None]
+        return float(betting_p_value((sides + 1) / 2, (margin + 1) / 2, level=self.delta).max())
+
+    def _smallest(self, *, both: bool) -> float:
+        """Return the margin where the verdict turns: each factor of the capital grows with the margin, so it turns once."""
+        low, high = 0.0, 1.0
+        if self.p(low, both=both) <= self.delta:
+            return 0.0
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.p(middle, both=both) <= self.delta else (middle, high)
+        return high if high < 1 else math.inf
 
 
 def _margin_test(
@@ -145,14 +223,15 @@ def _margin_test(
     row: Floats,
     units: Units,
     resampled: tuple[float, ...],
+    exact: _Betting,
     *,
     margin: float,
     clusters: Clusters,
-    level: float,
 ) -> MarginTest:
     if not margin >= 0:
         raise DataError(f"a margin is a size >= 0, not {margin!r}: write 0.02 for a loss of two points")
-    both = kind == "equivalence"
+    both, level = kind == "equivalence", exact.level
+    p_exact = exact.p(margin, both=both)
     delta = float(row.mean())
     error = float(standard_errors(row[None, :], units)[0])
     low, high, p = _t_bounds(delta, error, margin, units.n_units - 1, level)
@@ -172,6 +251,9 @@ def _margin_test(
         high_bootstrap=high_b if both else math.inf,
         passed_bootstrap=low_b > -margin and (not both or high_b < margin),
         smallest_margin=max(0.0, -low, -low_b, *((high, high_b) if both else ())),
+        p_exact=p_exact,
+        shown=p_exact <= exact.delta,
+        shown_above=exact.shown_above[both],
         n=len(row),
         n_clusters=units.n_units,
         warning=few_warning(nonzero, units.n_units) if nonzero < FEW_NONZERO else "",

@@ -14,7 +14,7 @@ from suffice.statistics.bootstrap import bootstrap_weights
 from suffice.statistics.corrections import holm
 from suffice.statistics.hypotheses import permutation_tests
 from suffice.statistics.intervals import DEFAULT_INTERVAL, INTERVALS, Intervals, paired_bootstrap
-from suffice.statistics.margins import MarginTest, both_margin_tests, non_inferiority
+from suffice.statistics.margins import MarginTest, both_margin_tests
 from suffice.statistics.paired import PairedResult, paired_results
 from suffice.statistics.units import Clusters, Units, check_level
 
@@ -63,7 +63,8 @@ class Resampling:
         if self.n_resamples == 1:  # one draw shows no spread, and no interval may pretend to have no width
             weights = np.full_like(weights, np.nan)
         # With every row a unit of its own, no test has to look for clusters again.
-        return Draws(resampling=self, clusters=None if units.codes is None else clusters, units=units, weights=weights)
+        own = None if units.codes is None else clusters
+        return Draws(resampling=self, clusters=own, names=clusters, units=units, weights=weights)
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -88,12 +89,14 @@ class Draws:
     Attributes:
         resampling: How they were drawn.
         clusters: The unit of each row; None if each is its own.
+        names: The unit of each row by name, also where each is its own; None = without names.
         units: The units.
         weights: How often each unit is drawn, shape ``(n_resamples, n_units)``.
     """
 
     resampling: Resampling
     clusters: Clusters
+    names: Clusters = None
     units: Units
     weights: Floats
 
@@ -138,12 +141,13 @@ class Draws:
 
     def non_inferior(self, delta: Floats, margin: float) -> MarginTest:
         """Return the test of a loss below a margin; see `non_inferiority`."""
-        return non_inferiority(delta, margin, weights=self.weights, clusters=self.clusters, level=self.resampling.level)
+        return self.margins(delta, [margin])[0][0]
 
     def margins(self, delta: Floats, margins: Sequence[float]) -> tuple[tuple[MarginTest, MarginTest], ...]:
         """Return non-inferiority and equivalence at each margin; see `non_inferiority` and `equivalence`."""
+        how = self.resampling
         return both_margin_tests(
-            delta, margins, weights=self.weights, clusters=self.clusters, level=self.resampling.level
+            delta, margins, weights=self.weights, clusters=self.clusters, level=how.level, names=self.names
         )
 
     def sums(self, rows: Floats) -> Floats:

@@ -15,7 +15,7 @@ from suffice.loop.rows import cost_names, fill_costs, measured_columns, said_col
 from suffice.metrics import METRICS
 from suffice.rounds import Cost, End, Round
 from suffice.signals import EMBEDDER, SIGNALS
-from suffice.store.schema import REPLY_COLUMNS, column_kind
+from suffice.store.schema import ASSUMED_END, REPLY_COLUMNS, column_kind
 
 __all__ = [
     "ColumnReading",
@@ -43,6 +43,7 @@ class ImportedTrajectory:
         rounds: In order of their index, from 0 or 1, without gaps.  The answer of a round
             is None if it is unknown.
         end: Why there is no further round; `rule` means censored.
+        end_assumed: Whether nothing says why, so that `rule` is assumed and rounds may be missing.
         metrics: One mapping for each round, `em`, `f1` and others to [0, 1]; NaN where the answer is unknown.
         extras: One mapping for each round: the other columns of the files.
         labels: The same for all rounds: system, data set, agent, log, question type, ...
@@ -60,6 +61,7 @@ class ImportedTrajectory:
     golds: tuple[str, ...] = ()
     extras: tuple[Mapping[str, Any], ...] = ()
     labels: Mapping[str, Any] = field(default_factory=dict)
+    end_assumed: bool = False
 
     def __post_init__(self) -> None:
         indices = [item.index for item in self.rounds]
@@ -173,6 +175,7 @@ def _trajectory_rows(trajectory: ImportedTrajectory) -> Iterable[dict[str, Any]]
             "round": item.index,
             "cluster": trajectory.cluster,
             "end": trajectory.end,
+            **({ASSUMED_END: 1.0} if trajectory.end_assumed else {}),
             "question": trajectory.question or None,
             "golds": list(trajectory.golds),
             **said_columns(item),

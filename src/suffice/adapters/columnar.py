@@ -23,7 +23,7 @@ from suffice.metrics import EQUAL_WEIGHTS, METRICS
 from suffice.rounds import COST_KINDS, Floats, Positions, Round
 from suffice.signals import SIGNALS, clean_column, compute_signals
 from suffice.signals.from_policy import WRITERS
-from suffice.store.schema import REPLY_COLUMNS, column_kind, cost_column, table_of_columns
+from suffice.store.schema import ASSUMED_END, REPLY_COLUMNS, column_kind, cost_column, table_of_columns
 
 __all__ = ["RecordingPart", "columnar_part"]
 
@@ -163,6 +163,10 @@ class _Part:
             end or end_of(int(length), longest, grid.ended or "rule")
             for end, length in zip(self.firsts(self.own["end"]), self.lengths, strict=True)
         ]
+        self.assumed = [
+            grid.assumes_end(end, int(length), longest)
+            for end, length in zip(self.firsts(self.own["end"]), self.lengths, strict=True)
+        ]
         self.labels = {name: self._texts(name, theirs) for name, theirs in grid.labels.items()}
         self.metrics = {
             name: self._numbers(name, theirs)
@@ -265,6 +269,10 @@ class _Part:
             "feedback": self.own["feedback"],
         }
         late = {}
+        if any(self.assumed):
+            assumed = self.spread(np.where(self.assumed, 1.0, math.nan))
+            columns = _inserted(columns, "end", ASSUMED_END, assumed)
+            late[ASSUMED_END] = int(np.argmax(~np.isnan(assumed)))
         for name, (values, first) in self._metric_columns().items():
             columns[name] = values
             late[name] = first
@@ -369,6 +377,13 @@ class _Part:
             if defined:
                 self.counts[name] = ColumnCount(name=name, defined=defined, computed=kind == "signal")
         return RecordingPart(table=table, counts=[*self.counts.values()])
+
+
+def _inserted(columns: Mapping[str, Any], before: str, name: str, values: Floats) -> dict[str, Any]:
+    """Return columns with another one after the one `before`."""
+    names = [*columns]
+    names.insert(names.index(before) + 1, name)
+    return {own: values if own == name else columns[own] for own in names}
 
 
 def _by_key(

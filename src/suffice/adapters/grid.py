@@ -67,6 +67,16 @@ class Grid:
         """Return our name and theirs of every column that is read."""
         return [*self.columns.items(), *self.metrics.items(), *self.labels.items()]
 
+    def assumes_end(self, said: str | None, n_rounds: int, longest: int) -> bool:
+        """Return whether nothing says why a trajectory has fewer rounds than the longest one.
+
+        Args:
+            said: The end that its rows name.
+            n_rounds: Its rounds.
+            longest: Those of the longest trajectory.
+        """
+        return not said and self.ended is None and n_rounds < longest
+
     def check(self, path: Path, names: Sequence[str]) -> None:
         """Refuse a map that the table cannot serve."""
         missing = [ours for ours in ("question_id", "round") if ours not in self.columns]
@@ -269,6 +279,7 @@ def _trajectory_of_rows(
             for row in rows
         ),
         end=end or end_of(len(rows), longest, grid.ended or "rule"),
+        end_assumed=grid.assumes_end(end, len(rows), longest),
         metrics=tuple(metrics),
         extras=tuple(row.extras for row in rows),
         labels=dict(first.labels),

@@ -164,7 +164,9 @@ class Tally:
             return f"all trajectories have {counted(longest, 'round')}: read as the loop's cap (max_rounds)"
         return (
             f"{n - self.lengths[longest]} of {n} trajectories have fewer than {longest} rounds: read as the loop's own stops, "
-            "beyond which nothing is known (censored). --ended exhausted or --ended max_rounds if they ended otherwise"
+            "beyond which nothing is known (censored). The log does not say so, and rounds that are missing look alike: --ended rule "
+            "says that the loop stopped there by itself, --ended exhausted or --ended max_rounds that they ended otherwise; until then "
+            "`suffice decide` counts them at their worst"
         )
 
     def depends(self) -> dict[str, Any]:

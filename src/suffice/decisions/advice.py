@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from suffice._version import __version__
+from suffice.certificates.losses import failed_text
 from suffice.decisions.answer_counts import why_blind
 from suffice.decisions.candidates import change_text, is_fixed_budget, is_vote
 from suffice.decisions.figures import CandidateFigures, advice_chart, candidate_columns, candidate_figures, twin_table
@@ -102,6 +103,11 @@ class Advice(Result):
                 f"{totals.failed:,} of {counted(self.n, 'question')} failed while recording, and count as lost. Complete the "
                 "recording, or leave them out if they failed by chance (leave_out_failed=True, --leave-out-failed)"
             )
+        if totals.unexplained > self.n * trial.max_loss:
+            return (
+                f"{self._unexplained}. If your loop stopped there by itself, import the log again with --ended rule (ended='rule'; "
+                "exhausted or max_rounds for other reasons); if rounds are missing, log all. Then decide anew (-o OTHER.json)"
+            )
         return (
             f"{trial.metric} is unknown where the candidates would stop in {100 * totals.unknown / self.n:.0f} % of the "
             f"questions. Score every round, or record {counted(self.n, 'question')} at full width"
@@ -139,6 +145,27 @@ class Advice(Result):
 
     @property
     def sentence(self) -> str:
+        """The advice, a verb first, and how questions count of which something is missing."""
+        if self.verdict == "cannot be judged":
+            return self._verdict_text
+        missing = [failed_text(self.trial.totals.failed, left_out=False)]
+        if self.trial.totals.unexplained:
+            missing.append(
+                f"{self._unexplained}, so they count at their worst; if your loop stopped there by itself, import with --ended rule"
+            )
+        if self.trial.leave_out_failed:
+            missing.append("Questions that failed are left out, as declared")
+        return " ".join([self._verdict_text, *(f"{text}." for text in missing if text)])
+
+    @property
+    def _unexplained(self) -> str:
+        """How many questions have fewer rounds than others, while nothing says why."""
+        n = self.trial.totals.unexplained
+        have = "has" if n == 1 else "have"
+        return f"{n:,} of {counted(self.n, 'question')} {have} fewer than {self.trial.loop.highest} rounds, and the log does not say why"
+
+    @property
+    def _verdict_text(self) -> str:
         """The advice, a verb first."""
         trial, verdict = self.trial, self.verdict
         points, judges = f"{100 * trial.max_loss:g} points", counted(self.n, "question")

@@ -14,6 +14,7 @@ from suffice.replays import check_policy, dividing_names
 from suffice.replays.baselines import Run, recorded_run
 from suffice.replays.by_stop import run_all
 from suffice.replays.orders import mean_runs, n_orders, seed_of_names
+from suffice.replays.outcomes import is_agreement
 from suffice.replays.prepared import PreparedRecording
 from suffice.replays.prices import Price
 from suffice.replays.references import answering_like, baseline_policy
@@ -42,6 +43,8 @@ class Measured:
         best: The smallest possible loss, same shape; the same where everything is known.
         unknown: In which units an outcome is unknown under some candidate, shape ``(n_units,)``.
         failed: In which units a recording failed, same shape; those questions count as lost.
+        unexplained: In which units nothing says why there are fewer rounds than in others, same shape: what the loop returned
+            there is unknown.
         values: Sum of the metric, shape ``(n_candidates + 1,)``, with the worst case of what is unknown.
         squared: Sum of the squares of the baseline's metric.
         costs: Sums by name in `SAVABLE`, shape of `values`; NaN where some are unknown.
@@ -56,6 +59,7 @@ class Measured:
     best: Floats
     unknown: Mask
     failed: Mask
+    unexplained: Mask
     values: Floats
     squared: float
     costs: dict[str, Floats]
@@ -71,7 +75,9 @@ class Measured:
 
     def ordered(self, places: npt.NDArray[np.int64]) -> Measured:
         """Return the same units in another order."""
-        arrays = {name: getattr(self, name)[..., places] for name in ("worst", "best", "unknown", "failed")}
+        arrays = {
+            name: getattr(self, name)[..., places] for name in ("worst", "best", "unknown", "failed", "unexplained")
+        }
         return replace(self, **arrays)
 
     def require_cost(self, name: str) -> None:
@@ -95,14 +101,17 @@ def prices_text(prices: Price | Mapping[str, Price] | None) -> str:
 def uncut(recording: Recording) -> Recording:
     """Return the recording with the loop's own stops as its ends: what the loop never ran is no part of the question.
 
-    Candidates then stop where the loop stopped, or earlier, and for those every outcome is known.
+    Candidates then stop where the loop stopped, or earlier, and for those every outcome is known.  Where nothing says that the
+    loop stopped there by itself (`Recording.unexplained`), it may have gone on, and that question stays cut.
     """
-    if "end" not in recording.table.column_names or not (recording.ends == "rule").any():
+    own = ((recording.ends == "rule") & ~recording.unexplained)[recording.row_question]
+    if not own.any():
         return recording
     table = recording.table
     place = table.column_names.index("end")
     ends = pa.array(
-        ["exhausted" if end == "rule" else end for end in table.column("end").to_pylist()], type=pa.string()
+        ["exhausted" if stopped else end for stopped, end in zip(own, table.column("end").to_pylist(), strict=True)],
+        type=pa.string(),
     )
     field = table.schema.field("end")
     return Recording(table.set_column(place, field, ends.cast(field.type)), recording.metadata)
@@ -146,9 +155,10 @@ def measure_candidates(
     if not base.exact:
         raise CensoredError(
             f"the baseline {baseline!r} goes on past what was recorded in {int(base.unrun.sum())} of {prepared.n} "
-            "questions, because a rule ended them: what it would have answered is unknown. Use the baseline 'recorded', "
-            "what the log did itself, or record at full width"
+            "questions, because a rule ended them, or nothing says why they ended: what it would have answered is unknown. Use the "
+            "baseline 'recorded', what the log did itself, or record at full width"
         )
+    open_ends = prepared.recording.unexplained & (reference is None)
     kept = recording.ends != "failed"
     units = Units.of(len(kept), dividing_names(recording))
 
@@ -178,7 +188,7 @@ def measure_candidates(
     def add_candidate(place: int, run: Run, twin: Run | None) -> None:
         """Add a candidate, and the random twin if it has one."""
         add(place, run)
-        low, high = _bounds(run, base, metric, averaged=n > 1)
+        low, high = _bounds(run, base, metric, open_ends, averaged=n > 1)
         best[place], worst[place] = means(low, -1.0), means(high, 1.0)
         np.logical_or(unknown, means(low != high, 1.0) > 0, out=unknown)
         if twin is not None:
@@ -204,6 +214,7 @@ def measure_candidates(
         best=best,
         unknown=unknown,
         failed=means(np.zeros(prepared.n, dtype=np.bool_), 1.0) > 0,
+        unexplained=means(open_ends, 0.0) > 0,
         values=values,
         squared=squared,
         costs=costs,
@@ -234,14 +245,26 @@ def _baseline_run(prepared: PreparedRecording, policy: Policy, n: int, seed: int
     return run
 
 
-def _bounds(run: Run, base: Run, metric: str, *, averaged: bool) -> tuple[Floats, Floats]:
-    """Return the smallest and the largest loss that what is known allows, each of shape ``(n_questions,)``."""
+def _bounds(run: Run, base: Run, metric: str, open_ends: Mask, *, averaged: bool) -> tuple[Floats, Floats]:
+    """Return the smallest and the largest loss that what is known allows, each of shape ``(n_questions,)``.
+
+    Args:
+        run: A candidate.
+        base: The baseline.
+        metric: What must not be lost.
+        open_ends: Where the baseline may have gone on, so that what it returned is unknown.
+        averaged: Whether these are means over orders.
+    """
     low, high = np.nan_to_num(run.worst[metric]), np.nan_to_num(run.best[metric], nan=1.0)
     base_low, base_high = np.nan_to_num(base.worst[metric]), np.nan_to_num(base.best[metric], nan=1.0)
+    if is_agreement(metric):  # the baseline agrees with itself, whatever its answer was
+        low, high = np.where(open_ends, 0.0, low), np.where(open_ends, 1.0, high)
+    else:
+        base_low, base_high = np.where(open_ends, 0.0, base_low), np.where(open_ends, 1.0, base_high)
     assert run.rounds is not None
     assert base.rounds is not None
     # One stop, one answer, whatever it scored; of means over orders equal ones need not be equal stops.
-    same: Mask = (run.rounds == base.rounds) & ~run.unrun & (not averaged)
+    same: Mask = (run.rounds == base.rounds) & ~run.unrun & ~open_ends & (not averaged)
     # Means over orders are sums in floating point: what is 1 may be a little more.
     ends = (np.clip(base_low - high, -1.0, 1.0), np.clip(base_high - low, -1.0, 1.0))
     return np.where(same, 0.0, ends[0]), np.where(same, 0.0, ends[1])

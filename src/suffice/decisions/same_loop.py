@@ -168,7 +168,7 @@ def rounds_text(recording: Recording) -> str:
         return counted(high, "sample") if low == high else f"{low} to {high} samples"
     if low == high:
         return f"cap {high}"
-    if (recording.ends == "rule").any():
+    if ((recording.ends == "rule") & ~recording.unexplained).any():
         return f"your own stops, {low} to {high} rounds"
     return f"{low} to {high} rounds"
 

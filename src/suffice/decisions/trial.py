@@ -47,6 +47,7 @@ class Totals:
         squared: Sum of the squares of the baseline's metric.
         unknown: Units in which an outcome is unknown under some candidate.
         failed: Units in which a recording failed.
+        unexplained: Units in which nothing says why there are fewer rounds than in others.
     """
 
     n: int
@@ -61,6 +62,7 @@ class Totals:
     squared: float = 0.0
     unknown: int = 0
     failed: int = 0
+    unexplained: int = 0
 
     @classmethod
     def start(cls, n_candidates: int) -> Totals:
@@ -86,6 +88,7 @@ class Totals:
             squared=self.squared + units.squared,
             unknown=self.unknown + int(units.unknown.sum()),
             failed=self.failed + int(units.failed.sum()),
+            unexplained=self.unexplained + int(units.unexplained.sum()),
         )
 
     def blocked(self, max_loss: float) -> Mask:
@@ -131,12 +134,14 @@ class Totals:
         costs = {name: None if np.isnan(sums).any() else sums.tolist() for name, sums in self.costs.items()}
         sums = {name: jsonable(getattr(self, name).tolist()) for name in _SUMS}
         counts = {"n": self.n, "squared": self.squared, "unknown": self.unknown, "failed": self.failed}
+        counts["unexplained"] = self.unexplained
         return {**counts, **sums, "costs": costs}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Totals:
         """Return the sums that `to_dict` wrote."""
         numbers: dict[str, Any] = {name: int(data[name]) for name in ("n", "unknown", "failed")}
+        numbers["unexplained"] = int(data.get("unexplained", 0))  # decisions from before 0.4 have none
         sums: dict[str, Any] = {name: np.asarray(data[name], dtype=np.float64) for name in _SUMS}
         nothing_known = np.full(sums["values"].shape, np.nan)
         costs = {

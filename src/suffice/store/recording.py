@@ -24,7 +24,7 @@ from suffice.seen import one_name_per_text
 from suffice.signals import answer_ids, clean_column
 from suffice.store.opened import OpenFile, OpenRecording, open_file, write_recording
 from suffice.store.parts import OpenFolder, open_folder
-from suffice.store.schema import column_kind
+from suffice.store.schema import ASSUMED_END, column_kind
 from suffice.store.sharded import is_sharded, open_shards
 from suffice.tables import Table
 
@@ -183,6 +183,15 @@ class Recording(Displayed):
     def cut(self) -> Mask:
         """Which questions a rule ended before the highest round, shape ``(n_questions,)``."""
         return np.asarray((self.ends == "rule") & ~self.seen[:, -1], dtype=np.bool_)
+
+    @cached_property
+    def unexplained(self) -> Mask:
+        """Which questions have fewer rounds than others while nothing says why, so that rounds may be missing, shape ``(n_questions,)``.
+
+        Their end reads `rule`, as an import assumed; who imports with `--ended`, or logs an `end`, says it.
+        """
+        assumed = self.per_question(ASSUMED_END, [None] * len(self.question_ids))
+        return np.asarray((assumed == 1) & (self.ends == "rule"), dtype=np.bool_)
 
     @cached_property
     def texts(self) -> list[str | None] | None:

@@ -15,6 +15,7 @@ from suffice.rounds import COST_KINDS
 from suffice.signals import LOOP_COMPONENTS, SIGNALS
 
 __all__ = [
+    "ASSUMED_END",
     "AUDIT_UNIT",
     "DECISION_COLUMNS",
     "EMBEDDING",
@@ -74,9 +75,12 @@ SHADOW = "shadow."
 EMBEDDING = "embedding"
 """The column of the answers' embeddings, lists of numbers; only present if an embedder was recorded."""
 
+ASSUMED_END = "end_assumed"
+"""The column that is 1 where an import assumed the end of a shorter question to be the loop's own, as nothing says it."""
+
 _LISTS = ("golds", "passage_ids")
 _COLUMN_KINDS: Mapping[str, Container[str]] = {
-    "identity": ("question_id", "cluster", "round", "end", "prompt_id"),
+    "identity": ("question_id", "cluster", "round", "end", ASSUMED_END, "prompt_id"),
     "happened": (*TEXT_COLUMNS, *_LISTS, EMBEDDING),
     "decision": DECISION_COLUMNS,
     "provenance": ("recorded_at",),
@@ -119,7 +123,7 @@ def _column_field(name: str, kinds: Mapping[str, str], *, numeric: bool) -> pa.F
         dtype = pa.list_(pa.string())
     elif name == EMBEDDING:
         dtype = pa.list_(pa.float32())
-    elif kind in _NUMERIC or (kind == "decision" and name not in _DECISION_TEXTS) or numeric:
+    elif name == ASSUMED_END or kind in _NUMERIC or (kind == "decision" and name not in _DECISION_TEXTS) or numeric:
         dtype = pa.float64()
         metadata["unit"] = _column_unit(name, kind)
     else:

@@ -65,6 +65,7 @@ def run_of(log: Log, source: str, *, key: str | None = None, ended: End | None =
             golds=item.about.golds,
             rounds=tuple(own),
             end=item.about.end or _conversation_end(item, len(own), longest, ended),
+            end_assumed=_assumes_end(item, len(own), longest, ended),
             metrics=_round_metrics(item, own, metrics),
             labels={"model": _model(item)},
         )
@@ -140,6 +141,12 @@ def _conversation_end(item: Conversation, n_rounds: int, longest: int, ended: En
     if calls and calls[-1].span.failed:
         return "failed"
     return end_of(n_rounds, longest, ended or "rule")
+
+
+def _assumes_end(item: Conversation, n_rounds: int, longest: int, ended: End | None) -> bool:
+    """Return whether nothing says why a conversation has fewer rounds than another."""
+    said = item.about.end is not None or ended is not None
+    return not said and _conversation_end(item, n_rounds, longest, ended) == "rule"
 
 
 def _unit_mark(value: Any) -> float | None:
@@ -247,7 +254,8 @@ def _length_notes(
     elif ended is None and any(item.end == "rule" for item in trajectories):
         notes.append(
             f"trajectories have {min(lengths)} to {longest} rounds: shorter ones are read as the loop's own stops (end: rule), "
-            "beyond which nothing is known"
+            "beyond which nothing is known. The log does not say so, and rounds that are missing look alike: --ended rule says that "
+            "the loop stopped there by itself, else `suffice decide` counts them at their worst"
         )
     return notes
 

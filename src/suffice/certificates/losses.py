@@ -357,10 +357,13 @@ def failed_text(n_failed: int, *, left_out: bool) -> str:
 def _check_run(run: Run, claim: Claim, prepared: PreparedRecording) -> None:
     metric = claim.metric
     if not run.exact:
+        open_ends = prepared.recording.unexplained.any()
+        why = "nothing says why they ended" if open_ends else "a rule ended their recording"
+        said = ", or say how they ended when you import them (--ended exhausted, max_rounds)" if open_ends else ""
         raise CensoredError(
             f"{run.label!r} goes on past what was recorded in {int(run.unrun.sum())} of {len(run.unrun)} "
-            "questions, because a rule ended their recording: what it would lose there is unknown, and leaving those "
-            "questions out would choose the easy ones. Record the certification questions at full width, without a rule"
+            f"questions, because {why}: what it would lose there is unknown, and leaving those "
+            f"questions out would choose the easy ones. Record the certification questions at full width, without a rule{said}"
         )
     unknown = np.isnan(run.values[metric])
     if unknown.any():

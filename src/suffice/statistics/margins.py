@@ -196,7 +196,7 @@ class _Betting:
         losses = -units.sums(row) / units.sizes
         if np.abs(losses).max() > 1:
             return cls(losses=None, level=level)
-        order = hash_order(range(len(row)) if names is None else names, salt=_ORDER_SALT)
+        order = hash_order(list(range(len(row)) if names is None else names), salt=_ORDER_SALT)
         betting = cls(losses=losses[order], level=level)
         return replace(betting, shown_above=(betting._smallest(both=False), betting._smallest(both=True)))
 

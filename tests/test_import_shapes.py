@@ -334,15 +334,18 @@ def test_several_columns_that_may_be_the_answer_are_asked_about(tmp_path):
     assert read_tabular(lines(tmp_path / "c.jsonl", *equal)).trajectories[0].rounds[0].answer == "a"
 
 
-def test_an_answer_beside_a_prediction_is_gold_if_only_the_prediction_changes(tmp_path):
+def test_an_answer_beside_a_prediction_is_asked_about_unless_it_is_named(tmp_path):
     rows = [{"id": "q", "step": r, "prediction": f"p{r}", "answer": "Oslo"} for r in (1, 2)]
-    (one,) = read_tabular(lines(tmp_path / "a.jsonl", *rows)).trajectories
-    assert (one.golds, one.rounds[1].answer) == (("Oslo",), "p2")
-    still = [{**row, "prediction": "p"} for row in rows]
+    source = lines(tmp_path / "a.jsonl", *rows)
     with pytest.raises(UnsettledError, match="--column answer=prediction --column golds=answer"):
-        read_tabular(lines(tmp_path / "b.jsonl", *still))
+        read_tabular(source)
+    (one,) = read_tabular(source, {"answer": "prediction", "golds": "answer"}).trajectories
+    assert (one.golds, one.rounds[1].answer) == (("Oslo",), "p2")
     changing = [{**row, "answer": f"a{row['step']}"} for row in rows]
-    assert read_tabular(lines(tmp_path / "c.jsonl", *changing)).trajectories[0].rounds[0].answer == "a1"
+    source = lines(tmp_path / "b.jsonl", *changing)
+    with pytest.raises(UnsettledError, match=r"--column answer=prediction \(.*; or --column answer=answer \("):
+        read_tabular(source)
+    assert read_tabular(source, {"answer": "answer"}).trajectories[0].rounds[0].answer == "a1"
 
 
 def test_scores_are_metrics_in_the_unit_interval_and_signals_elsewhere(tmp_path):

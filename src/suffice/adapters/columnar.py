@@ -231,11 +231,10 @@ class _Part:
         known = {**self.metrics, **self.costs}
         tally.known.update({name: int((~np.isnan(values)).sum()) for name, values in known.items()})
         labels = {name: self.firsts(values) for name, values in self.labels.items()}
-        last = [self.own["answer"][end - 1] for end in np.cumsum(self.lengths)]
-        for q, length in enumerate(self.lengths.tolist()):
+        for q, (start, length) in enumerate(zip(self.starts.tolist(), self.lengths.tolist(), strict=True)):
             own = {name: values[q] for name, values in labels.items()}
-            first = int(self.rounds[self.starts[q]])
-            tally.count(first, length, self.ends[q], own, last[q], self.golds[q])
+            answers = self.own["answer"][start : start + length]
+            tally.count(int(self.rounds[start]), self.ends[q], own, answers, self.golds[q])
 
     def join(self, cluster_of: Callable[[str, str], str], golds: GoldAnswers | None) -> None:
         """Name the clusters, and take the gold answers from elsewhere."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +23,7 @@ __all__ = [
     "Grid",
     "cell_number",
     "cell_text",
+    "differing_golds",
     "gold_texts",
     "group_trajectories",
     "is_cost",
@@ -109,7 +110,7 @@ class Grid:
 
 
 def group_trajectories(
-    records: Sequence[tuple[str, Mapping[str, Any]]], grid: Grid, where: str
+    records: Sequence[tuple[str, Mapping[str, Any]]], grid: Grid, where: str, differing: Callable[[str], None] | None = None
 ) -> list[ImportedTrajectory]:
     """Group rows by question.
 
@@ -117,6 +118,8 @@ def group_trajectories(
         records: Each row with its place, for messages.
         grid: How it is read.
         where: The file, for messages.
+        differing: Is given a message for each question whose gold answers differ between its rows, which then has none;
+            None = raise it.
 
     Raises:
         DataError: A value cannot be used, or a question's rounds have a gap or a copy.
@@ -140,7 +143,7 @@ def group_trajectories(
     for question_id, rounds in by_question.items():
         ordered = [rounds[index] for index in sorted(rounds)]
         try:
-            trajectories.append(_trajectory_of_rows(question_id, ordered, grid, shift, longest))
+            trajectories.append(_trajectory_of_rows(question_id, ordered, grid, shift, longest, differing))
         except UnsettledError:
             raise
         except DataError as error:
@@ -230,7 +233,12 @@ def signal_cell(value: Any, name: str, theirs: str, where: str, *, strict: bool)
 
 
 def _trajectory_of_rows(
-    question_id: str, rows: Sequence[_Row], grid: Grid, shift: int, longest: int
+    question_id: str,
+    rows: Sequence[_Row],
+    grid: Grid,
+    shift: int,
+    longest: int,
+    differing: Callable[[str], None] | None,
 ) -> ImportedTrajectory:
     indices = [row.index + shift for row in rows]
     if indices[0] not in (0, 1) or indices != [*range(indices[0], indices[0] + len(indices))]:
@@ -247,13 +255,7 @@ def _trajectory_of_rows(
                 f"{other.where}: a label is the same in all rounds of a question, and {name} of question {question_id!r} is "
                 f"{value!r} and {other.labels[name]!r}; leave the column unmapped, and it is kept as it is"
             )
-    golds = tuple(dict.fromkeys(gold for row in rows for gold in row.golds))
-    other = next((row for row in rows if row.golds and not {golds[0], *first.golds} & {*row.golds}), None)
-    if other is not None:
-        raise DataError(
-            f"{other.where}: question {question_id!r} has other gold answers here ({list(other.golds)!r:.80}) than before "
-            f"({golds[0]!r:.80}): is {grid.columns['golds']!r} what the model said? Map another column to golds, or --log-golds drop"
-        )
+    golds = _golds_of_rows(question_id, rows, grid, differing)
     metrics = []
     for row in rows:
         # Without a column of answers, what a metric says would be about nothing.
@@ -283,6 +285,31 @@ def _trajectory_of_rows(
         metrics=tuple(metrics),
         extras=tuple(row.extras for row in rows),
         labels=dict(first.labels),
+    )
+
+
+def _golds_of_rows(
+    question_id: str, rows: Sequence[_Row], grid: Grid, differing: Callable[[str], None] | None
+) -> tuple[str, ...]:
+    """Return the gold answers of a question, from all of its rows; none where rows contradict each other."""
+    golds = tuple(dict.fromkeys(gold for row in rows for gold in row.golds))
+    other = next((row for row in rows if row.golds and not {golds[0], *rows[0].golds} & {*row.golds}), None)
+    if other is None:
+        return golds
+    message = (
+        f"{other.where}: question {question_id!r} has other gold answers here ({list(other.golds)!r:.80}) than before "
+        f"({golds[0]!r:.80})"
+    )
+    if differing is None:
+        raise differing_golds(message, grid)
+    differing(message)
+    return ()
+
+
+def differing_golds(message: str, grid: Grid) -> DataError:
+    """Return the error about gold answers that differ between the rows of a question."""
+    return DataError(
+        f"{message}: is {grid.columns['golds']!r} what the model said? Map another column to golds, or --log-golds drop"
     )
 
 

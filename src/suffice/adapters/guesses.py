@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from suffice.adapters.answer_or_gold import refuse_gold_as_answer
 from suffice.adapters.base import ColumnReading
 from suffice.adapters.grid import OWN_COLUMNS, cell_number, is_cost
 from suffice.adapters.names import (
@@ -227,15 +228,22 @@ class _Guess:
             if questions:
                 self.result.read("question_id", questions[0], "text of the question, as no column has its id")
 
+    def _ids_of_rows(self) -> Sequence[Any]:
+        make = self.result.formulas.get("question_id")
+        if make is not None:
+            return [make(row) for row in self.table.rows]
+        return self.table.column(self.result.columns.get("question_id", ""))
+
     def texts(self) -> None:
         """Find answers, gold answers, questions and models."""
-        ids = self.table.column(self.result.columns.get("question_id", ""))
-        self._golds_named_answer(ids)
+        ids = self._ids_of_rows()
         if self.lacks("golds"):
             for name in self.free(GOLDS)[:1]:
                 self.read("golds", name)
+        self._ask_for_the_answer(ids)
         if self.lacks("answer"):
             self._answer()
+            self._ask_for_the_answer(ids)
         if self.lacks("golds"):
             self._golds_of_record()
         if self.lacks("question"):
@@ -273,30 +281,18 @@ class _Guess:
                 self.read("golds", name, "the record's, and not always the last answer")
                 return
 
-    def _golds_named_answer(self, ids: Sequence[Any]) -> None:
-        """Read a column `answer` as gold answers where another has what was predicted, and only that one changes."""
-        columns = self.result.columns
-        if "answer" in self.said or columns.get("answer") != "answer" or not self.lacks("golds") or self.free(GOLDS):
+    def _ask_for_the_answer(self, ids: Sequence[Any]) -> None:
+        """Ask where the column of answers may be the gold answers, and another one what the model said."""
+        if "answer" in self.said:
             return
-        predicted = self.free([name for name in PARSED_ANSWERS if name != "answer"])[:1]
-        for name in predicted:
-            if not self.table.constant_in("answer", ids):
-                return
-            if self.table.constant_in(name, ids):
-                raise UnsettledError(
-                    f"'answer' and {name!r} may both be what the model said",
-                    "columns",
-                    {
-                        "--column answer=answer": ({"answer": "answer"}, "'answer' is what the model said"),
-                        f"--column answer={name} --column golds=answer": (
-                            {"answer": name, "golds": "answer"},
-                            f"{name!r} is what the model said, and 'answer' the gold answer",
-                        ),
-                    },
-                )
-            self.result.drop("answer")
-            self.read("golds", "answer", f"never changes while {name!r} does")
-            self.read("answer", name)
+        answer = self.result.columns.get("answer") or next(iter(self.free(("answer",), of_rounds=True)), None)
+        if answer is None:
+            return
+        read = {ours: theirs for ours, theirs in self.result.columns.items() if ours != "text"}
+        used = {*read.values(), *self.result.metrics.values(), *self.result.labels.values(), *self.outer}
+        unread = [name for name in self.table.names if name not in used]
+        golds = self.result.columns.get("golds", "" if "golds" in self.said else None)
+        refuse_gold_as_answer(self.table, ids, answer, golds, unread)
 
     def _answer(self) -> None:
         """Read what the model said: a parsed answer before a reply; several of one sort are the user's to choose from."""

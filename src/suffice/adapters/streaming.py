@@ -121,7 +121,8 @@ def stream_tabular(
         table = PartedTable(path, parts, options)
     except UnevenError:
         return None
-    return _Import(path, table, None if golds is None else GoldAnswers(golds)).run(parts, ask_golds=log_golds is None)
+    ask_golds = log_golds is None and "golds" not in options.columns
+    return _Import(path, table, None if golds is None else GoldAnswers(golds)).run(parts, ask_golds=ask_golds)
 
 
 class _Import:
@@ -146,8 +147,9 @@ class _Import:
             files.append(folder / f"{number}.parquet")
             pq.write_table(part.table, files[-1])
             schemas.append(part.table.schema)
+        self._tally.refuse_differing_golds(str(self._path), table.grid)
         if ask_golds:
-            self._tally.refuse_copied_golds(table.plan.columns.get("golds", ""))
+            self._tally.refuse_copied_golds(table.plan.columns)
         skipped = [f"{counted(table.skipped, 'record')} without a round left out"] if table.skipped else []
         return StreamedRun(
             source="tabular",
@@ -183,7 +185,7 @@ class _Import:
         if part is not None:
             return part
         records = [(row.where, {**row.values, **{name: make(row) for name, make in formulas.items()}}) for row in rows]
-        trajectories = group_trajectories(records, grid, str(self._path))
+        trajectories = group_trajectories(records, grid, str(self._path), differing=self._tally.add_differing)
         if "cluster" not in grid.columns:
             trajectories = [
                 replace(item, cluster=self._cluster(item.question_id, item.question)) for item in trajectories

@@ -67,8 +67,9 @@ class TableColumns:
         return None
 
     def is_text(self, name: str) -> bool:
-        """Return whether a column has no lists and no objects."""
-        return all(value is None or isinstance(value, str | int | float) for value in self.column(name))
+        """Return whether a column has single values, but for a few in brackets: a list among plain answers is an answer."""
+        values = [value for value in self.column(name) if value is not None]
+        return 2 * sum(isinstance(value, str | int | float) for value in values) > len(values) or not values
 
     def numbers(self, name: str) -> list[float] | None:
         """Return the numbers of a column where they are defined; None if it has anything else, or nothing."""
@@ -79,13 +80,21 @@ class TableColumns:
         known = [number for number in numbers if not math.isnan(number)]
         return known or None
 
-    def constant_in(self, name: str, ids: Sequence[Any]) -> bool:
-        """Return whether a column has at most one value for each id, missing ones aside."""
-        first: dict[Any, Any] = {}
-        return all(
-            value is None or first.setdefault(str(key), value) == value
-            for key, value in zip(ids, self.column(name), strict=True)
-        )
+    def changing_in(self, name: str, ids: Sequence[Any]) -> int:
+        """Return for how many ids a column has several values, missing ones aside."""
+        first: dict[str, Any] = {}
+        pairs = zip(map(str, ids), self.column(name), strict=True)
+        return len({key for key, value in pairs if value is not None and first.setdefault(key, value) != value})
+
+    def constant_in(self, name: str, ids: Sequence[Any], *, but_for: float = 0.0) -> bool:
+        """Return whether a column has at most one value for each id, missing ones aside.
+
+        Args:
+            name: The column.
+            ids: The id of each row.
+            but_for: The share of ids that may have several values.
+        """
+        return self.changing_in(name, ids) <= but_for * len(set(map(str, ids)))
 
 
 def _is_whole(value: Any) -> bool:

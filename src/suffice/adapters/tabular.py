@@ -92,16 +92,19 @@ def read_tabular(
     rows, notes = in_order(shape.rows, plan)
     grid = grid_of(path, rows, plan, first_round=first_round, ended=ended)
     rows, clusters, run_notes = _told_apart(rows, plan)
-    trajectories = group_trajectories([(row.where, row.values) for row in rows], grid, str(path))
+    tally = Tally()
+    trajectories = group_trajectories(
+        [(row.where, row.values) for row in rows], grid, str(path), differing=tally.add_differing
+    )
     trajectories = _clustered(trajectories, clusters, has_clusters="cluster" in plan.columns)
     notes += [shape.how] if shape.how else []
     if shape.skipped:
         notes.append(f"{counted(shape.skipped, 'record')} without a round left out")
     notes += run_notes
-    tally = Tally()
     tally.add(trajectories)
-    if log_golds is None:
-        tally.refuse_copied_golds(plan.columns.get("golds", ""))
+    tally.refuse_differing_golds(str(path), grid)
+    if log_golds is None and "golds" not in column_map:
+        tally.refuse_copied_golds(plan.columns)
     return ImportedRun(
         source="tabular",
         trajectories=trajectories,

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from suffice.adapters.answer_or_gold import FEW
 from suffice.adapters.base import ImportedTrajectory
-from suffice.adapters.grid import Grid, is_cost
+from suffice.adapters.grid import Grid, differing_golds, is_cost
 from suffice.adapters.guesses import WITHIN, ColumnMap
-from suffice.errors import UnsettledError
+from suffice.errors import DataError, UnsettledError
 from suffice.rounds import COST_KINDS
 from suffice.store.schema import PINNED_LABELS
 from suffice.tables import counted
 
 __all__ = ["Tally"]
 
-_FEW, _COPIED = 5, 0.98
+_FEW = 5
+_COPIED_LAST, _COPIED = 0.98, 0.95
+"""Shares of last answers, and of all answers, that equal gold answers from which on the two may be one column."""
+
 _MISSING_WORDS = frozenset({"nan", "null", "none", "na", "n/a", "#n/a", "<na>"})
 """Texts by which programs write that a value is missing; as answers they are texts."""
 
@@ -35,7 +39,10 @@ class Tally:
         self._first: int | None = None
         self._unmapped: dict[str, None] = {}
         self._labels: dict[str, set[Any]] = {name: set() for name in PINNED_LABELS}
-        self._scored = self._equal = 0
+        self._scored = self._equal = self._scored_rounds = self._equal_rounds = 0
+        self._example: tuple[str, str] | None = None
+        self._differing = 0
+        self._first_differing = ""
         self._rounds = self._silent = self._without_golds = 0
         self.known = Counter[str]()
         self._texts: dict[str, Counter[str]] = {"answer": Counter(), "gold answer": Counter()}
@@ -50,8 +57,8 @@ class Tally:
             costs = [(component, cost) for row in item.rounds for component, cost in row.costs.items()]
             for kind in COST_KINDS:
                 self.known.update(f"cost.{c}.{kind}" for c, cost in costs if not math.isnan(getattr(cost, kind)))
-            last = item.rounds[-1].answer
-            self.count(item.rounds[0].index, len(item.rounds), item.end, item.labels, last, item.golds)
+            answers = [row.answer for row in item.rounds]
+            self.count(item.rounds[0].index, item.end, item.labels, answers, item.golds)
 
     def add_extras(self, names: Iterable[str]) -> None:
         """Name columns that are kept as they are."""
@@ -67,33 +74,68 @@ class Tally:
     def _count_missing(self, what: str, texts: Iterable[str | None]) -> None:
         self._texts[what].update(text for text in texts if text and text.strip().lower() in _MISSING_WORDS)
 
-    def count(  # noqa: PLR0917
-        self, first: int, length: int, end: str, labels: Mapping[str, Any], last: str | None, golds: Collection[str]
+    def count(
+        self, first: int, end: str, labels: Mapping[str, Any], answers: Sequence[str | None], golds: Collection[str]
     ) -> None:
-        """Count a trajectory by its first round, its number of rounds and its last answer."""
+        """Count a trajectory by its first round and the answers of its rounds."""
         self._first = first if self._first is None else self._first
-        self.lengths[length] += 1
+        self.lengths[len(answers)] += 1
         self.ends[end] += 1
         for name, values in self._labels.items():
             values.add(labels.get(name))
         self._without_golds += not golds
         self._count_missing("gold answer", golds)
-        if last and golds:
+        if not golds:
+            return
+        texts = {gold.strip() for gold in golds}
+        said = [answer.strip() for answer in answers if answer]
+        self._scored_rounds += len(said)
+        self._equal_rounds += sum(answer in texts for answer in said)
+        if answers[-1]:
             self._scored += 1
-            self._equal += last.strip() in {gold.strip() for gold in golds}
+            self._equal += answers[-1].strip() in texts
+            self._example = self._example or (next(iter(golds)), answers[-1])
 
-    def refuse_copied_golds(self, column: str) -> None:
-        """Raise if the gold answers are probably the model's own: in a log, `answer` and `output` are."""
-        if self._scored >= _FEW and self._equal >= _COPIED * self._scored:
-            raise UnsettledError(
-                f"in {self._equal} of {self._scored} trajectories the gold answer (column {column!r}) is exactly the last "
-                "answer: is it what the model said?",
-                "log_golds",
-                {
-                    "--log-golds keep": ("keep", "they are gold answers"),
-                    "--log-golds drop": ("drop", "leave them out"),
-                },
-            )
+    def add_differing(self, message: str) -> None:
+        """Count a question whose gold answers differ between its rows."""
+        self._differing += 1
+        self._first_differing = self._first_differing or message
+
+    def refuse_differing_golds(self, where: str, grid: Grid) -> None:
+        """Raise if the gold answers of more than a few questions differ between their rows: then they are something else.
+
+        Raises:
+            DataError: They do.
+        """
+        if self._differing > FEW * self.lengths.total():
+            raise DataError(f"{where}: {differing_golds(self._first_differing, grid)}")
+
+    def refuse_copied_golds(self, columns: Mapping[str, str]) -> None:
+        """Raise if the gold answers are probably the model's own: in a log, `answer` and `output` are.
+
+        Args:
+            columns: Which columns are read, our name to theirs.
+
+        Raises:
+            UnsettledError: They are equal, or nearly.
+        """
+        last = self._equal >= _COPIED_LAST * self._scored
+        every = self._equal_rounds >= _COPIED * self._scored_rounds
+        if self._scored < _FEW or not (last or every) or self._example is None:
+            return
+        counts = f"{self._equal} of {self._scored} trajectories", "the last answer"
+        if not last:
+            counts = f"{self._equal_rounds} of {self._scored_rounds} rounds", "the answer"
+        gold, answer = columns.get("golds", "golds"), columns.get("answer", "answer")
+        raise UnsettledError(
+            f"in {counts[0]} the gold answer (column {gold!r}) is exactly {counts[1]}, {gold}={self._example[0]!r:.40} and "
+            f"{answer}={self._example[1]!r:.40} for instance: is {gold!r} what the model said?",
+            "log_golds",
+            {
+                "--log-golds keep": ("keep", "they are gold answers"),
+                "--log-golds drop": ("drop", "leave them out"),
+            },
+        )
 
     def notes(self, plan: ColumnMap, grid: Grid) -> list[str]:
         """Return what a reader must know of rounds, ends, columns and labels."""
@@ -133,6 +175,11 @@ class Tally:
             notes.append(
                 f"{self._without_golds:,} of {counted(self.lengths.total(), 'trajectory', 'trajectories')} have no gold answer, so "
                 "that their EM and F1 are unknown"
+            )
+        if self._differing:
+            notes.append(
+                f"the gold answers of {counted(self._differing, 'question')} differ between rows, so that they count as unknown "
+                f"({self._first_differing})"
             )
         contained = {item.ours for item in plan.readings if item.how == WITHIN}
         notes += [

@@ -12,6 +12,7 @@ import sys
 import threading
 import traceback
 import warnings
+from collections.abc import Sequence
 from typing import Annotated, Any, TextIO
 
 import typer
@@ -21,14 +22,15 @@ from suffice.cli.console import warn
 from suffice.cli.extensions import load_extensions
 from suffice.cli.tree import Group
 from suffice.clusters.sink import current_sink
-from suffice.errors import BusyError, NotFoundError, RuleSyntaxError, SufficeError, UnknownSignalError
+from suffice.errors import BusyError, NotFoundError, RuleSyntaxError, SufficeError, UnknownSignalError, UnsettledError
+from suffice.files import quoted
 from suffice.processes import keep_folder_out
 
 __all__ = ["app", "run"]
 
 _UsageError: Any = typer.BadParameter.__base__  # the name that typer has for it differs between its versions
 _INTERRUPTED = 130
-_WRONG_USAGE = (RuleSyntaxError, UnknownSignalError, NotFoundError)
+_WRONG_USAGE = (RuleSyntaxError, UnknownSignalError, NotFoundError, UnsettledError)
 _INTERRUPTED_TEXT = "interrupted; what was recorded is kept, and the same command goes on from there"
 
 
@@ -104,7 +106,7 @@ def run(arguments: list[str] | None = None) -> None:
             said += " `suffice import LOG` writes one." if "Missing argument 'RECORDING'" in said else ""
             _complain(f"error: {said}\n`{where} --help` lists what it takes", debug)
     except SufficeError as error:
-        _complain(f"error: {error}", debug)
+        _complain(f"error: {_with_commands(error, words) if isinstance(error, UnsettledError) else error}", debug)
         missing = isinstance(error.__context__, FileNotFoundError)
         code = 2 if missing or isinstance(error, _WRONG_USAGE) else 1
     except OSError as error:  # a full disk, a missing permission, a folder where a file should be
@@ -130,6 +132,15 @@ def _program_words() -> list[str]:
     """Return the words of this program's command line; it is no function of another program then."""
     keep_folder_out()
     return sys.argv[1:]
+
+
+def _with_commands(error: UnsettledError, words: Sequence[str]) -> str:
+    """Return what is to be settled, and for each choice the whole command that settles it."""
+    if not all(option.startswith("--") for option in error.choices):
+        return str(error)
+    command = " ".join(["suffice", *map(quoted, words)])
+    lines = [f"  {meaning}:\n    {command} {option}" for option, (_, meaning) in error.choices.items()]
+    return "\n".join([f"{error.question.rstrip('.')}{'' if error.question.endswith('?') else '.'} Say which:", *lines])
 
 
 def _note(

@@ -1,0 +1,153 @@
+"""Ask which column the model said: many public logs keep the gold answer in `answer`, and the reply in another column."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from suffice.adapters.names import (
+    FEEDBACK,
+    GOLDS,
+    IDS,
+    MODELS,
+    PARSED_ANSWERS,
+    QUESTIONS,
+    REPLIES,
+    RUNS,
+    TIMES,
+    is_round_name,
+    plain_name,
+)
+from suffice.adapters.table_columns import TableColumns
+from suffice.errors import UnsettledError
+from suffice.files import quoted
+from suffice.tables import counted
+
+__all__ = ["FEW", "refuse_gold_as_answer"]
+
+FEW = 0.01
+"""Share of the questions whose gold answers may differ between their rows: a slip in a large log, not another meaning."""
+
+_ENOUGH = 5
+"""Questions with several rows from which on equal answers say something about a column, whatever its name."""
+
+_CHOICES = 2
+_WHO = r"(?:model|llm|lm|ai|bot|assistant|system|agent|generated|gpt|chatbot)"
+_PARSED = re.compile(rf"{_WHO}_(?:final_)?(?:answer|prediction|pred)")
+_REPLY = re.compile(
+    rf"(?:{_WHO}|raw|full)_(?:output|response|reply|completion|generation|text|message)|generated|hypothesis"
+)
+_NOT_SAID = frozenset(
+    {*IDS, *RUNS, *MODELS, *TIMES, *QUESTIONS, *FEEDBACK, *GOLDS, "finish_reason", "stop_reason", "error", "cluster", "end"}
+    | {"role", "node", "event", "event_type", "speaker", "sender", "author", "step_type", "span_type", "component"}
+    | {"context", "contexts", "passage", "passages", "document", "documents", "evidence", "retrieved", "search_query"}
+    | {"title", "titles", "source", "url", "status", "stage", "phase", "type", "kind", "split", "member"}
+)
+"""Names of texts that vary between rounds, and are not what the model answered."""
+
+
+def refuse_gold_as_answer(
+    table: TableColumns, ids: Sequence[Any], answer: str, golds: str | None, unread: Collection[str]
+) -> None:
+    """Raise where the column of answers may be the gold answers, and another column what the model said.
+
+    For `answer`, that is so beside another parsed answer (`prediction`, `llm_answer`, ...), and beside a reply where it is the
+    same in every row of all questions but a few.  For any column of answers, it is so where at least five questions have the
+    same answer in all of their rows, all but a few do, and a reply or any other text varies.
+
+    Args:
+        table: The columns.
+        ids: The question of each row.
+        answer: The column that would be read as the answer; nobody has named it.
+        golds: The column of gold answers; "" if the user says that there is none, None if none is known.
+        unread: Columns that may be a text of the model: they are not read as anything else.
+
+    Raises:
+        UnsettledError: Another column may be what the model said.
+    """
+    several = {key for key, n in Counter(map(str, ids)).items() if n > 1}
+    if not several:
+        return  # one row a question: there is nothing to stop, which another message says
+    others = [name for name in unread if _is_other_text(table, name, answer)]
+    is_same = table.constant_in(answer, ids, but_for=FEW)
+    parsed = _called(others, PARSED_ANSWERS[1:], _PARSED)
+    replies = _called(others, REPLIES, _REPLY)
+    if plain_name(answer).rpartition(".")[2] != "answer":
+        parsed = []  # several parsed answers of other names are asked about elsewhere
+        replies = replies if len(several) >= _ENOUGH else []
+    if is_same and not parsed and not replies and len(several) >= _ENOUGH:
+        replies = [name for name in others if _varies(table, name, ids, len(several))]
+    candidates = [*parsed, *(replies if is_same else ())][:_CHOICES]
+    if candidates:
+        same = f"; {answer!r} is the same in every row of a question" if is_same else ""
+        changing = table.changing_in(answer, ids) if is_same else 0
+        same += f", but for {changing:,} of {len(several):,} questions" if changing else ""
+        may_be_gold = is_same and golds is None
+        raise UnsettledError(
+            f"{_doubt(table, answer, candidates[0], may_be_gold=may_be_gold)}{same}",
+            "columns",
+            _readings(answer, candidates, golds, may_be_gold=may_be_gold),
+        )
+
+
+def _is_other_text(table: TableColumns, name: str, answer: str) -> bool:
+    return name != answer and table.filled(name) and table.is_text(name) and table.column(name) != table.column(answer)
+
+
+def _called(names: Collection[str], usual: Sequence[str], pattern: re.Pattern[str]) -> list[str]:
+    """Return the columns with a usual name, the best one first, and then those that match a pattern."""
+    plain = {name: plain_name(name).rpartition(".")[2] for name in names}
+    best = sorted((name for name in names if plain[name] in usual), key=lambda name: usual.index(plain[name]))
+    return [*best, *(name for name in names if plain[name] not in usual and pattern.fullmatch(plain[name]))]
+
+
+def _varies(table: TableColumns, name: str, ids: Sequence[Any], several: int) -> bool:
+    """Return whether a column has texts that differ within half of the questions, and not by the place of a row alone."""
+    plain = plain_name(name).rpartition(".")[2]
+    if plain in _NOT_SAID or plain.endswith("_id") or is_round_name(plain) or table.numbers(name) is not None:
+        return False
+    places: Counter[str] = Counter()
+    at_place: dict[int, set[str]] = {}
+    texts: dict[str, set[str]] = {}
+    for key, value in zip(map(str, ids), table.column(name), strict=True):
+        places[key] += 1
+        if isinstance(value, str):
+            at_place.setdefault(places[key], set()).add(value)
+            texts.setdefault(key, set()).add(value)
+    by_place = all(len(values) == 1 for values in at_place.values())
+    return not by_place and 2 * sum(len(values) > 1 for values in texts.values()) >= several
+
+
+def _doubt(table: TableColumns, answer: str, other: str, *, may_be_gold: bool) -> str:
+    """Return which columns are meant, with their values in one row."""
+    rows = [
+        (row.where, said, text)
+        for row, said, text in zip(table.rows, table.column(answer), table.column(other), strict=True)
+        if said is not None and text is not None
+    ]
+    where, said, text = next((row for row in rows if row[1] != row[2]), rows[0] if rows else ("", None, None))
+    place = where.replace("\\", "/").rpartition("/")[2]
+    doubt = f"{answer!r} or {other!r} may be the answer"
+    if may_be_gold:
+        doubt = f"{answer!r} may be the gold answer, and {other!r} what the model said"
+    return f"{doubt}: {place} has {answer}={said!r:.40} and {other}={text!r:.40}"
+
+
+def _readings(
+    answer: str, candidates: Sequence[str], golds: str | None, *, may_be_gold: bool
+) -> dict[str, tuple[Any, str]]:
+    """Return each reading by its options; every one names the answer and the gold answers, so that nothing is asked twice."""
+    kept = {"golds": golds} if golds else {}
+    result: dict[str, tuple[Any, str]] = {}
+    for name in candidates:
+        columns = {"answer": name, **({"golds": answer} if may_be_gold else kept)}
+        gold = f", and {answer!r} the gold answer" if may_be_gold else ""
+        result[_options(columns)] = (columns, f"{name!r} is what the model said{gold}")
+    result[_options({"answer": answer, **kept})] = ({"answer": answer, **kept}, f"{answer!r} is what the model said")
+    return result
+
+
+def _options(columns: dict[str, str]) -> str:
+    return " ".join(f"--column {quoted(f'{ours}={theirs}')}" for ours, theirs in columns.items())

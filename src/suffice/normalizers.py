@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
 from types import MappingProxyType
@@ -94,6 +94,14 @@ _NUMBER = re.compile(
 _CONSTANTS = {"true": "True", "false": "False", "null": "None"}
 _MINUS = str.maketrans({"\u2212": "-", "\u2013": "-"})
 _OPTION = re.compile(r"[\W_]*([A-Za-z])(?:[\W_]*|[).:\]][\s\S]*)")
+_BARE_NUMBER = re.compile(rf"\s*[-+]?[$€£]?\s*(?:{_NUMBER.pattern})(?<=[\d.])\s*%?\s*")
+_CLOSING = {"[": "]", "{": "}", "(": ")", "'": "'", '"': '"'}
+_PROGRAM = re.compile(
+    r"(?m)^\s*(?:def \w+\(|class \w+|import \w+|from [\w.]+ import |function \w*\(|#include\b|```|SELECT\s)"
+)
+_MOST = 0.95
+"""Share of the texts that must be code, or numbers where there are no gold answers."""
+
 _DATES = ("%m/%d/%Y", "%Y-%m-%d", "%B %d, %Y", "%b %d, %Y", "%d %B %Y", "%d %b %Y", "%m-%d-%Y", "%Y/%m/%d")
 
 
@@ -215,19 +223,27 @@ def match(answer: str | None, golds: Iterable[str], normalizer: str) -> float:
     return float(key is not None and key in keys) if keys else math.nan
 
 
-def guess_normalizer(golds: Iterable[str]) -> str:
+def guess_normalizer(golds: Iterable[str], answers: Iterable[str] = ()) -> str:
     """Return the name of the normalizer that fits these gold answers: the most special one that reads all of them.
 
     >>> guess_normalizer(["18.0", "1,200"]), guess_normalizer(["A", "(C)"]), guess_normalizer(["05/01/2021"])
     ('number', 'letter', 'date')
-    >>> guess_normalizer(["Oslo", "7"]), guess_normalizer([])
-    ('qa', 'qa')
-    >>> guess_normalizer(["[1, 2]", "'-'"])
-    'literal'
+    >>> guess_normalizer(["Oslo", "7"]), guess_normalizer(["True", "False"]), guess_normalizer([])
+    ('qa', 'qa', 'qa')
+    >>> guess_normalizer(["[1, 2]", "'-'"]), guess_normalizer(["def f(x):\\n    return -x"])
+    ('literal', 'literal')
+    >>> guess_normalizer([], answers=["-5", "5.0", "$1,200"])
+    'number'
 
     Expressions in LaTeX are `math` where the extra of that name is installed.
+
+    Args:
+        golds: The gold answers.
+        answers: Where there are no gold answers, what the model said: mostly numbers alone, or mostly code.
     """
-    texts = list(golds)
+    texts = golds if isinstance(golds, Collection) else list(golds)
+    if not any(True for _ in texts):
+        return _guess_by_answers(answers)
     if (
         any(map(looks_mathematical, texts))
         and is_available()
@@ -235,10 +251,37 @@ def guess_normalizer(golds: Iterable[str]) -> str:
     ):
         return "math"
     for name in ("date", "letter", "number"):
-        if texts and all(_ALL_NORMALIZERS[name](text) is not None for text in texts):
+        if all(_ALL_NORMALIZERS[name](text) is not None for text in texts):
             return name
-    return (
-        "literal"
-        if texts and all(_evaluated(text.strip(), _NO_LITERAL) is not _NO_LITERAL for text in texts)
-        else DEFAULT_NORMALIZER
+    return "literal" if _share(_is_code, texts) >= _MOST and any(map(_is_structured, texts)) else DEFAULT_NORMALIZER
+
+
+def _guess_by_answers(answers: Iterable[str]) -> str:
+    """Return the normalizer that fits answers without gold answers; one of them in prose is not a number."""
+    texts = answers if isinstance(answers, Collection) else list(answers)
+    if _share(lambda text: _BARE_NUMBER.fullmatch(text.translate(_MINUS)) is not None, texts) >= _MOST:
+        return "number"
+    return "literal" if _share(_is_code, texts) >= _MOST and any(map(_is_structured, texts)) else DEFAULT_NORMALIZER
+
+
+def _share(holds: Callable[[str], bool], texts: Iterable[str]) -> float:
+    """Return for which share of texts something holds; 0 without any."""
+    n = true = 0
+    for text in texts:
+        n += 1
+        true += holds(text)
+    return true / n if n else 0.0
+
+
+def _is_code(text: str) -> bool:
+    """Return whether a text is a literal of Python or JSON, a number or a program."""
+    return _evaluated(text.strip(), _NO_LITERAL) is not _NO_LITERAL or _is_structured(text)
+
+
+def _is_structured(text: str) -> bool:
+    """Return whether a text is a program, or begins and ends as a literal in brackets or quotes does."""
+    text = text.strip()
+    is_enclosed = len(text) > 1 and _CLOSING.get(text[0]) == text[-1]
+    return _PROGRAM.search(text[:_LONGEST]) is not None or (
+        is_enclosed and _evaluated(text, _NO_LITERAL) is not _NO_LITERAL
     )

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from suffice.embedding.base import Embedder, identity
 from suffice.errors import DataError
@@ -134,6 +134,14 @@ class ImportedRun:
     def ends(self) -> Mapping[str, int]:
         """How many trajectories ended how."""
         return Counter(item.end for item in self.trajectories)
+
+    def texts(self, name: Literal["answer", "golds"]) -> list[str]:
+        """Return the distinct answers, or gold answers, in order; blank ones left out."""
+        if name == "golds":
+            texts: Iterable[str | None] = (gold for item in self.trajectories for gold in item.golds)
+        else:
+            texts = (row.answer for item in self.trajectories for row in item.rounds)
+        return [text for text in dict.fromkeys(texts) if text and text.strip()]
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one mapping for each question and round, ready for `suffice.store.write_recording`.

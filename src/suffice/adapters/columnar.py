@@ -213,9 +213,9 @@ class _Part:
         self.golds: list[tuple[str, ...]] = [()] * len(self.starts)
         if name is None:
             return True
-        cells, listed = self.cells(name), self.grid.listed_golds
+        cells, listed, as_one = self.cells(name), self.grid.listed_golds, self.grid.list_answers
         texts = {value: gold_texts(value, "", listed=listed) for value in {v for v in cells if type(v) is str}}
-        by_row = [texts[v] if type(v) is str else gold_texts(v, "", listed=listed) for v in cells]
+        by_row = [texts[v] if type(v) is str else gold_texts(v, "", listed=listed, as_one=as_one) for v in cells]
         for q, (start, length) in enumerate(zip(self.starts.tolist(), self.lengths.tolist(), strict=True)):
             different = [*dict.fromkeys(filter(None, by_row[start : start + length]))]
             self.golds[q] = tuple(dict.fromkeys(chain.from_iterable(different)))

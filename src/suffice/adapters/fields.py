@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from suffice.adapters.names import ANSWERS, OUTCOME_NAMES, plain_name
+from suffice.adapters.names import ANSWERS, IDS, OUTCOME_NAMES, plain_name
 from suffice.adapters.records import ROUND_LISTS, Record
 from suffice.adapters.reply_fields import reply_fields
+from suffice.adapters.table_columns import TableColumns
 from suffice.syntax import literal_of
 
-__all__ = ["flat", "names_rounds", "one_run_each", "single_name"]
+__all__ = ["flat", "lists_as_text", "names_rounds", "one_run_each", "single_name"]
 
 _RUN_LISTS = frozenset({"agents", "runs", "seeds", "chains", "trajectories"})
 _DEPTH = 4
@@ -37,16 +38,19 @@ def flat(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, Any]:
     return result
 
 
-def one_run_each(records: Iterable[Record], first: int = 1) -> list[Record]:
+def one_run_each(records: Iterable[Record], first: int = 1, lists: Collection[str] | None = None) -> list[Record]:
     """Return a record for each of several runs, agents or seeds whose rounds a record has as lists of lists.
 
     Args:
         records: The file's records, or a part of them; lists may be text, as in CSV files.
         first: The number of the first record.
+        lists: Fields that have lists as text; None = as `lists_as_text` says of these records.
     """
+    records = list(records)
+    names = lists_as_text(records) if lists is None else lists
     result = []
     for read in records:
-        values = _with_lists(read.values)
+        values = _with_lists(read.values, names)
         item = read if values is read.values else replace(read, values=values)
         name = next((name for name in _run_lists(tuple(values)) if _are_lists(values[name])), None)
         if name is None:
@@ -65,14 +69,36 @@ def _are_lists(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(part, list) for part in value)
 
 
-def _with_lists(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the fields with the lists that a CSV file holds as text, in JSON or as Python writes them."""
-    names = [
-        name
-        for name in _round_fields(tuple(values))
-        if isinstance(values[name], str) and values[name][:1] == "[" and values[name][-1:] == "]"
-    ]
-    return {**values, **{name: _list_or_text(values[name]) for name in names}} if names else values
+def lists_as_text(records: Sequence[Record]) -> frozenset[str]:
+    """Return the fields of rounds that have a list as text wherever they have anything, in JSON or as Python writes it.
+
+    One answer in brackets among others is a text.  So is every answer in brackets where ids occur again: each row is a round.
+    """
+    listed: set[str] = set()
+    others: set[str] = set()
+    for item in records:
+        for name in _round_fields(tuple(item.values)):
+            value = item.values[name]
+            if name in others or value is None or value == "" or isinstance(value, list):
+                continue
+            is_list = isinstance(value, str) and _is_bracketed(value) and isinstance(_list_or_text(value), list)
+            (listed if is_list else others).add(name)
+    listed -= others
+    if listed:
+        table = TableColumns(records)
+        if any(table.repeats(name) for name in table.by_name(IDS)):
+            listed = {name for name in listed if plain_name(name) not in ANSWERS}
+    return frozenset(listed)
+
+
+def _is_bracketed(text: str) -> bool:
+    return text[:1] == "[" and text[-1:] == "]"
+
+
+def _with_lists(values: Mapping[str, Any], names: Collection[str]) -> Mapping[str, Any]:
+    """Return the fields with the lists that a CSV file holds as text."""
+    texts = {name: values[name] for name in names if isinstance(values.get(name), str) and _is_bracketed(values[name])}
+    return {**values, **{name: _list_or_text(text) for name, text in texts.items()}} if texts else values
 
 
 @lru_cache(maxsize=64)

@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 from suffice.adapters.base import ImportedTrajectory, check_unit, end_of, score
 from suffice.errors import DataError, SchemaError, UnsettledError, did_you_mean
+from suffice.files import quoted
 from suffice.metrics import METRICS
 from suffice.rounds import COST_KINDS, Cost, End, Round
 from suffice.signals import SIGNALS
@@ -27,6 +28,7 @@ __all__ = [
     "gold_texts",
     "group_trajectories",
     "is_cost",
+    "list_text",
     "signal_cell",
     "whole_number",
 ]
@@ -61,6 +63,7 @@ class Grid:
     ended: End | None = None
     strict: bool = False
     listed_golds: bool = True
+    list_answers: bool = False
     lowest: int | None = None
     longest: int | None = None
 
@@ -132,11 +135,7 @@ def group_trajectories(
     for row in rows:
         rounds = by_question.setdefault(row.own["question_id"], {})
         if row.index in rounds:
-            raise DataError(
-                f"{row.where}: question {row.own['question_id']!r} has round {row.index} already, at "
-                f"{rounds[row.index].where}; each pair must be unique. If they are several runs of one question, a column such as "
-                "run_id or seed tells them apart"
-            )
+            raise _occurs_twice(row, rounds[row.index], grid)
         rounds[row.index] = row
     longest = max(map(len, by_question.values())) if grid.longest is None else grid.longest
     trajectories = []
@@ -149,6 +148,25 @@ def group_trajectories(
         except DataError as error:
             raise DataError(f"{where}: {error}") from error
     return trajectories
+
+
+def _occurs_twice(row: _Row, other: _Row, grid: Grid) -> DataError:
+    """Return the error about a question that has a round twice; the texts of two questions tell them apart."""
+    question_id, text = row.own["question_id"], grid.columns.get("question")
+    has_it = f"{row.where}: question {question_id!r} has round {row.index} already, at {other.where}"
+    if text is not None and row.own["question"] != other.own["question"]:
+        return UnsettledError(
+            f"{has_it}, with another text: {other.own['question']!r:.40} there and {row.own['question']!r:.40} here, so "
+            f"{grid.columns['question_id']!r} does not name one question",
+            "columns",
+            {
+                f"--column {quoted(f'question_id={text}')}": ({"question_id": text}, f"{text!r} tells the questions apart"),
+            },
+        )
+    return DataError(
+        f"{has_it}; each pair must be unique. If they are several runs of one question, a column such as run_id or seed tells "
+        "them apart"
+    )
 
 
 def _settle_first_round(lowest: int, grid: Grid) -> None:
@@ -201,7 +219,7 @@ def _round_of_row(record: Mapping[str, Any], grid: Grid, where: str) -> _Row:
         where=where,
         index=int(index),
         own=own,
-        golds=gold_texts(cells.get("golds"), where, listed=grid.listed_golds),
+        golds=gold_texts(cells.get("golds"), where, listed=grid.listed_golds, as_one=grid.list_answers),
         metrics={name: check_unit(cell_number(value, name, where), name, where) for name, value in metrics.items()},
         signals={name: signal_cell(cells[name], name, columns[name], where, strict=grid.strict) for name in signals},
         costs={component: Cost(**kinds) for component, kinds in costs.items()},
@@ -320,20 +338,32 @@ def is_cost(name: str) -> bool:
 
 
 def cell_text(value: Any, name: str, where: str) -> str | None:
-    """Return a cell as text; numbers of an id or an answer are text, too.
+    """Return a cell as text; numbers of an id or an answer are text, too, and an answer that is a list or an object is JSON.
 
     Raises:
-        DataError: It is a list, an object or, except in an answer, a truth value or a fraction.
+        DataError: It is, except in an answer, a list, an object, a truth value or a fraction.
     """
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, float) and math.isnan(value):  # how data frames spell a missing text
         return None
     if isinstance(value, bool | list | dict) or (isinstance(value, float) and not value.is_integer()):
-        if name == "answer" and isinstance(value, bool | float):
-            return str(value).lower()
+        if name == "answer":
+            return list_text(value) if isinstance(value, list | dict) else str(value).lower()
         raise DataError(f"{where}: {name} is {value!r:.80}; expected text")
     return str(int(value))
+
+
+def list_text(value: Any) -> str:
+    """Return a list or an object as JSON; the order of the items of a list does not count.
+
+    >>> list_text(["b", "a"]), list_text([2, 5])
+    ('["a", "b"]', '[2, 5]')
+    """
+    if isinstance(value, list):
+        items = sorted((json.dumps(item, ensure_ascii=False, sort_keys=True, default=str) for item in value))
+        return f"[{', '.join(items)}]"
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
 
 
 def cell_number(value: Any, name: str, where: str) -> float:
@@ -367,12 +397,21 @@ def whole_number(text: str) -> int | None:
     return int(text) if re.fullmatch(r"\s*-?[0-9]{1,30}\s*", text) else None
 
 
-def gold_texts(value: Any, where: str, *, listed: bool = True) -> tuple[str, ...]:
+def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = False) -> tuple[str, ...]:
     """Return the gold answers of a cell: a text, a list of texts, or, where it may be `listed`, such a list as JSON.
+
+    Args:
+        value: The cell.
+        where: Its place, for messages.
+        listed: Whether a text in brackets may be a list of gold answers.
+        as_one: Whether answers are lists, so that a list is one gold answer, and a list of lists are several.
 
     Raises:
         DataError: It is something else.
     """
+    if as_one and isinstance(value, list):
+        are_lists = bool(value) and all(isinstance(item, list) for item in value)
+        return tuple(map(list_text, value if are_lists else [value]))
     if listed and isinstance(value, str) and value.lstrip().startswith("["):
         try:
             items = json.loads(value)

@@ -18,7 +18,7 @@ from suffice.adapters.importers import importer, kind_of
 from suffice.adapters.mapping import Mapped, mapping_path, read_mapping, write_mapping
 from suffice.adapters.recognise import data_files, left_out
 from suffice.adapters.streaming import StreamedRun, stream_tabular
-from suffice.adapters.summary import ColumnCount, RoundMeans, column_counts, round_means
+from suffice.adapters.summary import ColumnCount, RoundMeans, column_counts, match_of_row, round_means
 from suffice.adapters.table_parts import unpacked_size
 from suffice.adapters.tabular import read_tabular
 from suffice.adapters.traces.explain import TRACE_FORMATS
@@ -27,7 +27,7 @@ from suffice.embedding import Embedder
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.expressions import is_available, looks_mathematical
 from suffice.files import check_file
-from suffice.normalizers import DEFAULT_NORMALIZER, MATCH, guess_normalizer, match, normalizer_of
+from suffice.normalizers import DEFAULT_NORMALIZER, MATCH, guess_normalizer, normalizer_of
 from suffice.results import Result
 from suffice.store import read_recording, write_recording
 from suffice.store.recording import open_recording
@@ -45,7 +45,7 @@ _NOT_OF_A_FORMAT = frozenset({"kind", "golds", "samples", "normalizer"})
 _OFTEN_SAMPLES = ("answers", "samples", "completions", "generations", "candidates", "responses", "predictions")
 """Names of lists whose items may be independent of one another."""
 
-_NOT_STREAMED = frozenset({"samples", "normalizer"})
+_NOT_STREAMED = frozenset({"samples"})
 """Arguments for which all answers are looked at."""
 
 _NAMED = 5
@@ -154,8 +154,8 @@ def import_recording(
             the trace.
         samples: Whether the rounds of a question are independent samples, without an order: votes then decide, and figures
             are means over random orders.
-        normalizer: Which answers are the same, one of `suffice.normalizers.NORMALIZERS`; None = for samples the most special one
-            that reads all gold answers, and for other rounds that of question answering.
+        normalizer: Which answers are the same, one of `suffice.normalizers.NORMALIZERS`; None = the most special one that reads
+            all gold answers, or without any the answers; that of question answering if there is none.
         embedder: Embeds the answers, for `semantic_distance`.
         settle: Chooses where the file can be read in several ways: is given the error, returns the value of its
             `parameter`.  None = raise the error.
@@ -226,7 +226,8 @@ def import_recording(
 
 def _how_compared(run: ImportedRun | StreamedRun, options: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
     """Return what metadata say of how answers are compared, and note it."""
-    if not options.get("samples"):
+    samples = bool(options.get("samples"))
+    if not samples:
         lead = next((item.theirs for item in run.readings if item.ours == "round" and item.how == "shape"), "")
         if any(word in lead.lower() for word in _OFTEN_SAMPLES):
             notes.insert(
@@ -234,21 +235,37 @@ def _how_compared(run: ImportedRun | StreamedRun, options: Mapping[str, Any], no
                 f"{lead.replace('order in', 'the items of')} are read as rounds that follow one another; if they are independent "
                 "samples, import them with --samples",
             )
-        return {"normalizer": options["normalizer"]} if "normalizer" in options else {}
     normalizer, why = options.get("normalizer"), "as you said"
+    if normalizer is None and not samples and run.source not in {"tabular", *TRACE_FORMATS}:
+        return {}  # a published run keeps the comparison that it was published with
     if normalizer is None:
-        golds = [gold for item in getattr(run, "trajectories", ()) for gold in item.golds]
-        normalizer, why = (
-            guess_normalizer(golds),
-            "which reads all gold answers" if golds else "since there are no golds",
+        normalizer, why = _guessed_normalizer(run, notes)
+    compared = f"answers are compared as {normalizer!r}, {why}"
+    if samples:
+        notes.append(f"the rounds of a question are independent samples; {compared}")
+        return {"exchangeable": True, "normalizer": normalizer}
+    if "normalizer" not in options and normalizer == DEFAULT_NORMALIZER:
+        return {}
+    if "normalizer" not in options:
+        compared += f"; --normalizer {DEFAULT_NORMALIZER} compares them as in question answering"
+    if normalizer != DEFAULT_NORMALIZER:
+        notes.append(compared)
+    return {"normalizer": normalizer}
+
+
+def _guessed_normalizer(run: ImportedRun | StreamedRun, notes: list[str]) -> tuple[str, str]:
+    """Return the normalizer that fits the gold answers, or the answers of a run without any, and why."""
+    golds, answers = run.texts("golds"), run.texts("answer")
+    normalizer = guess_normalizer(golds, answers)
+    if not is_available() and any(map(looks_mathematical, golds)):
+        notes.append(
+            "the gold answers look like LaTeX: to compare expressions by their value, pip install 'suffice[math]' and import with "
+            "--normalizer math"
         )
-        if not is_available() and any(map(looks_mathematical, golds)):
-            notes.append(
-                "the gold answers look like LaTeX: to compare expressions by their value, pip install 'suffice[math]' and import with "
-                "--normalizer math"
-            )
-    notes.append(f"the rounds of a question are independent samples; answers are compared as {normalizer!r}, {why}")
-    return {"exchangeable": True, "normalizer": normalizer}
+    if any(True for _ in golds):
+        return normalizer, "which reads all gold answers"
+    reads = "" if normalizer == DEFAULT_NORMALIZER else ", and it reads nearly all answers"
+    return normalizer, f"since there are no golds{reads}"
 
 
 def _left_out_note(path: Path) -> list[str]:
@@ -284,12 +301,13 @@ def _part_folder(out: Path, stack: ExitStack) -> Path:
 
 def _write_run(run: ImportedRun | StreamedRun, out: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Write the recording; return what the summary says of its values."""
+    normalizer = metadata.get("normalizer", DEFAULT_NORMALIZER)
     if isinstance(run, StreamedRun):
-        run.write(out, metadata)
+        run.write(out, metadata, normalizer)
         return {name: getattr(run, name) for name in ("clusters", "rounds", "columns", "by_round")}
     rows, kinds = run.rows(), dict(run.kinds())
-    if metadata.get("normalizer", DEFAULT_NORMALIZER) != DEFAULT_NORMALIZER:
-        rows = [{**row, MATCH: match(row["answer"], row["golds"], metadata["normalizer"])} for row in rows]
+    if normalizer != DEFAULT_NORMALIZER and any(row["golds"] for row in rows):
+        rows = [{**row, MATCH: match_of_row(row, normalizer)} for row in rows]
         kinds[MATCH] = "metric"
     write_recording(out, rows, metadata, kinds)
     return {

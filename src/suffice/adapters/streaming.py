@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -18,13 +18,14 @@ from suffice.adapters.columnar import RecordingPart, columnar_part
 from suffice.adapters.golds import GoldAnswers, joined_golds
 from suffice.adapters.grid import group_trajectories
 from suffice.adapters.records import Record
-from suffice.adapters.summary import ColumnCount, RoundMeans, column_counts
+from suffice.adapters.summary import ColumnCount, RoundMeans, column_counts, match_of_row
 from suffice.adapters.table_parts import PartedTable, TableOptions, UnevenError, is_large
 from suffice.adapters.tabular import runs_note
 from suffice.adapters.tally import Tally
+from suffice.normalizers import DEFAULT_NORMALIZER, MATCH
 from suffice.rounds import End
 from suffice.store.opened import write_tables
-from suffice.store.schema import build_table
+from suffice.store.schema import build_table, metric_field
 from suffice.tables import counted
 
 __all__ = ["StreamedRun", "stream_tabular"]
@@ -32,7 +33,7 @@ __all__ = ["StreamedRun", "stream_tabular"]
 _MEAN_METRICS = ("em", "f1")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class StreamedRun:
     """A run whose rows are on disk, in parts; see `ImportedRun`.
 
@@ -62,16 +63,78 @@ class StreamedRun:
     columns: tuple[ColumnCount, ...]
     by_round: tuple[RoundMeans, ...]
 
-    def write(self, out: Path, metadata: Mapping[str, Any]) -> None:
-        """Write the recording, one part in memory at a time."""
-        write_tables(out, self.schema, map(self._table, self.parts), metadata)
+    def texts(self, name: Literal["answer", "golds"]) -> PartTexts:
+        """Return the answers, or the gold answers, part by part."""
+        return PartTexts(self.parts, name)
 
-    def _table(self, part: Path) -> pa.Table:
+    def write(self, out: Path, metadata: Mapping[str, Any], normalizer: str = DEFAULT_NORMALIZER) -> None:
+        """Write the recording, one part in memory at a time; a normalizer of its own adds the metric `match`."""
+        means = _Means()
+        schema = self.schema
+        if normalizer != DEFAULT_NORMALIZER and any(True for _ in self.texts("golds")):
+            place = next((i for i, name in enumerate(schema.names) if name in _MEAN_METRICS), len(schema.names))
+            schema = schema.insert(place, metric_field(MATCH))
+        tables = (means.add(self._table(part, schema, normalizer)) for part in self.parts)
+        write_tables(out, schema, tables, metadata)
+        if means.n:
+            self.columns = (*self.columns, ColumnCount(name=MATCH, defined=means.n))
+            self.by_round = tuple(replace(item, match=means.of(item.round)) for item in self.by_round)
+
+    def _table(self, part: Path, schema: pa.Schema, normalizer: str) -> pa.Table:
         table = pq.read_table(part, partitioning=None)
-        for name in self.schema.names:
+        if MATCH in schema.names:
+            rows = table.select([name for name in ("answer", "golds", "em") if name in table.column_names]).to_pylist()
+            values = [match_of_row(row, normalizer) for row in rows]
+            table = table.append_column(schema.field(MATCH), pa.array(values, pa.float64(), from_pandas=True))
+        for name in schema.names:
             if name not in table.column_names:
-                table = table.append_column(name, pa.nulls(len(table), self.schema.field(name).type))
-        return table.select(self.schema.names).cast(self.schema)
+                table = table.append_column(name, pa.nulls(len(table), schema.field(name).type))
+        return table.select(schema.names).cast(schema)
+
+
+class PartTexts(Collection[str]):
+    """The answers, or the gold answers, of a run in parts; each part is read anew, and blank texts are left out."""
+
+    def __init__(self, parts: Sequence[Path], name: str) -> None:
+        self._parts, self._name = parts, name
+
+    def __iter__(self) -> Iterator[str]:
+        for part in self._parts:
+            if self._name not in pq.read_schema(part).names:
+                continue
+            column = pq.read_table(part, columns=[self._name], partitioning=None).column(0)
+            texts = column.combine_chunks().flatten() if pa.types.is_list(column.type) else column
+            yield from (text for text in texts.unique().to_pylist() if text and text.strip())
+
+    def __contains__(self, text: object) -> bool:
+        return any(text == own for own in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class _Means:
+    """Means of `match` by round, over all parts."""
+
+    def __init__(self) -> None:
+        self.n = 0
+        self._sums: dict[int, tuple[float, int]] = {}
+
+    def add(self, table: pa.Table) -> pa.Table:
+        """Count a part, and return it."""
+        if MATCH in table.column_names:
+            rounds, values = (table.column(name).to_numpy() for name in ("round", MATCH))
+            for r in np.unique(rounds).tolist():
+                known = values[(rounds == r) & ~np.isnan(values)]
+                total, n = self._sums.get(r, (0.0, 0))
+                self._sums[r] = total + float(known.sum()), n + len(known)
+                self.n += len(known)
+        return table
+
+    def of(self, r: int) -> float:
+        """Return the mean of a round; NaN where it is unknown."""
+        total, n = self._sums.get(r, (0.0, 0))
+        return total / n if n else math.nan
 
 
 def stream_tabular(

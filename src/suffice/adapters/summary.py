@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from suffice.adapters.base import ImportedRun
+from suffice.normalizers import MATCH, match
 from suffice.store.schema import column_kind
 
-__all__ = ["ColumnCount", "RoundMeans", "column_counts", "is_counted", "round_means"]
+__all__ = ["ColumnCount", "RoundMeans", "column_counts", "is_counted", "match_of_row", "round_means"]
 
 _TEXT_LIKE = ("question", "answer", "golds", "text", "feedback", "embedding")
-_SHOWN_METRICS = ("em", "f1")
+_SHOWN_METRICS = ("em", "f1", MATCH)
 
 _Rows = Sequence[Mapping[str, Any]]
 
@@ -48,6 +49,7 @@ class RoundMeans:
         scored: Of these, how many have a known exact match.
         em: Mean exact match, 0 to 1, where it is known; NaN where it never is.
         f1: Mean F1, likewise.
+        match: Mean of the metric by the recording's normalizer, where that is not the one of question answering; else NaN.
     """
 
     round: int
@@ -55,6 +57,7 @@ class RoundMeans:
     scored: int
     em: float
     f1: float
+    match: float = math.nan
 
 
 def column_counts(run: ImportedRun, rows: _Rows) -> list[ColumnCount]:
@@ -90,6 +93,12 @@ def is_counted(name: str, kind: str) -> bool:
     return name in _TEXT_LIKE or kind in ("signal", "metric", "cost")
 
 
+def match_of_row(row: Mapping[str, Any], normalizer: str) -> float:
+    """Return the metric `match` of a round; NaN where its answer, and so its exact match, is unknown."""
+    known = row.get("em")
+    return math.nan if known is None or math.isnan(known) else match(row["answer"], row["golds"] or (), normalizer)
+
+
 def round_means(rows: _Rows) -> list[RoundMeans]:
     """Return each round's number of trajectories and mean metrics."""
     by_round: dict[int, list[Mapping[str, Any]]] = {}
@@ -107,5 +116,5 @@ def round_means(rows: _Rows) -> list[RoundMeans]:
 
 
 def _column_mean(values: Sequence[float | None]) -> float:
-    known = [value for value in values if value is not None]
+    known = [value for value in values if value is not None and not math.isnan(value)]
     return math.fsum(known) / len(known) if known else math.nan

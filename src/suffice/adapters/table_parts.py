@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from suffice.adapters.fields import one_run_each
+from suffice.adapters.fields import lists_as_text, one_run_each
 from suffice.adapters.grid import Grid, cell_text, whole_number
 from suffice.adapters.guesses import guess_columns, is_long
 from suffice.adapters.recognise import data_files, head_of, in_one_piece
@@ -123,7 +123,9 @@ class PartedTable:
     def __init__(self, path: Path, folder: Path, options: TableOptions) -> None:
         self._path, self._folder, self._options = path, folder, options
         self._source: Callable[[], Iterable[_RecordList]] = self._adjacent
-        self._sample = one_run_each(islice(records_of(path), PART))
+        head = list(islice(records_of(path), PART))
+        self._listed = lists_as_text(head)
+        self._sample = one_run_each(head, lists=self._listed)
         self.run: tuple[str, str] | None = None
         self.texts: set[str] = set()
         self._further: list[Record] = []
@@ -134,7 +136,7 @@ class PartedTable:
         try:
             self._guess()
         except SchemaError:  # the first rows may all be of one round
-            self._sample += one_run_each(deque(records_of(path), PART))
+            self._sample += one_run_each(deque(records_of(path), PART), lists=self._listed)
             self._guess()
         scan = self._scan()
         while self._further:
@@ -187,7 +189,7 @@ class PartedTable:
         size = PART // _ROUNDS_A_RECORD if self.shape.how else PART
         make = self.plan.formulas.get(self._key)
         while part := [*islice(records, size)]:
-            part = one_run_each(part, first)
+            part = one_run_each(part, first, self._listed)
             first += len(part)
             try:
                 rows, skipped = self.shape.read(part)
@@ -229,7 +231,7 @@ class PartedTable:
             is_new = not row.values.keys() <= self._names
             if is_new:
                 self._names |= row.values.keys()
-            if not self._lists and str(row.values.get(answer))[:1] == "[":
+            if not self._lists and _has_lists([row], answer):
                 self._lists = is_new = True
             if low < self._low and _lowest([row], self.plan.columns["round"]) == low:
                 self._low, is_new = low, True
@@ -242,7 +244,7 @@ class PartedTable:
     def _scan(self) -> _Scan:
         """Read all parts, for what no part shows."""
         self._with_rounds = set()
-        self._further, self._lists = [], not self.grid.listed_golds
+        self._further, self._lists = [], _has_lists(self._rows, self.plan.columns.get("answer", ""))
         self._low = _lowest(self._rows, self.plan.columns["round"])
         codes, texts = [], []
         longest, lowest, n = 0, math.inf, 0
@@ -321,6 +323,10 @@ class PartedTable:
             while True:
                 rows += pickle.load(source)  # noqa: S301 - written by `_gather` into a folder of our own
         return [*chain.from_iterable(self._by_id(rows).values())]
+
+
+def _has_lists(rows: Iterable[Record], answer: str) -> bool:
+    return any(str(row.values.get(answer))[:1] == "[" for row in rows)
 
 
 def _codes(texts: Iterable[str]) -> npt.NDArray[np.int64]:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from suffice.adapters.answer_or_gold import FEW
 from suffice.adapters.base import ImportedRun, ImportedTrajectory
 from suffice.adapters.grid import Grid, group_trajectories
 from suffice.adapters.guesses import ColumnMap, guess_columns, is_long
@@ -156,15 +157,28 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, *, first_round:
         first_round=_first_round(rows, plan, first_round),
         ended=ended,
         strict=True,
-        listed_golds=not _says_lists(rows, plan.columns.get("answer")),
+        listed_golds=not _says_lists(rows, plan.columns),
+        list_answers=_are_lists(rows, plan.columns.get("answer")),
     )
     grid.check(path, _names(rows))
     return grid
 
 
-def _says_lists(rows: Sequence[Record], answer: str | None) -> bool:
-    """Return whether answers are lists themselves, so that a gold answer in brackets is one text."""
-    return answer is not None and any(str(row.values.get(answer))[:1] == "[" for row in rows)
+def _says_lists(rows: Sequence[Record], columns: Mapping[str, str]) -> bool:
+    """Return whether answers are lists themselves, so that a gold answer in brackets is one text.
+
+    Not so where all gold answers are in brackets and hardly any answer is: those list several gold answers.
+    """
+    answers, golds = (
+        [str(value).lstrip()[:1] == "[" for row in rows if (value := row.values.get(columns.get(ours, ""))) is not None]
+        for ours in ("answer", "golds")
+    )
+    return any(answers) and not (golds and all(golds) and sum(answers) <= FEW * len(answers))
+
+
+def _are_lists(rows: Sequence[Record], answer: str | None) -> bool:
+    values = [row.values.get(answer) for row in rows] if answer is not None else []
+    return all(isinstance(value, list | None) for value in values) and any(isinstance(value, list) for value in values)
 
 
 def in_order(rows: Sequence[Record], plan: ColumnMap) -> tuple[list[Record], list[str]]:

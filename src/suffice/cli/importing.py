@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -235,14 +236,19 @@ def _import_screen(summary: ImportSummary) -> Screen:
             for item in summary.columns
         ),
     )
+    matched = not all(math.isnan(item.match) for item in summary.by_round)
     rounds = Table(
         title="Rounds: means over the trajectories that have them",
         columns=(
             *(Column(name, "d") for name in ("round", "n", "scored")),
             Column("EM", ".1f", scale=100),
             Column("F1", ".1f", scale=100),
+            *([Column("match", ".1f", scale=100)] if matched else []),
         ),
-        rows=tuple((item.round, item.n, item.scored, item.em, item.f1) for item in summary.by_round),
+        rows=tuple(
+            (item.round, item.n, item.scored, item.em, item.f1, *([item.match] if matched else []))
+            for item in summary.by_round
+        ),
     )
     nulled = [
         f"{item.name}: {item.nulled} of {item.nulled + item.defined} values are undefined in the recording: infinite, or in "

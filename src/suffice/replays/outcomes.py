@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -255,9 +256,13 @@ def _agreement(recording: Recording, *, tokens: bool) -> Floats:
         if tokens:
             raise DataError("agreement_f1 compares words with one answer, and of samples many count: use 'agreement'")
         return _majority_agreement(recording)
+    normalizer = recording.metadata.get("normalizer") or DEFAULT_NORMALIZER
+    ids = None if tokens or normalizer == DEFAULT_NORMALIZER else recording.answer_ids(normalizer)
     values = np.full(recording.shape, np.nan)
     for q, answers in enumerate(recording.answers.tolist()):
         keys = [answer_key(answer) if isinstance(answer, str) else "" for answer in answers]
+        if ids is not None:  # an answer that the normalizer cannot read is none
+            keys = ["" if math.isnan(own) else f"{own:.0f}" for own in ids[q].tolist()]
         answered = [r for r, key in enumerate(keys) if key]
         for r in np.flatnonzero(recording.seen[q]).tolist():
             if not answered:

@@ -32,6 +32,7 @@ __all__ = [
     "cost_column",
     "cost_names",
     "fill_costs",
+    "metric_field",
     "table_of_columns",
 ]
 
@@ -112,6 +113,11 @@ def column_kind(name: str, field: pa.Field | None = None) -> str:
     if name.startswith(SHADOW):
         return "decision"
     return next((kind for kind, names in _COLUMN_KINDS.items() if name in names), "label")
+
+
+def metric_field(name: str) -> pa.Field:
+    """Return the field of a metric of any name."""
+    return _column_field(name, {name: "metric"}, numeric=True)
 
 
 def _column_field(name: str, kinds: Mapping[str, str], *, numeric: bool) -> pa.Field:

@@ -72,12 +72,10 @@ class StreamedRun:
         means = _Means()
         schema = self.schema
         if normalizer != DEFAULT_NORMALIZER and any(True for _ in self.texts("golds")):
-            place = next((i for i, name in enumerate(schema.names) if name in _MEAN_METRICS), len(schema.names))
-            schema = schema.insert(place, metric_field(MATCH))
+            schema = schema.append(metric_field(MATCH))
         tables = (means.add(self._table(part, schema, normalizer)) for part in self.parts)
         write_tables(out, schema, tables, metadata)
-        if means.n:
-            self.columns = (*self.columns, ColumnCount(name=MATCH, defined=means.n))
+        if MATCH in schema.names:
             self.by_round = tuple(replace(item, match=means.of(item.round)) for item in self.by_round)
 
     def _table(self, part: Path, schema: pa.Schema, normalizer: str) -> pa.Table:
@@ -117,7 +115,6 @@ class _Means:
     """Means of `match` by round, over all parts."""
 
     def __init__(self) -> None:
-        self.n = 0
         self._sums: dict[int, tuple[float, int]] = {}
 
     def add(self, table: pa.Table) -> pa.Table:
@@ -128,7 +125,6 @@ class _Means:
                 known = values[(rounds == r) & ~np.isnan(values)]
                 total, n = self._sums.get(r, (0.0, 0))
                 self._sums[r] = total + float(known.sum()), n + len(known)
-                self.n += len(known)
         return table
 
     def of(self, r: int) -> float:

@@ -224,13 +224,13 @@ def match(answer: str | None, golds: Iterable[str], normalizer: str) -> float:
 
 
 def guess_normalizer(golds: Iterable[str], answers: Iterable[str] = ()) -> str:
-    """Return the name of the normalizer that fits these gold answers: the most special one that reads all of them.
+    r"""Return the name of the normalizer that fits these gold answers: the most special one that reads all of them.
 
     >>> guess_normalizer(["18.0", "1,200"]), guess_normalizer(["A", "(C)"]), guess_normalizer(["05/01/2021"])
     ('number', 'letter', 'date')
     >>> guess_normalizer(["Oslo", "7"]), guess_normalizer(["True", "False"]), guess_normalizer([])
     ('qa', 'qa', 'qa')
-    >>> guess_normalizer(["[1, 2]", "'-'"]), guess_normalizer(["def f(x):\\n    return -x"])
+    >>> guess_normalizer(["[1, 2]", "'-'"]), guess_normalizer(["def f(x):\n    return -x"])
     ('literal', 'literal')
     >>> guess_normalizer([], answers=["-5", "5.0", "$1,200"])
     'number'

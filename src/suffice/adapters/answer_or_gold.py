@@ -23,7 +23,6 @@ from suffice.adapters.names import (
 from suffice.adapters.table_columns import TableColumns
 from suffice.errors import UnsettledError
 from suffice.files import quoted
-from suffice.tables import counted
 
 __all__ = ["FEW", "refuse_gold_as_answer"]
 
@@ -39,12 +38,13 @@ _PARSED = re.compile(rf"{_WHO}_(?:final_)?(?:answer|prediction|pred)")
 _REPLY = re.compile(
     rf"(?:{_WHO}|raw|full)_(?:output|response|reply|completion|generation|text|message)|generated|hypothesis"
 )
-_NOT_SAID = frozenset(
-    {*IDS, *RUNS, *MODELS, *TIMES, *QUESTIONS, *FEEDBACK, *GOLDS, "finish_reason", "stop_reason", "error", "cluster", "end"}
-    | {"role", "node", "event", "event_type", "speaker", "sender", "author", "step_type", "span_type", "component"}
-    | {"context", "contexts", "passage", "passages", "document", "documents", "evidence", "retrieved", "search_query"}
-    | {"title", "titles", "source", "url", "status", "stage", "phase", "type", "kind", "split", "member"}
+_OTHER_TEXTS = (
+    *("finish_reason", "stop_reason", "error", "cluster", "end", "split", "member", "status", "type", "kind"),
+    *("role", "node", "event", "event_type", "speaker", "sender", "author", "step_type", "span_type", "component"),
+    *("context", "contexts", "passage", "passages", "document", "documents", "evidence", "retrieved", "search_query"),
+    *("title", "titles", "source", "url", "stage", "phase"),
 )
+_NOT_SAID = frozenset((*IDS, *RUNS, *MODELS, *TIMES, *QUESTIONS, *FEEDBACK, *GOLDS, *_OTHER_TEXTS))
 """Names of texts that vary between rounds, and are not what the model answered."""
 
 

@@ -113,7 +113,10 @@ class Grid:
 
 
 def group_trajectories(
-    records: Sequence[tuple[str, Mapping[str, Any]]], grid: Grid, where: str, differing: Callable[[str], None] | None = None
+    records: Sequence[tuple[str, Mapping[str, Any]]],
+    grid: Grid,
+    where: str,
+    differing: Callable[[str], None] | None = None,
 ) -> list[ImportedTrajectory]:
     """Group rows by question.
 
@@ -142,7 +145,7 @@ def group_trajectories(
     for question_id, rounds in by_question.items():
         ordered = [rounds[index] for index in sorted(rounds)]
         try:
-            trajectories.append(_trajectory_of_rows(question_id, ordered, grid, shift, longest, differing))
+            trajectories.append(_trajectory_of_rows(question_id, ordered, grid, shift, longest, differing=differing))
         except UnsettledError:
             raise
         except DataError as error:
@@ -160,7 +163,10 @@ def _occurs_twice(row: _Row, other: _Row, grid: Grid) -> DataError:
             f"{grid.columns['question_id']!r} does not name one question",
             "columns",
             {
-                f"--column {quoted(f'question_id={text}')}": ({"question_id": text}, f"{text!r} tells the questions apart"),
+                f"--column {quoted(f'question_id={text}')}": (
+                    {"question_id": text},
+                    f"{text!r} tells the questions apart",
+                ),
             },
         )
     return DataError(
@@ -256,6 +262,7 @@ def _trajectory_of_rows(
     grid: Grid,
     shift: int,
     longest: int,
+    *,
     differing: Callable[[str], None] | None,
 ) -> ImportedTrajectory:
     indices = [row.index + shift for row in rows]
@@ -361,7 +368,7 @@ def list_text(value: Any) -> str:
     ('["a", "b"]', '[2, 5]')
     """
     if isinstance(value, list):
-        items = sorted((json.dumps(item, ensure_ascii=False, sort_keys=True, default=str) for item in value))
+        items = sorted(json.dumps(item, ensure_ascii=False, sort_keys=True, default=str) for item in value)
         return f"[{', '.join(items)}]"
     return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
 

@@ -25,6 +25,7 @@ from suffice.rounds import Floats, Mask
 from suffice.rules import Rule
 from suffice.session import Policy
 from suffice.store.recording import Recording
+from suffice.store.runs import refuse_several_loops
 from suffice.tables import Column, Table, figure
 
 __all__ = ["Certification", "Need", "certify"]
@@ -270,6 +271,8 @@ def certify(
 
     Raises:
         ConfigMismatchError: Certification questions were used before, or policy and recording do not belong together.
+        UnsettledError: The recording holds the loops of several models, prompts, temperatures or systems:
+            `recording.where(model=...)` chooses one.
         CensoredError: A rule ended recorded questions before a policy would have.
         DataError: The metric is missing, leaves [0, 1], or is unknown where a policy stops; an unknown cost.
     """
@@ -277,6 +280,7 @@ def certify(
         raise DataError(f"unknown cost {cheapest!r}; allowed: {', '.join(COST_NAMES)}")
     if not isinstance(family, Family):
         family = listed(family, recording)
+    refuse_several_loops(recording, tune)
     if tune is not None:
         family = arranged(family, tune, claim, cheapest)
     claim = claim.averaged_over(recording, family.policies)

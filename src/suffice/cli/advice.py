@@ -12,6 +12,7 @@ from suffice.cli import options
 from suffice.cli.console import status
 from suffice.cli.deploy import POLICY
 from suffice.cli.output import Output, Screen
+from suffice.cli.runs import Where, chosen_loop, tune_of_loop
 from suffice.cli.settings import is_from_file
 from suffice.decisions import SAVABLE, Advice, decide
 from suffice.errors import DataError
@@ -83,6 +84,7 @@ def decide_command(
     tune: options.TuneQuestions,
     pricing: options.Pricing,
     output: Output,
+    where: Where = None,
     leave_out_failed: Annotated[
         bool, typer.Option("--leave-out-failed", help="Leave out questions that failed; otherwise they count as lost.")
     ] = False,
@@ -101,7 +103,7 @@ def decide_command(
     Example: suffice decide run.parquet --metric em
     """
     target = out or previous or _OUT
-    recording = read_recording(path)
+    recording = chosen_loop(read_recording(path), where)
     earlier = None if previous is None else Advice.load(previous)
     if earlier is None and target.exists():
         earlier = Advice.load(target)  # to begin anew until one likes the answer would be no evidence
@@ -113,11 +115,14 @@ def decide_command(
     given = declared.given()
     if earlier is not None and is_from_file(context, "max_loss"):
         given["max_loss"] = None  # what was declared holds, whatever the file says today
+    of_tune = tune.given()
+    if "tune" in of_tune:
+        of_tune["tune"] = tune_of_loop(of_tune["tune"], where)
     with status("comparing", quiet=output.as_json):
         advice = decide(
             recording,
             **given,
-            **tune.given(),
+            **of_tune,
             prices=pricing.of(recording),
             leave_out_failed=leave_out_failed,
             previous=earlier,

@@ -29,6 +29,7 @@ from suffice.cli import options
 from suffice.cli.console import status
 from suffice.cli.groups import RecordingPath, command_line
 from suffice.cli.output import Output, Screen
+from suffice.cli.runs import Where, chosen_loop, tune_of_loop
 from suffice.errors import DataError
 from suffice.files import quoted
 from suffice.replays.outcomes import default_metrics
@@ -60,6 +61,7 @@ def certify_command(
         RecordingPath | None,
         typer.Option("--tune", help="A recording of tune questions: they set values and test order."),
     ] = None,
+    where: Where = None,
     metric: options.Quality = None,
     confidence: Annotated[float, typer.Option("--confidence", help="1 - delta, between 0 and 1.")] = 0.95,
     loss: Annotated[
@@ -89,7 +91,7 @@ def certify_command(
     Example: suffice certify eval.parquet --max-loss 0.02 --policy policy.json
     """
     options.allowed(cheapest, COST_NAMES, "--cheapest")
-    recording = read_recording(path)
+    recording = chosen_loop(read_recording(path), where)
     claim = Claim(
         epsilon=max_loss,
         confidence=confidence,
@@ -99,7 +101,7 @@ def certify_command(
         orders=orders,
         leave_out_failed=leave_out_failed,
     )
-    known = None if tune is None else read_recording(tune)
+    known = None if tune is None else tune_of_loop(read_recording(tune), where)
     family = _family_of(
         recording, None if policy is None else options.load_policy(policy), along, rules, known, start_round
     )

@@ -15,6 +15,7 @@ from suffice.cli import options
 from suffice.cli.console import print_text, status
 from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
+from suffice.cli.runs import Where, chosen_loop, tune_of_loop
 from suffice.cli.settings import is_from_file
 from suffice.errors import DataError
 from suffice.files import quoted, write_file
@@ -120,6 +121,7 @@ def watch_command(
         RecordingPath | None,
         Option("--tune", help="The recording that the policy was calibrated or certified on: drift is against it."),
     ] = None,
+    where: Where = None,
     exit_code: Annotated[
         bool,
         Option(
@@ -140,14 +142,14 @@ def watch_command(
     deadline = None if judged.deadline is None else _duration_in_seconds(judged.deadline)
     since = None if judged.since is None else seconds_of(judged.since)
     with status("watching", quiet=output.as_json):
-        log = read_recording(path)
+        log = chosen_loop(read_recording(path), where)
         signal = None
         if judged.signal is not None:
             signal = by_request(record.values for record in records_of(judged.signal))
         result = watch(
             log,
             policy,
-            tune=None if tune is None else read_recording(tune),
+            tune=None if tune is None else tune_of_loop(read_recording(tune), where),
             metric=judged.metric,
             max_loss=None if from_file else judged.max_loss,
             signal=signal,
@@ -179,6 +181,7 @@ def watch_command(
             write_file(written.prometheus, prometheus_text(result))
             files["figures"] = written.prometheus
         again = _same_watch(path, policy_path, tune, judged, max_loss=None if from_file else judged.max_loss)
+        again += "".join(f" --where {quoted(item)}" for item in where or ())
         then = _next_command(result, again, policy_path, policy, written)
         screen = Screen(sentences=[result.sentence], tables=result.tables(), notes=notes, files=files, then=then)
         output.show(

@@ -37,6 +37,7 @@ from suffice.rules import Selector, parse_selector
 from suffice.statistics import hash_order, hash_places
 from suffice.store.audits import without_audits
 from suffice.store.recording import Recording
+from suffice.store.runs import refuse_several_loops
 from suffice.tables import counted
 
 __all__ = ["decide"]
@@ -104,6 +105,8 @@ def decide(
         DataError: There is nothing to decide, a metric or what is to be saved is unknown, or an option is outside its range.
         CensoredError: The baseline goes on past what was recorded.
         ConfigMismatchError: The recording belongs to another loop than the earlier advice.
+        UnsettledError: It holds the loops of several models, prompts, temperatures or systems: `recording.where(model=...)`
+            chooses one.
         UnknownSignalError: A candidate reads a signal that the questions of the verdict lack.
     """
     given: dict[str, Any] = {
@@ -118,6 +121,7 @@ def decide(
     }
     given = {name: value for name, value in given.items() if value is not None}
     notes: list[str] = []
+    refuse_several_loops(recording, tune)
     if (previous.trial.baseline if previous is not None else baseline or _DEFAULTS["baseline"]) == "recorded":
         recording, tune = without_audits(recording), without_audits(tune) if isinstance(tune, Recording) else tune
     if previous is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from typing import Any
 
@@ -13,6 +13,7 @@ from suffice.errors import ConfigMismatchError
 from suffice.rounds import Positions
 from suffice.seen import id_hash
 from suffice.store.recording import Recording
+from suffice.store.runs import labels_differ, single_labels
 from suffice.tables import counted
 
 __all__ = ["LoopStops", "fingerprints", "refuse_other_outcomes", "rounds_text"]
@@ -30,6 +31,7 @@ class LoopStops:
         own: Whether the loop stopped some questions by a rule of its own.
         start_round: 0 where it stopped some at round 0, as a gate does; otherwise round 0 is the closed book beside it.
         samples: Whether its rounds are independent answers that vote.
+        labels: Its model, prompt, system and the like, where the recording names them.
     """
 
     highest: int
@@ -37,6 +39,7 @@ class LoopStops:
     own: bool
     start_round: int = 1
     samples: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, recording: Recording) -> LoopStops:
@@ -51,6 +54,7 @@ class LoopStops:
             own=bool(by_rule.any()),
             start_round=0 if (by_rule & (last == 0)).any() else 1,
             samples=recording.independent,
+            labels=single_labels(recording),
         )
 
     def refuse_others(self, recording: Recording, *, own_is_baseline: bool) -> None:
@@ -64,6 +68,12 @@ class LoopStops:
             own_is_baseline: Whether differences are taken against what the log did itself.
         """
         other = LoopStops.of(recording)
+        for name in self.labels.keys() & other.labels.keys():
+            if labels_differ(self.labels[name], other.labels[name]):
+                raise ConfigMismatchError(
+                    f"the earlier decision was about the {name} {self.labels[name]!r:.80}, and this log is of "
+                    f"{other.labels[name]!r:.80}: another loop. Decide anew, in another file (-o OTHER.json)"
+                )
         if other.samples != self.samples:
             raise ConfigMismatchError(
                 f"the earlier decision was about {'independent samples' if self.samples else 'rounds that follow one another'}, and "
@@ -109,7 +119,8 @@ class LoopStops:
     def from_dict(cls, data: Mapping[str, Any]) -> LoopStops:
         """Return what `to_dict` wrote."""
         numbers = {name: int(data[name]) for name in ("highest", "lowest_cap", "start_round")}
-        return cls(**numbers, own=bool(data["own"]), samples=bool(data.get("samples", False)))
+        labels = {str(name): str(value) for name, value in (data.get("labels") or {}).items()}
+        return cls(**numbers, own=bool(data["own"]), samples=bool(data.get("samples", False)), labels=labels)
 
 
 def fingerprints(recording: Recording, metric: str) -> dict[str, str]:

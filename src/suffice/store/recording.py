@@ -24,7 +24,8 @@ from suffice.seen import one_name_per_text
 from suffice.signals import answer_ids, clean_column
 from suffice.store.opened import OpenFile, OpenRecording, open_file, write_recording
 from suffice.store.parts import OpenFolder, open_folder
-from suffice.store.schema import ASSUMED_END, column_kind
+from suffice.store.runs import keep_where, single_labels
+from suffice.store.schema import ASSUMED_END, PINNED_LABELS, column_kind
 from suffice.store.sharded import is_sharded, open_shards
 from suffice.tables import Table
 
@@ -269,6 +270,25 @@ class Recording(Displayed):
     def select(self, keep: npt.NDArray[np.bool_]) -> Recording:
         """Return the recording of the questions where `keep`, shape ``(n_questions,)``, is True."""
         return Recording(self.table.filter(pa.array(keep[self._row])), self.metadata)
+
+    def where(self, **labels: Any) -> Recording:
+        """Return the recording of the questions with these values of labels: of one model, prompt, temperature or system.
+
+        >>> recording = Recording(pa.table({"question_id": ["a", "b"], "round": [1, 1], "model": ["small", "large"]}))
+        >>> recording.where(model="large").question_ids
+        ['b']
+
+        Args:
+            labels: Values by column.  A loop that asks several models in turn is named by all of them: ``small + large``.
+
+        Raises:
+            NotFoundError: There is no such column, or no question with such a value.
+        """
+        part = self.select(keep_where(self, labels))
+        values = {name: value for name, value in single_labels(part).items() if name in labels and name in PINNED_LABELS}
+        if values:
+            part.metadata["depends"] = {**values, **(part.metadata.get("depends") or {})}
+        return part
 
     def reordered(self, places: npt.NDArray[np.int64]) -> Recording:
         """Return the recording with the rounds of each question in another order.

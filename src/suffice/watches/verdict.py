@@ -22,6 +22,7 @@ from suffice.session import Policy
 from suffice.statistics import ConfidenceSequence
 from suffice.store.merging import RUN
 from suffice.store.recording import Recording
+from suffice.store.runs import refuse_several_loops
 from suffice.store.schema import DECISION_COLUMNS, SHADOW
 from suffice.tables import counted
 from suffice.watches.changes import changes_of
@@ -88,12 +89,15 @@ def watch(
 
     Raises:
         DataError: The log does not say what was decided, has no request of this policy, or lacks the metric.
+        UnsettledError: The policy decided requests of several models, prompts or systems: `log.where(model=...)` chooses
+            one, and `since` what came after a change.
     """
     if window < 1:
         raise DataError(f"a window has at least one request, not {window!r}")
     if not gold_deadline >= 0:  # also where it is undefined
         raise DataError(f"gold_deadline is in seconds, 0 or more, not {gold_deadline!r}: 7 * 86400 is a week")
     requests = Requests.of(log, policy, since=since)
+    refuse_several_loops(requests.recording)
     notes = [*requests.notes, *others_text(requests.others), *_overlap_notes(requests, tune)]
     certificate = Certificate.of(policy)
     if certificate is not None and not certificate.holds_for(policy):

@@ -1,0 +1,271 @@
+"""What tells several runs of a question apart, and which rows of a run are its rounds.
+
+Another file, model, prompt, temperature or system is another run, never another round: unless the log counts its rounds, or
+names its files or a list of records after them, or the user declares a panel of samples.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from suffice.adapters.guesses import ColumnMap
+from suffice.adapters.names import ORDER_WORDS, RUNS, TIMES, plain_name
+from suffice.adapters.records import Record
+from suffice.adapters.traces.files import nanoseconds
+from suffice.errors import DataError
+from suffice.store.runs import LOOP_NAMES, MODEL_NAMES, RUN_FILE
+from suffice.tables import counted
+
+__all__ = ["FILE", "RowOrder", "RunColumns", "column_names", "row_order", "runs_note", "tell_apart"]
+
+FILE = "file"
+"""Stands for the name of the file among the columns that tell runs apart."""
+
+_REPLIED = frozenset({"response", "reply", "completion", "output"})
+_ORDER_FILE = re.compile(rf"(?P<head>.*?(?P<word>{'|'.join(ORDER_WORDS)}))[_\-. ]?(?P<number>\d+)", re.IGNORECASE)
+_PIECE = re.compile(r"(?:part|shard|chunk|split|batch|page|logs?|export|of|t|z|[\d_\-.:/ ])+", re.IGNORECASE)
+_REPEAT = re.compile(r"(?:.*[_\-. /])?(?:run|seed|rep|repeat|repetition|replicate)[_\-. ]?\d+", re.IGNORECASE)
+
+Run = tuple[str, tuple[str, ...]]
+"""`columns`, `file` or `number`, and the names of the columns that tell runs apart."""
+
+
+def column_names(rows: Sequence[Record]) -> list[str]:
+    """Return the columns of rows, in the order in which they first appear."""
+    return list(dict.fromkeys(name for row in rows for name in row.values))
+
+
+def _last(name: str) -> str:
+    return plain_name(name).rpartition(".")[2]
+
+
+def _run_columns(rows: Sequence[Record], key: str, ignored: Collection[str]) -> tuple[str, ...]:
+    """Return the columns whose values make another run of a question, where nothing counts rounds.
+
+    A model does in any case; another column, such as a system or a seed, where its values occur again, so that it is not a text
+    or the id of the row.  What a reply names as its model counts where nothing else names it.
+    """
+    names = [
+        name
+        for name in column_names(rows)
+        if _last(name) in {*LOOP_NAMES, *_REPEATED} and name != key and not {name, _last(name)} & {*ignored}
+    ]
+    said = [name for name in names if not _REPLIED & {*plain_name(name).split(".")[:-1]}]
+    return tuple(name for name in said or names if _last(name) in MODEL_NAMES or _occurs_again(rows, name))
+
+
+_REPEATED = ("run_id", "run", "seed", "repeat", "member")
+
+
+def _occurs_again(rows: Sequence[Record], name: str) -> bool:
+    values = [str(row.values[name]) for row in rows if row.values.get(name) is not None]
+    return 2 * len(set(values)) <= len(values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowOrder:
+    """How the rows of a question become rounds.
+
+    Attributes:
+        key: The column of the question's id.
+        column: The column that gets the numbers of the rounds.
+        runs: Columns of which each value has rounds of its own; `FILE` for the file.
+        head: What the names of all files begin with before the number of a round; "" if rows are counted.
+        time: The column of times that orders the rows of a run; "" for the order of the file.
+    """
+
+    key: str
+    column: str
+    runs: tuple[str, ...]
+    head: str = ""
+    time: str = ""
+
+    def numbered(self, rows: Sequence[Record]) -> tuple[list[Record], str]:
+        """Return rows of whole questions with the numbers of their rounds, and the column of times that ordered them.
+
+        Raises:
+            ValueError: A file has no number.
+        """
+        if self.head:
+            numbers = [_number_of_file(row.file, self.head) for row in rows]
+            return [
+                replace(row, values={**row.values, self.column: number})
+                for row, number in zip(rows, numbers, strict=True)
+            ], ""
+        ids = [run_id(row, (self.key, *self.runs)) for row in rows]
+        name, order = _order_by_time(rows, ids)
+        seen: Counter[tuple[str, ...]] = Counter()
+        result = [*rows]
+        for place in order:
+            seen[ids[place]] += 1
+            result[place] = replace(rows[place], values={**rows[place].values, self.column: seen[ids[place]]})
+        return result, name
+
+
+def run_id(row: Record, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the values of some columns of a row as texts; that of `FILE` is the name of its file."""
+    return tuple(row.file if name == FILE else str(row.values.get(name)) for name in names)
+
+
+def row_order(
+    rows: Sequence[Record], plan: ColumnMap, *, is_ordered: bool, ignored: Collection[str], samples: bool
+) -> RowOrder | None:
+    """Return how the rows of a question become rounds; None where a column, or the form of the file, counts them.
+
+    Args:
+        rows: All rows, or a sample of them.
+        plan: How columns are read.
+        is_ordered: Whether the form of the file is one of rounds: a list of attempts or numbered columns, for instance.
+        ignored: Names that the user says are nothing here.
+        samples: Whether the user says that rows are samples, or answers of a panel.
+    """
+    key = plan.columns.get("question_id")
+    if key is None:
+        return None
+    ids = [str(row.values.get(key)) for row in rows]
+    if len(set(ids)) == len(ids):
+        return None
+    runs = _run_columns(rows, key, ignored)
+    if "round" in plan.columns:
+        several = {*zip(ids, (run_id(row, runs) for row in rows), strict=True)}
+        if is_ordered or samples or len(several) == len(set(ids)):
+            return None
+        return RowOrder(key=key, column=plan.columns["round"], runs=runs)
+    files = [*dict.fromkeys(row.file for row in rows)]
+    head, word = _ordered_files(files) if "round" not in ignored and FILE not in ignored else ("", "")
+    if head:
+        taken = {*column_names(rows)}
+        return RowOrder(key=key, column="round" if word in taken else word, runs=(), head=head)
+    if samples:
+        runs = ()
+    elif FILE not in ignored and not all(map(_PIECE.fullmatch, files)):
+        runs = (FILE, *runs)
+    return RowOrder(key=key, column="round", runs=runs)
+
+
+def _ordered_files(files: Sequence[str]) -> tuple[str, str]:
+    """Return what the names of all files begin with before the number of their round, and the word for a round.
+
+    >>> _ordered_files(["round_1", "round_10", "round_2"]), _ordered_files(["gpt-3", "gpt-4"])
+    (('round', 'round'), ('', ''))
+    """
+    matches = [_ORDER_FILE.fullmatch(name) for name in files]
+    heads = {match["head"] for match in matches if match is not None}
+    if len(files) < 2 or len(heads) != 1 or None in matches:  # noqa: PLR2004
+        return "", ""
+    return heads.pop(), next(match["word"].lower() for match in matches if match is not None)
+
+
+def _number_of_file(name: str, head: str) -> int:
+    return int(name.removeprefix(head).lstrip("_-. "))
+
+
+def _order_by_time(
+    rows: Sequence[Record], ids: Sequence[tuple[str, ...]]
+) -> tuple[str, Sequence[int]]:
+    """Return the column of times that orders the rows of each run, and that order; no name and that of the file without one."""
+    for name in [name for name in column_names(rows) if _last(name) in TIMES]:
+        try:
+            times = [nanoseconds(row.values.get(name), row.where) for row in rows]
+        except DataError:
+            continue
+        known = [time for time in times if time is not None]
+        if len(known) == len(rows) == len(set(zip(ids, known, strict=True))):
+            return name, sorted(range(len(rows)), key=known.__getitem__)
+    return "", range(len(rows))
+
+
+class RunColumns:
+    """What tells several runs of a question apart: the file, a column, or the number of the record; and whether anything has to.
+
+    Args:
+        rows: Rows with all columns.
+        plan: How they are read.
+    """
+
+    def __init__(self, rows: Sequence[Record], plan: ColumnMap) -> None:
+        self._key, self._number = plan.columns["question_id"], plan.columns["round"]
+        self._has_own_ids = "question_id" not in plan.formulas
+        names = [
+            name for name in column_names(rows) if _last(name) in RUNS and name not in (self._key, self._number)
+        ]
+        loops = [name for name in names if _last(name) in {*LOOP_NAMES, *_REPEATED}]
+        self._ways = [(FILE,), *((name,) for name in names), (FILE, *loops)]
+        self._files: set[str] = set()
+        self._clash = self._in_records = False
+
+    def add(self, rows: Sequence[Record]) -> None:
+        """Look at further rows: all of some questions."""
+        self._files.update(row.file for row in rows)
+        self._in_records = self._in_records or len({row.number for row in rows}) < len(rows)
+        pairs = [(str(row.values.get(self._key)), str(row.values.get(self._number))) for row in rows]
+        if len(set(pairs)) == len(pairs):
+            return
+        self._clash = True
+        self._ways = [
+            way
+            for way in self._ways
+            if len({(*pair, *run_id(row, way)) for pair, row in zip(pairs, rows, strict=True)}) == len(rows)
+        ]
+
+    def choice(self) -> Run | None:
+        """Return `file`, `columns` or `number` with names; None if nothing is to be told apart, or nothing does it."""
+        if not self._clash:
+            return None
+        if self._ways:
+            way = self._ways[0]
+            return ("file" if way == (FILE,) else "columns"), way
+        return ("number", ("number",)) if self._has_own_ids and self._in_records else None
+
+
+def tell_apart(rows: Sequence[Record], plan: ColumnMap, run: Run) -> tuple[list[Record], dict[str, str]]:
+    """Return the rows of some questions with an id for each run, and the question of each id."""
+    key = plan.columns["question_id"]
+    kind, names = run
+    questions = [str(row.values.get(key)) for row in rows]
+    if kind == "columns":
+        runs = ["@".join(run_id(row, names)) for row in rows]
+    elif kind == "file":
+        first: dict[str, str] = {}
+        runs = [
+            row.file if first.setdefault(question, row.file) != row.file else ""
+            for question, row in zip(questions, rows, strict=True)
+        ]
+    else:
+        occurs: dict[str, dict[int, int]] = {}
+        runs = []
+        for question, row in zip(questions, rows, strict=True):
+            own = occurs.setdefault(question, {})
+            n = own.setdefault(row.number, len(own) + 1)
+            runs.append(str(n) if n > 1 else "")
+    clusters, result = {}, []
+    for row, question, suffix in zip(rows, questions, runs, strict=True):
+        own_id = f"{question}@{suffix}" if suffix else question
+        clusters[own_id] = question
+        of_file = {RUN_FILE: row.file} if FILE in names and not _REPEAT.fullmatch(row.file) else {}
+        result.append(replace(row, values={**of_file, **row.values, key: own_id}))
+    return result, clusters
+
+
+def runs_note(several: int, plan: ColumnMap, run: Run, order: RowOrder | None) -> str:
+    """Return what was done with questions that have several runs, and how to say that they are something else."""
+    said = (
+        f"{counted(several, 'question')} with several runs: each run has the id {plan.columns['question_id']}@{'@'.join(run[1])}, "
+        "and a question is one cluster"
+    )
+    if order is None or run[0] == "number":
+        return said
+    name = run[1][0]
+    return (
+        f"{said}. Another {'file' if name == FILE else name} is another run and not another round: if the rows of a question are "
+        f"attempts in their order, --column round=COLUMN names what counts them, or --column {name}= leaves {name!r} out of account; "
+        "if they are a panel that votes, --samples"
+    )
+
+
+def ignored_names(columns: Mapping[str, str]) -> frozenset[str]:
+    """Return the names that the user says are nothing here: those without a column."""
+    return frozenset(name for name, theirs in columns.items() if not theirs)

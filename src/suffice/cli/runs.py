@@ -1,0 +1,40 @@
+"""The option that chooses one loop of a recording that holds several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from typer import BadParameter, Option
+
+from suffice.store import Recording
+from suffice.store.runs import loop_labels
+
+__all__ = ["Where", "chosen_loop", "tune_of_loop", "where_pairs"]
+
+Where = Annotated[
+    list[str] | None,
+    Option("--where", metavar="COLUMN=VALUE", help="Only the questions of this model, prompt or system; repeatable."),
+]
+
+
+def where_pairs(given: Sequence[str] | None) -> dict[str, str]:
+    """Return the values by column of `--where COLUMN=VALUE`."""
+    pairs = [item.partition("=") for item in given or ()]
+    if any(not column or not sign for column, sign, _ in pairs):
+        raise BadParameter("it is given as COLUMN=VALUE, for instance model=gpt-4o", param_hint="--where")
+    return {column: value for column, _, value in pairs}
+
+
+def chosen_loop(recording: Recording, given: Sequence[str] | None) -> Recording:
+    """Return the questions of a recording that `--where` chooses."""
+    wanted = where_pairs(given)
+    return recording.where(**wanted) if wanted else recording
+
+
+def tune_of_loop(tune: Recording | None, given: Sequence[str] | None) -> Recording | None:
+    """Return the tune questions that `--where` chooses, by the columns that they have."""
+    if tune is None:
+        return None
+    wanted = {column: value for column, value in where_pairs(given).items() if column in loop_labels(tune)}
+    return tune.where(**wanted) if wanted else tune

@@ -1,0 +1,262 @@
+"""Which loops a recording holds: questions answered by another model, prompt, temperature or system belong to another loop."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from suffice.errors import ConfigMismatchError, NotFoundError, UnsettledError, did_you_mean
+from suffice.files import quoted
+from suffice.store.schema import column_kind
+
+if TYPE_CHECKING:
+    from suffice.rounds import Mask
+    from suffice.store.recording import Recording
+
+__all__ = [
+    "LOOP_NAMES",
+    "MODEL_NAMES",
+    "RUN_FILE",
+    "keep_where",
+    "label_values",
+    "labels_differ",
+    "loop_labels",
+    "loops_by_label",
+    "refuse_several_loops",
+    "single_labels",
+    "value_text",
+]
+
+MODEL_NAMES = frozenset(
+    {"model", "model_name", "model_id", "llm", "llm_model", "engine", "deployment", "deployment_name", "deployment_id"}
+)
+"""Columns that name the model; their values never are a text of the question."""
+
+LOOP_NAMES = MODEL_NAMES | {
+    *("prompt_id", "prompt_name", "prompt_version", "temperature", "retriever"),
+    *("system", "system_name", "system_id", "method", "experiment"),
+    *("config", "config_id", "config_name", "configuration", "variant"),
+}
+"""Columns, by the last part of their names, whose values tell loops apart; one of `MODEL_NAMES` does so in any case."""
+
+RUN_FILE = "run_file"
+"""The column of the file that a run was imported from, where nothing else tells the runs of a question apart."""
+
+_SHOWN, _LENGTH = 3, 60
+_JOINTS = re.compile(r" \+ |, ")
+"""What stands between the names of several models that one loop asks in turn."""
+
+
+def loop_labels(recording: Recording) -> list[str]:
+    """Return the columns of a recording that may tell loops apart, the models first."""
+    names = [
+        field.name
+        for field in recording.table.schema
+        if (_last_part(field.name) in LOOP_NAMES or field.name == RUN_FILE)
+        and column_kind(field.name, field) in ("label", "identity")
+    ]
+    return sorted(names, key=lambda name: (_last_part(name) not in MODEL_NAMES, name == RUN_FILE))
+
+
+def _last_part(name: str) -> str:
+    """Return what a column is called without the objects that contain it, and without our prefix of foreign names.
+
+    >>> _last_part("request.model"), _last_part("imported_prompt_id"), _last_part("modelName")
+    ('model', 'prompt_id', 'model_name')
+    """
+    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.rpartition(".")[2]).replace("-", "_").replace(" ", "_").lower()
+    return plain.removeprefix("imported_")
+
+
+def value_text(value: Any) -> str | None:
+    """Return a value of a label as text; None where it is missing.
+
+    >>> value_text("gpt-4o"), value_text(0.70), value_text(1.0), value_text(float("nan"))
+    ('gpt-4o', '0.7', '1', None)
+    """
+    if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
+        return None
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def label_values(recording: Recording, name: str) -> list[list[str | None]]:
+    """Return the values of a label as texts, one list for each question with one item for each round."""
+    return [[value_text(value) for value in row] for row in recording.objects(name).tolist()]
+
+
+def _in_turn(values: Iterable[str | None]) -> str:
+    """Return the distinct values of a question's rounds in their order, as one text."""
+    return " + ".join(dict.fromkeys(value for value in values if value is not None))
+
+
+def _is_begun_by(text: str, other: str) -> bool:
+    """Return whether the names of a text begin with all names of another one.
+
+    >>> _is_begun_by("small + large", "small"), _is_begun_by("small-2", "small")
+    (True, False)
+    """
+    longer, shorter = _JOINTS.split(text), _JOINTS.split(other)
+    return longer[: len(shorter)] == shorter
+
+
+def labels_differ(*values: str) -> bool:
+    """Return whether some values neither are equal nor begin with one another's names.
+
+    >>> labels_differ("small", "small + large"), labels_differ("small", "large")
+    (False, True)
+    """
+    distinct = [*dict.fromkeys(values)]
+    longest = max(distinct, key=lambda value: len(_JOINTS.split(value)), default="")
+    return any(not _is_begun_by(longest, value) for value in distinct)
+
+
+def loops_by_label(recording: Recording) -> dict[str, Counter[str]]:
+    """Return the labels that tell several loops apart, each with the questions of its values.
+
+    Rounds of one question may have different values, if every question has the same ones in the same order: attempts of a
+    cheap model and then of a dear one are one loop, and so are the answers of a panel.
+    """
+    result = {}
+    for name in loop_labels(recording):
+        if len(recording.table.column(name).unique().drop_null()) < 2:  # noqa: PLR2004
+            continue
+        values = label_values(recording, name)
+        if _is_text_of_question(name, values) or (name == RUN_FILE and not _shares_questions(recording, values)):
+            continue
+        loops = Counter(filter(None, map(_in_turn, values)))
+        if recording.independent:
+            is_panel = any(len({*row} - {None}) > 1 for row in values)
+            several = not is_panel and labels_differ(*loops)
+        else:
+            several = any(labels_differ(*filter(None, column)) for column in zip(*values, strict=True))
+        if several:
+            result[name] = loops
+    return result
+
+
+def _is_text_of_question(name: str, values: list[list[str | None]]) -> bool:
+    """Return whether hardly any two questions have the same value, as a system prompt that contains the question."""
+    distinct = {value for row in values for value in row} - {None}
+    return _last_part(name) not in MODEL_NAMES and len(distinct) > max(1, len(values) // 2)
+
+
+def _shares_questions(recording: Recording, values: list[list[str | None]]) -> bool:
+    """Return whether at least half of the questions are in several files, as those of several systems are."""
+    files: dict[Any, set[str]] = {}
+    for unit, row in zip(recording.clusters.tolist(), values, strict=True):
+        files.setdefault(unit, set()).add(_in_turn(row))
+    return 2 * sum(len(names) > 1 for names in files.values()) >= len(files)
+
+
+def refuse_several_loops(recording: Recording, tune: Recording | None = None) -> None:
+    """Refuse to judge the loops of several models, prompts or systems as if they were one.
+
+    Args:
+        recording: The questions of the verdict.
+        tune: Tune questions, which must come from the same loop.
+
+    Raises:
+        UnsettledError: There are several loops.
+        ConfigMismatchError: The tune questions come from another loop.
+    """
+    for part, what in ((recording, "the recording holds"), (tune, "the tune questions hold")):
+        several = {} if part is None else loops_by_label(part)
+        if several:
+            raise _several_loops_error(what, several)
+    if tune is None:
+        return
+    ours, theirs = single_labels(recording), single_labels(tune)
+    for name in ours.keys() & theirs.keys():
+        if labels_differ(ours[name], theirs[name]):
+            raise ConfigMismatchError(
+                f"the tune questions come from another loop: their {name} is {theirs[name]!r:.80}, and that of the others "
+                f"{ours[name]!r:.80}. Give tune questions of the same {name}"
+            )
+
+
+def single_labels(recording: Recording) -> dict[str, str]:
+    """Return the labels of a recording that holds one loop, each with its value; of a local model, the hash of its files."""
+    result = {}
+    for name in loop_labels(recording):
+        values = label_values(recording, name)
+        texts = [*filter(None, map(_in_turn, values))]
+        if texts and name != RUN_FILE and not _is_text_of_question(name, values) and not labels_differ(*texts):
+            result[name] = max(texts, key=lambda text: len(_JOINTS.split(text)))
+    pinned = (recording.metadata.get("depends") or {}).get("model")
+    if isinstance(pinned, Mapping) and pinned.get("content") and "model" in result:
+        result["model"] = str(pinned["content"])
+    return result
+
+
+def _several_loops_error(what: str, several: Mapping[str, Counter[str]]) -> UnsettledError:
+    """Return the error that names a label, its values, and how to choose one."""
+    name, loops = next(iter(several.items()))
+    ranked = sorted(loops, key=lambda value: (-loops[value], len(value), value))
+    more = f" and {len(loops) - _SHOWN:,} more" if len(loops) > _SHOWN else ""
+    also = f" (and of {' and '.join(map(repr, [*several][1:3]))})" if len(several) > 1 else ""
+    call = f"{name}=..." if name.isidentifier() else f"**{{{name!r}: ...}}"
+    alike = (
+        "files that repeat one loop are named run_1, run_2, ..."
+        if name == RUN_FILE
+        else f"if one loop chooses it by itself, import the log with --column {name}="
+    )
+    return UnsettledError(
+        f"{what} loops of {len(loops):,} values of {name!r}{also}, and what one of them loses says nothing of another: judge one "
+        f"at a time, in Python with recording.where({call}); {alike}",
+        "where",
+        {
+            f"--where {quoted(f'{name}={_short(value)}')}": (
+                {name: value},
+                f"{loops[value]:,} questions{more if value == ranked[:_SHOWN][-1] else ''}",
+            )
+            for value in ranked[:_SHOWN]
+        },
+    )
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= _LENGTH else f"{value[:_LENGTH]}..."
+
+
+def keep_where(recording: Recording, wanted: Mapping[str, Any]) -> Mask:
+    """Return which questions have these values, shape ``(n_questions,)``; see `Recording.where`.
+
+    Raises:
+        NotFoundError: There is no such column, or no question with such a value.
+    """
+    keep: Mask = np.ones(len(recording.question_ids), dtype=np.bool_)
+    for name, value in wanted.items():
+        if name not in recording.table.column_names:
+            known = loop_labels(recording) or recording.names("label")
+            raise NotFoundError(
+                f"the recording has no column {name!r} to choose by.{did_you_mean(name, known)} Columns that tell loops apart: "
+                f"{', '.join(known) or 'none'}"
+            )
+        text = value_text(_number(value) if _is_number(recording, name) else value) or ""
+        texts = [_in_turn(row) for row in label_values(recording, name)]
+        own = np.array([bool(one) and _is_begun_by(text, one) for one in texts], dtype=np.bool_)
+        if not (keep & own).any():
+            there = Counter(one for one, kept in zip(texts, keep.tolist(), strict=True) if one and kept).most_common()
+            more = f" and {len(there) - _SHOWN:,} more" if len(there) > _SHOWN else ""
+            listed = ", ".join(f"{_short(one)!r} ({n:,})" for one, n in there[:_SHOWN]) or "none"
+            raise NotFoundError(f"no question has the {name} {_short(str(value))!r}; there are: {listed}{more}")
+        keep &= own
+    return keep
+
+
+def _is_number(recording: Recording, name: str) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_floating(recording.table.schema.field(name).type))
+
+
+def _number(value: Any) -> Any:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return value

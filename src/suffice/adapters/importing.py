@@ -26,11 +26,12 @@ from suffice.display import facts_table
 from suffice.embedding import Embedder
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.expressions import is_available, looks_mathematical
-from suffice.files import check_file
+from suffice.files import check_file, quoted
 from suffice.normalizers import DEFAULT_NORMALIZER, MATCH, guess_normalizer, normalizer_of
 from suffice.results import Result
 from suffice.store import read_recording, write_recording
-from suffice.store.recording import open_recording
+from suffice.store.recording import Recording, open_recording
+from suffice.store.runs import loop_labels, loops_by_label
 from suffice.tables import Column, Table, counted
 
 __all__ = ["ENOUGH", "ImportSummary", "import_recording"]
@@ -45,8 +46,8 @@ _NOT_OF_A_FORMAT = frozenset({"kind", "golds", "samples", "normalizer"})
 _OFTEN_SAMPLES = ("answers", "samples", "completions", "generations", "candidates", "responses", "predictions")
 """Names of lists whose items may be independent of one another."""
 
-_NOT_STREAMED = frozenset({"samples"})
-"""Arguments for which all answers are looked at."""
+_NOT_STREAMED = frozenset({"samples", "where"})
+"""Arguments for which all answers are looked at, or of which the first rows may have none."""
 
 _NAMED = 5
 """Files that a note names."""
@@ -70,6 +71,8 @@ class ImportSummary(Result):
         readings: What the columns of the files were read as, where that was guessed or said.
         mapping: Where the options are kept for the next import of the same source; None if there were none.
         samples: Whether the rounds of a question are independent samples.
+        loops: How to choose one of the loops, ``model=gpt-4o`` for instance, where the recording holds several, the one with the
+            most questions first; empty where it holds one.
         columns: What happened to the values, by column.
         by_round: Means over the trajectories that have a round, by round.
         notes: Caveats for results: what was cut, left out, repaired, or is unknown.
@@ -84,6 +87,7 @@ class ImportSummary(Result):
     readings: tuple[ColumnReading, ...]
     mapping: Path | None
     samples: bool
+    loops: tuple[str, ...]
     columns: tuple[ColumnCount, ...]
     by_round: tuple[RoundMeans, ...]
     notes: tuple[str, ...]
@@ -122,6 +126,7 @@ def import_recording(
     key: str | None = None,
     samples: bool = False,
     normalizer: str | None = None,
+    where: Mapping[str, str] | None = None,
     embedder: Embedder | None = None,
     settle: Callable[[UnsettledError], Any] | None = None,
     confirm: Callable[[ImportedRun | StreamedRun], bool] | None = None,
@@ -156,6 +161,7 @@ def import_recording(
             are means over random orders.
         normalizer: Which answers are the same, one of `suffice.normalizers.NORMALIZERS`; None = the most special one that reads
             all gold answers, or without any the answers; that of question answering if there is none.
+        where: For tabular files: only rows with these values, by the file's column: those of one model, for instance.
         embedder: Embeds the answers, for `semantic_distance`.
         settle: Chooses where the file can be read in several ways: is given the error, returns the value of its
             `parameter`.  None = raise the error.
@@ -179,6 +185,7 @@ def import_recording(
         "key": key,
         "samples": samples or None,
         "normalizer": normalizer,
+        "where": where and dict(where),
     }
     options = {name: value for name, value in settings.items() if value is not None}
     if normalizer is not None:
@@ -207,6 +214,8 @@ def import_recording(
         if run.readings:
             metadata["read_from"] = {item.ours: item.theirs for item in run.readings}
         facts = _write_run(run, out, metadata)
+    loops, noted = _loops_of(out)
+    notes += noted
     if 1 < facts["clusters"] < ENOUGH or facts["clusters"] == 1 < facts["rounds"]:
         notes.insert(0, f"{counted(facts['clusters'], 'question')}: a decision needs at least {ENOUGH}")
     if options or is_asked:
@@ -219,6 +228,7 @@ def import_recording(
         readings=tuple(run.readings),
         mapping=mapping_path(out) if options or is_asked else None,
         samples=samples or bool(options.get("samples")),
+        loops=loops,
         notes=tuple(notes),
         **facts,
     )
@@ -266,6 +276,32 @@ def _guessed_normalizer(run: ImportedRun | StreamedRun, notes: list[str]) -> tup
         return normalizer, "which reads all gold answers"
     reads = "" if normalizer == DEFAULT_NORMALIZER else ", and it reads nearly all answers"
     return normalizer, f"since there are no golds{reads}"
+
+
+def _loops_of(out: Path) -> tuple[tuple[str, ...], list[str]]:
+    """Return how to choose one of the loops that a recording holds, if it holds several, and a note."""
+    import pyarrow as pa
+
+    with open_recording(out) as opened:
+        names = loop_labels(opened.schema)
+        distinct: dict[str, set[Any]] = {name: set() for name in names}
+        for table in opened.tables(columns=names) if names else ():
+            for name in names:
+                distinct[name].update(table.column(name).unique().to_pylist())
+        if all(len(values - {None}) < 2 for values in distinct.values()):  # noqa: PLR2004
+            return (), []
+        columns = [name for name in ("question_id", "round", "cluster", *names) if name in opened.schema.names]
+        table = pa.concat_tables(opened.tables(columns=columns))
+        several = loops_by_label(Recording(table, opened.metadata))
+    if not several:
+        return (), []
+    name, counts = next(iter(several.items()))
+    loops = tuple(f"{name}={value}" for value in sorted(counts, key=lambda value: (-counts[value], value)))
+    more = f" and {len(loops) - _NAMED:,} more" if len(loops) > _NAMED else ""
+    listed = "; ".join(f"--where {quoted(loop)}" for loop in loops[:_NAMED])
+    return loops, [
+        f"{name!r} names {len(loops):,} loops; decide, certify and watch judge one at a time: {listed}{more}"
+    ]
 
 
 def _left_out_note(path: Path) -> list[str]:
@@ -355,6 +391,8 @@ def _reader_arguments(options: Mapping[str, Any], takes: Collection[str]) -> dic
     arguments = {name: value for name, value in options.items() if name not in _NOT_OF_A_FORMAT}
     if options.get("samples") and "ended" in takes:  # no loop stopped where there are fewer samples
         arguments.setdefault("ended", "exhausted")
+    if options.get("samples") and "samples" in takes:
+        arguments["samples"] = True
     if options.get("golds") is not None and "log_golds" in takes:
         arguments.setdefault("log_golds", "drop")
     return arguments

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from suffice.store.runs import LOOP_NAMES
+
 __all__ = [
     "ANSWERS",
     "FEEDBACK",
@@ -12,6 +14,7 @@ __all__ = [
     "IDS",
     "MODELS",
     "MONEY",
+    "ORDER_WORDS",
     "OUTCOME_NAMES",
     "OWN_SIGNALS",
     "PARSED_ANSWERS",
@@ -41,6 +44,9 @@ ROUND_WORDS = (
     "sample",
     "revision",
 )
+ORDER_WORDS = (*(word for word in ROUND_WORDS if word not in ("sample", "trial", "try")), "loop", "depth")
+"""Words in the names of files that say that these are rounds; samples and trials may also be runs."""
+
 _ROUND_NAME = re.compile(
     rf"(?:{'|'.join(ROUND_WORDS)}|loop|depth)(?:_(?:index|idx|number|num|no|nr|id|count|i))?|n_(?:{'|'.join(ROUND_WORDS)})"
 )
@@ -72,21 +78,16 @@ IDS = (
     "key",
 )
 RUNS = (
+    *sorted(LOOP_NAMES),
     "run_id",
     "run",
     "seed",
-    "model",
-    "model_name",
-    "system",
     "agent_id",
     "agent",
+    "member",
     "trial",
     "attempt",
     "repeat",
-    "variant",
-    "config",
-    "prompt_id",
-    "temperature",
     "conversation_id",
     "session_id",
     "trace_id",

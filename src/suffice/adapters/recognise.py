@@ -191,7 +191,7 @@ def _kind_of(head: Head, further: Mapping[str, Callable[[Head], bool]]) -> str:
 
 
 def data_files(path: str | Path) -> list[Path]:
-    """Return the file itself, or all data files of a folder and its subfolders by name.
+    """Return the file itself, or all data files of a folder and its subfolders by name, numbers in names as numbers.
 
     Hidden files, those that a project has beside its data, and those that this library wrote are left out.
 
@@ -218,12 +218,22 @@ def left_out(path: str | Path) -> list[Path]:
 def _files_by_use(folder: Path) -> dict[bool, list[Path]]:
     """Return the files of a folder that are not hidden: data, and others."""
     result: dict[bool, list[Path]] = {True: [], False: []}
-    for file in sorted(folder.rglob("*")):
+    for file in sorted(folder.rglob("*"), key=lambda file: [*map(_name_order, file.relative_to(folder).parts)]):
         parts = file.relative_to(folder).parts
         if file.is_file() and not any(part.startswith(_IGNORED_NAMES) for part in parts):
             beside = file.name.endswith(_SIDE_FILES) or any(Path(p).stem.lower() in _SIDE_NAMES for p in parts)
             result[not (beside or _is_ours(file))].append(file)
     return result
+
+
+def _name_order(name: str) -> list[tuple[int, str]]:
+    """Return the key by which names are sorted: numbers in them as numbers.
+
+    >>> sorted(["round_10", "round_9", "round_1"], key=_name_order)
+    ['round_1', 'round_9', 'round_10']
+    """
+    parts = re.split(r"([0-9]+)", name)
+    return [(int(part), "") if place % 2 else (-1, part) for place, part in enumerate(parts)] + [(-2, name)]
 
 
 def _is_ours(file: Path) -> bool:

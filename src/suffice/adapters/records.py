@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -72,7 +72,7 @@ class Record:
 
     Attributes:
         where: File and line, for messages.
-        file: The file's name without endings, to tell files of a folder apart.
+        file: The file's name in its folder without its ending, to tell files apart.
         number: Of the record among all, from 1.
         values: The fields.
     """
@@ -92,11 +92,19 @@ def records_of(path: Path) -> Iterator[Record]:
         SchemaError: A file is empty or something else, or its object contains several lists of records.
     """
     number = 0
-    for file in data_files(path):
-        name = file.name.split(".", 1)[0] if file == path else file.relative_to(path).as_posix().split(".", 1)[0]
+    files = data_files(path)
+    for file, name in zip(files, _file_names(path, files), strict=True):
         for where, values in file_rows(file, _json_records):
             number += 1
             yield Record(where, name, number, values)
+
+
+def _file_names(path: Path, files: Sequence[Path]) -> list[str]:
+    """Return the files' names in a folder, without their endings where these tell no two files apart."""
+    whole = [file.name if file == path else file.relative_to(path).as_posix() for file in files]
+    bare = [name.removesuffix(".gz").rpartition("/") for name in whole]
+    short = [f"{folder}{slash}{name.rpartition('.')[0] or name}" for folder, slash, name in bare]
+    return short if len(set(short)) == len(short) else whole
 
 
 def file_rows(

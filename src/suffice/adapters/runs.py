@@ -14,12 +14,24 @@ from dataclasses import dataclass, replace
 from suffice.adapters.guesses import ColumnMap
 from suffice.adapters.names import ORDER_WORDS, RUNS, TIMES, plain_name
 from suffice.adapters.records import Record
+from suffice.adapters.shapes import Shape
 from suffice.adapters.traces.files import nanoseconds
-from suffice.errors import DataError
-from suffice.store.runs import LOOP_NAMES, MODEL_NAMES, RUN_FILE
+from suffice.errors import DataError, NotFoundError
+from suffice.store.runs import LOOP_NAMES, MODEL_NAMES, RUN_FILE, value_text
 from suffice.tables import counted
 
-__all__ = ["FILE", "RowOrder", "RunColumns", "column_names", "row_order", "runs_note", "tell_apart"]
+__all__ = [
+    "FILE",
+    "RowOrder",
+    "Run",
+    "RunColumns",
+    "chosen_rows",
+    "column_names",
+    "ignored_names",
+    "row_order",
+    "runs_notes",
+    "tell_apart",
+]
 
 FILE = "file"
 """Stands for the name of the file among the columns that tell runs apart."""
@@ -54,9 +66,10 @@ def _run_columns(rows: Sequence[Record], key: str, ignored: Collection[str]) -> 
         if _last(name) in {*LOOP_NAMES, *_REPEATED} and name != key and not {name, _last(name)} & {*ignored}
     ]
     said = [name for name in names if not _REPLIED & {*plain_name(name).split(".")[:-1]}]
-    return tuple(name for name in said or names if _last(name) in MODEL_NAMES or _occurs_again(rows, name))
+    return tuple(name for name in said or names if _last(name) in _ALWAYS or _occurs_again(rows, name))
 
 
+_ALWAYS = MODEL_NAMES | {"member"}
 _REPEATED = ("run_id", "run", "seed", "repeat", "member")
 
 
@@ -75,6 +88,7 @@ class RowOrder:
         runs: Columns of which each value has rounds of its own; `FILE` for the file.
         head: What the names of all files begin with before the number of a round; "" if rows are counted.
         time: The column of times that orders the rows of a run; "" for the order of the file.
+        is_counted: Whether the form of the file counted the rows of all runs of a question together.
     """
 
     key: str
@@ -82,6 +96,7 @@ class RowOrder:
     runs: tuple[str, ...]
     head: str = ""
     time: str = ""
+    is_counted: bool = False
 
     def numbered(self, rows: Sequence[Record]) -> tuple[list[Record], str]:
         """Return rows of whole questions with the numbers of their rounds, and the column of times that ordered them.
@@ -133,7 +148,7 @@ def row_order(
         several = {*zip(ids, (run_id(row, runs) for row in rows), strict=True)}
         if is_ordered or samples or len(several) == len(set(ids)):
             return None
-        return RowOrder(key=key, column=plan.columns["round"], runs=runs)
+        return RowOrder(key=key, column=plan.columns["round"], runs=runs, is_counted=True)
     files = [*dict.fromkeys(row.file for row in rows)]
     head, word = _ordered_files(files) if "round" not in ignored and FILE not in ignored else ("", "")
     if head:
@@ -163,9 +178,7 @@ def _number_of_file(name: str, head: str) -> int:
     return int(name.removeprefix(head).lstrip("_-. "))
 
 
-def _order_by_time(
-    rows: Sequence[Record], ids: Sequence[tuple[str, ...]]
-) -> tuple[str, Sequence[int]]:
+def _order_by_time(rows: Sequence[Record], ids: Sequence[tuple[str, ...]]) -> tuple[str, Sequence[int]]:
     """Return the column of times that orders the rows of each run, and that order; no name and that of the file without one."""
     for name in [name for name in column_names(rows) if _last(name) in TIMES]:
         try:
@@ -188,10 +201,8 @@ class RunColumns:
 
     def __init__(self, rows: Sequence[Record], plan: ColumnMap) -> None:
         self._key, self._number = plan.columns["question_id"], plan.columns["round"]
-        self._has_own_ids = "question_id" not in plan.formulas
-        names = [
-            name for name in column_names(rows) if _last(name) in RUNS and name not in (self._key, self._number)
-        ]
+        self._has_own_ids = all(item.how != "number of the record" for item in plan.readings)
+        names = [name for name in column_names(rows) if _last(name) in RUNS and name not in (self._key, self._number)]
         loops = [name for name in names if _last(name) in {*LOOP_NAMES, *_REPEATED}]
         self._ways = [(FILE,), *((name,) for name in names), (FILE, *loops)]
         self._files: set[str] = set()
@@ -216,7 +227,7 @@ class RunColumns:
         if not self._clash:
             return None
         if self._ways:
-            way = self._ways[0]
+            way = self._ways[0] if len(self._files) > 1 else tuple(name for name in self._ways[0] if name != FILE)
             return ("file" if way == (FILE,) else "columns"), way
         return ("number", ("number",)) if self._has_own_ids and self._in_records else None
 
@@ -242,28 +253,88 @@ def tell_apart(rows: Sequence[Record], plan: ColumnMap, run: Run) -> tuple[list[
             n = own.setdefault(row.number, len(own) + 1)
             runs.append(str(n) if n > 1 else "")
     clusters, result = {}, []
+    says_file = FILE in names and not any(_last(name) in LOOP_NAMES for name in column_names(rows))
     for row, question, suffix in zip(rows, questions, runs, strict=True):
         own_id = f"{question}@{suffix}" if suffix else question
         clusters[own_id] = question
-        of_file = {RUN_FILE: row.file} if FILE in names and not _REPEAT.fullmatch(row.file) else {}
+        of_file = {RUN_FILE: row.file} if says_file and not _REPEAT.fullmatch(row.file) else {}
         result.append(replace(row, values={**of_file, **row.values, key: own_id}))
     return result, clusters
 
 
-def runs_note(several: int, plan: ColumnMap, run: Run, order: RowOrder | None) -> str:
+def runs_notes(several: int, plan: ColumnMap, run: Run, order: RowOrder | None) -> list[str]:
     """Return what was done with questions that have several runs, and how to say that they are something else."""
     said = (
         f"{counted(several, 'question')} with several runs: each run has the id {plan.columns['question_id']}@{'@'.join(run[1])}, "
         "and a question is one cluster"
     )
     if order is None or run[0] == "number":
-        return said
-    name = run[1][0]
-    return (
-        f"{said}. Another {'file' if name == FILE else name} is another run and not another round: if the rows of a question are "
-        f"attempts in their order, --column round=COLUMN names what counts them, or --column {name}= leaves {name!r} out of account; "
-        "if they are a panel that votes, --samples"
+        return [said]
+    names = [*dict.fromkeys(name for name in order.runs if name == FILE or _last(name) in LOOP_NAMES)] or [*run[1]]
+    left_out = " ".join(f"--column {name}=" for name in names)
+    remedy = (
+        f"another {' or '.join(names)} is another run, never another round: for a panel that votes, --samples; for attempts in the "
+        f"order of the rows, {left_out}"
     )
+    return [said, remedy]
+
+
+def chosen_rows(shape: Shape, ignored: Collection[str], where: Mapping[str, str]) -> Shape:
+    """Return the rows of a table with wanted values, and without columns of models and the like that the user ignores.
+
+    Raises:
+        NotFoundError: No row has such a value.
+    """
+    gone = {name for name in column_names(shape.rows) if {name, _last(name)} & {*ignored} & LOOP_NAMES}
+    rows = [row for row in shape.rows if all(_has(row, name, value) for name, value in where.items())]
+    if where and not rows:
+        name = next(
+            (name for name in where if not any(_has(row, name, where[name]) for row in shape.rows)), next(iter(where))
+        )
+        values = Counter(text for row in shape.rows if (text := _text_of(row, name)) is not None)
+        listed = ", ".join(f"{value[:_LONG]!r} ({n:,})" for value, n in values.most_common(_SHOWN))
+        raise NotFoundError(
+            f"no row has the {name} {where[name]!r:.80}; "
+            + (
+                f"there are: {listed}"
+                if listed
+                else f"there is no such column, but {', '.join(column_names(shape.rows))}"[:_MUCH]
+            )
+        )
+
+    def kept(rows: Sequence[Record]) -> list[Record]:
+        if not gone:
+            return [*rows]
+        return [replace(row, values={n: v for n, v in row.values.items() if n not in gone}) for row in rows]
+
+    def read(records: Sequence[Record]) -> tuple[list[Record], int]:
+        rows, skipped = shape.read(records)
+        return kept(rows), skipped
+
+    return replace(shape, rows=kept(rows), outer=shape.outer - gone, read=read) if gone or where else shape
+
+
+_LONG, _SHOWN, _MUCH = 40, 5, 400
+
+
+def _has(row: Record, name: str, value: str) -> bool:
+    text = _text_of(row, name)
+    return text is not None and text == (value_text(_float(value)) if _is_number(row.values.get(name)) else value)
+
+
+def _text_of(row: Record, name: str) -> str | None:
+    return row.file if name in (FILE, RUN_FILE) and name not in row.values else value_text(row.values.get(name))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _float(text: str) -> object:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def ignored_names(columns: Mapping[str, str]) -> frozenset[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from suffice.adapters.fields import flat, names_rounds, one_run_each, single_name
-from suffice.adapters.names import ANSWERS, GOLDS, OUTCOME_NAMES, QUESTIONS, ROUND_WORDS, plain_name
+from suffice.adapters.names import ANSWERS, GOLDS, ORDER_WORDS, OUTCOME_NAMES, QUESTIONS, ROUND_WORDS, plain_name
 from suffice.adapters.records import ROUND_LISTS, Record
 from suffice.errors import DataError, SchemaError, UnsettledError
 
@@ -18,6 +18,7 @@ ROUNDS = "rounds"
 """The name in a column map that says which field contains the list of rounds."""
 
 _DIALOGUES = frozenset({"messages", "conversation", "conversations", "chat", "dialog", "dialogue"})
+_UNORDERED = frozenset({"samples", "generations", "candidates", "choices"})
 _SAID = ("assistant", "ai", "model", "gpt", "bot")
 _Pair = tuple[Record, Mapping[str, Any], Sequence[Mapping[str, Any]]]
 """A record, what it says of the question, and its rounds."""
@@ -37,6 +38,7 @@ class Shape:
         columns: By the name that a row has, the fields or columns it was made from, in words.
         skipped: Records without any round.
         outer: Columns that say something of the question, and are the same in all of its rows.
+        is_ordered: Whether the file counts the rounds, or its form is one of rounds that follow one another.
         read: Reads further records in the same way: returns their rows, and how many of them are without any round.
     """
 
@@ -45,6 +47,7 @@ class Shape:
     columns: Mapping[str, str]
     skipped: int = 0
     outer: frozenset[str] = frozenset()
+    is_ordered: bool = True
     read: Callable[[Sequence[Record]], tuple[list[Record], int]]
 
 
@@ -69,7 +72,8 @@ def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[
                 f"{records[0].where}: no field {rounds!r} (for {ROUNDS!r}); there are: {', '.join(_fields(records))}"
             )
         is_list = rounds in lists and _items_are(records, rounds, (str, int, float, bool))
-        return _rows_of_items(records, [rounds, *(_alike(records, rounds, lists) if is_list else [])])
+        shape = _rows_of_items(records, [rounds, *(_alike(records, rounds, lists) if is_list else [])])
+        return replace(shape, is_ordered=True)
     rows = [_flat_record(item) for item in records]
     if is_long(rows):
         return _as_it_is(rows)
@@ -90,7 +94,7 @@ def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[
         return _rows_of_items(records, parallel)
     panels = [name for name in _fields(records) if _is_panel(records, name)]
     if len(panels) == 1:
-        return _rows_of_items(records, panels)
+        return replace(_rows_of_items(records, panels), is_ordered=_are_numbered(records, panels[0]))
     return _widened(rows)
 
 
@@ -160,6 +164,22 @@ def _is_panel(records: Sequence[Record], name: str) -> bool:
     )
 
 
+def _are_numbered(records: Sequence[Record], name: str) -> bool:
+    """Return whether the answers of a field are named by numbers, and not by systems."""
+    return all(_numbers_of(value) is not None for item in records if (value := item.values.get(name)))
+
+
+def _numbers_of(names: Iterable[str]) -> list[int] | None:
+    """Return the numbers in names that are numbers, perhaps after a word for a round; None if one is something else.
+
+    >>> _numbers_of(["round_1", "round_10"]), _numbers_of(["2", "10"]), _numbers_of(["gpt-3", "gpt-4"])
+    ([1, 10], [2, 10], None)
+    """
+    matches = [_NUMBER_FIRST.fullmatch(plain_name(name)) or re.fullmatch(r"(?P<number>\d+)", name) for name in names]
+    numbers = [int(match["number"]) for match in matches if match is not None]
+    return numbers if len(numbers) == len(matches) else None
+
+
 def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
     """Return a row for each item of the lists; what the record says of the question is in every row."""
     lead, is_dialogue = names[0], _is_dialogue(records, names[0])
@@ -179,8 +199,19 @@ def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
         columns={"round": f"order in {lead!r}", **{_item_name(name): f"items of {name!r}" for name in simple}},
         skipped=_without_rounds(pairs),
         outer=_outer_names(rows, own),
+        is_ordered=_names_order(lead),
         read=read,
     )
+
+
+def _names_order(lead: str) -> bool:
+    """Return whether a list is called after rounds that follow one another, and not after answers or samples.
+
+    >>> _names_order("attempts"), _names_order("samples"), _names_order("responses")
+    (True, False, False)
+    """
+    plain = plain_name(lead.rpartition(".")[2])
+    return plain in ROUND_LISTS and plain not in _UNORDERED
 
 
 def _without_rounds(pairs: Iterable[_Pair]) -> int:
@@ -227,7 +258,10 @@ def _rounds_in(item: Record, name: str) -> list[dict[str, Any]]:
     if value is None:
         return []
     if isinstance(value, dict):
-        return [{"answer": answer, "member": member} for member, answer in value.items()]
+        numbers = _numbers_of(value)
+        places = range(len(value)) if numbers is None else sorted(range(len(value)), key=numbers.__getitem__)
+        items = [*value.items()]
+        return [{"answer": items[place][1], "member": items[place][0]} for place in places]
     if not isinstance(value, list):
         raise DataError(f"{item.where}: {name!r} is {value!r:.60}; expected a list with one item for each round")
     if any(isinstance(part, list) for part in value):
@@ -312,6 +346,7 @@ def _widened(records: list[Record]) -> Shape:
         },
         skipped=skipped,
         outer=_outer_names(rows, own),
+        is_ordered=all(any(word in plain_name(name) for word in ORDER_WORDS) for name in families[lead].values()),
         read=read,
     )
 

@@ -18,9 +18,9 @@ from suffice.adapters.columnar import RecordingPart, columnar_part
 from suffice.adapters.golds import GoldAnswers, joined_golds
 from suffice.adapters.grid import group_trajectories
 from suffice.adapters.records import Record
+from suffice.adapters.runs import runs_notes
 from suffice.adapters.summary import ColumnCount, RoundMeans, column_counts, match_of_row
 from suffice.adapters.table_parts import PartedTable, TableOptions, UnevenError, is_large
-from suffice.adapters.tabular import runs_note
 from suffice.adapters.tally import Tally
 from suffice.normalizers import DEFAULT_NORMALIZER, MATCH
 from suffice.rounds import End
@@ -218,7 +218,7 @@ class _Import:
                 *table.notes,
                 *([table.shape.how] if table.shape.how else []),
                 *skipped,
-                *([runs_note(several, table.plan, table.run)] if table.run else []),
+                *(runs_notes(several, table.plan, table.run, table.order) if table.run else []),
                 *self._tally.notes(table.plan, table.grid),
                 *([] if self._golds is None else [self._golds.note()]),
                 "a large table: its columns were guessed from the first rows",

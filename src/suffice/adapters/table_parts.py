@@ -20,8 +20,9 @@ from suffice.adapters.grid import Grid, cell_text, whole_number
 from suffice.adapters.guesses import guess_columns, is_long
 from suffice.adapters.recognise import data_files, head_of, in_one_piece
 from suffice.adapters.records import Record, records_of
+from suffice.adapters.runs import RowOrder, Run, RunColumns, chosen_rows, ignored_names, tell_apart
 from suffice.adapters.shapes import ROUNDS, unfold
-from suffice.adapters.tabular import RunColumns, grid_of, in_order, numbered, refuse_other_files, tell_apart
+from suffice.adapters.tabular import grid_of, in_order, order_notes, refuse_other_files
 from suffice.errors import DataError, SchemaError
 from suffice.metrics import normalize_answer
 from suffice.rounds import End
@@ -109,6 +110,7 @@ class PartedTable:
         plan: Which columns are read as what.
         grid: How the rows are read.
         notes: Of how they are read.
+        order: How rows are numbered, where no column counts them.
         run: What tells several runs of a question apart, as `RunColumns.choice` returns it.
         skipped: Records without any round.
         texts: Columns with any value that is not a number.
@@ -126,7 +128,7 @@ class PartedTable:
         head = list(islice(records_of(path), PART))
         self._listed = lists_as_text(head)
         self._sample = one_run_each(head, lists=self._listed)
-        self.run: tuple[str, str] | None = None
+        self.run: Run | None = None
         self.texts: set[str] = set()
         self._further: list[Record] = []
         self._lists, self._low = False, math.inf
@@ -160,24 +162,36 @@ class PartedTable:
         options = self._options
         columns = dict(options.columns)
         rounds = columns.pop(ROUNDS, None)
-        self.shape = unfold(self._sample, rounds, is_long=lambda rows: "round" in columns or is_long(rows))
+        shape = unfold(self._sample, rounds, is_long=lambda rows: "round" in columns or is_long(rows))
+        self.shape = chosen_rows(shape, ignored_names(columns), {})
         self.plan = guess_columns(columns, options.metrics, options.labels, shape=self.shape)
         if options.log_golds == "drop":
             self.plan.drop("golds")
-        self._rows, self.notes = in_order(self.shape.rows, self.plan)
+        self._rows, self.order = in_order(self.shape, self.plan, ignored=ignored_names(columns))
+        self.notes = order_notes(self.order)
         self.grid = grid_of(self._path, self._rows, self.plan, first_round=options.first_round, ended=options.ended)
         self._key = self.plan.columns["question_id"]
-        self._time = numbered(self._rows, self._key)[1] if self.notes else ""
         self._names = {name for row in self._rows for name in row.values}
         self.formulas = {name: make for name, make in self.plan.formulas.items() if name != self._key}
 
     def parts(self) -> Iterator[tuple[_RecordList, Mapping[str, str]]]:
         """Yield all rows of some questions, with the question of each id where one has several runs."""
         for part in self._source():
-            rows, time = numbered(part, self._key) if self.notes else (part, self._time)
-            if time != self._time:
-                raise UnevenError
+            rows = self._numbered(part, self.order)
             yield (rows, {}) if self.run is None else tell_apart(rows, self.plan, self.run)
+
+    def _numbered(self, rows: _RecordList, order: RowOrder | None) -> _RecordList:
+        if order is None:
+            return rows
+        try:
+            numbered, time = order.numbered(rows)
+        except ValueError as error:
+            if isinstance(error, DataError):
+                raise
+            raise UnevenError from None
+        if time != order.time:
+            raise UnevenError
+        return numbered
 
     def cluster(self, name: str, question: str) -> str:
         """Return the smallest name of the questions with a text, and the name itself if it is the only one."""

@@ -9,7 +9,7 @@ columns::
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -18,26 +18,26 @@ from suffice.adapters.answer_or_gold import FEW
 from suffice.adapters.base import ImportedRun, ImportedTrajectory
 from suffice.adapters.grid import Grid, group_trajectories
 from suffice.adapters.guesses import ColumnMap, guess_columns, is_long
-from suffice.adapters.names import RUNS, TIMES, is_round_name, plain_name
+from suffice.adapters.names import is_round_name, plain_name
 from suffice.adapters.records import Record, records_of
-from suffice.adapters.shapes import ROUNDS, unfold
+from suffice.adapters.runs import (
+    RowOrder,
+    RunColumns,
+    chosen_rows,
+    column_names,
+    ignored_names,
+    row_order,
+    runs_notes,
+    tell_apart,
+)
+from suffice.adapters.shapes import ROUNDS, Shape, unfold
 from suffice.adapters.tally import Tally
-from suffice.adapters.traces.files import nanoseconds
 from suffice.errors import DataError, SchemaError
 from suffice.rounds import End
 from suffice.seen import one_name_per_text
 from suffice.tables import counted
 
-__all__ = [
-    "RunColumns",
-    "grid_of",
-    "in_order",
-    "numbered",
-    "read_tabular",
-    "refuse_other_files",
-    "runs_note",
-    "tell_apart",
-]
+__all__ = ["grid_of", "in_order", "order_notes", "read_tabular", "refuse_other_files"]
 
 
 def read_tabular(
@@ -49,6 +49,8 @@ def read_tabular(
     log_golds: Literal["keep", "drop"] | None = None,
     first_round: int | None = None,
     ended: End | None = None,
+    samples: bool = False,
+    where: Mapping[str, str] | None = None,
 ) -> ImportedRun:
     """Read rounds from a CSV, TSV, JSON, JSON lines or parquet file, gzipped or not, or from a folder of such files.
 
@@ -75,8 +77,12 @@ def read_tabular(
         ended: Why trajectories are shorter than the longest one, where the table has no `end`: `rule` marks
             them censored, `exhausted` says that there was no more evidence, `max_rounds` that each had a cap of its own.  None =
             `rule`: the loop's own stops, beyond which nothing is known.
+        samples: Whether rows of a question are samples or answers of a panel, which need no order: another model, system or file
+            is then another sample.  Otherwise it is another run of the question, unless the table counts rounds.
+        where: Only rows with these values, by the table's column; `file` is the name of the file without its ending.
 
     Raises:
+        NotFoundError: No row has a value of `where`.
         UnsettledError: The table can be read in several ways: several columns may be the answer or the rounds, rounds count from
             0, or gold answers equal the last answers.
         DataError: A value cannot be used, or is out of its signal's range; the message names file and row.
@@ -87,12 +93,15 @@ def read_tabular(
     records = _table_records(path)
     shape = unfold(records, column_map.pop(ROUNDS, None), is_long=lambda rows: "round" in column_map or is_long(rows))
     refuse_other_files(path, {item.file for item in records}, {row.file for row in shape.rows}, shape.how)
+    ignored = ignored_names(column_map)
+    shape = chosen_rows(shape, ignored, where or {})
     plan = guess_columns(column_map, metrics or {}, labels or {}, shape=shape)
     if log_golds == "drop":
         plan.drop("golds")
-    rows, notes = in_order(shape.rows, plan)
+    rows, order = in_order(shape, plan, ignored=ignored, samples=samples)
+    notes = order_notes(order)
     grid = grid_of(path, rows, plan, first_round=first_round, ended=ended)
-    rows, clusters, run_notes = _told_apart(rows, plan)
+    rows, clusters, run_notes = _told_apart(rows, plan, order)
     tally = Tally()
     trajectories = group_trajectories(
         [(row.where, row.values) for row in rows], grid, str(path), differing=tally.add_differing
@@ -146,7 +155,7 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, *, first_round:
     if "round" not in plan.columns and "question_id" in plan.columns:
         raise SchemaError(
             f"{path}: there is one row for each {plan.columns['question_id']!r}, and no list or numbered columns with several rounds; "
-            f"there are: {', '.join(_names(rows))}. If several rows are the rounds of one question, --column "
+            f"there are: {', '.join(column_names(rows))}. If several rows are the rounds of one question, --column "
             "question_id=COLUMN names it; if a field lists them, --column rounds=FIELD. A log of last answers alone has nothing "
             "to stop earlier: log the answer of every round"
         )
@@ -160,7 +169,7 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, *, first_round:
         listed_golds=not _says_lists(rows, plan.columns),
         list_answers=_are_lists(rows, plan.columns.get("answer")),
     )
-    grid.check(path, _names(rows))
+    grid.check(path, column_names(rows))
     return grid
 
 
@@ -181,46 +190,52 @@ def _are_lists(rows: Sequence[Record], answer: str | None) -> bool:
     return all(isinstance(value, list | None) for value in values) and any(isinstance(value, list) for value in values)
 
 
-def in_order(rows: Sequence[Record], plan: ColumnMap) -> tuple[list[Record], list[str]]:
-    """Return the rows with the columns that are made from others, and notes; rows without numbers count in their order."""
-    columns, notes = plan.columns, []
-    counted_rows = [
-        replace(row, values={**row.values, **{name: make(row) for name, make in plan.formulas.items()}}) for row in rows
+def in_order(
+    shape: Shape, plan: ColumnMap, *, ignored: Collection[str] = (), samples: bool = False
+) -> tuple[list[Record], RowOrder | None]:
+    """Return the rows with the columns that are made from others, and how they were numbered; None where their rounds are counted.
+
+    Args:
+        shape: The rows, and how the file contains them.
+        plan: How columns are read; rounds and ids that are made here are added.
+        ignored: Names that the user says are nothing here.
+        samples: Whether the user says that the rows of a question are samples, or answers of a panel.
+    """
+    key = plan.columns.get("question_id")
+    if key is not None and key in {theirs for ours, theirs in plan.columns.items() if ours != "question_id"}:
+        # The ids of runs must not change the text of the question.
+        plan.columns["question_id"] = "question_id"
+        plan.formulas["question_id"] = lambda row: row.values.get(key)
+    rows = [
+        replace(row, values={**row.values, **{name: make(row) for name, make in plan.formulas.items()}})
+        for row in shape.rows
     ]
-    if "round" not in columns and "question_id" in columns:
-        ids = [str(row.values.get(columns["question_id"])) for row in counted_rows]
-        if len(set(ids)) < len(ids):
-            counted_rows, name = numbered(counted_rows, columns["question_id"])
-            how = f"order of {name!r}" if name else "order of the rows"
-            plan.read("round", "round", "no column counts rounds", how)
-            by = f"by {name!r}" if name else "in their order"
-            notes.append(f"no column counts rounds: the rows of a question are its rounds, {by}")
-    return counted_rows, notes
+    order = row_order(rows, plan, is_ordered=shape.is_ordered, ignored=ignored, samples=samples)
+    if order is None:
+        return rows, None
+    rows, time = order.numbered(rows)
+    order = replace(order, time=time)
+    if "round" not in plan.columns:
+        how = f"order of {time!r}" if time else "order of the rows"
+        plan.read(
+            "round", order.column, "no column counts rounds", "number in the name of the file" if order.head else how
+        )
+    return rows, order
 
 
-def numbered(rows: Sequence[Record], key: str) -> tuple[list[Record], str]:
-    """Return rows with the numbers of their rounds, and the column of times that orders the rows of each question; "" without one."""
-    ids = [str(row.values.get(key)) for row in rows]
-    name, order = _order_by_time(rows, ids)
-    seen: Counter[str] = Counter()
-    result = [*rows]
-    for place in order:
-        seen[ids[place]] += 1
-        result[place] = replace(rows[place], values={**rows[place].values, "round": seen[ids[place]]})
-    return result, name
-
-
-def _order_by_time(rows: Sequence[Record], ids: Sequence[str]) -> tuple[str, Sequence[int]]:
-    """Return the column of times that orders the rows of each question, and that order; no name and that of the file without one."""
-    for name in [name for name in _names(rows) if plain_name(name).rpartition(".")[2] in TIMES]:
-        try:
-            times = [nanoseconds(row.values.get(name), row.where) for row in rows]
-        except DataError:
-            continue
-        known = [time for time in times if time is not None]
-        if len(known) == len(rows) == len(set(zip(ids, known, strict=True))):
-            return name, sorted(range(len(rows)), key=known.__getitem__)
-    return "", range(len(rows))
+def order_notes(order: RowOrder | None) -> list[str]:
+    """Return how the rows of a question were numbered, in words."""
+    if order is None:
+        return []
+    if order.head:
+        return [f"the number in the name of a file is that of its round: {order.head} 1, 2, ..."]
+    if order.is_counted:
+        return []
+    by = f"by {order.time!r}" if order.time else "in their order"
+    what = "the rows of a question are its rounds"
+    if order.runs:
+        what = "the rows of a question that belong to one run are its rounds"
+    return [f"no column counts rounds: {what}, {by}"]
 
 
 def _first_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | None) -> int | None:
@@ -237,7 +252,9 @@ def _first_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | Non
     return 1 if any(str(row.values.get(name)).strip() in ("0", "0.0") for row in rows) else None
 
 
-def _told_apart(rows: Sequence[Record], plan: ColumnMap) -> tuple[list[Record], dict[str, str], list[str]]:
+def _told_apart(
+    rows: Sequence[Record], plan: ColumnMap, order: RowOrder | None
+) -> tuple[list[Record], dict[str, str], list[str]]:
     """Return rows of which none has the question and round of another, the question of each id, and notes.
 
     A question that several files, models or runs answered has a trajectory for each, clustered by the question.
@@ -249,91 +266,7 @@ def _told_apart(rows: Sequence[Record], plan: ColumnMap) -> tuple[list[Record], 
         return list(rows), {}, []
     renamed, clusters = tell_apart(rows, plan, run)
     several = sum(n > 1 for n in Counter(clusters.values()).values())
-    return renamed, clusters, [runs_note(several, plan, run)]
-
-
-class RunColumns:
-    """What tells several runs of a question apart: the file, a column, or the number of the record; and whether anything has to.
-
-    Args:
-        rows: Rows with all columns.
-        plan: How they are read.
-    """
-
-    def __init__(self, rows: Sequence[Record], plan: ColumnMap) -> None:
-        self._key, self._number = plan.columns["question_id"], plan.columns["round"]
-        self._has_own_ids = "question_id" not in plan.formulas
-        self._names = [
-            name
-            for name in _names(rows)
-            if plain_name(name).rpartition(".")[2] in RUNS and name not in (self._key, self._number)
-        ]
-        self._files: set[str] = set()
-        self._clash = self._in_records = False
-
-    def add(self, rows: Sequence[Record]) -> None:
-        """Look at further rows: all of some questions."""
-        self._files.update(row.file for row in rows)
-        self._in_records = self._in_records or len({row.number for row in rows}) < len(rows)
-        pairs = [(str(row.values.get(self._key)), str(row.values.get(self._number))) for row in rows]
-        if len(set(pairs)) == len(pairs):
-            return
-        self._clash = True
-        self._names = [
-            name
-            for name in self._names
-            if len({(*pair, str(row.values.get(name))) for pair, row in zip(pairs, rows, strict=True)}) == len(rows)
-        ]
-
-    def choice(self) -> tuple[str, str] | None:
-        """Return `file`, `column` or `number` with its name; None if nothing is to be told apart, or nothing does it."""
-        if not self._clash:
-            return None
-        if len(self._files) > 1:
-            return "file", "file"
-        if self._names:
-            return "column", self._names[0]
-        return ("number", "number") if self._has_own_ids and self._in_records else None
-
-
-def tell_apart(rows: Sequence[Record], plan: ColumnMap, run: tuple[str, str]) -> tuple[list[Record], dict[str, str]]:
-    """Return the rows of some questions with an id for each run, and the question of each id."""
-    key = plan.columns["question_id"]
-    kind, name = run
-    questions = [str(row.values.get(key)) for row in rows]
-    if kind == "column":
-        runs = [str(row.values.get(name)) for row in rows]
-    elif kind == "file":
-        first: dict[str, str] = {}
-        runs = [
-            row.file if first.setdefault(question, row.file) != row.file else ""
-            for question, row in zip(questions, rows, strict=True)
-        ]
-    else:
-        occurs: dict[str, dict[int, int]] = {}
-        runs = []
-        for question, row in zip(questions, rows, strict=True):
-            own = occurs.setdefault(question, {})
-            n = own.setdefault(row.number, len(own) + 1)
-            runs.append(str(n) if n > 1 else "")
-    clusters, result = {}, []
-    for row, question, suffix in zip(rows, questions, runs, strict=True):
-        own_id = f"{question}@{suffix}" if suffix else question
-        clusters[own_id] = question
-        result.append(replace(row, values={**row.values, key: own_id}))
-    return result, clusters
-
-
-def runs_note(several: int, plan: ColumnMap, run: tuple[str, str]) -> str:
-    """Return what was done with questions that have several runs."""
-    return (
-        f"{counted(several, 'question')} with several runs: each run has the id {plan.columns['question_id']}@{run[1]}, and a "
-        "question is one cluster"
-    )
-
-
-def _names(rows: Sequence[Record]) -> list[str]:
-    return list(dict.fromkeys(name for row in rows for name in row.values))
+    return renamed, clusters, runs_notes(several, plan, run, order)
 
 
 def _clustered(

@@ -20,6 +20,7 @@ from suffice.cli.console import warn
 from suffice.cli.groups import RecordingPath
 from suffice.cli.local import DeviceName
 from suffice.cli.output import Output, Screen
+from suffice.cli.runs import where_pairs
 from suffice.embedding import Embedder
 from suffice.errors import DataError, UnsettledError
 from suffice.files import quoted
@@ -101,6 +102,12 @@ def import_command(
             "--normalizer", help=f"Which answers are the same: {', '.join(NORMALIZERS)}; default: by the golds."
         ),
     ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--where", metavar="COLUMN=VALUE", help="For tabular files: only rows with this value; repeatable."
+        ),
+    ] = None,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="For traces: show how the longest conversation is read, and write nothing."),
@@ -128,6 +135,7 @@ def import_command(
         "first_round": first_round,
         "ended": ended,
         "key": key,
+        "where": where_pairs(where) or None,
     }
     arguments = {name: value for name, value in settings.items() if value is not None}
     used = _embedder(path, kind, embedder, device, arguments, embed=embed)
@@ -276,4 +284,5 @@ def _next_step(summary: ImportSummary) -> str:
         return ""
     if summary.samples:
         return f"suffice replay {quoted(summary.path)} --baseline full"
-    return f"suffice {'decide' if summary.clusters >= ENOUGH else 'replay'} {quoted(summary.path)}"
+    where = f" --where {quoted(summary.loops[0])}" if summary.loops and summary.clusters >= ENOUGH else ""
+    return f"suffice {'decide' if summary.clusters >= ENOUGH else 'replay'} {quoted(summary.path)}{where}"

@@ -36,5 +36,5 @@ def tune_of_loop(tune: Recording | None, given: Sequence[str] | None) -> Recordi
     """Return the tune questions that `--where` chooses, by the columns that they have."""
     if tune is None:
         return None
-    wanted = {column: value for column, value in where_pairs(given).items() if column in loop_labels(tune)}
+    wanted = {column: value for column, value in where_pairs(given).items() if column in loop_labels(tune.table.schema)}
     return tune.where(**wanted) if wanted else tune

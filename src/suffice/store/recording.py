@@ -285,7 +285,9 @@ class Recording(Displayed):
             NotFoundError: There is no such column, or no question with such a value.
         """
         part = self.select(keep_where(self, labels))
-        values = {name: value for name, value in single_labels(part).items() if name in labels and name in PINNED_LABELS}
+        values = {
+            name: value for name, value in single_labels(part).items() if name in labels and name in PINNED_LABELS
+        }
         if values:
             part.metadata["depends"] = {**values, **(part.metadata.get("depends") or {})}
         return part

@@ -15,6 +15,8 @@ from suffice.files import quoted
 from suffice.store.schema import column_kind
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from suffice.rounds import Mask
     from suffice.store.recording import Recording
 
@@ -52,11 +54,11 @@ _JOINTS = re.compile(r" \+ |, ")
 """What stands between the names of several models that one loop asks in turn."""
 
 
-def loop_labels(recording: Recording) -> list[str]:
+def loop_labels(schema: pa.Schema) -> list[str]:
     """Return the columns of a recording that may tell loops apart, the models first."""
     names = [
         field.name
-        for field in recording.table.schema
+        for field in schema
         if (_last_part(field.name) in LOOP_NAMES or field.name == RUN_FILE)
         and column_kind(field.name, field) in ("label", "identity")
     ]
@@ -122,7 +124,7 @@ def loops_by_label(recording: Recording) -> dict[str, Counter[str]]:
     cheap model and then of a dear one are one loop, and so are the answers of a panel.
     """
     result = {}
-    for name in loop_labels(recording):
+    for name in loop_labels(recording.table.schema):
         if len(recording.table.column(name).unique().drop_null()) < 2:  # noqa: PLR2004
             continue
         values = label_values(recording, name)
@@ -182,7 +184,7 @@ def refuse_several_loops(recording: Recording, tune: Recording | None = None) ->
 def single_labels(recording: Recording) -> dict[str, str]:
     """Return the labels of a recording that holds one loop, each with its value; of a local model, the hash of its files."""
     result = {}
-    for name in loop_labels(recording):
+    for name in loop_labels(recording.table.schema):
         values = label_values(recording, name)
         texts = [*filter(None, map(_in_turn, values))]
         if texts and name != RUN_FILE and not _is_text_of_question(name, values) and not labels_differ(*texts):
@@ -232,7 +234,7 @@ def keep_where(recording: Recording, wanted: Mapping[str, Any]) -> Mask:
     keep: Mask = np.ones(len(recording.question_ids), dtype=np.bool_)
     for name, value in wanted.items():
         if name not in recording.table.column_names:
-            known = loop_labels(recording) or recording.names("label")
+            known = loop_labels(recording.table.schema) or recording.names("label")
             raise NotFoundError(
                 f"the recording has no column {name!r} to choose by.{did_you_mean(name, known)} Columns that tell loops apart: "
                 f"{', '.join(known) or 'none'}"

@@ -258,7 +258,7 @@ def test_a_field_of_rounds_with_any_name_can_be_named(tmp_path):
     with pytest.raises(UnsettledError, match="--column rounds=steps"):
         read_tabular(both)
     panel = lines(tmp_path / "c.json", {"id": 1, "target": "x", "answers": {"small": "x", "large": "y"}})
-    (trajectory,) = read_tabular(panel).trajectories
+    (trajectory,) = read_tabular(panel, samples=True).trajectories  # without it, each system is a run
     assert [
         (item.answer, extra["member"]) for item, extra in zip(trajectory.rounds, trajectory.extras, strict=True)
     ] == [

@@ -149,6 +149,20 @@ def test_a_value_that_nothing_has_and_a_column_that_is_missing_are_named():
         assert len(numbers.where(temperature=value).question_ids) == 3
 
 
+def test_a_long_value_is_chosen_as_the_message_shows_it():
+    prompts = [
+        f"You are a helpful assistant of the department of {what}, and you answer in one word" for what in ("law", "it")
+    ]
+    recording = losing(
+        40, share=0.0, seed=1, system=prompts * 20, model=["m" * 80, "n" * 80] * 20, prompt_id=["p", "r"] * 20
+    )
+    with pytest.raises(UnsettledError, match=r"'model' \(and of 'system' and 'prompt_id'\)") as raised:
+        decide(recording)
+    assert len(str(raised.value)) < 600
+    assert "--where model=" + "m" * 40 + "... (20 questions)" in str(raised.value)
+    assert set(recording.where(model="m" * 40 + "...").per_question("prompt_id", [])) == {"p"}
+
+
 def test_the_commands_refuse_two_models_with_exit_code_2_and_judge_the_one_that_is_chosen(tmp_path):
     both = saved(tmp_path / "both.parquet", two_models())
     log = saved(tmp_path / "log.parquet", production_log(400, model=["A"] * 200 + ["B"] * 200))

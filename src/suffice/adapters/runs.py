@@ -270,7 +270,7 @@ def runs_notes(several: int, plan: ColumnMap, run: Run, order: RowOrder | None) 
     )
     if order is None or run[0] == "number":
         return [said]
-    names = [*dict.fromkeys(name for name in order.runs if name == FILE or _last(name) in LOOP_NAMES)] or [*run[1]]
+    names = [name for name in order.runs if name in (FILE, *run[1]) or _last(name) in LOOP_NAMES]
     left_out = " ".join(f"--column {name}=" for name in names)
     remedy = (
         f"another {' or '.join(names)} is another run, never another round: for a panel that votes, --samples; for attempts in the "

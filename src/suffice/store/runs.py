@@ -49,7 +49,7 @@ LOOP_NAMES = MODEL_NAMES | {
 RUN_FILE = "run_file"
 """The column of the file that a run was imported from, where nothing else tells the runs of a question apart."""
 
-_SHOWN, _LENGTH = 3, 60
+_SHOWN, _LENGTH, _CUT = 3, 40, "..."
 _JOINTS = re.compile(r" \+ |, ")
 """What stands between the names of several models that one loop asks in turn."""
 
@@ -222,7 +222,7 @@ def _several_loops_error(what: str, several: Mapping[str, Counter[str]]) -> Unse
 
 
 def _short(value: str) -> str:
-    return value if len(value) <= _LENGTH else f"{value[:_LENGTH]}..."
+    return value if len(value) <= _LENGTH else f"{value[:_LENGTH]}{_CUT}"
 
 
 def keep_where(recording: Recording, wanted: Mapping[str, Any]) -> Mask:
@@ -241,6 +241,8 @@ def keep_where(recording: Recording, wanted: Mapping[str, Any]) -> Mask:
             )
         text = value_text(_number(value) if _is_number(recording, name) else value) or ""
         texts = [_in_turn(row) for row in label_values(recording, name)]
+        whole = {one for one in texts if _short(one) == text}
+        text = whole.pop() if len(whole) == 1 else text  # a long one as messages show it
         own = np.array([bool(one) and _is_begun_by(text, one) for one in texts], dtype=np.bool_)
         if not (keep & own).any():
             there = Counter(one for one, kept in zip(texts, keep.tolist(), strict=True) if one and kept).most_common()

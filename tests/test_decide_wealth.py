@@ -69,6 +69,8 @@ def test_a_decision_of_an_older_file_keeps_its_even_shares():
     first = decide(log_of(60, converged_at_2), metric="quality")
     data = json.loads(json.dumps(first.to_dict()))
     assert data["trial"]["below"]["prior"] == "by stake"
+    assert data["version"] == 2  # a release that knows even shares alone must not go on with these
+    data["version"] = 1
     for side in ("below", "above"):
         del data["trial"][side]["prior"]
     old = Advice.from_dict(data)

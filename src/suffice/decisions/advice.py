@@ -31,7 +31,9 @@ from suffice.tables import Table, counted, figure
 __all__ = ["Advice", "AdviceKind"]
 
 FORMAT = "suffice-decision"
-VERSION = 1
+VERSION = 2
+"""Written; files of version 1 divide the capital of the bets evenly, and an older release would go on as if all did."""
+_READ = (1, VERSION)
 
 AdviceKind = Literal["do it", "not enough data", "keep what you have", "cannot be judged"]
 
@@ -424,8 +426,10 @@ class Advice(Result):
         """
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             raise SchemaError(f"this is not a decision: the field 'format' must be {FORMAT!r}")
-        if data.get("version") != VERSION:
-            raise SchemaError(f"decision version {data.get('version')!r} is not readable; this release reads {VERSION}")
+        if data.get("version") not in _READ:
+            raise SchemaError(
+                f"decision version {data.get('version')!r} is not readable; this release reads {', '.join(map(str, _READ))}"
+            )
         try:
             return cls(
                 trial=Trial.from_dict(data["trial"]),

@@ -333,16 +333,16 @@ class Advice(Result):
         better = trial.totals.values[rival] > trial.totals.values[self.chosen]
         cheaper = costs[rival] < costs[self.chosen]
         needed = self._questions_needed(rival) if rival in trial.sequence else None
-        proof = "that is not proved yet" + (f" (about {needed:,} more)" if needed else "")
+        proof = "but that is not proved yet" + (f" (about {needed:,} more)" if needed else "")
         if trial.proved[rival]:
-            proof = "that was chosen after looking at them"
+            proof = "and a larger loss by it is ruled out, too"
         elif rival not in trial.sequence:
-            proof = "it is not tested: on the tune questions a cheaper candidate seemed to lose no more"
+            proof = "but it is not tested: on the tune questions a cheaper candidate seemed to lose no more"
         policy = trial.candidates[rival]
         budget = counted(policy.max_rounds, "sample") if is_vote(policy) else f"a cap of {policy.max_rounds}"
         return (
             f"In these questions {budget} scored {'better' if better else 'as well'} and "
-            f"{'is cheaper' if cheaper else 'costs no more'}, but {proof}."
+            f"{'is cheaper' if cheaper else 'costs no more'}, {proof}."
         )
 
     def _rows(self) -> list[int]:

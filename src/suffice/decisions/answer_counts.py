@@ -224,7 +224,7 @@ def _scored(recording: Recording, texts: list[list[str]], metric: str) -> dict[s
         return {}
     values: Floats = outcome(recording, name)
     known: Mask = np.isfinite(values) & recording.seen
-    without_gold = ~known.any(axis=1)
+    without_gold: Mask = np.asarray(~known.any(axis=1))
     if name not in ("em", "f1", MATCH) or "golds" not in recording.table.column_names:
         return {"without_gold": int(without_gold.sum())}
     counts: dict[str, float] = {}

@@ -404,7 +404,8 @@ def _unit_notes(recording: Recording, trial: Trial) -> list[str]:
     if totals.unknown:
         share = 100 * totals.unknown / totals.n
         notes.append(f"in {share:.1f} % of the questions an outcome is unknown, and counts at its worst")
-    if totals.constant is not None and not is_agreement(trial.metric):
+    equal = trial.answers is not None and trial.answers.all_equal
+    if totals.constant is not None and equal and not is_agreement(trial.metric):
         notes.append(
             f"{trial.metric} is {totals.constant:g} in every answer that counts here: it cannot show a loss, and only that the "
             "answers of all rounds are equal shows that nothing is lost"

@@ -603,7 +603,7 @@ def test_a_metric_that_is_not_there_is_refused():
         lambda data: data["trial"].update(sequence=[99]),
         lambda data: data["trial"].update(max_loss=0.5),
         lambda data: data["trial"]["totals"].update(n=9),
-        lambda data: data.update(version=2),
+        lambda data: data.update(version=3),
         lambda data: data.update(format="policy"),
     ],
 )

@@ -27,6 +27,8 @@ def reply_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
     {'answer': 'Oslo', 'finish_reason': 'stop'}
     >>> reply_fields({"qid": "q1", "object": "chat.completion", "choices": [{"message": {"content": "Oslo"}}]})
     {'qid': 'q1', 'answer': 'Oslo', 'finish_reason': None}
+    >>> reply_fields({"object": "chat.completion", "choices": [{"message": {"content": "Os"}, "finish_reason": "length"}]})
+    {'answer': None, 'finish_reason': 'length'}
     """
     if not _is_whole_reply(values):
         return values

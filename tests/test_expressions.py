@@ -182,6 +182,22 @@ def test_what_is_too_large_is_compared_by_its_text_and_never_evaluated(caplog):
 @pytest.mark.parametrize(
     ("text", "key"),
     [
+        ("$2^{9^{9^9}}$", "text 2^{9^{9^9}}"),
+        ("$2^{20000}$.", "text 2^{20000}"),
+        (r"$\left( 3 ^ {20000} \right) \cdot \pi$", r"text (3^{20000})\cdot\pi"),
+        ("$ 2001! $", "text 2001!"),
+        (r"$\binom{10000}{5000}$", r"text \binom{10000}{5000}"),
+        (r"$\sum_{k=1}^{2000} \sqrt{k}$", r"text \sum_{k=1}^{2000}\sqrt{k}"),
+        (r"$\prod_{k=1}^{2000} k$", r"text \prod_{k=1}^{2000}k"),
+    ],
+)
+def test_the_text_of_what_is_too_large_is_its_key(text, key):
+    assert key_of(text) == key
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
         ("2^{2^{2^2}}", "65536"),
         ("2^{-3}", "1/8"),
         (r"\frac{2^{12000}}{2^{11999}}", "2"),

@@ -237,7 +237,8 @@ class Losses:
         n, seen = np.arange(1, len(low) + 1), np.cumsum(np.where(known, low, 0.0))
         weight, whole = np.cumsum(np.where(known, weights, 0.0)), np.cumsum(np.where(audited, weights, 0.0))
         scale = np.divide(whole, weight, out=np.full(len(low), np.nan), where=weight > 0)
-        return np.clip(seen / n * scale, np.cumsum(low) / n, np.cumsum(high) / n)
+        means: Floats = np.clip(seen / n * scale, np.cumsum(low) / n, np.cumsum(high) / n)
+        return means
 
     def _weighed(self, loss: Floats) -> Floats:
         return loss if self.least_rate is None else np.where(self.audited, loss, 0.0) / self.rates

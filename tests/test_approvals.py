@@ -49,8 +49,10 @@ class Sent:
     def __init__(self, proxy):
         self._proxy = proxy
 
-    def keys(self):
-        found = {(request.path.partition("/v1")[0], request.headers["authorization"]) for request in self._proxy.requests}
+    def taken(self):
+        found = {
+            (request.path.partition("/v1")[0], request.headers["authorization"]) for request in self._proxy.requests
+        }
         self._proxy.requests.clear()
         return found
 
@@ -66,7 +68,7 @@ def test_no_key_goes_where_a_file_says_before_the_user_approves(folder, sent, wo
     settings(folder, variable=variable)
     refused = cli(*words)
     assert refused.code == 2
-    assert sent.keys() == set()
+    assert sent.taken() == set()
     text = " ".join(refused.error.split())
     for said in (str(folder), f"key in {variable or 'OPENAI_API_KEY'} to {ORIGIN}", "`suffice init --approve`"):
         assert said in text
@@ -81,9 +83,9 @@ def test_what_is_approved_once_is_sent_and_shown_and_another_host_port_or_variab
     assert stat.S_IMODE(approvals_file().stat().st_mode) == 0o600
     doctor = cli("doctor", "--json")
     assert doctor.json["approved"] == approved.json["approved"]
-    assert sent.keys() == {(ORIGIN, "Bearer mine-secret")}
+    assert sent.taken() == {(ORIGIN, "Bearer mine-secret")}
     assert f"MINE_API_KEY@{ORIGIN}" in cli("doctor").out
-    sent.keys()
+    sent.taken()
     for url, variable in (
         (ELSEWHERE.replace("8443", "8444"), "MINE_API_KEY"),
         (ELSEWHERE.replace("http:", "https:"), "MINE_API_KEY"),
@@ -93,7 +95,7 @@ def test_what_is_approved_once_is_sent_and_shown_and_another_host_port_or_variab
     ):
         settings(folder, url, variable)
         assert cli("doctor").code == 2, (url, variable)
-    assert sent.keys() == set()
+    assert sent.taken() == set()
 
 
 def test_another_folder_is_not_approved(folder, sent, monkeypatch):
@@ -104,20 +106,20 @@ def test_another_folder_is_not_approved(folder, sent, monkeypatch):
     monkeypatch.chdir(folder / "other")
     assert "which you have not approved" in " ".join(cli("doctor").error.split())
     assert approvals_here() == []
-    assert sent.keys() == set()
+    assert sent.taken() == set()
 
 
 def test_the_environment_approves_by_variable_and_origin(folder, sent, monkeypatch):
     settings(folder, variable="MINE_API_KEY")
     monkeypatch.setenv("SUFFICE_APPROVE", "OPENAI_API_KEY@http://example.invalid:8443")
     assert cli("doctor").code == 2
-    assert sent.keys() == set()
+    assert sent.taken() == set()
     monkeypatch.setenv("SUFFICE_APPROVE", f"MINE_API_KEY@{ELSEWHERE} X_API_KEY@https://a.invalid")
     assert cli("doctor", "--json").json["approved"] == [
         {"folder": "", "origin": ORIGIN, "variable": "MINE_API_KEY"},
         {"folder": "", "origin": "https://a.invalid:443", "variable": "X_API_KEY"},
     ]
-    assert sent.keys() == {(ORIGIN, "Bearer mine-secret")}
+    assert sent.taken() == {(ORIGIN, "Bearer mine-secret")}
     monkeypatch.setenv("SUFFICE_APPROVE", "1")
     assert "expected NAME_API_KEY@https://host:443" in " ".join(cli("doctor").error.split())
 
@@ -128,10 +130,10 @@ def test_on_a_terminal_the_user_is_asked_once(folder, sent, monkeypatch):
     monkeypatch.setattr(approvals, "_is_terminal", lambda: True)
     monkeypatch.setattr("typer.confirm", lambda text, **_: (asked.append(text), next(answers))[1])
     assert cli("doctor").code == 2
-    assert sent.keys() == set()
+    assert sent.taken() == set()
     cli("doctor")
     cli("doctor")
-    assert sent.keys() == {(ORIGIN, "Bearer mine-secret")}
+    assert sent.taken() == {(ORIGIN, "Bearer mine-secret")}
     assert len(asked) == 2
     assert all(said in asked[0] for said in (str(folder), ORIGIN, "MINE_API_KEY"))
 
@@ -145,7 +147,7 @@ def test_a_file_names_only_variables_that_hold_api_keys(folder, sent, variable):
     (folder / "suffice.toml").unlink()
     assert "end in _API_KEY" in " ".join(cli("init", "--api-key-env", variable).error.split())
     assert not (folder / "suffice.toml").exists()
-    assert sent.keys() == set()
+    assert sent.taken() == set()
 
 
 def test_a_server_of_this_machine_gets_the_usual_key_and_a_named_one_when_it_is_approved(folder):
@@ -167,17 +169,17 @@ def test_a_variable_alone_is_approved_for_the_endpoint_that_gets_it(folder, sent
     assert "key in MINE_API_KEY to https://api.openai.com:443" in " ".join(cli("doctor").error.split())
     monkeypatch.setenv("OPENAI_BASE_URL", ELSEWHERE)
     assert f"key in MINE_API_KEY to {ORIGIN}" in " ".join(cli("doctor").error.split())
-    assert sent.keys() == set()
+    assert sent.taken() == set()
 
 
 def test_without_a_key_and_with_an_endpoint_of_the_command_line_nothing_is_asked(folder, sent, monkeypatch):
     settings(folder, variable="MINE_API_KEY")
     assert cli("doctor", "--base-url", ELSEWHERE, "--model", "m").code == 0
-    assert sent.keys() == {(ORIGIN, "Bearer openai-secret")}
+    assert sent.taken() == {(ORIGIN, "Bearer openai-secret")}
     settings(folder)
     monkeypatch.delenv("OPENAI_API_KEY")
     assert cli("doctor").code == 0
-    assert sent.keys() == {(ORIGIN, "Bearer none")}
+    assert sent.taken() == {(ORIGIN, "Bearer none")}
 
 
 def test_the_key_of_a_judge_that_has_no_endpoint_of_its_own_is_asked_for_too(folder, sent):
@@ -187,14 +189,14 @@ def test_the_key_of_a_judge_that_has_no_endpoint_of_its_own_is_asked_for_too(fol
     assert f"key in MINE_API_KEY to {ORIGIN}" in " ".join(cli(*RECORD, *judge).error.split())
     with nobody() as address:
         assert cli(*RECORD, *judge, "--judge-base-url", address).code == 1
-    assert (ORIGIN, "Bearer mine-secret") not in sent.keys()
+    assert (ORIGIN, "Bearer mine-secret") not in sent.taken()
 
 
 def test_what_init_writes_is_approved(folder, sent):
     done = cli("init", "--base-url", ELSEWHERE, "--model", "m", "--api-key-env", "MINE_API_KEY", "--json")
     assert done.json["approved"] == [{"folder": str(folder), "origin": ORIGIN, "variable": "MINE_API_KEY"}]
     assert cli("doctor").code == 0
-    assert sent.keys() == {(ORIGIN, "Bearer mine-secret")}
+    assert sent.taken() == {(ORIGIN, "Bearer mine-secret")}
     assert "for a file that is there" in cli("init", "--approve", "--model", "m").error
     (folder / "suffice.toml").unlink()
     assert cli("init", "--approve").code == 2
@@ -206,7 +208,7 @@ def test_a_damaged_list_of_approvals_approves_nothing(folder, sent):
     for text in ("[", "{}1", '[{"folder": "/"}]', "[3]"):
         approvals_file().write_text(text)
         assert "not a list of approvals" in " ".join(cli("doctor").error.split())
-    assert sent.keys() == set()
+    assert sent.taken() == set()
 
 
 def test_approvals_are_kept_in_the_configuration_of_the_user(folder, monkeypatch):
@@ -250,7 +252,7 @@ def test_an_address_that_another_program_may_read_otherwise_is_refused(folder, s
     (folder / "suffice.toml").write_text(f"base-url = {json.dumps(url)}\nmodel = 'm'\n")
     assert cli("doctor").code == 1
     assert cli("init", "--approve").code == 1
-    assert sent.keys() == set()
+    assert sent.taken() == set()
 
 
 def test_every_command_that_takes_an_endpoint_asks():

@@ -109,7 +109,7 @@ class _Spawned(SpawnProcess):
     @staticmethod
     def _Popen(process_obj: Any) -> Any:  # noqa: N802 - the name that multiprocessing gives it
         with _folder_kept_out():
-            return SpawnProcess._Popen(process_obj)  # type: ignore[attr-defined]  # noqa: SLF001
+            return SpawnProcess._Popen(process_obj)  # noqa: SLF001
 
 
 class _Spawning(SpawnContext):

@@ -186,7 +186,9 @@ def test_the_key_of_a_judge_that_has_no_endpoint_of_its_own_is_asked_for_too(fol
     settings(folder)
     assert cli("init", "--approve").code == 0
     judge = ("--judge-model", "j", "--judge-api-key-env", "MINE_API_KEY")
-    assert f"key in MINE_API_KEY to {ORIGIN}" in " ".join(cli(*RECORD, *judge).error.split())
+    refused = " ".join(cli(*RECORD, *judge).error.split())
+    assert f"key in MINE_API_KEY to {ORIGIN}" in refused
+    assert "init --approve" not in refused  # it approves what the file says, and the file does not name this variable
     with nobody() as address:
         assert cli(*RECORD, *judge, "--judge-base-url", address).code == 1
     assert (ORIGIN, "Bearer mine-secret") not in sent.taken()

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from suffice.cli.settings import FILE, is_from_file
+from suffice.cli.settings import FILE, is_from_file, read_settings
 from suffice.errors import DataError
 from suffice.files import replacing
 
@@ -138,11 +138,10 @@ def check_approved(context: Any) -> None:
         if typer.confirm(text, default=False, err=True):
             approve(missing)
             return
+    once = "run `suffice init --approve` there once, or " if {*missing} <= {*wanted(read_settings())} else ""
     raise typer.BadParameter(
-        f"{FILE} in {str(Path.cwd())!r} would send {sends}, which you have not approved. If you trust both, run `suffice init "
-        f"--approve` there once, or set {VARIABLE}={' '.join(map(str, missing))!r}. To leave the file's endpoint alone, give "
-        "--base-url and --model",
-        param_hint=f"{FILE}",
+        f"{FILE} in {str(Path.cwd())!r} would send {sends}, which you have not approved. If you trust the host, {once}set "
+        f"{VARIABLE}={' '.join(map(str, missing))!r}. To leave the file's endpoint alone, give --base-url and --model"
     )
 
 

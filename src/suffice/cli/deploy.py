@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from suffice.cli import options
+from suffice.cli import models, options
 from suffice.cli.console import say
 from suffice.cli.output import Output, Screen
 from suffice.decisions import Advice
@@ -19,7 +20,7 @@ from suffice.frameworks import frameworks, snippet
 from suffice.frameworks.lines import own_lines
 from suffice.frameworks.runs import REPLY_NEEDS
 from suffice.session import Policy
-from suffice.signals import REMEDIES, SIGNALS
+from suffice.signals import REMEDIES, SIGNALS, AnswerPosition
 
 __all__ = ["POLICY", "deploy_command"]
 
@@ -40,6 +41,13 @@ def deploy_command(
     ] = "python",
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Where the policy of a decision goes; default: policy.json.")
+    ] = None,
+    answer_position: Annotated[
+        str | None,
+        typer.Option(
+            "--answer-position",
+            help="Where your replies hold the answer: marker:TEXT, json:FIELD, tool:FIELD, start or whole; default: the policy's.",
+        ),
     ] = None,
 ) -> None:
     """A decision that advises no change has nothing to deploy, and says why.
@@ -64,6 +72,11 @@ def deploy_command(
         then = f"suffice replay FRESH.parquet --policy {quoted(target)}"
         notes = []
     policy.check()
+    position = models.answer_position(answer_position)
+    if position is not None and position != policy.answer_position:
+        if out is None and target == path:
+            raise DataError(f"{path} reads answers elsewhere: give -o NEW.json, to which the changed policy is written")
+        policy = replace(policy, answer_position=position)
     if target.suffix != ".json":
         raise DataError(
             f"{target} must end in .json, by which the lines know a policy file from the text of a rule: give -o"
@@ -74,12 +87,27 @@ def deploy_command(
             raise DataError(f"{target} is another policy: give -o {target} to replace it, or another name")
         policy.save(target)
     lines = own_lines(policy, target) if to == "python" else snippet(to, target)
-    notes += _needed_notes(policy)
+    notes += [_position_note(policy, is_given=position is not None), *_needed_notes(policy)]
     files = {} if target == path else {"policy": target}
     screen = Screen(sentences=[sentence], notes=notes, files=files, then=then)
     output.show({"policy": str(target), "to": to, "lines": lines, "needs": notes, "sentence": sentence}, screen)
     if not output.as_json:
         say(f"\n{lines}")
+
+
+def _position_note(policy: Policy, *, is_given: bool) -> str:
+    """Return where the lines read the answer in a reply, and what a reply without it is."""
+    position = policy.answer_position
+    if position.kind == "whole":
+        return "the lines read the whole reply as the answer, after any thinking block"
+    where = {"json": "field {} of a JSON reply", "tool": "field {} of a tool call", "start": "start of a reply"}
+    place = where.get(position.kind, "text after {}").format(repr(position.text))
+    if position != AnswerPosition():
+        return f"the lines read the answer at the {place}; a reply without it is a round without an answer"
+    advice = (
+        "" if is_given else "; if your answers are elsewhere, give --answer-position (json:FIELD, marker:TEXT, whole)"
+    )
+    return f"the lines read the answer at the {place}, and the whole reply while no reply to the question has had it{advice}"
 
 
 def _needed_notes(policy: Policy) -> list[str]:

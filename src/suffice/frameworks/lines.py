@@ -13,23 +13,26 @@ __all__ = ["frameworks", "own_lines", "snippet"]
 _PLACEHOLDER = '"policy.json"'
 
 _DRAFTS = """from suffice import Session
+from suffice.frameworks import reply_round
 
 
 def ask(question):
     session = Session("policy.json")
     reply = None
     while session.decision is None:
-        reply = write(question, reply)  # your loop: one call of the model
-        session.observe(draft=reply)
+        reply = write(question, reply)  # your loop: one call of the model, its text or the client's response
+        session.observe(reply_round(session, reply))
     return session.decision.answer, session.decision
 """
 _SAMPLES = """from suffice import Session
+from suffice.frameworks import reply_round
 
 
 def ask(question):
     session = Session("policy.json")
     while session.decision is None:
-        session.observe(draft=sample(question))  # your model, at a temperature above 0: the answer alone
+        reply = sample(question)  # your model, at a temperature above 0: its text or the client's response
+        session.observe(reply_round(session, reply))
     return session.decision.answer, session.decision
 """
 

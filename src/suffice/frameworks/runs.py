@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,13 +16,15 @@ from suffice.rounds import Cost, Decision, Round
 from suffice.rules import Rule
 from suffice.session import Policy, Session
 from suffice.session.sources import is_rule
-from suffice.signals import SIGNALS
+from suffice.signals import SIGNALS, AnswerPosition
 
 if TYPE_CHECKING:
     from suffice.loop import OpenQuestion, Recorder
     from suffice.loop.open_question import Ending
 
-__all__ = ["METADATA", "REPLY_NEEDS", "Measure", "QuestionRun", "call_cost", "chat_reply", "opener"]
+__all__ = ["METADATA", "REPLY_NEEDS", "Measure", "QuestionRun", "call_cost", "chat_reply", "opener", "reply_round"]
+
+_log = logging.getLogger(__name__)
 
 METADATA = "suffice"
 """The key of the decision in a framework's final message."""
@@ -36,9 +39,8 @@ Measure = Callable[[str, str], Mapping[str, float]]
 class QuestionRun:
     """One question: every reply of the model is a round, and the end is the best reply with the reason.
 
-    A reply without text, such as one that only calls tools, is a round without an answer.  Where the policy's answer
-    position finds an answer in a reply (`Answer: ...`), rules and selectors read that answer; otherwise they read the
-    whole reply, after any thinking block.
+    A reply without text, such as one that only calls tools, is a round without an answer.  Rules and selectors read the
+    answer at the policy's answer position, see `reply_round`.
 
     >>> run = QuestionRun("answer_stable")
     >>> [run.observe(reply).stop for reply in ("The Tempest", "the Tempest.")]
@@ -123,10 +125,7 @@ class QuestionRun:
             DataError: The run has ended, `reply` is neither, or `measure` returned something else than numbers by name.
             UnknownSignalError: The policy reads a signal that nothing measures.
         """
-        index, position = self.session.next_round, self.session.policy.answer_position
-        observed = Round.from_response(reply, index=index, position=position)
-        if observed.answer is None:
-            observed = Round.from_response(reply, index=index)
+        observed = reply_round(self.session, reply)
         if self._measure is not None and observed.answer is not None:
             measured = self._measure(self.question, observed.text)
             if not isinstance(measured, Mapping) or any(isinstance(value, str) for value in measured.values()):
@@ -172,6 +171,37 @@ class QuestionRun:
         """Return the run as JSON-ready values, for frameworks that write their state down between two rounds."""
         state = {"question": self.question, "session": self.session.to_state()}
         return state if self._recorded is None else {**state, "run": self._recorded.run}
+
+
+def reply_round(session: Session, reply: Any, **others: Any) -> Round:
+    """Return the next round of a session: the answer is read from the reply at the policy's answer position.
+
+    A reply without an answer at that position is a round without an answer, and a warning is logged.  The default
+    position, `Answer:`, is also that of a policy to which nobody gave one: as long as no reply of the question has had
+    it, the whole reply after any thinking block is the answer.
+
+    >>> from suffice import AnswerPosition
+    >>> session = Session(Policy(rule="answer_stable", answer_position=AnswerPosition("json", "city")))
+    >>> [reply_round(session, reply).answer for reply in ('{"city": "Oslo", "why": "capital"}', "Let me see.")]
+    ['Oslo', None]
+
+    Args:
+        session: The session that will observe the round.
+        reply: The text of the reply, or what a client returned, see `Round.from_response`.
+        **others: Other fields of the round, such as `signals`, `costs` and `feedback`.
+
+    Raises:
+        DataError: The reply is neither.
+    """
+    index, position = session.next_round, session.policy.answer_position
+    observed = Round.from_response(reply, index=index, position=position, **others)
+    if observed.answer is not None or not observed.text.strip():
+        return observed
+    is_unsaid = position == AnswerPosition() and not any(position.locate(seen.text).answer for seen in session.rounds)
+    if is_unsaid:
+        return Round.from_response(reply, index=index, **others)
+    _log.warning("the reply of round %d has no answer at %s: the round counts as unanswered", index, position)
+    return observed
 
 
 def opener(

@@ -1,0 +1,137 @@
+"""The lines that `suffice deploy` prints read answers where the policy has them, for every target."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+
+import pytest
+
+from suffice import AnswerPosition, Policy
+from suffice.frameworks import QuestionRun, frameworks, reply_round, snippet
+from suffice.frameworks.lines import own_lines
+from suffice.session import Session
+from tests.cli_tools import cli
+
+ANSWERS = ("Bergen", "Oslo", "Oslo", "Oslo")
+POSITIONS = {
+    "marker": AnswerPosition("marker", "Final answer:"),
+    "default marker": AnswerPosition(),
+    "json": AnswerPosition("json", "city"),
+    "whole": AnswerPosition("whole"),
+}
+
+
+def raw(kind, number, answer):
+    """Return a reply that differs in every round and has the answer at its position."""
+    if kind == "json":
+        return json.dumps({"why": f"thought {number}", "city": answer})
+    marker = {"marker": "Final answer:", "default marker": "Answer:"}.get(kind)
+    return f"<think>thought {number}</think>\n" + (f"Thought {number}.\n{marker} {answer}" if marker else answer)
+
+
+@pytest.fixture(params=list(POSITIONS))
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def policy(kind):
+    return Policy(rule="answer_stable", max_rounds=4, answer_position=POSITIONS[kind])
+
+
+def replayed(policy):
+    """Return what the policy decides on the extracted answers."""
+    session = Session(policy)
+    for answer in ANSWERS:
+        if session.observe(draft=answer).stop:
+            break
+    return session.decision
+
+
+@pytest.mark.parametrize("rule", ["answer_stable", "lead(2)"])
+def test_the_lines_for_an_own_loop_stop_and_answer_as_the_extracted_answers_do(kind, rule, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    is_vote = rule == "lead(2)"
+    policy = Policy(
+        rule=rule,
+        max_rounds=4,
+        answer_position=POSITIONS[kind],
+        **({"selector": "majority_of_samples", "normalizer": "qa"} if is_vote else {}),
+    )
+    policy.save("policy.json")
+    replies = iter([raw(kind, number, answer) for number, answer in enumerate(ANSWERS)])
+    lines = own_lines(policy, "policy.json")
+    assert ("sample(question)" in lines) == is_vote
+    names = {"write": lambda question, reply: next(replies), "sample": lambda question: next(replies)}
+    exec(compile(lines, "lines.py", "exec"), names)
+    answer, decision = names["ask"]("Where?")
+    expected = replayed(policy)
+    assert expected.reason == "rule"
+    assert (answer, decision.stop_round, decision.reason) == ("Oslo", expected.stop_round, "rule")
+
+
+@pytest.mark.parametrize("wanted", ["whole response", "text"])
+def test_the_run_that_every_framework_uses_stops_and_answers_as_the_extracted_answers_do(kind, policy, wanted):
+    run = QuestionRun(policy)
+    for number, answer in enumerate(ANSWERS):
+        text = raw(kind, number, answer)
+        reply = text if wanted == "text" else {"choices": [{"message": {"content": text}}]}
+        if run.observe(reply).stop:
+            break
+    expected = replayed(policy)
+    assert (run.decision.stop_round, run.metadata()["answer"]) == (expected.stop_round, expected.answer)
+
+
+@pytest.mark.parametrize("name", list(frameworks()))
+def test_the_lines_of_every_framework_give_the_policy_to_that_run(name):
+    lines = snippet(name)
+    adapters = re.findall(r"from suffice\.frameworks(?:\.\w+)? import (\w+)", lines)
+    assert adapters
+    assert not re.search(r"session\.observe|draft=", lines)
+
+
+@pytest.mark.parametrize("position", [AnswerPosition("json", "city"), AnswerPosition("marker", "Final answer:")])
+def test_a_reply_without_an_answer_at_a_stated_position_is_a_round_without_an_answer(position, caplog):
+    run = QuestionRun(Policy(rule="answer_stable", max_rounds=3, answer_position=position))
+    with caplog.at_level(logging.WARNING):
+        assert [run.observe("I do not know yet.").stop for _ in range(3)] == [False, False, True]
+    assert (run.decision.reason, run.decision.answer, run.text) == ("failed", None, "")
+    assert "the reply of round 1 has no answer at" in caplog.text
+
+
+def test_a_loop_whose_replies_have_had_the_marker_gives_no_answer_without_it():
+    run = QuestionRun("answer_stable")
+    assert not run.observe("Answer: Oslo").stop
+    assert not run.observe("I am not sure.").stop
+    assert not run.observe("I am not sure.").stop
+    assert [round_.answer for round_ in run.session.rounds] == ["Oslo", None, None]
+
+
+def test_a_loop_that_nobody_gave_a_position_answers_with_whole_replies():
+    session = Session("answer_stable")
+    for reply in ("The Tempest", "the Tempest."):
+        session.observe(reply_round(session, reply))
+    assert (session.decision.stop_round, session.decision.answer) == (2, "the Tempest.")
+
+
+def test_other_fields_of_a_round_are_given_with_its_reply():
+    session = Session("answer_stable")
+    observed = reply_round(session, "Answer: Oslo", feedback="Say why.", signals={"quality": 0.5})
+    assert (observed.answer, observed.feedback, observed.signals) == ("Oslo", "Say why.", {"quality": 0.5})
+
+
+def test_deploy_says_where_the_lines_read_the_answer_and_sets_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Policy(rule="answer_stable").save("rule.json")
+    shown = cli("deploy", "rule.json", "--json").json
+    assert any("'Answer:'" in note and "give --answer-position" in note for note in shown["needs"])
+    refused = cli("deploy", "rule.json", "--answer-position", "json:city")
+    assert (refused.code, "-o NEW.json" in refused.error) == (1, True)
+    done = cli("deploy", "rule.json", "--answer-position", "json:city", "-o", "city.json")
+    assert done.code == 0, done.error
+    assert "field 'city' of a JSON reply; a reply without it is a round without an answer" in " ".join(done.out.split())
+    assert Policy.load("city.json").answer_position == AnswerPosition("json", "city")
+    assert Policy.load("rule.json").answer_position == AnswerPosition()
+    assert cli("deploy", "rule.json", "--answer-position", "xml:city").code == 2

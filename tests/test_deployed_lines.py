@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from suffice import AnswerPosition, Policy
+from suffice import AnswerPosition, Policy, Recorder
 from suffice.frameworks import QuestionRun, frameworks, reply_round, snippet
 from suffice.frameworks.lines import own_lines
 from suffice.session import Session
@@ -135,3 +135,12 @@ def test_deploy_says_where_the_lines_read_the_answer_and_sets_it(tmp_path, monke
     assert Policy.load("city.json").answer_position == AnswerPosition("json", "city")
     assert Policy.load("rule.json").answer_position == AnswerPosition()
     assert cli("deploy", "rule.json", "--answer-position", "xml:city").code == 2
+
+
+def test_a_recorder_records_no_answer_where_a_stated_position_has_none(tmp_path):
+    policy = Policy(rule="answer_stable", max_rounds=2, answer_position=AnswerPosition("json", "city"))
+    with Recorder(tmp_path / "log.parquet", policy=policy) as log, log.question("Where?") as run:
+        for _ in range(2):
+            with pytest.warns(UserWarning, match="no answer at"):
+                run.observe("I do not know yet.")
+    assert (run.decision.reason, run.decision.answer) == ("failed", None)

@@ -322,7 +322,7 @@ def test_a_rival_that_cannot_be_is_an_error_that_names_it(old, new, kind, messag
     [
         ('model = "span-reader"', "ircot", "writes a chain, and model 'served' only answers from passages"),
         ("scripted = [0.5]", "ircot", "writes a chain, and model 'served' only answers from passages"),
-        ('model = "m"\nbase-url = "URL"', "dragin", "reads attentions, which an endpoint does not give"),
+        ('model = "m"\nbase-url = "URL"', "dragin(theta=0.4)", "reads attentions, which an endpoint does not give"),
         ('model = "m"\nbase-url = "URL"\nlogprobs = false', "flare", "needs log-probabilities: write logprobs = true"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import string
 from dataclasses import replace
 from itertools import pairwise
 
@@ -440,7 +441,7 @@ def test_a_model_that_cannot_write_a_chain_is_refused_before_the_first_call():
     with pytest.raises(ModelError, match="chain"):
         QueryLoop(method=IRCoT(), model=reader, retriever=PoolBM25()).check()
     with pytest.raises(ModelError, match="attentions"):
-        loop(Dragin()).check()
+        loop(Dragin(theta=0.4)).check()
 
 
 def test_a_policy_that_reads_what_another_method_measures_is_refused_before_the_first_call():
@@ -466,7 +467,7 @@ def test_a_policy_of_chains_is_refused_by_a_loop_without_one():
 
 @pytest.mark.parametrize("name", CHAIN_METHODS)
 def test_a_method_is_its_text(name):
-    method = parse_method(name)
+    method = parse_method("dragin(theta=0.4)" if name == "dragin" else name)  # it has no default threshold
     assert parse_method(str(method)) == method
     assert method.name == name
 
@@ -483,7 +484,9 @@ def test_a_method_is_its_text(name):
         ("flare(0.5)", DataError, "not a method"),
         ("flare(theta=", DataError, "not a method"),
         ("flare(theta=__import__('os'))", DataError, "not a method"),
-        ("dragin(n=0)", DataError, "n must be"),
+        ("dragin(theta=0.4, n=0)", DataError, "n must be"),
+        ("dragin", DataError, r"dragin\(theta=0.4\).*take a quantile"),
+        ("dragin(n=5)", DataError, "needs its threshold"),
     ],
 )
 def test_a_method_that_does_not_exist_is_refused(text, error, message):
@@ -554,7 +557,9 @@ def plain_dragin(model, messages, reply, texts, n):
         at = first + i
         entropy = -sum(x * math.log(x) for x in p[at - 1] if x > 0)
         strongest = max((attention[j, at] for j in range(at + 1, first + len(content) + len(end))), default=0.0)
-        scores.append(entropy * strongest * (plain[at].strip().lower() not in NO_CONTENT_WORDS))
+        word = plain[at].strip().lower()
+        carries = any(map(str.isalnum, word)) and word.strip(string.punctuation) not in NO_CONTENT_WORDS
+        scores.append(entropy * strongest * (carries and not word.startswith("'")))
         allowed, begin = [], 0
         for place in range(at):
             middle = begin + len(plain[place]) - len(plain[place].lstrip())
@@ -676,7 +681,7 @@ def test_the_command_refuses_a_method_without_its_means(tmp_path):
     assert "self_ask" in cli("record", data, *out, "--loop", "rewrite").error
     assert "writes a chain" in cli("record", data, *out, "--loop", "ircot").error
     with Endpoint(chain_reply) as endpoint:
-        assert "attentions" in cli("record", data, *out, *at(endpoint, "--loop", "dragin")).error
+        assert "attentions" in cli("record", data, *out, *at(endpoint, "--loop", "dragin(theta=0.4)")).error
         assert (
             "depend on each other"
             in cli("record", data, *out, *at(endpoint, "--loop", "ircot", "--parallel-rounds")).error

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from suffice.errors import DataError, ModelError
 from suffice.llm._transformers_loading import LoadedModel
+from suffice.llm.sentences import sentence_end
 from suffice.llm.transformers_model import TransformersModel
 from suffice.rounds import Cost, Passage, Reply, Token
 from suffice.signals.alignment import token_bytes
@@ -32,11 +33,8 @@ __all__ = [
     "read_reply",
     "reply_ids",
     "rind",
-    "sentence_end",
     "uncertain_spans",
 ]
-
-_SENTENCE_ENDS = re.compile(r"[.!?](?=\s|$)|\n")
 
 _NO_CONTENT_WORDS = """
 a an the of in on at to for from by with as and or but not no is are was were be been being it its this that these those
@@ -44,32 +42,18 @@ he she they his her their them him i you we my your our who whom which what when
 have had will would can could may might shall should also then than so such
 """
 NO_CONTENT_WORDS = frozenset(_NO_CONTENT_WORDS.split())
-"""Words whose tokens never trigger retrieval: they carry no content."""
-
-
-def sentence_end(text: str) -> int:
-    """Return the end of the first sentence: after its full stop or at its line break, or the end of the text.
-
-    >>> sentence_end("It rained. Then it snowed.")
-    10
-    """
-    begin = len(text) - len(text.lstrip())
-    match = _SENTENCE_ENDS.search(text, begin)
-    return len(text) if match is None else match.end()
+"""Words whose tokens never trigger retrieval, as punctuation does not: they carry no content."""
 
 
 def first_sentence(tokens: Sequence[Token]) -> int:
-    """Return the number of tokens in the first sentence: up to its full stop or line break, or all of them.
+    """Return the number of tokens in the first sentence, see `sentence_end`; all of them if no other sentence follows.
 
     >>> first_sentence([Token("It"), Token("Ġrained"), Token("."), Token("ĠThen")])
     3
     """
-    text = ""
-    for number, token in enumerate(tokens, start=1):
-        text += _text_of([token])
-        if text.strip() and _SENTENCE_ENDS.search(text.lstrip()):
-            return number
-    return len(tokens)
+    pieces = [_text_of([token]) for token in tokens]
+    end = sentence_end("".join(pieces))
+    return next((number for number, length in enumerate(accumulate(map(len, pieces)), 1) if length >= end), len(tokens))
 
 
 def _text_of(tokens: Sequence[Token]) -> str:
@@ -95,7 +79,7 @@ def flare_trigger(tokens: Sequence[Token], theta: float) -> int | None:
     From there generation starts again with the retrieved passages.  None: the whole reply is kept.  Source: FLARE (Jiang
     et al., 2023, section 3.2, equation 3).
 
-    >>> sure, unsure = Token("a", math.log(0.9)), Token("b", math.log(0.2))
+    >>> sure, unsure = Token(" It", math.log(0.9)), Token(" snowed", math.log(0.2))
     >>> flare_trigger([sure, Token(".", -0.01), sure, unsure], 0.5)
     2
 
@@ -172,7 +156,7 @@ def rind(
         entropies: Entropies of the tokens' distributions, nats, shape ``(n,)``.
         attention: Attention of token j (row) to token i (column), averaged over heads; shape ``(m, n)`` with ``m >= n``,
             because the end of a reply attends too.
-        is_content: False for stop words, shape ``(n,)``.
+        is_content: False for stop words and punctuation, shape ``(n,)``.
 
     Returns:
         Shape ``(n,)``; 0 for the last token.
@@ -269,9 +253,16 @@ def dragin_scores(
 
 
 def _rind_of(reading: ReplyReading, tokens: Sequence[Token]) -> npt.NDArray[np.float64]:
-    words = [_text_of([token]).strip().lower() for token in tokens]
-    is_content = np.array([word not in NO_CONTENT_WORDS for word in words], dtype=np.bool_)
+    is_content = np.array([_is_content(_text_of([token])) for token in tokens], dtype=np.bool_)
     return rind(reading.entropies, reading.attention, is_content)
+
+
+def _is_content(text: str) -> bool:
+    """Return whether the text of a token carries content: no punctuation alone, no ending such as "'s", no stop word."""
+    word = text.strip().lower()
+    if not any(map(str.isalnum, word)) or word.startswith(("'", "\u2019")):
+        return False
+    return re.sub(r"\A[^\w]+|[^\w]+\Z", "", word) not in NO_CONTENT_WORDS
 
 
 def dragin_query(

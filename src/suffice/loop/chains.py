@@ -17,7 +17,8 @@ from typing import Any, ClassVar
 
 from suffice.errors import DataError, ModelError, NotFoundError, did_you_mean
 from suffice.llm.prompts import CHAIN_OF_THOUGHT, SELF_ASK, ChainPrompt, Message
-from suffice.llm.triggers import flare_trigger, masked_text, sentence_end, uncertain_spans
+from suffice.llm.sentences import sentence_end, sentences
+from suffice.llm.triggers import flare_trigger, masked_text, uncertain_spans
 from suffice.rounds import Passage, Reply
 from suffice.signals.alignment import tokens_of_span
 from suffice.signals.text import strip_thinking
@@ -302,18 +303,25 @@ class Dragin(ChainMethod):
     goes on from there with passages, for one sentence.  Without such a token the whole reply stays.
 
     Attributes:
-        theta: Threshold of RIND, which depends on the model.
+        theta: Threshold of RIND.  It has no default: the measure here is on a scale of its own, so that no published
+            threshold fits it; choose it on tune questions, see docs/how-to/rivals.md.
         n: Number of tokens in a query.
     """
 
     name: ClassVar[str] = "dragin"
     needs: ClassVar[frozenset[str]] = frozenset({"attentions"})
     measures: ClassVar[frozenset[str]] = frozenset({"rind"})
-    theta: float = 0.5
+    theta: float = math.nan  # none; a float, by which `parse_method` knows the type
     n: int = 25
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if math.isnan(self.theta):
+            raise DataError(
+                "dragin needs its threshold, for example 'dragin(theta=0.4)': the measure here is on a scale of its own, "
+                "on which the published thresholds do not fit. Record tune questions with 'dragin(theta=1e9)', which never "
+                "retrieves, and take a quantile of their signal rind (docs/how-to/rivals.md)"
+            )
         if self.n < 1 or not self.theta >= 0:
             raise DataError(f"dragin: n must be at least 1 and theta at least 0, got {self.n!r} and {self.theta!r}")
 
@@ -405,11 +413,7 @@ def _first_sentence(text: str) -> str:
 
 
 def _last_sentence(chain: str) -> str:
-    rest, last = chain.strip(), ""
-    while rest:
-        end = sentence_end(rest)
-        last, rest = rest[:end].strip() or last, rest[end:].strip()
-    return last
+    return next(reversed(sentences(chain)), "")
 
 
 def _is_last(text: str) -> bool:

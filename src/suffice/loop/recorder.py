@@ -58,8 +58,8 @@ class Recorder:
         max_rounds: The cap of the loop, where there is no policy; None = the loop alone knows when it ends.
         start_round: The index of the first round: 1, or 0 if it is the model alone, before any evidence.  A policy has its
             own.
-        answer_position: Where the answer is in a response.  None = where the policy says; the whole text where it finds no
-            answer there, or without a policy.
+        answer_position: Where the answer is in a response.  None = where the policy says, or the whole text without a
+            policy; if the policy has the default position, also the whole text of a response without an answer there.
         labels: Texts that all questions share, `model` for instance; policies fitted on the recording depend on `model`
             and `prompt_id`.
         golds: Gold answers by the text of the question, for questions that are given none when they begin.
@@ -114,7 +114,8 @@ class Recorder:
         if policy is not None:
             self.policy = Session(policy, missing=missing).policy
             if answer_position is None and not is_rule(policy):
-                self._position, self._falls_back = self.policy.answer_position, True
+                self._position = self.policy.answer_position
+                self._falls_back = self._position == AnswerPosition()  # also that of a policy to which nobody gave one
             else:
                 self.policy = replace(self.policy, answer_position=self.answer_position)
         elif max_rounds is not None:

@@ -1,0 +1,58 @@
+"""Sentences of a text that a model writes.
+
+Segmented by sentencex (Wikimedia), so that an initial or an abbreviation ends no sentence.  Measured on 1,738 gold answers of
+HotpotQA and 2WikiMultiHopQA in "So the answer is: X.": a regular expression on full stops cuts 28 of them, sentencex 2
+(titles such as "Hail! Hail! Rock 'n' Roll"), pysbd the same 2; sentencex takes 0.01 ms for a text, pysbd 2 ms.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import accumulate
+
+__all__ = ["sentence_end", "sentences"]
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_LIST_NUMBER = re.compile(r"\s*\(?\d{1,2}[.)]\s*")
+
+
+def sentence_end(text: str) -> int:
+    """Return the end of the first sentence: where the next one begins on its line, its line break, or the end of the text.
+
+    The white space between two sentences belongs to neither.
+
+    >>> sentence_end("It rained. Then it snowed."), sentence_end("He met Don S. Davis.")
+    (10, 20)
+    """
+    begin = len(text) - len(text.lstrip())
+    line, line_break, _ = text[begin:].partition("\n")
+    first = _segmented(line)[0]
+    if len(first) == len(line):
+        return begin + len(line) + len(line_break)
+    return begin + len(first.rstrip())
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a text, without white space around them; a line break ends a sentence, too.
+
+    >>> sentences("It is by King. He lives in St. Louis.")
+    ['It is by King.', 'He lives in St. Louis.']
+    """
+    pieces = [piece.strip() for line in text.split("\n") for piece in _segmented(line)]
+    return [piece for piece in pieces if piece]
+
+
+def _segmented(line: str) -> list[str]:
+    """Return the pieces of a line, which together are the line; the number of a list item stays with its text."""
+    import sentencex
+
+    # A lone surrogate cannot be passed to a library in Rust; one character takes its place, so that lengths are kept.
+    pieces = list(sentencex.segment("en", _SURROGATES.sub("\ufffd", line)))
+    ends = [
+        end
+        for end, piece in zip(accumulate(map(len, pieces)), pieces, strict=True)
+        if not _LIST_NUMBER.fullmatch(piece)
+    ]
+    return (
+        [line[begin:end] for begin, end in zip([0, *ends], [*ends[:-1], len(line)], strict=False)] if ends else [line]
+    )

@@ -1,0 +1,127 @@
+"""Logs that were once misread, from the file to the verdict: none of them may end in advice that its answers contradict."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from suffice.store import read_recording
+from tests.cli_tools import Result, cli
+
+LOGS = Path(__file__).parent / "data" / "logs"
+ASKED, REFUSED, SEVERAL = "asked, then ", "refused", "several loops"
+OPEN, UNJUDGED, ADVISED = "not enough data", "cannot be judged", "do it"
+OUTCOMES = {
+    "agent_long.jsonl": UNJUDGED,
+    "agent_success.jsonl": REFUSED,
+    "boolans.jsonl": OPEN,
+    "calls.jsonl": REFUSED,
+    "cumulative.jsonl": OPEN,
+    "decimals.jsonl": OPEN,
+    "depth": UNJUDGED,
+    "dupids.jsonl": ASKED + OPEN,
+    "dupids_same.jsonl": REFUSED,
+    "final_only.jsonl": REFUSED,
+    "floats.jsonl": ASKED + UNJUDGED,
+    "gold_answer500.jsonl": ASKED + ADVISED,
+    "gsm.jsonl": ADVISED,
+    "hf_generated_text.jsonl": ASKED + ADVISED,
+    "hf_llm_answer.jsonl": ASKED + ADVISED,
+    "hf_model_output.jsonl": ASKED + ADVISED,
+    "hf_response.jsonl": ASKED + ADVISED,
+    "idgap.jsonl": REFUSED,
+    "listans.jsonl": OPEN,
+    "lst_dict.jsonl": ASKED + OPEN,
+    "lst_intervals.jsonl": ASKED + OPEN,
+    "lst_plain.jsonl": ASKED + OPEN,
+    "lst_tuple.jsonl": ASKED + OPEN,
+    "messages.jsonl": OPEN,
+    "messages_nested.jsonl": REFUSED,
+    "mixed.jsonl": UNJUDGED,
+    "models.jsonl": SEVERAL,
+    "models_noround.jsonl": SEVERAL,
+    "numbers.jsonl": OPEN,
+    "reasoning.jsonl": REFUSED,
+    "sysd": SEVERAL,
+}
+"""What `decide` says after `import`, or after the first command that `import` prints where it asks."""
+
+STABLE = {"answer_stable": 2, "stable_twice": 3}
+"""How many equal answers in a row end a loop, by rule."""
+
+
+def imported(log: str) -> tuple[bool, Result]:
+    """Import a log; where the import asks, type the first command that it prints. Also return whether it asked."""
+    done = cli("import", LOGS / log, "-o", "log.parquet", "--yes")
+    commands = re.findall(r"^ +suffice (.*)$", done.err, flags=re.MULTILINE)
+    asks = done.code == 2 and bool(commands)
+    if asks:
+        done = cli(*shlex.split(commands[0]))
+        assert done.code == 0, f"the printed command does not work: {commands[0]}\n{done.err}"
+    return asks, done
+
+
+def outcome(log: str) -> str:
+    """Return what comes of a log."""
+    asked, done = imported(log)
+    if done.code:
+        assert done.error
+        return REFUSED
+    decided = cli("decide", "log.parquet", "--json")
+    if decided.code:
+        return SEVERAL if "--where" in decided.error else REFUSED
+    return ASKED * asked + decided.json["verdict"]
+
+
+def answers_and_golds(log: str) -> list[tuple[list, object]]:
+    """Return the answers of each question and its gold answer, read without the importer."""
+    records = [json.loads(line) for line in (LOGS / log).read_text("utf-8").splitlines()]
+    if "steps" in records[0]:
+        return [([step["answer"] for step in record["steps"]], record["gold"]) for record in records]
+    said = next(name for name in records[0] if name not in {"id", "question", "answer", "round"})
+    questions: dict[int, tuple[list, object]] = {}
+    for record in records:
+        questions.setdefault(record["id"], ([], record["answer"]))[0].append(record[said])
+    return [*questions.values()]
+
+
+def test_every_log_is_listed():
+    assert {path.name for path in LOGS.iterdir()} - {"DATA.md"} == OUTCOMES.keys()
+
+
+@pytest.mark.parametrize("log", OUTCOMES)
+def test_a_log_with_a_trap_ends_as_it_should(log, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert outcome(log) == OUTCOMES[log]
+
+
+@pytest.mark.parametrize("log", [log for log, said in OUTCOMES.items() if said.endswith(ADVISED)])
+def test_what_is_advised_on_such_a_log_loses_nothing_by_hand(log, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    imported(log)
+    advised = cli("decide", "log.parquet", "--json").json["sentence"]
+    equal = STABLE[re.match(r"Stop by (\w+):", advised)[1]]
+    questions = answers_and_golds(log)
+    change = saved = 0
+    for answers, gold in questions:
+        stops = [r for r in range(equal, len(answers)) if len(set(answers[r - equal : r])) == 1]
+        stop = min([*stops, len(answers)])
+        change += (answers[stop - 1] == gold) - (answers[-1] == gold)
+        saved += len(answers) - stop
+    assert change >= 0
+    assert saved > 0.05 * sum(len(answers) for answers, _ in questions)
+
+
+def test_files_of_numbered_rounds_are_read_in_the_order_of_their_numbers(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    imported("depth")
+    recording = read_recording("log.parquet")
+    rows = recording.table.select(["question_id", "round", "answer"]).to_pylist()
+    for number in (2, 10, 12):
+        lines = (LOGS / "depth" / f"round_{number}.jsonl").read_text("utf-8").splitlines()
+        said = {str(record["id"]): record["answer"] for record in map(json.loads, lines)}
+        assert {row["question_id"]: row["answer"] for row in rows if row["round"] == number} == said

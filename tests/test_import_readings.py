@@ -128,6 +128,17 @@ def test_an_answer_that_cannot_be_the_gold_is_read_without_a_question(rows, tmp_
     assert [item.answer for item in run.trajectories[0].rounds] == [row["answer"] for row in rows[:2]]
 
 
+def test_an_equal_answer_is_asked_about_where_the_other_text_changes_in_few_questions(tmp_path):
+    rows = gold_as_answer("bot", n=40)
+    for row in rows:
+        if row["id"] % 5:
+            row["bot"] = row["answer"]
+    log = write(tmp_path / "log.jsonl", rows)
+    result = cli("import", log, "--yes", "-o", tmp_path / "rec.parquet")
+    assert result.code == 2
+    assert "'bot' what the model said" in result.error
+
+
 def test_a_few_answers_that_change_do_not_hide_gold_answers(tmp_path):
     rows = gold_as_answer("pred", n=400)
     for q in (7, 100, 399):

@@ -32,6 +32,9 @@ FEW = 0.01
 _ENOUGH = 5
 """Questions with several rows from which on equal answers say something about a column, whatever its name."""
 
+_CHANGING = 0.1
+"""Share of the questions within which a text differs that may be what the model said: most answers of a loop change seldom."""
+
 _CHOICES = 2
 _WHO = r"(?:model|llm|lm|ai|bot|assistant|system|agent|generated|gpt|chatbot)"
 _PARSED = re.compile(rf"{_WHO}_(?:final_)?(?:answer|prediction|pred)")
@@ -104,7 +107,7 @@ def _called(names: Collection[str], usual: Sequence[str], pattern: re.Pattern[st
 
 
 def _varies(table: TableColumns, name: str, ids: Sequence[Any], several: int) -> bool:
-    """Return whether a column has texts that differ within half of the questions, and not by the place of a row alone."""
+    """Return whether a column has texts that differ within a tenth of the questions, and not by the place of a row alone."""
     plain = plain_name(name).rpartition(".")[2]
     if plain in _NOT_SAID or plain.endswith("_id") or is_round_name(plain) or table.numbers(name) is not None:
         return False
@@ -117,7 +120,7 @@ def _varies(table: TableColumns, name: str, ids: Sequence[Any], several: int) ->
             at_place.setdefault(places[key], set()).add(value)
             texts.setdefault(key, set()).add(value)
     by_place = all(len(values) == 1 for values in at_place.values())
-    return not by_place and 2 * sum(len(values) > 1 for values in texts.values()) >= several
+    return not by_place and sum(len(values) > 1 for values in texts.values()) >= _CHANGING * several
 
 
 def _doubt(table: TableColumns, answer: str, other: str, *, may_be_gold: bool) -> str:

@@ -115,6 +115,15 @@ def test_attempts_of_a_cheap_model_and_then_of_a_dear_one_are_one_loop():
     mixed = recording_of([["a", "a"]] * 100, model=[["small", "large"], ["small", "small"]] * 50)
     with pytest.raises(UnsettledError, match=r"--where model=small .*--where 'model=small \+ large'"):
         decide(mixed)
+    for chosen in ("small", "small + large"):  # as the message prints them
+        assert decide(mixed.where(model=chosen)).n <= 50
+
+
+def test_a_loop_that_changes_its_model_at_different_rounds_is_one_loop():
+    models = [["small", "small", "large"], ["small", "large", "large"]] * 50
+    recording = recording_of([["b", "a", "a"]] * 100, model=models)
+    assert not loops_by_label(recording), "a choice between one value and itself is none"
+    decide(recording)
 
 
 def test_samples_of_one_model_and_answers_of_a_panel_are_one_loop_and_samples_of_two_models_are_two():

@@ -135,10 +135,15 @@ def loops_by_label(recording: Recording) -> dict[str, Counter[str]]:
             is_panel = any(len({*row} - {None}) > 1 for row in values)
             several = not is_panel and labels_differ(*loops)
         else:
-            several = any(labels_differ(*filter(None, column)) for column in zip(*values, strict=True))
+            several = len(loops) > 1 and _places_differ(values)
         if several:
             result[name] = loops
     return result
+
+
+def _places_differ(values: Iterable[list[str | None]]) -> bool:
+    """Return whether the values of several questions differ in one of their rounds."""
+    return any(labels_differ(*filter(None, column)) for column in zip(*values, strict=True))
 
 
 def _is_text_of_question(name: str, values: list[list[str | None]]) -> bool:
@@ -240,10 +245,13 @@ def keep_where(recording: Recording, wanted: Mapping[str, Any]) -> Mask:
                 f"{', '.join(known) or 'none'}"
             )
         text = value_text(_number(value) if _is_number(recording, name) else value) or ""
-        texts = [_in_turn(row) for row in label_values(recording, name)]
+        values = label_values(recording, name)
+        texts = [_in_turn(row) for row in values]
         whole = {one for one in texts if _short(one) == text}
         text = whole.pop() if len(whole) == 1 else text  # a long one as messages show it
         own = np.array([bool(one) and _is_begun_by(text, one) for one in texts], dtype=np.bool_)
+        if text in texts and _places_differ(row for row, kept in zip(values, own.tolist(), strict=True) if kept):
+            own = np.array([one == text for one in texts], dtype=np.bool_)  # others only begin alike
         if not (keep & own).any():
             there = Counter(one for one, kept in zip(texts, keep.tolist(), strict=True) if one and kept).most_common()
             more = f" and {len(there) - _SHOWN:,} more" if len(there) > _SHOWN else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -65,6 +66,34 @@ def test_short_answers_are_judged_also_where_few_of_them_are_right():
     for share in (2, 10):
         log = asked(600, lambda q, r, share=share: city(q) if q % share == 0 else f"no {q}")
         assert decide(log, metric="em").verdict == "do it"
+
+
+def test_replies_are_seen_also_where_few_are_right_and_some_are_short():
+    def hard(q: int, r: int) -> str:
+        right = q % 5 == 0 if r > 2 else q % 10 == 0
+        return city(q) if right and q % 30 == 0 else f"In step {r} I found {city(q) if right else 'Paris'}, I believe."
+
+    advice = decide(asked(900, hard), metric="em")
+    assert advice.verdict == "cannot be judged"
+    assert re.search(r"2\d % of the answers contain a gold answer, and [2-5] % equal one", advice.sentence)
+
+
+def test_numbers_that_contain_the_gold_answer_as_digits_are_no_replies():
+    log = asked(600, lambda q, r: city(q) if q % 30 == 0 else f"1{city(q)}0" if q % 5 == 0 else "7")
+    assert decide(log, metric="em").verdict == "do it"
+
+
+@pytest.mark.parametrize("golds", [True, False])
+@pytest.mark.parametrize("metric", ["em", "f1"])
+def test_a_score_of_the_log_for_the_question_as_a_whole_is_not_judged_whatever_its_name(metric, golds):
+    rows = [
+        {**row, "golds": row["golds"] if golds else [], metric: float(int(row["question_id"][1:]) % 3 > 0)}
+        for row in asked(600, lambda q, r: city(q) if r > 2 else f"{r} {city(q)}").table.to_pylist()
+    ]
+    log = Recording(build_table(rows, {metric: "metric"}), {"read_from": {metric: "score"}} if golds else {})
+    advice = decide(log, metric=metric)
+    assert advice.verdict == "cannot be judged"
+    assert f"{metric} is the same in all rounds of each question" in advice.sentence
 
 
 def test_answers_with_a_few_words_around_them_are_judged():

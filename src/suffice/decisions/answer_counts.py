@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from suffice.metrics import METRICS, contains, exact_match
+from suffice.metrics import METRICS, contains, exact_match, normalize_answer
 from suffice.normalizers import DEFAULT_NORMALIZER, MATCH, Grouping, normalizer_of
 from suffice.replays.outcomes import is_agreement, outcome
 from suffice.rounds import Floats, Mask
@@ -19,8 +19,11 @@ __all__ = ["AnswerCounts", "why_blind"]
 
 _MOST_UNREAD = 0.05
 """Share of answers, or of gold answers, that may be missing or unreadable."""
-_LEAST_CONTAINED, _FEWEST_EQUAL = 0.3, 0.2
-"""From this share of answers that contain a gold answer on, at least this share of them must equal one."""
+_LEAST_CONTAINED, _LEAST_SAID, _FEWEST_EQUAL = 0.3, 0.1, 0.2
+"""From these shares of answers that contain a gold answer, as characters or as words, at least the last share of them must equal one.
+
+Characters are contained by chance, too: 7 in 173.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,8 @@ class AnswerCounts:
         scored: Questions whose last answer (of samples: whose answers) was compared with a gold answer.
         equal: How many of those answers equal a gold answer; of samples a mean for each question.
         contained: How many of them contain a gold answer.
+        said: How many of them contain one as whole words.
+        given: Questions whose score was not computed here, though the metric can be: a column of the log, or no gold answer is there.
     """
 
     questions: int = 0
@@ -55,6 +60,8 @@ class AnswerCounts:
     scored: float = 0.0
     equal: float = 0.0
     contained: float = 0.0
+    said: float = 0.0
+    given: int = 0
 
     @classmethod
     def of(cls, recording: Recording, metric: str) -> AnswerCounts:
@@ -79,6 +86,7 @@ class AnswerCounts:
             "answered": sum(any(row) for row in texts),
             "differing": sum(len({text.casefold() for text in row} - skipped) > 1 for row in texts),
             "samples": n if recording.independent else 0,
+            "given": n if _is_given(recording, metric) else 0,
         }
         if of_answers or recording.independent:
             counts |= _read(recording, texts, metric)
@@ -115,9 +123,11 @@ class AnswerCounts:
                 f"{_share(self.without_gold, self.questions)} of the questions have no gold answer that can be read. Import the log with "
                 "those of all questions (--golds FILE), or judge by something else (metric='agreement', --metric agreement)"
             )
-        if self.contained >= _LEAST_CONTAINED * max(self.scored, 1) and self.equal <= _FEWEST_EQUAL * self.contained:
+        for held, least in ((self.contained, _LEAST_CONTAINED), (self.said, _LEAST_SAID)):
+            if held < least * max(self.scored, 1) or self.equal > _FEWEST_EQUAL * held:
+                continue
             return (
-                f"{_share(self.contained, self.scored)} of the answers contain a gold answer, and {_share(self.equal, self.scored)} equal one: "
+                f"{_share(held, self.scored)} of the answers contain a gold answer, and {_share(self.equal, self.scored)} equal one: "
                 f"these are whole replies, and {metric} would hardly show a loss. Judge by metric='contains' (--metric contains), "
                 "or log the answer without the text around it (docs/how-to/answer-position.md)"
             )
@@ -141,7 +151,7 @@ class AnswerCounts:
     def from_dict(cls, data: Mapping[str, Any]) -> AnswerCounts:
         """Return what `to_dict` wrote."""
         numbers: dict[str, Any] = {
-            item.name: (float if item.type == "float" else int)(data[item.name]) for item in fields(cls)
+            item.name: (float if item.type == "float" else int)(data.get(item.name, 0)) for item in fields(cls)
         }
         return cls(**numbers)
 
@@ -167,7 +177,8 @@ def why_blind(
     elif constant is not None:
         is_blind = not answers.all_equal
     else:
-        is_blind = never_varied and not is_computed(metric) and answers.often_differ
+        is_given = bool(answers.given) or not is_computed(metric)
+        is_blind = never_varied and is_given and answers.often_differ
     if not is_blind:
         return ""
     where = "the same in all rounds of each question"
@@ -197,6 +208,24 @@ def _is_of_answers(recording: Recording, metric: str) -> bool:
     if not is_computed(metric) or is_agreement(metric):
         return is_agreement(metric)
     return not (outcome(recording, base_name(metric))[_blank(recording)] > 0).any()
+
+
+def _is_given(recording: Recording, metric: str) -> bool:
+    """Return whether a score that could be computed was not: it is a column of the log, or there are no gold answers."""
+    if not is_computed(metric) or is_agreement(metric):
+        return False
+    has_golds = "golds" in recording.table.column_names and any(recording.per_question("golds", []).tolist())
+    return not has_golds or base_name(metric) in recording.metadata.get("read_from", {})
+
+
+def _says(text: str, golds: Sequence[str]) -> float:
+    """Return 1.0 if a text contains a gold answer as whole words.
+
+    >>> _says("It is 7, I think", ["7"]), _says("173", ["7"])
+    (1.0, 0.0)
+    """
+    words = f" {normalize_answer(text)} "
+    return float(any(f" {gold} " in words for gold in map(normalize_answer, golds) if gold))
 
 
 def _blank(recording: Recording) -> Mask:
@@ -242,6 +271,7 @@ def _scored(recording: Recording, texts: list[list[str]], metric: str) -> dict[s
             ("scored", 1.0),
             ("equal", equal),
             ("contained", [contains(text, golds) for text in answers]),
+            ("said", [_says(text, golds) for text in answers]),
         ):
             counts[field] = counts.get(field, 0.0) + float(np.mean(np.nan_to_num(scores)))
     return {**counts, "without_gold": int(without_gold.sum())}

@@ -11,6 +11,7 @@ import pytest
 from suffice.cli import approvals
 from suffice.cli.approvals import Approval, approvals_file, approvals_here, is_loopback
 from suffice.cli.tree import Command, commands
+from suffice.errors import DataError
 from suffice.llm._clients import checked_url
 from tests.cli_tools import cli, corpus, dataset
 from tests.endpoint import Endpoint, nobody
@@ -207,10 +208,28 @@ def test_what_init_writes_is_approved(folder, sent):
 def test_a_damaged_list_of_approvals_approves_nothing(folder, sent):
     settings(folder)
     approvals_file().parent.mkdir(parents=True)
-    for text in ("[", "{}1", '[{"folder": "/"}]', "[3]"):
+    listed = '[{"folder": %s, "origin": "http://a:80", "variable": "A_API_KEY"}]'
+    for text in ("[", "{}1", "{}", '[{"folder": "/"}]', "[3]", listed % 1, listed % '["/"]'):
         approvals_file().write_text(text)
         assert "not a list of approvals" in " ".join(cli("doctor").error.split())
+        assert "not a list of approvals" in " ".join(cli("init", "--approve").error.split())
     assert sent.taken() == set()
+
+
+def test_where_the_user_has_no_home_the_environment_approves_still(folder, monkeypatch):
+    settings(folder)
+
+    def nowhere():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setattr("pathlib.Path.home", nowhere)
+    assert "set HOME or XDG_CONFIG_HOME" in " ".join(cli("init", "--approve").error.split())
+    wanted = Approval(str(folder), ORIGIN, "OPENAI_API_KEY")
+    with pytest.raises(DataError, match="set HOME or XDG_CONFIG_HOME"):
+        approvals.is_approved(wanted)
+    monkeypatch.setenv("SUFFICE_APPROVE", f"OPENAI_API_KEY@{ORIGIN}")
+    assert approvals.is_approved(wanted)
 
 
 def test_approvals_are_kept_in_the_configuration_of_the_user(folder, monkeypatch):
@@ -248,7 +267,11 @@ def test_only_an_address_of_this_machine_is_loopback(url, is_here):
 
 
 @pytest.mark.parametrize(
-    "url", ["http://127.0.0.1@evil.com/v1", "http://127.0.0.1\\@evil.com/v1", "http://a#@b", "http://"]
+    "url",
+    [
+        *("http://127.0.0.1@evil.com/v1", "http://127.0.0.1\\@evil.com/v1", "http://a#@b", "http://"),
+        *("https://evil.com,http://\x1b[2K\x1b[1Gmine.com", "http://a\x00b", "http://a b"),
+    ],
 )
 def test_an_address_that_another_program_may_read_otherwise_is_refused(folder, sent, url):
     (folder / "suffice.toml").write_text(f"base-url = {json.dumps(url)}\nmodel = 'm'\n")

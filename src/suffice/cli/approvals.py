@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from suffice.cli.console import printable
 from suffice.cli.settings import FILE, is_from_file, read_settings
 from suffice.errors import DataError
 from suffice.files import replacing
@@ -30,6 +31,7 @@ __all__ = [
     "approvals_here",
     "approve",
     "check_approved",
+    "is_approved",
     "is_loopback",
     "wanted",
 ]
@@ -129,19 +131,20 @@ def check_approved(context: Any) -> None:
         # The key of a judge or critic whose own endpoint was given does not go to the file's.
         if name == _KEY or values.get(name.removesuffix(_KEY) + _URL) is None
     }
-    missing = [one for one in _wanted(values[_URL], variables) if not _is_approved(one)] if variables else []
+    missing = [one for one in _wanted(values[_URL], variables) if not is_approved(one)] if variables else []
     if not missing:
         return
     sends = " and ".join(f"the key in {one.variable} to {one.origin}" for one in missing)
     if _is_terminal():
         text = f"{FILE} in {str(Path.cwd())!r} would send {sends}. Approve it for this folder, now and later?"
-        if typer.confirm(text, default=False, err=True):
+        if typer.confirm(printable(text), default=False, err=True):
             approve(missing)
             return
     once = "run `suffice init --approve` there once, or " if {*missing} <= {*wanted(read_settings())} else ""
     raise typer.BadParameter(
         f"{FILE} in {str(Path.cwd())!r} would send {sends}, which you have not approved. If you trust the host, {once}set "
-        f"{VARIABLE}={' '.join(map(str, missing))!r}. To leave the file's endpoint alone, give --base-url and --model"
+        f"{VARIABLE}={' '.join(map(str, missing))!r}. To leave the file's endpoint alone, give --base-url and --model",
+        ctx=context,
     )
 
 
@@ -149,14 +152,25 @@ def _is_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _is_approved(one: Approval) -> bool:
-    return bool({one, Approval("", one.origin, one.variable)} & {*approvals_here()})
+def is_approved(one: Approval) -> bool:
+    """Return whether the environment or the user approved it."""
+    return Approval("", one.origin, one.variable) in _from_environment() or one in _stored()
 
 
 def approvals_file() -> Path:
-    """Return where approvals are kept: ``$XDG_CONFIG_HOME/suffice/approved.json``, or below ``~/.config``."""
+    """Return where approvals are kept: ``$XDG_CONFIG_HOME/suffice/approved.json``, or below ``~/.config``.
+
+    Raises:
+        DataError: The user has no home.
+    """
     home = Path(os.environ.get("XDG_CONFIG_HOME") or "")
-    return (home if home.is_absolute() else Path.home() / ".config") / "suffice" / "approved.json"
+    try:
+        return (home if home.is_absolute() else Path.home() / ".config") / "suffice" / "approved.json"
+    except RuntimeError:
+        raise DataError(
+            "approvals are kept in the home of the user, and this user has none: set HOME or XDG_CONFIG_HOME to a folder, "
+            f"or approve by {VARIABLE}"
+        ) from None
 
 
 def approvals_here() -> list[Approval]:
@@ -185,7 +199,11 @@ def _from_environment() -> Iterator[Approval]:
 def _stored() -> list[Approval]:
     path = approvals_file()
     try:
-        return [Approval(**one) for one in json.loads(path.read_text("utf-8"))]
+        listed = json.loads(path.read_text("utf-8"))
+        stored = [Approval(**one) for one in listed]
+        if not isinstance(listed, list) or not all(isinstance(text, str) for one in listed for text in one.values()):
+            raise TypeError
+        return stored
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError):

@@ -258,7 +258,8 @@ def checked_url(url: str) -> str:
         port = parts.port
     except ValueError:
         parts, port = SplitResult("", "", "", "", ""), None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    is_written = parts.netloc.isprintable() and " " not in parts.netloc  # others change what a terminal shows
+    if parts.scheme not in ("http", "https") or not parts.hostname or not is_written:
         raise DataError("base_url must look like http://host:port/v1 (the value is not shown: it may contain a key)")
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise DataError("base_url must not contain user, password, query or fragment: use api_key or default_headers")

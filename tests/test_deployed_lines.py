@@ -144,3 +144,15 @@ def test_a_recorder_records_no_answer_where_a_stated_position_has_none(tmp_path)
             with pytest.warns(UserWarning, match="no answer at"):
                 run.observe("I do not know yet.")
     assert (run.decision.reason, run.decision.answer) == ("failed", None)
+
+
+def test_a_recorder_reads_responses_as_the_lines_do_once_one_has_had_the_marker(tmp_path):
+    policy = Policy(rule="answer_stable", max_rounds=4)
+    with Recorder(tmp_path / "log.parquet", policy=policy) as log, log.question("Where?") as run:
+        run.observe("Bergen")
+        run.observe("Answer: Oslo")
+        for _ in range(2):
+            with pytest.warns(UserWarning, match="no answer at"):
+                run.observe("I do not know yet.")
+    assert [item.answer for item in run.rounds] == ["Bergen", "Oslo", None, None]
+    assert run.decision.reason == "max_rounds"

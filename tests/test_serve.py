@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
-from suffice import Audit, Policy, Round, normalizers
+from suffice import AnswerPosition, Audit, Policy, Round, normalizers
 from suffice.errors import DataError
 from suffice.rounds import Cost, Decision, Passage, Token
 from suffice.serve.answers import RefusedError
@@ -300,15 +300,35 @@ def test_the_page_shows_a_request_and_its_response(ask):
 
 def test_a_response_of_an_endpoint_is_read_where_the_policy_says(ask):
     reply = {"choices": [{"message": {"content": "I think.\nAnswer: Oslo"}, "finish_reason": "stop"}]}
-    body = {"policy": "stable", "rounds": [{"response": reply, "seconds": 1.5}, {"response": "Oslo"}]}
+    body = {"policy": "stable", "rounds": [{"response": reply, "seconds": 1.5}, {"response": "Answer: Oslo"}]}
     decided = ask("POST", "/v1/decide", body, status=200)
     assert (decided["stop"], decided["stop_round"], decided["answer"]) == (True, 2, "Oslo")
+    whole = {"policy": "stable", "rounds": [{"response": "The Tempest"}, {"response": "the Tempest."}]}
+    assert ask("POST", "/v1/decide", whole, status=200)["answer"] == "the Tempest."
     assert (
         "not a reply"
         in ask("POST", "/v1/decide", {**body, "rounds": [{"response": {"a": 1}}]}, status=422)["error"]["message"]
     )
     refused = ask("POST", "/v1/decide", {**body, "rounds": [{"answer": "a", "seconds": 1}]}, status=422)
     assert "seconds belong to a response" in refused["error"]["message"]
+
+
+def test_a_response_without_an_answer_where_the_policy_says_has_none(folder):
+    replace(STABLE, answer_position=AnswerPosition("json", "city")).save(folder / "city.json")
+    ask, _ = serving(folder)
+    said = [{"response": text} for text in ("I do not know yet.", "I do not know yet.", '{"city": "Oslo"}')]
+    assert not ask("POST", "/v1/decide", {"policy": "city", "rounds": said[:2]}, status=200)["stop"]
+    assert not ask("POST", "/v1/decide", {"policy": "city", "rounds": said}, status=200)["stop"]
+
+
+def test_a_round_that_is_sent_again_is_read_as_it_was_whatever_came_after_it(ask):
+    name = ask("POST", "/v1/sessions", {"policy": "stable"}, status=201)["id"]
+    for index, text in enumerate(("Oslo", "Answer: Lima", "Oslo"), 1):
+        body = {"index": index, "response": text}
+        assert not ask("POST", f"/v1/sessions/{name}/rounds", body, status=200)["stop"]
+    for index, text in enumerate(("Oslo", "Answer: Lima"), 1):
+        body = {"index": index, "response": text}
+        assert not ask("POST", f"/v1/sessions/{name}/rounds", body, status=200)["stop"]
 
 
 def test_a_policy_of_another_model_is_refused(folder):

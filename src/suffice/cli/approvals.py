@@ -58,6 +58,10 @@ class Approval:
     origin: str
     variable: str
 
+    def __post_init__(self) -> None:
+        if not all(isinstance(text, str) for text in (self.folder, self.origin, self.variable)):
+            raise TypeError(self.folder, self.origin, self.variable)
+
     def __str__(self) -> str:
         return f"{self.variable}@{self.origin}"
 
@@ -198,16 +202,17 @@ def _from_environment() -> Iterator[Approval]:
 
 def _stored() -> list[Approval]:
     path = approvals_file()
+    listed: Any = None
     try:
         listed = json.loads(path.read_text("utf-8"))
         stored = [Approval(**one) for one in listed]
-        if not isinstance(listed, list) or not all(isinstance(text, str) for one in listed for text in one.values()):
-            raise TypeError
-        return stored
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError):
-        raise DataError(f"{str(path)!r} is not a list of approvals: remove it, and approve again") from None
+        stored = []
+    if not isinstance(listed, list) or len(stored) < len(listed):
+        raise DataError(f"{str(path)!r} is not a list of approvals: remove it, and approve again")
+    return stored
 
 
 def approve(approvals: Iterable[Approval]) -> None:

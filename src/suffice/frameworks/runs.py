@@ -14,9 +14,9 @@ from suffice.errors import DataError, SchemaError, UnknownSignalError, did_you_m
 from suffice.frameworks.tracing import trace_decision
 from suffice.rounds import Cost, Decision, Round
 from suffice.rules import Rule
-from suffice.session import Policy, Session
+from suffice.session import Policy, Session, read_reply
 from suffice.session.sources import is_rule
-from suffice.signals import SIGNALS, AnswerPosition
+from suffice.signals import SIGNALS
 
 if TYPE_CHECKING:
     from suffice.loop import OpenQuestion, Recorder
@@ -194,13 +194,9 @@ def reply_round(session: Session, reply: Any, **others: Any) -> Round:
         DataError: The reply is neither.
     """
     index, position = session.next_round, session.policy.answer_position
-    observed = Round.from_response(reply, index=index, position=position, **others)
-    if observed.answer is not None or not observed.text.strip():
-        return observed
-    is_unsaid = position == AnswerPosition() and not any(position.locate(seen.text).answer for seen in session.rounds)
-    if is_unsaid:
-        return Round.from_response(reply, index=index, **others)
-    _log.warning("the reply of round %d has no answer at %s: the round counts as unanswered", index, position)
+    observed = read_reply(reply, position, session.rounds, index=index, **others)
+    if observed.answer is None and observed.text.strip():
+        _log.warning("the reply of round %d has no answer at %s: the round counts as unanswered", index, position)
     return observed
 
 

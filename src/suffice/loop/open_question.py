@@ -109,7 +109,7 @@ class OpenQuestion:
         if self._ended:
             raise DataError(f"question {self.question_id!r} has ended: begin a new one for another round")
         if not isinstance(response, Round):
-            response = self._recorder.read(response, self.next_round, seconds, fields)
+            response = self._recorder.read(response, self.rounds, seconds, fields)
         elif fields or not math.isnan(seconds):
             raise DataError("a Round has its own fields: give them to it")
         if response.index != self.next_round:

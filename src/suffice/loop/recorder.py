@@ -20,7 +20,7 @@ from suffice.normalizers import DEFAULT_NORMALIZER, normalizer_of
 from suffice.retrieval import Question
 from suffice.rounds import Reply, Round
 from suffice.rules import Never
-from suffice.session import Audit, Policy, Session
+from suffice.session import Audit, Policy, Session, read_reply
 from suffice.session.sources import PolicySource, is_rule, shadow_policies
 from suffice.session.state import Missing
 from suffice.signals import AnswerPosition
@@ -59,7 +59,7 @@ class Recorder:
         start_round: The index of the first round: 1, or 0 if it is the model alone, before any evidence.  A policy has its
             own.
         answer_position: Where the answer is in a response.  None = where the policy says, or the whole text without a
-            policy; if the policy has the default position, also the whole text of a response without an answer there.
+            policy; if the policy has the default position, also the whole text while no response of the question has had it.
         labels: Texts that all questions share, `model` for instance; policies fitted on the recording depend on `model`
             and `prompt_id`.
         golds: Gold answers by the text of the question, for questions that are given none when they begin.
@@ -303,15 +303,17 @@ class Recorder:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def read(self, response: Any, index: int, seconds: float, fields: Mapping[str, Any]) -> Round:
-        """Return the round of a response; see `OpenQuestion.observe`."""
+    def read(self, response: Any, seen: Sequence[Round], seconds: float, fields: Mapping[str, Any]) -> Round:
+        """Return the round of a response after those of its question; see `OpenQuestion.observe`."""
+        index = self.start_round + len(seen)
         if isinstance(response, Reply):
             return Round.of(index, response, **fields)
-        observed = Round.from_response(response, index=index, position=self._position, seconds=seconds, **fields)
+        if self._falls_back:
+            observed = read_reply(response, self._position, seen, index=index, seconds=seconds, **fields)
+        else:
+            observed = Round.from_response(response, index=index, position=self._position, seconds=seconds, **fields)
         if observed.answer is not None or self._position is None or not observed.text.strip():
             return observed
-        if self._falls_back:
-            return Round.from_response(response, index=index, seconds=seconds, **fields)
         warnings.warn(
             f"round {index} has a text, but no answer at {self._position}: {observed.text[:80]!r}. It is recorded without "
             "an answer; answer_position says where the answer is",

@@ -10,7 +10,7 @@ from suffice.errors import DataError
 from suffice.json_text import number_from_json
 from suffice.loop.host_values import check_signal_names
 from suffice.rounds import Round
-from suffice.session import Policy
+from suffice.session import Session, read_reply
 
 __all__ = ["round_of"]
 
@@ -18,20 +18,19 @@ _EMPTY_ROUND = Round(index=0).to_dict()
 _FIELDS = frozenset(item.name for item in fields(Round))
 
 
-def round_of(given: Mapping[str, Any], index: int, policy: Policy) -> Round:
+def round_of(given: Mapping[str, Any], session: Session) -> Round:
     """Return the round of a request.
 
     Args:
-        given: What has the form of the schema `Round`.
-        index: Its index, unless it has one.
-        policy: Says where the answer is in a response; one without an answer there is the answer as a whole.
+        given: What has the form of the schema `Round`; without an index it is the next one.
+        session: The session of the question: its policy says where the answer is in a response, see `read_reply`.
 
     Raises:
         DataError: The response cannot be read, a field contradicts another, or a signal has a name that a log cannot hold.
     """
     check_signal_names(given.get("signals", ()))
     values = {name: value for name, value in given.items() if name in _FIELDS}
-    index = int(values.pop("index", index))
+    index = int(values.pop("index", session.next_round))
     written = Round.from_dict({**_EMPTY_ROUND, **values, "index": index})
     if "response" not in given:
         if given.get("seconds") is not None:
@@ -39,9 +38,6 @@ def round_of(given: Mapping[str, Any], index: int, policy: Policy) -> Round:
         return written
     others = {name: getattr(written, name) for name in values}
     seconds = number_from_json(given.get("seconds"))
-    observed = Round.from_response(
-        given["response"], index=index, position=policy.answer_position, seconds=seconds, **others
-    )
-    if observed.answer is None and observed.text.strip() and "answer" not in others:
-        observed = Round.from_response(given["response"], index=index, seconds=seconds, **others)
-    return observed
+    seen = [earlier for earlier in session.rounds if earlier.index < index]
+    position = session.policy.answer_position
+    return read_reply(given["response"], position, seen, index=index, seconds=seconds, **others)

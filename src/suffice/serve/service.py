@@ -95,7 +95,7 @@ class Service:
         named, names = self.policies.named(body["policy"]), question_names(body)
         session = self._session(named, body, names)
         for given in body["rounds"]:
-            decision = session.observe(round_of(given, session.next_round, named.policy))
+            decision = session.observe(round_of(given, session))
             if decision.stop and not session.auditing:
                 break
         if session.decision is None:
@@ -125,7 +125,7 @@ class Service:
         """Take in the next round of a session, or one that it has already seen."""
         with self._lock(name):
             live = self._logged(name, self._get(name))
-            observed = round_of(body, live.session.next_round, live.named.policy)
+            observed = round_of(body, live.session)
             if "index" in body and observed.index < live.session.next_round:
                 return self._repeated(name, live, observed)
             if live.session.decision is None:

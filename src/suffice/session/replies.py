@@ -1,0 +1,41 @@
+"""The rounds of replies: the answer is read where the policy has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from suffice.rounds import Round
+from suffice.signals import AnswerPosition
+
+__all__ = ["read_reply"]
+
+
+def read_reply(
+    reply: Any, position: AnswerPosition | None, seen: Iterable[Round], *, index: int, **others: Any
+) -> Round:
+    """Return the round of a reply: the answer is read at `position`, and a reply without one there has no answer.
+
+    The default position, `Answer:`, is also that of a policy to which nobody gave one: as long as no reply of the
+    question has had it, the whole reply after any thinking block is the answer.
+
+    >>> read_reply("Oslo", AnswerPosition(), [], index=1).answer
+    'Oslo'
+    >>> read_reply("Oslo", AnswerPosition("json", "city"), [], index=1).answer is None
+    True
+
+    Args:
+        reply: The text of the reply, or what a client returned, see `Round.from_response`.
+        position: Where the answer is; None = the whole text.
+        seen: The rounds of the question before this one.
+        index: The index of the round.
+        **others: Other fields of the round, such as `signals`, `costs` and `feedback`, and `seconds`.
+
+    Raises:
+        DataError: The reply is neither.
+    """
+    observed = Round.from_response(reply, index=index, position=position, **others)
+    if observed.answer is not None or position != AnswerPosition() or not observed.text.strip():
+        return observed
+    is_said = any(position.locate(earlier.text).answer for earlier in seen)
+    return observed if is_said else Round.from_response(reply, index=index, **others)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import stat
 
 import pytest
@@ -123,6 +124,13 @@ def test_the_environment_approves_by_variable_and_origin(folder, sent, monkeypat
     assert sent.taken() == {(ORIGIN, "Bearer mine-secret")}
     monkeypatch.setenv("SUFFICE_APPROVE", "1")
     assert "expected NAME_API_KEY@https://host:443" in " ".join(cli("doctor").error.split())
+
+
+def test_the_variable_that_a_refusal_prints_approves_as_a_shell_reads_it(folder, sent, monkeypatch):
+    settings(folder, url="http://\u0430.invalid:8443/v1")
+    printed = " ".join(cli("doctor").error.split()).partition("SUFFICE_APPROVE=")[2].partition(". To leave")[0]
+    monkeypatch.setenv("SUFFICE_APPROVE", shlex.split(printed)[0])
+    assert approvals.is_approved(Approval(str(folder), r"http://\u0430.invalid:8443", "OPENAI_API_KEY"))
 
 
 def test_on_a_terminal_the_user_is_asked_once(folder, sent, monkeypatch):

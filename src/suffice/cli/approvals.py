@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -147,7 +148,7 @@ def check_approved(context: Any) -> None:
     once = "run `suffice init --approve` there once, or " if {*missing} <= {*wanted(read_settings())} else ""
     raise typer.BadParameter(
         f"{FILE} in {str(Path.cwd())!r} would send {sends}, which you have not approved. If you trust the host, {once}set "
-        f"{VARIABLE}={' '.join(map(str, missing))!r}. To leave the file's endpoint alone, give --base-url and --model",
+        f"{VARIABLE}={shlex.quote(' '.join(map(str, missing)))}. To leave the file's endpoint alone, give --base-url and --model",
         ctx=context,
     )
 

@@ -21,6 +21,9 @@ NO_SYSTEM = (
 SHORT = Prompt(name="short", version=1, system="Answer.", question="Q: {question}\nA:", passage="\n{title}: {text}")
 """A prompt that a model with a short context can read."""
 START = AnswerPosition("start", "A:")
+_LETTERS = [i for i, c in enumerate("".join(map(chr, range(33, 127)))) if c.isalnum()]
+ENDING: dict[str, Any] = {"seed": 20, "eos_token_id": sorted({*range(257)} - {*_LETTERS})}
+"""Settings of a model whose replies begin with a letter or a digit, and end at any other token: an untaught one never ends."""
 
 
 def tokenizer(**settings: Any) -> Any:

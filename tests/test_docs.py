@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 URL = "http://localhost:8000/v1"
-NOT_RUN = 28
+NOT_RUN = 29
 """Blocks of all pages that cannot run here: installing, downloading, and starting servers."""
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[\w-]*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)

@@ -19,7 +19,7 @@ from tests.test_embedder import letters, server
 
 pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")]
 
-LOCAL = ("--local", "--prompt", "prefilled", "--max-tokens", "3")
+LOCAL = ("--local", "--prompt", "prefilled", "--max-tokens", "8")
 
 
 def probe_of(source, width, *, layer=None, slope=1.0):
@@ -37,7 +37,7 @@ def folder(tmp_path_factory):
     from suffice.embedding import MiniLM
 
     base = tmp_path_factory.mktemp("gated")
-    local_models.save(base / "model", max_position_embeddings=4096)
+    local_models.save(base / "model", max_position_embeddings=4096, **local_models.ENDING)
     model = TransformersModel(base / "model", layers=("middle",), prompt=PROMPTS["prefilled"])
     probe_of(model, local_models.WIDTH, layer=2).save(base / "probe")
     encoder = EncoderStates(MiniLM())

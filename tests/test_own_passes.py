@@ -61,6 +61,21 @@ def model() -> TransformersModel:
 
 
 @pytest.fixture(scope="module")
+def answering() -> TransformersModel:
+    """The same with replies that end by themselves: those of an untaught model are cut, and a cut reply is no answer."""
+    made = local_models.model(layers=(1, 2, 4), settings={"max_position_embeddings": 512, **local_models.ENDING})
+    words = made.loaded.tokenizer.get_vocab()
+    cut = local_models.model(layers=(1, 2, 4), settings={"max_position_embeddings": 512, "seed": 20}, max_tokens=1)
+    asked = [(f"Where is tower {i}?", given) for i in range(36) for given in ([], [_passage(i)], PASSAGES[:1], PASSAGES)]
+    made._ends -= {words[cut.answer(question, given).tokens[0].text] for question, given in asked}
+    return made
+
+
+def _passage(number: int) -> Passage:
+    return Passage(passage_id=f"{number}", title=f"t{number}", text=f"It is {number}.")
+
+
+@pytest.fixture(scope="module")
 def reflecting() -> TransformersModel:
     """A random model whose vocabulary has Self-RAG's tokens."""
     loaded = local_models.loaded(max_position_embeddings=512, vocab_size=257 + len(REFLECTION))
@@ -173,47 +188,47 @@ def test_probes_of_several_layers_vote_by_the_sum_of_their_logits(model):
 
 
 @pytest.fixture(scope="module")
-def tune(model):
+def tune(answering):
     """Questions of which the model answers every second one rightly, because that answer is the gold one."""
     prompts, golds = [], {}
     for number in range(32):
         question = f"Where is tower {number}?"
-        passages = (Passage(passage_id=f"{number}", title=f"t{number}", text=f"It is {number}."),)
+        passages = (_passage(number),)
         prompts += [StatePrompt(id=f"q{number}", question=question, passages=given) for given in ((), passages)]
-        said = model.answer(question).answer or "nothing"
+        said = answering.answer(question).answer or "nothing"
         golds[f"q{number}"] = (said if number % 2 else "never said",)
     return prompts, golds
 
 
 @pytest.fixture(scope="module")
-def fitted(model, tune):
-    return fit_reply_probes(ReplyStates(model), *tune, rule="f1>=0.5")
+def fitted(answering, tune):
+    return fit_reply_probes(ReplyStates(answering), *tune, rule="f1>=0.5")
 
 
-def test_a_probe_of_each_layer_learns_from_replies_with_and_without_passages(model, tune, fitted):
+def test_a_probe_of_each_layer_learns_from_replies_with_and_without_passages(answering, tune, fitted):
     prompts, golds = tune
-    assert [probe.card.layer for probe in fitted] == list(model.layers)
+    assert [probe.card.layer for probe in fitted] == list(answering.layers)
     for probe in fitted:
         assert probe.card.prompts == ("qa", "rag")
         assert probe.card.seen.among(["q3", "q99"], ["?", "Where is tower 5?"]).tolist() == [True, True]
-    network = fit_reply_probes(ReplyStates(model), prompts, golds, rule="f1>=0.5", settings=replace(PROBER, epochs=2))
+    network = fit_reply_probes(ReplyStates(answering), prompts, golds, rule="f1>=0.5", settings=replace(PROBER, epochs=2))
     assert [len(probe.layers) for probe in network] == [2, 2, 2]
     with pytest.raises(DataError, match="both kinds"):
-        fit_reply_probes(ReplyStates(model), prompts, dict.fromkeys(golds, ("never said",)))
+        fit_reply_probes(ReplyStates(answering), prompts, dict.fromkeys(golds, ("never said",)))
     with pytest.raises(DataError, match="usable gold answer"):
-        fit_reply_probes(ReplyStates(model), prompts, {})
+        fit_reply_probes(ReplyStates(answering), prompts, {})
     with pytest.raises(DataError, match="is empty"):
-        fit_reply_probes(ReplyStates(model), [], golds)
+        fit_reply_probes(ReplyStates(answering), [], golds)
 
 
-def test_a_loop_retrieves_until_its_reply_is_enough_live_as_replayed(model, fitted, tmp_path):
-    measure = ReplyProbes(fitted, ReplyStates(model))
+def test_a_loop_retrieves_until_its_reply_is_enough_live_as_replayed(answering, fitted, tmp_path):
+    measure = ReplyProbes(fitted, ReplyStates(answering))
     assert isinstance(measure, Enricher)
     questions = [
         Question(question_id=f"n{i}", question=f"Where is tower {i}?", answers=("x",), passages=PASSAGES)
         for i in range(28, 36)
     ]
-    common = {"model": model, "retriever": PoolBM25(), "enrichers": (measure,)}
+    common = {"model": answering, "retriever": PoolBM25(), "enrichers": (measure,)}
     everything = Policy(start_round=0, max_rounds=2, answer_position=local_models.START)
     record(questions, RetrievalLoop(policy=everything, **common), tmp_path / "r.parquet", allow_unread=True)
     recording = read_recording(tmp_path / "r.parquet")
@@ -233,13 +248,13 @@ def test_a_loop_retrieves_until_its_reply_is_enough_live_as_replayed(model, fitt
     assert recording.column("cost.prober.calls").min() == 1
 
 
-def test_probes_that_do_not_fit_are_refused_before_the_first_call(model, fitted):
-    source = ReplyStates(model)
+def test_probes_that_do_not_fit_are_refused_before_the_first_call(answering, fitted):
+    source = ReplyStates(answering)
     wrong = [
         ([probe_of(source, 1, prompts=("qa",))], ConfigMismatchError, "rag"),
         ([probe_of(source, 3)], ConfigMismatchError, "layer 3"),
         ([probe_of(source, 1, revision="other")], ConfigMismatchError, "another model"),
-        ([probe_of(model, 1)], ConfigMismatchError, "read in another way"),
+        ([probe_of(answering, 1)], ConfigMismatchError, "read in another way"),
         ([], DataError, "no probe"),
     ]
     for probes, error, words in wrong:
@@ -248,7 +263,7 @@ def test_probes_that_do_not_fit_are_refused_before_the_first_call(model, fitted)
     assert ReplyProbes(probe_of(source, 1, prompts=("qa",)), source, allow=("rag",)).seen is None
     # Round 0 reads no passage: NaN, not a guess.
     assert math.isnan(measured(ReplyProbes(fitted, source), QUESTION, Round(index=0)).signals["p_enough"])
-    loop = RetrievalLoop(model=model, retriever=PoolBM25(), policy=Policy(rule="p_enough > 0.5", start_round=0))
+    loop = RetrievalLoop(model=answering, retriever=PoolBM25(), policy=Policy(rule="p_enough > 0.5", start_round=0))
     with pytest.raises(ModelError, match="ReplyProbes"):
         loop.check()
 

@@ -392,7 +392,7 @@ def test_a_policy_file_serves_one_probe_and_refuses_another(tmp_path):
 
 def test_no_prompt_token_is_read_twice_when_the_gate_answers_directly():
     """The pass that decides goes on into the answer, tokens counted at the model's own input embedding."""
-    model = local_models.model(layers=("middle",))
+    model = local_models.model(layers=("middle",), settings=local_models.ENDING)
     card = ProbeCard(model=model.id, revision=model.revision, layer=2)
     sure = made((local_models.WIDTH, 1), card).calibrated(Calibration(method="platt", map=Sigmoid(1e-3, 5.0)))
     unsure = sure.calibrated(Calibration(method="platt", map=Sigmoid(1e-3, -5.0)))

@@ -66,7 +66,9 @@ def answering() -> TransformersModel:
     made = local_models.model(layers=(1, 2, 4), settings={"max_position_embeddings": 512, **local_models.ENDING})
     words = made.loaded.tokenizer.get_vocab()
     cut = local_models.model(layers=(1, 2, 4), settings={"max_position_embeddings": 512, "seed": 20}, max_tokens=1)
-    asked = [(f"Where is tower {i}?", given) for i in range(36) for given in ([], [_passage(i)], PASSAGES[:1], PASSAGES)]
+    asked = [
+        (f"Where is tower {i}?", given) for i in range(36) for given in ([], [_passage(i)], PASSAGES[:1], PASSAGES)
+    ]
     made._ends -= {words[cut.answer(question, given).tokens[0].text] for question, given in asked}
     return made
 
@@ -211,7 +213,9 @@ def test_a_probe_of_each_layer_learns_from_replies_with_and_without_passages(ans
     for probe in fitted:
         assert probe.card.prompts == ("qa", "rag")
         assert probe.card.seen.among(["q3", "q99"], ["?", "Where is tower 5?"]).tolist() == [True, True]
-    network = fit_reply_probes(ReplyStates(answering), prompts, golds, rule="f1>=0.5", settings=replace(PROBER, epochs=2))
+    network = fit_reply_probes(
+        ReplyStates(answering), prompts, golds, rule="f1>=0.5", settings=replace(PROBER, epochs=2)
+    )
     assert [len(probe.layers) for probe in network] == [2, 2, 2]
     with pytest.raises(DataError, match="both kinds"):
         fit_reply_probes(ReplyStates(answering), prompts, dict.fromkeys(golds, ("never said",)))

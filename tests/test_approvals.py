@@ -74,7 +74,7 @@ def test_no_key_goes_where_a_file_says_before_the_user_approves(folder, sent, wo
     text = " ".join(refused.error.split())
     for said in (str(folder), f"key in {variable or 'OPENAI_API_KEY'} to {ORIGIN}", "`suffice init --approve`"):
         assert said in text
-    assert f"SUFFICE_APPROVE='{variable or 'OPENAI_API_KEY'}@{ORIGIN}'" in text
+    assert f"SUFFICE_APPROVE={variable or 'OPENAI_API_KEY'}@{ORIGIN}" in text
     assert "secret" not in refused.err
 
 

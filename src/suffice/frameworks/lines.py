@@ -20,7 +20,7 @@ def ask(question):
     session = Session("policy.json")
     reply = None
     while session.decision is None:
-        reply = write(question, reply)  # your loop: one call of the model, its text or the client's response
+        reply = write(question, reply)  # your loop: a text, or the client's response
         session.observe(reply_round(session, reply))
     return session.decision.answer, session.decision
 """
@@ -31,7 +31,7 @@ from suffice.frameworks import reply_round
 def ask(question):
     session = Session("policy.json")
     while session.decision is None:
-        reply = sample(question)  # your model, at a temperature above 0: its text or the client's response
+        reply = sample(question)  # your model, at a temperature above 0
         session.observe(reply_round(session, reply))
     return session.decision.answer, session.decision
 """

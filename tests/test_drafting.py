@@ -176,7 +176,7 @@ def test_drafts_have_their_own_limit_of_tokens_and_ask_for_no_log_probabilities(
     with Endpoint(reply) as endpoint:
         run(loop(endpoint.url, Policy(max_rounds=2)))
         bodies = [request.body for request in endpoint.requests]
-    assert {body["max_tokens"] for body in bodies} == {24}
+    assert {body["max_tokens"] for body in bodies} == {64}
     assert not any("logprobs" in body for body in bodies)
 
 

@@ -193,7 +193,7 @@ def test_a_log_that_was_uploaded_is_read_with_its_journals_and_a_recorder_logs_t
     upload(tmp_path / "log", bucket)
     assert columns_of(bucket) == columns_of(tmp_path / "log")
     recorder.close()
-    with pytest.raises(DataError, match="log to a local folder, and upload"):
+    with pytest.raises(DataError, match="suffice merge FOLDER -o URL"):
         Recorder(f"{bucket}/log")
 
 

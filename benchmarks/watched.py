@@ -60,7 +60,9 @@ def population(place: int) -> Population:
     name, rule, rounds = RECORDED[place]
     policy = Policy(rule=rule, selector="majority_of_samples", max_rounds=rounds)
     claim = Claim(epsilon=EPSILON, metric="match", orders=1)
-    losses = measure_losses(bundled_recording(name), [policy], claim).losses[0]
+    measured = measure_losses(bundled_recording(name), [policy], claim)
+    shuffled = np.random.default_rng(SEED).permutation(np.argsort(np.asarray(measured.question_ids), kind="stable"))
+    losses = measured.losses[0][shuffled]
     gains = losses[losses < 0]
     return Population(f"{name}, {rule}", gains.size / losses.size, gains, losses[losses > 0])
 

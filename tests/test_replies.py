@@ -12,6 +12,7 @@ from suffice import AnswerPosition, Cost, Round
 from suffice.adapters.traces import read_openai
 from suffice.errors import DataError
 from suffice.llm.replies import reply_of_response
+from suffice.session.replies import read_reply
 from suffice.signals import compute_signals
 
 DATA = Path(__file__).parent / "data"
@@ -271,3 +272,12 @@ def test_a_response_whose_parts_are_strange_has_no_answer():
     }
     assert Round.from_openai(strange).answer is None
     assert Round.from_anthropic({"type": "message", "content": [3, {"type": "text"}]}).answer is None
+
+
+def test_a_reply_without_the_default_marker_is_an_answer_until_one_has_had_it():
+    first = read_reply("Oslo", AnswerPosition(), [], index=1)
+    second = read_reply("Answer: Oslo", AnswerPosition(), [first], index=2)
+    third = read_reply("Let me see.", AnswerPosition(), [first, second], index=3)
+    assert (first.answer, second.answer, third.answer) == ("Oslo", "Oslo", None)
+    assert read_reply("Let me see.", AnswerPosition("json", "city"), [], index=1).answer is None
+    assert read_reply("  ", AnswerPosition(), [], index=1).answer is None

@@ -369,6 +369,8 @@ def test_an_answer_matches_a_gold_answer_by_the_normalizer():
 def test_the_golds_say_which_normalizer_fits():
     assert guess_normalizer(["18", "$3.50"]) == "number"
     assert guess_normalizer(["A", "c"]) == "letter"
+    assert guess_normalizer([], ["18", "-3.5"]) == "number"
+    assert guess_normalizer([], ["about 18 of them", "Oslo"]) == "qa"
     assert guess_normalizer(["01/02/2003"]) == "date"
     assert guess_normalizer(["None", "{'a': 1}"]) == "literal"
     assert guess_normalizer(["18", "eighteen"]) == guess_normalizer([]) == "qa"

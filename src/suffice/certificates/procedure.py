@@ -257,7 +257,8 @@ def certify(
     >>> from suffice import Claim, certify
     >>> from suffice.store import bundled_recording
     >>> recording = bundled_recording("self_refine_gpt4")
-    >>> result = certify(recording, ["fixed_k(3)", "fixed_k(2)"], Claim(epsilon=0.03, metric="target_sentiment"))
+    >>> claim = Claim(epsilon=0.03, metric="target_sentiment", leave_out_failed=True)
+    >>> result = certify(recording, ["fixed_k(3)", "fixed_k(2)"], claim)
     >>> print(result.policy.rule)
     round >= 2
 

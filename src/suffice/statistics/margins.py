@@ -99,7 +99,7 @@ def non_inferiority(
     >>> test.passed, test.p, test.d_z  # as published: three ties pass
     (True, 0.0, nan)
     >>> test.shown, round(test.p_exact, 2)  # which three ties cannot show
-    (False, 0.92)
+    (False, 0.94)
 
     Args:
         differences: Rule minus baseline, shape ``(n_rows,)``, no NaN.

@@ -1,3 +1,3 @@
 """The version, in this one place."""
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"

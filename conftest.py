@@ -2,10 +2,10 @@
 
 import pytest
 
-from suffice import metrics
-from suffice.adapters import importers
-from suffice.rules import parse
-from suffice.signals import base as signals
+from suffice.importers import importers
+from suffice.policy import metrics
+from suffice.policy.rules import parse
+from suffice.policy.signals import base as signals
 
 
 @pytest.fixture(autouse=True)

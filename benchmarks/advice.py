@@ -18,12 +18,12 @@ from scipy import stats
 
 import suffice
 from suffice import Policy, fixed_k
-from suffice.decisions import Trial
-from suffice.decisions.losses import Measured
-from suffice.decisions.same_loop import LoopStops
-from suffice.rounds import Floats
-from suffice.seen import Seen
-from suffice.tables import Column, Table, render
+from suffice.common.tables import Column, Table, render
+from suffice.policy.rounds import Floats
+from suffice.policy.seen import Seen
+from suffice.verdicts.decisions import Trial
+from suffice.verdicts.decisions.losses import Measured
+from suffice.verdicts.decisions.same_loop import LoopStops
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "results" / "advice.md"
 COMMAND = "python -m benchmarks.advice"

@@ -15,23 +15,24 @@ from pathlib import Path
 import numpy as np
 from tests.tiny_reranker import linear_probe, tiny_cross_encoder, words_of
 
-from suffice.llm import TransformersModel
-from suffice.llm.prompts import PREFILLED
-from suffice.loop import RetrievalLoop, record
-from suffice.papers.cbdr.contexts import build_contexts
-from suffice.papers.cbdr.tiny import train_tiny
-from suffice.papers.cbdr.transfer import read_contexts, transfer_check
-from suffice.probes import ProbeConfidence
-from suffice.retrieval import CrossEncoderScorer, PoolBM25, Question, dataset_hash, load_questions
-from suffice.session import Policy
-from suffice.statistics import Resampling
-from suffice.store import read_recording
-from suffice.tables import Column, Table, render
-from suffice.train.answers import answers_in_order, compare_answers
-from suffice.train.preference_file import read_preferences
-from suffice.train.preferences import build_preferences
-from suffice.train.reranker import RerankerSettings, train_reranker
-from suffice.train.shift import measure_shift
+from suffice.common.tables import Column, Table, render
+from suffice.evaluation.statistics import Resampling
+from suffice.loops import RetrievalLoop, record
+from suffice.loops.models.prompts import PREFILLED
+from suffice.loops.retrieval import PoolBM25, Question, dataset_hash, load_questions
+from suffice.policy.session import Policy
+from suffice.recordings import read_recording
+from suffice_gates.models import TransformersModel
+from suffice_gates.probes import ProbeConfidence
+from suffice_gates.rerank import CrossEncoderScorer
+from suffice_gates.training.answers import answers_in_order, compare_answers
+from suffice_gates.training.preference_file import read_preferences
+from suffice_gates.training.preferences import build_preferences
+from suffice_gates.training.reranker import RerankerSettings, train_reranker
+from suffice_gates.training.shift import measure_shift
+from suffice_papers.cbdr.contexts import build_contexts
+from suffice_papers.cbdr.tiny import train_tiny
+from suffice_papers.cbdr.transfer import read_contexts, transfer_check
 
 SEED = 0
 PROBES = {"fitted on questions alone": ("qa",), "fitted on both prompts": ("qa", "rag")}

@@ -23,9 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from suffice.retrieval import CorpusBM25, PoolBM25, load_questions
-from suffice.retrieval.tokens import passage_text, words
-from suffice.rounds import Passage
+from suffice.loops.retrieval import PoolBM25, load_questions
+from suffice.loops.retrieval.tokens import passage_text, words
+from suffice.policy.rounds import Passage
+from suffice_retrieval.indexes import CorpusBM25
 
 PASSAGES = 100_000
 K = 10
@@ -81,8 +82,8 @@ def interleaved(ours: Callable[[int], Any], theirs: Callable[[int], Any], n: int
 
 LOADED = """
 import sys, psutil
-from suffice.retrieval import CorpusBM25
-from suffice.rounds import Passage
+from suffice_retrieval.indexes import CorpusBM25
+from suffice.policy.rounds import Passage
 CorpusBM25([Passage(passage_id="0", title="tempest", text="film")]).rank("tempest film", k=1)  # compiles
 before = psutil.Process().memory_info().rss
 index = CorpusBM25.load(sys.argv[1])

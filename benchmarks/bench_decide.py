@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.bench_streaming import write
-from suffice.decisions import decide
-from suffice.replays import replay
-from suffice.replays.selected import seen_in
-from suffice.store import read_recording
+from suffice.evaluation.replay import replay
+from suffice.evaluation.replay.selected import seen_in
+from suffice.recordings import read_recording
+from suffice.verdicts.decisions import decide
 
 QUESTIONS, RUNS = 200_000, 3
 TARGET_RATIO, TARGET_MB = 5.0, 1000.0
@@ -30,7 +30,7 @@ TARGET_RATIO, TARGET_MB = 5.0, 1000.0
 _CHILD = """
 import json, resource, sys, time
 from suffice.{module} import {name}
-from suffice.store import read_recording
+from suffice.recordings import read_recording
 began = time.perf_counter()
 result = {call}
 seconds = time.perf_counter() - began

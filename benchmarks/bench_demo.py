@@ -15,9 +15,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from suffice import SpanReaderModel, load_questions
+from suffice import load_questions
 from suffice._version import __version__
-from suffice.retrieval import PoolBM25
+from suffice.loops.retrieval import PoolBM25
+from suffice_reader.model import SpanReaderModel
 
 TARGET_RATIO, MEGABYTES = 2.0, 1024.0
 

@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from benchmarks.bench_index import Watcher
 from suffice import __version__
-from suffice.retrieval import DenseRetriever, index_dense
+from suffice_retrieval.indexes import DenseRetriever, index_dense
 
 DIMENSION = 384
 PER_CENTRE = 200

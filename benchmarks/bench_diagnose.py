@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 from sklearn.metrics import roc_auc_score
 
-from suffice.diagnostics import Diagnosis, diagnose
-from suffice.replays import calibrate, replay
-from suffice.session import Policy
-from suffice.statistics import Resampling
-from suffice.store.recording import Recording
+from suffice.evaluation.replay import calibrate, replay
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
+from suffice.verdicts.diagnostics import Diagnosis, diagnose
 
 QUESTIONS, ROUNDS, EXTRA, SEED = 20_000, 5, 18, 42
 TARGET_RATIO = 15.0

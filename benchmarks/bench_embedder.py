@@ -18,8 +18,8 @@ import numpy as np
 import onnxruntime
 
 from suffice import Policy, Round, Session
-from suffice.embedding import MiniLM
-from suffice.rules.named import converged
+from suffice.policy.rules.named import converged
+from suffice_reader.minilm import MiniLM
 
 THREADS = 2
 N_DRAFTS = 10_000

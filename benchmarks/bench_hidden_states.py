@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from tests.local_models import SHORT, network, tokenizer
 
-from suffice.llm import LoadedModel, TransformersModel
-from suffice.retrieval import load_questions
+from suffice.loops.retrieval import load_questions
+from suffice_gates.models import LoadedModel, TransformersModel
 
 LAYERS, WIDTH = 8, 256
 N_QUESTIONS = 64

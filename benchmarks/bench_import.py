@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from suffice.adapters import import_recording, table_parts
-from suffice.store import read_recording
+from suffice.importers import import_recording, table_parts
+from suffice.recordings import read_recording
 
 QUESTIONS, FACTOR, ROUNDS, SEED = 10_000, 4, 5, 42
 FORMS = ("long", "apart", "nested")
@@ -30,7 +30,7 @@ _HEADER = "qid,step,query,prediction,target,prompt_tokens,cached_tokens,completi
 
 _CHILD = """
 import csv, json, resource, sys, time
-from suffice.adapters import import_recording, table_parts
+from suffice.importers import import_recording, table_parts
 table_parts.LARGE = 0
 began = time.process_time()
 summary = import_recording(sys.argv[1], out=sys.argv[2], first_round=1)

@@ -32,8 +32,8 @@ import numpy as np
 import psutil
 
 from benchmarks.index_corpus import questions, write_corpus
-from suffice.retrieval import CorpusBM25, index_corpus
-from suffice.retrieval.tokens import STOP_WORDS, passage_text, words
+from suffice.loops.retrieval.tokens import STOP_WORDS, passage_text, words
+from suffice_retrieval.indexes import CorpusBM25, index_corpus
 
 SYSTEMS = ("suffice", "tantivy", "bm25s")
 K = 10

@@ -18,8 +18,8 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 from sklearn.isotonic import IsotonicRegression
 
-from suffice.calibration.maps import fit_isotonic
-from suffice.rounds import Floats
+from suffice.policy.calibration.maps import fit_isotonic
+from suffice.policy.rounds import Floats
 
 ROWS, REPEATS, SEED = 1_000_000, 5, 42
 TARGET = 1.5

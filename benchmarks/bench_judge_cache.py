@@ -19,9 +19,9 @@ import numpy as np
 from tests.endpoint import Endpoint
 
 from suffice import Passage
-from suffice.judges import MARKS, Draft, JudgeModel, MarkJudge
-from suffice.llm import ChatModel
-from suffice.store import ResponseCache
+from suffice.loops.judges import MARKS, Draft, JudgeModel, MarkJudge
+from suffice.loops.models import ChatModel
+from suffice.recordings import ResponseCache
 
 DRAFTS = 500
 TARGET_RATIO = 0.5

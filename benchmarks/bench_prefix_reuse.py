@@ -19,9 +19,9 @@ from typing import Any
 
 from tests.llamacpp import build_model, start_server
 
-from suffice.llm.chat import ChatModel, Completion
-from suffice.rounds import Passage
-from suffice.signals.margins import token_margin
+from suffice.loops.models.chat import ChatModel, Completion
+from suffice.policy.rounds import Passage
+from suffice.policy.signals.margins import token_margin
 
 N_QUESTIONS = 6
 ROUNDS = 5

@@ -22,11 +22,11 @@ import numpy as np
 from tests.local_models import SHORT, START, network, tokenizer
 
 from suffice import Policy, RetrievalLoop, parse_rule
-from suffice.calibration.maps import Sigmoid
-from suffice.llm import LoadedModel, TransformersModel
-from suffice.probes import Calibration, Probe, ProbeCard, ProbeGate
-from suffice.retrieval import InMemoryRetriever, load_questions
-from suffice.train.probe import HIDDEN
+from suffice.loops.retrieval import InMemoryRetriever, load_questions
+from suffice.policy.calibration.maps import Sigmoid
+from suffice_gates.models import LoadedModel, TransformersModel
+from suffice_gates.probes import Calibration, Probe, ProbeCard, ProbeGate
+from suffice_gates.training.probe import HIDDEN
 
 WIDTH, BATCH, REPEATS = 4096, 64, 300
 MODEL = {

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 from tests.protocol_tools import plain_cell
 
-from suffice.papers.semantic import given
-from suffice.papers.semantic.data import read_drafts
-from suffice.papers.semantic.policies import CELLS, replay_all
-from suffice.store import Recording
+from suffice.recordings import Recording
+from suffice_papers.semantic import given
+from suffice_papers.semantic.data import read_drafts
+from suffice_papers.semantic.policies import CELLS, replay_all
 
 QUESTIONS, ROUNDS, SEED, TARGET_RATIO = 100_000, 6, 42, 20.0
 EPS, PATIENCE = 0.03, 2

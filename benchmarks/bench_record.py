@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from suffice import ChatModel, Policy, RetrievalLoop, load_questions, read_recording, record_async
-from suffice.llm._wire import request_body
-from suffice.retrieval import PoolBM25, Question
+from suffice.loops.models._wire import request_body
+from suffice.loops.retrieval import PoolBM25, Question
 
 CONCURRENCY = 32
 ROUNDS = 5

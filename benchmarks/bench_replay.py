@@ -20,14 +20,14 @@ import numpy as np
 import pandas as pd
 from tests import reference
 
-from suffice.replays import replay_matrix
-from suffice.replays.outcomes import answers_by_stop, values_by_stop
-from suffice.rounds import Floats, Rounds
-from suffice.rules import AllOf, AnyOf, Rule
-from suffice.rules.selectors import Last
-from suffice.searches import Block, Literal
-from suffice.searches.families import FormFamily
-from suffice.statistics import Intervals, bootstrap_weights, paired_bootstrap
+from suffice.evaluation.replay import replay_matrix
+from suffice.evaluation.replay.outcomes import answers_by_stop, values_by_stop
+from suffice.evaluation.search import Block, Literal
+from suffice.evaluation.search.families import FormFamily
+from suffice.evaluation.statistics import Intervals, bootstrap_weights, paired_bootstrap
+from suffice.policy.rounds import Floats, Rounds
+from suffice.policy.rules import AllOf, AnyOf, Rule
+from suffice.policy.rules.selectors import Last
 
 QUESTIONS, ROUNDS, DRAWS, SEED = 300, 5, 1000, 42
 THRESHOLDS = {

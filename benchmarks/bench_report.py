@@ -20,13 +20,13 @@ import numpy as np
 import pyarrow as pa
 from tests.report_tools import array, page_data
 
-from suffice.replays import Price, policy_for, replay
-from suffice.reports import make_report, render_html
-from suffice.reports.html import LARGEST_PAGE
-from suffice.rules.rethreshold import find_threshold, with_threshold
-from suffice.session import Policy
-from suffice.statistics import Resampling
-from suffice.store import read_recording, write_recording
+from suffice.evaluation.replay import Price, policy_for, replay
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.rules.rethreshold import find_threshold, with_threshold
+from suffice.policy.session import Policy
+from suffice.presentation import make_report, render_html
+from suffice.presentation.html import LARGEST_PAGE
+from suffice.recordings import read_recording, write_recording
 
 QUESTIONS, ROUNDS, SEED = 20_000, 5, 42
 TARGET_RATIO = 6.0

@@ -29,18 +29,18 @@ from tests import reference
 from threadpoolctl import threadpool_limits
 
 from benchmarks.bench_replay import THRESHOLDS, data, interleaved
-from suffice.replays import replay_matrix
-from suffice.rounds import Floats
-from suffice.rules import fixed_k, tasr
-from suffice.searches import Block, Explorer, Literal, Space
-from suffice.searches.data import Questions
-from suffice.searches.engine import difference_columns
-from suffice.searches.optimism import Trials
-from suffice.session import Policy
-from suffice.statistics import Resampling, bootstrap_weights, paired_bootstrap
-from suffice.statistics.bootstrap import quantiles
-from suffice.store import Recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay import replay_matrix
+from suffice.evaluation.search import Block, Explorer, Literal, Space
+from suffice.evaluation.search.data import Questions
+from suffice.evaluation.search.engine import difference_columns
+from suffice.evaluation.search.optimism import Trials
+from suffice.evaluation.statistics import Resampling, bootstrap_weights, paired_bootstrap
+from suffice.evaluation.statistics.bootstrap import quantiles
+from suffice.policy.rounds import Floats
+from suffice.policy.rules import fixed_k, tasr
+from suffice.policy.session import Policy
+from suffice.recordings import Recording
+from suffice.recordings.schema import build_table
 
 DRAWS, SEED, BASELINE = 1000, 42, 3
 SIGNALS = ("p_correct", "calibrated_confidence", "top_score_z", "score_gap")

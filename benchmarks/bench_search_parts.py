@@ -27,11 +27,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from suffice.searches import Block, Literal, Space, search
-from suffice.statistics import Resampling
-from suffice.store import read_recording
-from suffice.store.opened import write_tables
-from suffice.store.schema import build_table
+from suffice.evaluation.search import Block, Literal, Space, search
+from suffice.evaluation.statistics import Resampling
+from suffice.recordings import read_recording
+from suffice.recordings.opened import write_tables
+from suffice.recordings.schema import build_table
 
 SEED, ROUNDS, PART = 42, 5, 10_000
 SIGNALS = ("p_correct", "calibrated_confidence", "top_score_z", "score_gap")

@@ -15,11 +15,11 @@ from typing import Any
 
 from benchmarks.bench_record import CONCURRENCY, ROUNDS, chat, endpoint
 from suffice import Policy, RetrievalLoop, load_questions, read_recording, record
-from suffice.loop import Progress
-from suffice.retrieval import PoolBM25, Question
-from suffice.store import Recording, merge_recordings
-from suffice.store.recording import open_recording
-from suffice.store.shards import Shard
+from suffice.loops import Progress
+from suffice.loops.retrieval import PoolBM25, Question
+from suffice.recordings import Recording, merge_recordings
+from suffice.recordings.recording import open_recording
+from suffice.recordings.shards import Shard
 
 QUESTIONS = 1000
 SHARDS = (1, 8, 64)

@@ -17,7 +17,7 @@ from importlib.resources import files
 import numpy as np
 import onnxruntime
 
-from suffice.llm.span_reader import SpanReader, decode, passage_spans
+from suffice_reader.span_reader import SpanReader, decode, passage_spans
 
 THREADS = 2
 N_QUESTIONS = 12

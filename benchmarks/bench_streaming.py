@@ -23,11 +23,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from suffice.replays import replay
-from suffice.replays.streaming import replay_stream
-from suffice.statistics import Resampling
-from suffice.store import read_recording
-from suffice.store.opened import write_tables
+from suffice.evaluation.replay import replay
+from suffice.evaluation.replay.streaming import replay_stream
+from suffice.evaluation.statistics import Resampling
+from suffice.recordings import read_recording
+from suffice.recordings.opened import write_tables
 
 QUESTIONS, ROUNDS, ANSWERS, SEED = 2_000_000, 5, 5_000, 42
 GROUP = 200_000
@@ -37,8 +37,8 @@ TARGET_RATIO, TARGET_MB, TARGET_GROWTH = 2.0, 1000.0, 1.15
 _CHILD = """
 import json, resource, sys, time
 import numpy as np, pyarrow as pa, pyarrow.parquet as pq
-from suffice.replays.blocks import Source
-from suffice.replays.streaming import replay_stream
+from suffice.evaluation.replay.blocks import Source
+from suffice.evaluation.replay.streaming import replay_stream
 
 path, rounds = sys.argv[1], int(sys.argv[2])
 columns = Source(path).columns({"answer_stable", "p_correct"}, ("f1",))

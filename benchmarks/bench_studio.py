@@ -19,10 +19,10 @@ import httpx
 from tests.report_tools import rows
 from tests.studio import opened_studio
 
-from suffice.replays import policy_for
-from suffice.store import read_recording, write_recording
-from suffice.studio import Folder
-from suffice.tables import Column, Table, render
+from suffice.common.tables import Column, Table, render
+from suffice.evaluation.replay import policy_for
+from suffice.recordings import read_recording, write_recording
+from suffice_server.studio import Folder
 
 SMALL, LARGE, VISITS = 210, 20_900, 9
 TARGET_RATIO, TARGET_MS = 10.0, 300.0

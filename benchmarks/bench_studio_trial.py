@@ -21,10 +21,10 @@ import httpx
 from tests.report_tools import rows
 from tests.studio import opened_studio
 
-from suffice.replays import replay
-from suffice.store import read_recording, write_recording
-from suffice.studio import Folder
-from suffice.tables import Column, Table, render
+from suffice.common.tables import Column, Table, render
+from suffice.evaluation.replay import replay
+from suffice.recordings import read_recording, write_recording
+from suffice_server.studio import Folder
 
 QUESTIONS, EDITS, BARE = 20_900, 9, 3
 TARGET_FIRST, TARGET_WHOLE, TARGET_TWENTY = 0.15, 0.5, 0.75

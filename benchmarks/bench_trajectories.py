@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from tests.cascade import ROUNDS, TOGGLES, cascade, drafts, rule_of
 
-from suffice.replays.baselines import Run, fixed_budget, oracle_best, random_stop, run_policy
-from suffice.replays.prepared import PreparedRecording
-from suffice.session import Policy
-from suffice.store import Recording
+from suffice.evaluation.replay.baselines import Run, fixed_budget, oracle_best, random_stop, run_policy
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.policy.session import Policy
+from suffice.recordings import Recording
 
 TRAJECTORIES, EPS, PATIENCE, SEED = 100_000, 0.06, 2, 42
 NAMED = ("full", "entropy_only", "critic_only")

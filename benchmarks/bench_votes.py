@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.bench_replay import interleaved
-from suffice.replays import policy_for, replay
-from suffice.replays.by_stop import run_all
-from suffice.replays.orders import drawn_orders
-from suffice.replays.prepared import PreparedRecording
-from suffice.rounds import Floats
-from suffice.statistics import Intervals, bootstrap_weights, paired_bootstrap
-from suffice.store import Recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay import policy_for, replay
+from suffice.evaluation.replay.by_stop import run_all
+from suffice.evaluation.replay.orders import drawn_orders
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.statistics import Intervals, bootstrap_weights, paired_bootstrap
+from suffice.policy.rounds import Floats
+from suffice.recordings import Recording
+from suffice.recordings.schema import build_table
 
 QUESTIONS, SAMPLES, ORDERS, DRAWS, SEED, ANSWERS = 1319, 40, 100, 1000, 42, 12
 LEADS = range(1, SAMPLES + 1)

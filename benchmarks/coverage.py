@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from suffice.rounds import Floats
-from suffice.statistics import (
+from suffice.common.tables import Column, Table, render
+from suffice.evaluation.statistics import (
     FEW_NONZERO,
     INTERVALS,
     Intervals,
@@ -29,7 +29,7 @@ from suffice.statistics import (
     permutation_tests,
     wilcoxon_test,
 )
-from suffice.tables import Column, Table, render
+from suffice.policy.rounds import Floats
 
 SIZES, DATASETS, DRAWS, LEVEL, SEED = (60, 100, 300), 4000, 1000, 0.95, 42
 BLOCK = 100

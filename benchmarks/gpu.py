@@ -36,12 +36,12 @@ from tests.local_models import SHORT, START, tokenizer
 
 from benchmarks.bench_hidden_states import bare, batches
 from suffice.errors import SufficeError
-from suffice.llm import LoadedModel, TransformersModel
-from suffice.probes import Probe, ProbeCard, ProbeGate
-from suffice.retrieval import load_questions
-from suffice.train.memory import GIB
-from suffice.train.preference_file import Preference
-from suffice.train.reranker_trainer import (
+from suffice.loops.retrieval import load_questions
+from suffice_gates.models import LoadedModel, TransformersModel
+from suffice_gates.probes import Probe, ProbeCard, ProbeGate
+from suffice_gates.training.memory import GIB
+from suffice_gates.training.preference_file import Preference
+from suffice_gates.training.reranker_trainer import (
     RerankerSettings,
     in_parts,
     load_base,

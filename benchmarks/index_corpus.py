@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from suffice.retrieval import BUNDLED_QUESTIONS, load_questions
+from suffice.loops.retrieval import BUNDLED_QUESTIONS, load_questions
 
 HEAD = 1000
 EXPONENT = 1.666

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from suffice import Audit, Policy, Recorder, read_recording
-from suffice.store import Recording, compact_recording
-from suffice.store.parts import part_paths
+from suffice.recordings import Recording, compact_recording
+from suffice.recordings.parts import part_paths
 
 ROOT = Path(__file__).resolve().parent.parent
 POLICY = Policy(rule="answer_stable", max_rounds=4)

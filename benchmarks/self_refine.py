@@ -14,20 +14,21 @@ from pathlib import Path
 
 import numpy as np
 
-from suffice.adapters.base import ImportedRun, ImportedTrajectory
-from suffice.diagnostics.drafts import draft_families
-from suffice.diagnostics.judged import compare_judged
-from suffice.diagnostics.judging import Unjudged
-from suffice.embedding import Embedder, MiniLM
-from suffice.papers.semantic import read_debate
-from suffice.replays import policy_for, replay
-from suffice.replays.prepared import PreparedRecording
-from suffice.rules import parse_selector
-from suffice.rules.selectors_of_drafts import DISTANCES, pairwise_distances
-from suffice.statistics import Resampling
-from suffice.store import BUNDLED_RECORDINGS, Recording, bundled_recording
-from suffice.store.schema import build_table
-from suffice.tables import Column, Table, render
+from suffice.common.tables import Column, Table, render
+from suffice.evaluation.replay import policy_for, replay
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.statistics import Resampling
+from suffice.importers.base import ImportedRun, ImportedTrajectory
+from suffice.policy.embedding import Embedder
+from suffice.policy.rules import parse_selector
+from suffice.policy.rules.selectors_of_drafts import DISTANCES, pairwise_distances
+from suffice.recordings import BUNDLED_RECORDINGS, Recording, bundled_recording
+from suffice.recordings.schema import build_table
+from suffice.verdicts.diagnostics.drafts import draft_families
+from suffice.verdicts.diagnostics.judged import compare_judged
+from suffice.verdicts.diagnostics.judging import Unjudged
+from suffice_papers.semantic import read_debate
+from suffice_reader.minilm import MiniLM
 
 METRIC, SEED, RESAMPLES = "target_sentiment", 42, 2000
 FAR = 0.5

@@ -27,7 +27,7 @@ import httpx
 import numpy as np
 
 from suffice import Policy, Round
-from suffice.rounds import Passage, Token
+from suffice.policy.rounds import Passage, Token
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 TARGET = 2.0

@@ -30,8 +30,8 @@ from typing import Any
 import httpx
 
 from suffice import Audit, Policy, Round
-from suffice.serve.guard import Limits
-from suffice.store import read_recording
+from suffice.recordings import read_recording
+from suffice_server.serve.guard import Limits
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 POLICY = Policy(rule="answer_stable", max_rounds=4)

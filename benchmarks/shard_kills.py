@@ -26,8 +26,8 @@ from tests.endpoint import Endpoint, prompt_of
 
 from suffice import read_recording, record
 from suffice.errors import DataError
-from suffice.store.sharded import MANIFEST_FILE
-from suffice.store.shards import Shard
+from suffice.recordings.sharded import MANIFEST_FILE
+from suffice.recordings.shards import Shard
 
 _REPLIES_BETWEEN_KILLS = 12
 _REPLIES_BEFORE_A_KILL = 3

@@ -26,9 +26,9 @@ from pathlib import Path
 
 from benchmarks.bench_record import CONCURRENCY, ROUNDS, chat, endpoint
 from suffice import Policy, RetrievalLoop, load_questions, record_async
-from suffice.retrieval import PoolBM25
-from suffice.store.journal import Journal
-from suffice.store.shards import Shard
+from suffice.loops.retrieval import PoolBM25
+from suffice.recordings.journal import Journal
+from suffice.recordings.shards import Shard
 
 QUESTIONS = 10_000_000
 ENDPOINTS = (1, 2, 4, 8, 16, 32, 64)
@@ -123,7 +123,7 @@ def _reading(path: Path, n: int) -> tuple[float, float]:
                 file.write(json.dumps({**line, "answers": list(question.answers), "paragraphs": paragraphs}) + "\n")
     program = (
         "import psutil, sys, time\n"
-        "from suffice.retrieval import dataset_hash, load_questions\n"
+        "from suffice.loops.retrieval import dataset_hash, load_questions\n"
         "load_questions(sys.argv[1], limit=1)\n"
         "before, began = psutil.Process().memory_info().rss, time.process_time()\n"
         "questions = load_questions(sys.argv[1])\n"
@@ -137,7 +137,7 @@ def _reading(path: Path, n: int) -> tuple[float, float]:
 
 
 def _starting() -> float:
-    program = "import time, suffice.cli.recording, suffice.loop; print(time.process_time())"
+    program = "import time, suffice.cli.recording, suffice.loops; print(time.process_time())"
     out = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
     return float(out)
 

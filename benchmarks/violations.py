@@ -16,10 +16,10 @@ import numpy as np
 from scipy import stats
 
 import suffice
-from suffice.certificates import Claim, rejected
-from suffice.certificates.ltt import PROCEDURES, level_of
-from suffice.rounds import Floats
-from suffice.tables import Column, Table, render
+from suffice.common.tables import Column, Table, render
+from suffice.policy.rounds import Floats
+from suffice.verdicts.certificates import Claim, rejected
+from suffice.verdicts.certificates.ltt import PROCEDURES, level_of
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "results" / "violations.md"
 COMMAND = "python -m benchmarks.violations"

@@ -22,14 +22,15 @@ import pyarrow as pa
 import suffice
 from benchmarks.advice import upper_limit
 from suffice import Policy, decide
-from suffice.certificates import Claim, measure_losses
-from suffice.certificates.losses import Loss
-from suffice.replays import id_hash, policy_for
-from suffice.replays.by_stop import run_all
-from suffice.replays.prepared import PreparedRecording
-from suffice.rounds import Floats
-from suffice.store.recording import Recording
-from suffice.tables import Column, Table, render
+from suffice.common.tables import Column, Table, render
+from suffice.evaluation.replay import policy_for
+from suffice.evaluation.replay.by_stop import run_all
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.policy.rounds import Floats
+from suffice.policy.seen import id_hash
+from suffice.recordings.recording import Recording
+from suffice.verdicts.certificates import Claim, measure_losses
+from suffice.verdicts.certificates.losses import Loss
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "results" / "votes-at-boundary.md"
 COMMAND = "python -m benchmarks.votes_at_boundary"

@@ -33,9 +33,9 @@ from benchmarks.watched import (
     looked_at,
     population,
 )
-from suffice.rounds import Floats
-from suffice.statistics import Alarm, ConfidenceSequence, window_sequences
-from suffice.tables import Column, Table, render
+from suffice.common.tables import Column, Table, render
+from suffice.evaluation.statistics import Alarm, ConfidenceSequence, window_sequences
+from suffice.policy.rounds import Floats
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "results" / "watch.md"
 COMMAND = "python -m benchmarks.watch_alarms"

@@ -14,11 +14,11 @@ import numpy as np
 from scipy import stats
 
 from suffice import Policy
-from suffice.certificates import Claim
-from suffice.certificates.losses import measure_losses
-from suffice.rounds import Floats
-from suffice.statistics import Alarm
-from suffice.store import bundled_recording
+from suffice.evaluation.statistics import Alarm
+from suffice.policy.rounds import Floats
+from suffice.recordings import bundled_recording
+from suffice.verdicts.certificates import Claim
+from suffice.verdicts.certificates.losses import measure_losses
 
 RUNS, SEED, ALPHA, EPSILON = 1000, 42, 0.05, 0.02
 QUESTIONS, A_DAY, CHUNK = 100_000, 1000, 1000

@@ -19,17 +19,17 @@ import numpy as np
 import pyarrow as pa
 
 from suffice import Policy, RetrievalLoop, record
-from suffice.diagnostics.ranking import fit_ranker
-from suffice.diagnostics.selection import compare_selectors
-from suffice.llm import SpanReaderModel
-from suffice.replays import calibrate, policy_for
-from suffice.retrieval import PoolBM25, load_questions
-from suffice.rounds import Passage
-from suffice.rules import parse_rule
-from suffice.signals import Idf
-from suffice.statistics import Resampling
-from suffice.store import Recording, read_recording
-from suffice.tables import Column, Table, render
+from suffice.common.tables import Column, Table, render
+from suffice.evaluation.replay import calibrate, policy_for
+from suffice.evaluation.statistics import Resampling
+from suffice.loops.retrieval import PoolBM25, load_questions
+from suffice.policy.rounds import Passage
+from suffice.policy.rules import parse_rule
+from suffice.policy.signals import Idf
+from suffice.recordings import Recording, read_recording
+from suffice.verdicts.diagnostics.ranking import fit_ranker
+from suffice.verdicts.diagnostics.selection import compare_selectors
+from suffice_reader.model import SpanReaderModel
 
 SETS, ORDERS, SEED = ("hotpotqa", "2wiki"), 6, 42
 FEATURES: dict[str, tuple[str, ...]] = {

@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import Any
 
 import suffice
-from suffice.display.svg import chart_svg
-from suffice.llm import SpanReaderModel
-from suffice.papers.cbdr.world import PROCESSOR_NOTE
-from suffice.papers.semantic import given, semantic_protocol, split_drafts, tune
-from suffice.papers.semantic.tables import paper_semantic
-from suffice.replays.charts import KIND_MARKS, points_chart
-from suffice.retrieval import dataset_hash, load_questions
-from suffice.rules import NAMED_RULES
-from suffice.rules.named import spelled
-from suffice.store import BUNDLED_RECORDINGS, bundled_recording
-from suffice.tables import render
+from suffice.common.display.svg import chart_svg
+from suffice.common.tables import render
+from suffice.evaluation.replay.charts import KIND_MARKS, points_chart
+from suffice.loops.retrieval import dataset_hash, load_questions
+from suffice.policy.rules import NAMED_RULES
+from suffice.policy.rules.named import spelled
+from suffice.recordings import BUNDLED_RECORDINGS, bundled_recording
+from suffice_papers.cbdr.world import PROCESSOR_NOTE
+from suffice_papers.semantic import given, semantic_protocol, split_drafts, tune
+from suffice_papers.semantic.tables import paper_semantic
+from suffice_reader.model import SpanReaderModel
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent

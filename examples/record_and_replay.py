@@ -6,17 +6,8 @@ So few questions prove nothing: `suffice demo` does the same on 300.
 import tempfile
 from pathlib import Path
 
-from suffice import (
-    Policy,
-    PoolBM25,
-    RetrievalLoop,
-    SpanReaderModel,
-    calibrate,
-    load_questions,
-    read_recording,
-    record,
-    replay,
-)
+from suffice import Policy, PoolBM25, RetrievalLoop, calibrate, load_questions, read_recording, record, replay
+from suffice_reader.model import SpanReaderModel
 
 QUESTIONS = 10
 

@@ -9,7 +9,7 @@ import sys
 
 from proofs import rules, scores, sessions
 from proofs.claims import Claim, Verdict, settle
-from suffice.tables import Column, Table, render
+from suffice.common.tables import Column, Table, render
 
 __all__ = ["CLAIMS", "main", "table"]
 

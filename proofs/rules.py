@@ -18,8 +18,8 @@ from proofs.claims import Claim, demand
 from proofs.solver import Refuted, refute, refute_generally
 from proofs.symbols import Column, Scalar, double, paths
 from proofs.terms import LENGTH, POSITION, WITHIN, agreement, at, symbolic_rounds, term_of
-from suffice.rounds import Mask, Rounds
-from suffice.rules import AllOf, AnyOf, FirstOf, KOf, Never, Patience, Rule, Threshold, WeightedSum
+from suffice.policy.rounds import Mask, Rounds
+from suffice.policy.rules import AllOf, AnyOf, FirstOf, KOf, Never, Patience, Rule, Threshold, WeightedSum
 
 __all__ = ["CLAIMS", "Case", "cases"]
 
@@ -122,7 +122,7 @@ def operators() -> Iterator[Case]:
 
 def _kinds(kind: type = Rule) -> set[str]:
     """Return the names of all kinds of rules that a text can name; two classes stand behind a dataclass with slots."""
-    ours = "__dataclass_fields__" in vars(kind) and kind.__module__.startswith("suffice.rules.")
+    ours = "__dataclass_fields__" in vars(kind) and kind.__module__.startswith("suffice.policy.rules.")
     own = {kind.__qualname__} if ours else set()
     return own.union(*map(_kinds, kind.__subclasses__()))
 

@@ -17,9 +17,9 @@ from proofs.claims import Claim, demand
 from proofs.sessions import EXAMPLES, NUMBERS, run_examples
 from proofs.solver import DOUBLE, fresh, refute, refute_generally
 from proofs.symbols import Scalar, paths
-from suffice import metrics
 from suffice.errors import DataError
-from suffice.signals import Signal, semantic
+from suffice.policy import metrics
+from suffice.policy.signals import Signal, semantic
 
 __all__ = ["CLAIMS"]
 

@@ -19,9 +19,9 @@ from proofs.rules import anything
 from proofs.solver import Refuted, fresh, refute
 from proofs.symbols import Column, Scalar, paths
 from suffice.errors import DataError
-from suffice.rounds import COST_KINDS, Cost, Decision, Reason, Round, Rounds
-from suffice.rules import Threshold, WeightedSum
-from suffice.session import Policy, Session, stops
+from suffice.policy.rounds import COST_KINDS, Cost, Decision, Reason, Round, Rounds
+from suffice.policy.rules import Threshold, WeightedSum
+from suffice.policy.session import Policy, Session, stops
 
 __all__ = ["CLAIMS"]
 

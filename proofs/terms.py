@@ -20,8 +20,19 @@ import z3
 
 from proofs.solver import DOUBLE, Refuted
 from proofs.symbols import Column, paths
-from suffice.rounds import Rounds
-from suffice.rules import NAMED_RULES, AllOf, AnyOf, FirstOf, KOf, Never, Patience, Rule, Threshold, WeightedSum
+from suffice.policy.rounds import Rounds
+from suffice.policy.rules import (
+    NAMED_RULES,
+    AllOf,
+    AnyOf,
+    FirstOf,
+    KOf,
+    Never,
+    Patience,
+    Rule,
+    Threshold,
+    WeightedSum,
+)
 
 __all__ = [
     "LENGTH",

@@ -3,7 +3,7 @@
     python scripts/bundle_questions.py --splits splits.json --source hotpotqa.jsonl.gz --source 2wiki.jsonl.gz
 
 `splits.json` maps a role to a list of question ids; the sources are JSON lines with the fields that
-`suffice.retrieval.datasets` documents.  Any other field of a source (answers of language models, say) is dropped.
+`suffice.loops.retrieval.datasets` documents.  Any other field of a source (answers of language models, say) is dropped.
 """
 
 from __future__ import annotations

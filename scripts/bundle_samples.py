@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice import import_recording, read_recording
-from suffice.store import write_recording
+from suffice.recordings import write_recording
 
 OUT = Path(__file__).resolve().parents[1] / "src" / "suffice" / "data" / "recorded"
 SOURCES = {

@@ -15,10 +15,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from suffice.embedding import MiniLM
-from suffice.papers.semantic import read_self_refine
-from suffice.retrieval import text_id
-from suffice.store import write_recording
+from suffice.loops.retrieval import text_id
+from suffice.recordings import write_recording
+from suffice_papers.semantic import read_self_refine
+from suffice_reader.minilm import MiniLM
 
 OUT = Path(__file__).resolve().parents[1] / "src" / "suffice" / "data" / "recorded"
 DIGITS = 5

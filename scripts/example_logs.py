@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from suffice.store import bundled_recording
+from suffice.recordings import bundled_recording
 
 OUT = Path(__file__).resolve().parents[1] / "examples" / "logs.jsonl"
 

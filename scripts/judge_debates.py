@@ -19,15 +19,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from suffice.adapters.base import one_call
-from suffice.embedding import MiniLM
-from suffice.embedding.base import identity
-from suffice.judges import gold_score, reference_columns, with_columns
-from suffice.papers.semantic import read_debate, semantic_protocol, split_drafts, tune
-from suffice.statistics import Resampling
-from suffice.store import Recording
-from suffice.store.schema import build_table
-from suffice.tables import render
+from suffice.common.tables import render
+from suffice.evaluation.statistics import Resampling
+from suffice.importers.base import one_call
+from suffice.loops.judges import gold_score, reference_columns, with_columns
+from suffice.policy.embedding.base import identity
+from suffice.recordings import Recording
+from suffice.recordings.schema import build_table
+from suffice_papers.semantic import read_debate, semantic_protocol, split_drafts, tune
+from suffice_reader.minilm import MiniLM
 
 METRIC, DEV_SHARE, SEED = "em", 0.25, 42
 TABLES = ("Table 1", "Do the", "Table 2")

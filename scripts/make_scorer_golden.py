@@ -3,7 +3,7 @@
     python scripts/make_scorer_golden.py
 
 The scorer below follows the definition of the published one (hotpotqa/hotpot, hotpot_evaluate_v1.py) step by step, and
-on purpose shares nothing with `suffice.metrics`: no import, no tables, another way to count.  It was compared with
+on purpose shares nothing with `suffice.policy.metrics`: no import, no tables, another way to count.  It was compared with
 the published program on every pair in this file; they agree.
 """
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from suffice.papers.semantic import read_self_refine, split_drafts
-from suffice.replays import replay
-from suffice.rules.named import SIMILAR_THRESHOLD, similar
-from suffice.session import Policy, stops
-from suffice.store import Recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay import replay
+from suffice.policy.rules.named import SIMILAR_THRESHOLD, similar
+from suffice.policy.session import Policy, stops
+from suffice.recordings import Recording
+from suffice.recordings.schema import build_table
+from suffice_papers.semantic import read_self_refine, split_drafts
 
 GRID = [round(0.05 * step, 2) for step in range(6, 21)]
 METRIC = "target_sentiment"

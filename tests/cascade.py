@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from suffice.rules import FirstOf, Never, Patience, Rule, signal
-from suffice.store.recording import Recording
+from suffice.policy.rules import FirstOf, Never, Patience, Rule, signal
+from suffice.recordings.recording import Recording
 
 ROUNDS = 6
 COMPONENTS = ("writer", "critic", "judge:information_score", "embedder")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from suffice.metrics import exact_match, f1
-from suffice.rounds import COST_KINDS
-from suffice.store import Recording, write_recording
-from suffice.store.schema import build_table
+from suffice.policy.metrics import exact_match, f1
+from suffice.policy.rounds import COST_KINDS
+from suffice.recordings import Recording, write_recording
+from suffice.recordings.schema import build_table
 
 ROUNDS = 5
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice.gates.answered import answered_recording, load_answered
-from suffice.store.recording import Recording
-from suffice.store.schema import build_table
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import build_table
+from suffice_gates.gates.answered import answered_recording, load_answered
 
 RULE = "p_known > 0.5"
 

@@ -19,9 +19,9 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, Phase, settings  # noqa: E402
 
-from suffice.embedding.minilm import MiniLM  # noqa: E402
-from suffice.llm.span_reader import SpanReader  # noqa: E402
-from suffice.store.recording import write_recording  # noqa: E402
+from suffice.recordings.recording import write_recording  # noqa: E402
+from suffice_reader.minilm import MiniLM  # noqa: E402
+from suffice_reader.span_reader import SpanReader  # noqa: E402
 from tests import shared  # noqa: E402
 from tests.coin import coin  # noqa: E402
 from tests.shared import *  # noqa: E402, F403
@@ -119,7 +119,7 @@ def remembered_windows(tmp_path_factory):
                 unfinished = folder / uuid.uuid4().hex
                 unfinished.write_bytes(pickle.dumps(encode(encoder, piece)))
                 unfinished.replace(path)
-            # Not with numpy, which reads Python's syntax: see `suffice.syntax` for what that does in threads.
+            # Not with numpy, which reads Python's syntax: see `suffice.common.syntax` for what that does in threads.
             return pickle.loads(path.read_bytes())
 
         return encoded
@@ -165,7 +165,7 @@ def impatient(monkeypatch):
 
     Connecting and sending keep the whole limit, so that a request that hangs has always been sent.
     """
-    from suffice.llm._endpoints import Endpoints
+    from suffice.loops.models._endpoints import Endpoints
 
     hangs, send = [], Endpoints.send
 

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from suffice import ChatModel, DraftingLoop, Passage, Policy, record
-from suffice.retrieval import Question
+from suffice.loops.retrieval import Question
 from tests.endpoint import prompt_of
 
 CONTEXTS = (

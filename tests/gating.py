@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from suffice import Cost, ScriptedModel
-from suffice.llm import Verdict
-from suffice.seen import Seen
+from suffice.loops.models import Verdict
+from suffice.policy.seen import Seen
 
 
 class ScriptedGate:

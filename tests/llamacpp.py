@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suffice.llm.prompts import ANSWER_FIRST
-from suffice.rounds import Passage
+from suffice.loops.models.prompts import ANSWER_FIRST
+from suffice.policy.rounds import Passage
 
 CITIES = [
     "Oslo",

@@ -6,9 +6,9 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from suffice.llm import LoadedModel, TransformersModel
-from suffice.llm.prompts import Prompt
-from suffice.signals.position import AnswerPosition
+from suffice.loops.models.prompts import Prompt
+from suffice.policy.signals.position import AnswerPosition
+from suffice_gates.models import LoadedModel, TransformersModel
 
 LAYERS, WIDTH = 4, 32
 TEMPLATE = (

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from suffice.session import Policy
-from suffice.store.recording import Recording
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
 from tests.shared import recording_of
 
 MINUTE = 60.0

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from suffice.store import Recording
-from suffice.store.schema import build_table
+from suffice.recordings import Recording
+from suffice.recordings.schema import build_table
 
 EMBEDDER = {"id": "planted", "revision": "1", "pooling": "mean"}
 NAN = math.nan

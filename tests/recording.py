@@ -6,9 +6,9 @@ import multiprocessing
 from multiprocessing.process import BaseProcess
 
 from suffice import ChatModel, Passage, Policy, RetrievalLoop, record
-from suffice.retrieval import PoolBM25, Question
-from suffice.signals import Idf
-from suffice.store.shards import Shard
+from suffice.loops.retrieval import PoolBM25, Question
+from suffice.policy.signals import Idf
+from suffice.recordings.shards import Shard
 
 CONCURRENCY = 4
 QUESTIONS = 100

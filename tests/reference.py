@@ -10,8 +10,8 @@ import itertools
 import math
 from statistics import fmean
 
-from suffice.metrics import answer_key
-from suffice.rules import AllOf, AnyOf, FirstOf, KOf, Never, Patience, Rule, Threshold, WeightedSum
+from suffice.policy.metrics import answer_key
+from suffice.policy.rules import AllOf, AnyOf, FirstOf, KOf, Never, Patience, Rule, Threshold, WeightedSum
 
 COMPARE = {
     ">": lambda a, b: a > b,

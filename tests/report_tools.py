@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from suffice.metrics import exact_match, f1
-from suffice.store import write_recording
+from suffice.policy.metrics import exact_match, f1
+from suffice.recordings import write_recording
 
 HOSTILE = [
     "<script>alert(1)</script>",

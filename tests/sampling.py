@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from suffice import ChatModel, Policy, SamplingLoop, record
-from suffice.loop import Outcome
-from suffice.loop.sampling import sample_seed
-from suffice.replays import LIVE, CostTable
-from suffice.retrieval import Question
-from suffice.rounds import total_cost
-from suffice.session import stops
-from suffice.store import Recording
+from suffice.evaluation.replay import LIVE, CostTable
+from suffice.loops import Outcome
+from suffice.loops.retrieval import Question
+from suffice.loops.sampling_loop import sample_seed
+from suffice.policy.rounds import total_cost
+from suffice.policy.session import stops
+from suffice.recordings import Recording
 from tests.endpoint import Endpoint, prompt_of
 
 TOWER = "Where is tower 0?"

@@ -10,7 +10,7 @@ import threading
 import httpx
 import uvicorn
 
-from suffice.serve.running import PatientProtocol, bind, url_of
+from suffice_server.serve.running import PatientProtocol, bind, url_of
 
 
 @contextlib.contextmanager

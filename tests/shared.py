@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from suffice.store.recording import Recording
-from suffice.store.schema import build_table
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import build_table
 from tests import llamacpp
 
 __all__ = ["STORED_TINY_MODEL", "taught_model", "tiny_model"]
@@ -80,8 +80,8 @@ def tiny_model(tmp_path_factory) -> Path:
 
 
 def _write_tiny_model(folder: Path) -> None:
-    from suffice.papers.cbdr.tiny import train_tiny, write_world
-    from suffice.papers.cbdr.world import make_world
+    from suffice_papers.cbdr.tiny import train_tiny, write_world
+    from suffice_papers.cbdr.world import make_world
 
     if os.environ.get(TRAIN_TINY_MODEL):
         train_tiny(folder, seed=0)

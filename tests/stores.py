@@ -17,8 +17,8 @@ from pgvector import Vector
 from qdrant_client import QdrantClient, models
 
 from suffice import Passage, load_questions
-from suffice.embedding import MiniLM
-from suffice.retrieval.stores import LanceDBStore, PostgresStore, QdrantStore, Store
+from suffice_reader.minilm import MiniLM
+from suffice_retrieval.stores import LanceDBStore, PostgresStore, QdrantStore, Store
 from tests.shared import once
 
 QUESTIONS = load_questions("hotpotqa_eval", limit=10)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from hypothesis import strategies as st
 
-from suffice.calibration import Calibrator
-from suffice.metrics import answer_key, exact_match, f1
-from suffice.rounds import COST_KINDS, Cost, End, Round
-from suffice.rules import (
+from suffice.policy.calibration import Calibrator
+from suffice.policy.metrics import answer_key, exact_match, f1
+from suffice.policy.rounds import COST_KINDS, Cost, End, Round
+from suffice.policy.rules import (
     SELECTORS,
     AllOf,
     AnyOf,
@@ -23,10 +23,10 @@ from suffice.rules import (
     WeightedSum,
     parse_selector,
 )
-from suffice.session import Policy
-from suffice.signals import compute_signals
-from suffice.store.recording import Recording
-from suffice.store.schema import build_table
+from suffice.policy.session import Policy
+from suffice.policy.signals import compute_signals
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import build_table
 
 NAN, INF = math.nan, math.inf
 

@@ -6,13 +6,13 @@ import contextlib
 from dataclasses import replace
 from itertools import groupby
 
-from suffice.certificates import Claim, certify
-from suffice.replays import policy_for
-from suffice.rounds import Round
-from suffice.session import Policy, Session
-from suffice.store import read_recording, write_recording
-from suffice.studio import studio_app
-from suffice.studio.door import OPEN
+from suffice.evaluation.replay import policy_for
+from suffice.policy.rounds import Round
+from suffice.policy.session import Policy, Session
+from suffice.recordings import read_recording, write_recording
+from suffice.verdicts.certificates import Claim, certify
+from suffice_server.studio import studio_app
+from suffice_server.studio.door import OPEN
 from tests.report_tools import hostile, questions, recording, rows
 from tests.serving import running
 

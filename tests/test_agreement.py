@@ -9,17 +9,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from suffice.certificates import Claim, listed, measure_losses
 from suffice.errors import UnknownSignalError
-from suffice.replays import id_hash, policy_for, reads_round_0, replay
-from suffice.replays.streaming import replay_stream
-from suffice.rules import AnyOf, Rule, Threshold, parse_rule
-from suffice.searches import FORMS, Block, Explorer, Literal, Space
-from suffice.searches.data import Questions
-from suffice.session import Policy, Session, stops
-from suffice.signals import Idf
-from suffice.statistics import Resampling
-from suffice.store.recording import Recording, write_recording
+from suffice.evaluation.replay import policy_for, reads_round_0, replay
+from suffice.evaluation.replay.streaming import replay_stream
+from suffice.evaluation.search import FORMS, Block, Explorer, Literal, Space
+from suffice.evaluation.search.data import Questions
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.rules import AnyOf, Rule, Threshold, parse_rule
+from suffice.policy.seen import id_hash
+from suffice.policy.session import Policy, Session, stops
+from suffice.policy.signals import Idf
+from suffice.recordings.recording import Recording, write_recording
+from suffice.verdicts.certificates import Claim, listed, measure_losses
 from tests.strategies import CALIBRATOR, NAN, RECORDED, RULE_SIGNALS, Trajectory, record, recorded, rules
 
 TEXTS = (

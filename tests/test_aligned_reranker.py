@@ -7,18 +7,19 @@ import pytest
 
 from suffice import Passage, Policy, RetrievalLoop, ScriptedModel, record
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.llm import TransformersModel
-from suffice.llm.prompts import PREFILLED
-from suffice.papers.cbdr.contexts import build_contexts
-from suffice.papers.cbdr.transfer import read_contexts, transfer_check
-from suffice.probes import ProbeConfidence
-from suffice.retrieval import CrossEncoderScorer, InMemoryRetriever, PoolBM25, Question, load_questions
-from suffice.statistics import Resampling
-from suffice.store import read_recording
-from suffice.train.answers import answers_in_order, compare_answers
-from suffice.train.preference_file import read_preferences
-from suffice.train.preferences import build_preferences
-from suffice.train.reranker import RerankerSettings, train_reranker
+from suffice.evaluation.statistics import Resampling
+from suffice.loops.models.prompts import PREFILLED
+from suffice.loops.retrieval import InMemoryRetriever, PoolBM25, Question, load_questions
+from suffice.recordings import read_recording
+from suffice_gates.models import TransformersModel
+from suffice_gates.probes import ProbeConfidence
+from suffice_gates.rerank import CrossEncoderScorer
+from suffice_gates.training.answers import answers_in_order, compare_answers
+from suffice_gates.training.preference_file import read_preferences
+from suffice_gates.training.preferences import build_preferences
+from suffice_gates.training.reranker import RerankerSettings, train_reranker
+from suffice_papers.cbdr.contexts import build_contexts
+from suffice_papers.cbdr.transfer import read_contexts, transfer_check
 from tests.tiny_reranker import linear_probe, tiny_cross_encoder, words_of
 
 

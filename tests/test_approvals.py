@@ -13,7 +13,7 @@ from suffice.cli import approvals
 from suffice.cli.approvals import Approval, approvals_file, approvals_here, is_loopback
 from suffice.cli.tree import Command, commands
 from suffice.errors import DataError
-from suffice.llm._clients import checked_url
+from suffice.loops.models._clients import checked_url
 from tests.cli_tools import cli, corpus, dataset
 from tests.endpoint import Endpoint, nobody
 

@@ -12,8 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice import Audit, Policy, Round, Session, parse_rule
-from suffice.errors import ConfigMismatchError, DataError, ModelError, RuleSyntaxError, SchemaError, UnknownSignalError
-from suffice.rules import Rule
+from suffice.errors import (
+    ConfigMismatchError,
+    DataError,
+    ModelError,
+    RuleSyntaxError,
+    SchemaError,
+    UnknownSignalError,
+)
+from suffice.policy.rules import Rule
 from tests.strategies import policies, recorded
 
 ALWAYS = Audit(rate=1.0, seed=1)

@@ -7,14 +7,26 @@ import json
 import numpy as np
 import pytest
 
-from suffice import Audit, Cost, Policy, Recorder, Reply, Round, decide, import_recording, read_recording, replay, watch
+from suffice import (
+    Audit,
+    Cost,
+    Policy,
+    Recorder,
+    Reply,
+    Round,
+    decide,
+    import_recording,
+    read_recording,
+    replay,
+    watch,
+)
 from suffice.errors import ConfigMismatchError, DataError, SchemaError, UnknownSignalError
-from suffice.frameworks.runs import QuestionRun
-from suffice.session import stops
-from suffice.session.sources import shadow_policies
-from suffice.signals import AnswerPosition
-from suffice.store.audits import without_audits
-from suffice.store.round_journal import RoundJournal
+from suffice.hosts.runs import QuestionRun
+from suffice.policy.session import stops
+from suffice.policy.session.sources import shadow_policies
+from suffice.policy.signals import AnswerPosition
+from suffice.recordings.audits import without_audits
+from suffice.recordings.round_journal import RoundJournal
 from tests.strategies import NAN
 from tests.test_replies import PAYLOADS
 
@@ -264,7 +276,7 @@ def test_an_audit_goes_on_in_a_folder_where_it_began_or_on_another_machine(tmp_p
     recorder.close()
     assert columns(log, "end", "audited") == {"q1": ["rule", 1]}
     if machine is not None:
-        monkeypatch.setattr("suffice.store.parts_writing._machine", lambda: machine)
+        monkeypatch.setattr("suffice.recordings.parts_writing._machine", lambda: machine)
     with Recorder(log, policy=POLICY, audit=ALWAYS, shadow=SHADOWS) as other:
         again = other.resume(run.to_state())
         for answer in "bb":

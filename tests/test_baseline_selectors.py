@@ -7,17 +7,17 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from suffice.calibration import Calibrator
-from suffice.certificates import Claim
-from suffice.certificates.losses import measure_losses
-from suffice.diagnostics import diagnose
 from suffice.errors import DataError
-from suffice.replays import policy_for, replay, replay_stream
-from suffice.rules import parse_selector
-from suffice.session import Policy
-from suffice.statistics import Resampling
-from suffice.store.recording import Recording, write_recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay import policy_for, replay, replay_stream
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.calibration import Calibrator
+from suffice.policy.rules import parse_selector
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording, write_recording
+from suffice.recordings.schema import build_table
+from suffice.verdicts.certificates import Claim
+from suffice.verdicts.certificates.losses import measure_losses
+from suffice.verdicts.diagnostics import diagnose
 from tests.cli_tools import cli
 from tests.shared import recording_of
 

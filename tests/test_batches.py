@@ -14,15 +14,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from suffice.errors import DataError, ModelError, SufficeError
-from suffice.llm import ChatModel, EntailmentJudge
-from suffice.llm.batch_api import BatchApi
-from suffice.loop import QueryLoop, RetrievalLoop, SamplingLoop, record
-from suffice.loop.batching import BatchQueue
-from suffice.replays import Price
-from suffice.retrieval import PoolBM25, load_questions
-from suffice.session import Policy
-from suffice.store import ResponseCache, read_recording
-from suffice.store.batch_state import BATCH_NOTE, BatchState
+from suffice.evaluation.replay import Price
+from suffice.loops import RetrievalLoop, SamplingLoop, record
+from suffice.loops.batching import BatchQueue
+from suffice.loops.models import ChatModel, EntailmentJudge
+from suffice.loops.models.batch_api import BatchApi
+from suffice.loops.retrieval import PoolBM25, load_questions
+from suffice.policy.session import Policy
+from suffice.recordings import ResponseCache, read_recording
+from suffice.recordings.batch_state import BATCH_NOTE, BatchState
+from suffice_retrieval.methods import QueryLoop
 from tests.batches import BatchEndpoint, run_batch
 from tests.cli_tools import cli
 from tests.endpoint import Endpoint, prompt_of
@@ -180,7 +181,7 @@ def test_a_process_that_is_killed_while_it_takes_replies_in_loses_none(tmp_path,
 
 
 def test_a_process_that_is_killed_while_it_writes_rows_asks_for_nothing_again(tmp_path, live, monkeypatch):
-    from suffice.store.journal import Journal
+    from suffice.recordings.journal import Journal
 
     finished = []
 

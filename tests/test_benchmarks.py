@@ -7,7 +7,7 @@ import pkgutil
 import benchmarks
 import pytest
 
-from suffice.store import bundled_recording
+from suffice.recordings import bundled_recording
 
 
 @pytest.mark.whole

@@ -8,15 +8,15 @@ from functools import partial
 import numpy as np
 import pytest
 
-from suffice.calibration import Calibrator
-from suffice.normalizers import _ALL_NORMALIZERS, Grouping
-from suffice.replays.baselines import random_stop, run_policy
-from suffice.replays.by_stop import _plain_costs, run_all
-from suffice.replays.orders import mean_runs
-from suffice.replays.prepared import PreparedRecording
-from suffice.replays.prices import Price
-from suffice.store.recording import Recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay.baselines import random_stop, run_policy
+from suffice.evaluation.replay.by_stop import _plain_costs, run_all
+from suffice.evaluation.replay.orders import mean_runs
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.prices import Price
+from suffice.policy.calibration import Calibrator
+from suffice.policy.normalizers import _ALL_NORMALIZERS, Grouping
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import build_table
 from tests.test_votes import policy, sampled
 
 
@@ -123,7 +123,7 @@ def test_orders_come_in_blocks_that_bound_the_memory(monkeypatch, values):
     )
     policies, seen = [policy("lead(2)", 6), policy("fixed_k(3)", 6)], []
     whole, dealt = run_all(prepared, policies, 5, 3, twinned=[0], each=seen.append)
-    monkeypatch.setattr("suffice.replays.by_stop._VALUES", values)
+    monkeypatch.setattr("suffice.evaluation.replay.by_stop._VALUES", values)
     parts, twins = run_all(prepared, policies, 5, 3, twinned=[0], each=seen.append)
     for ours, theirs in zip([*parts, twins[0]], [*whole, dealt[0]], strict=True):
         same_runs(ours, theirs)

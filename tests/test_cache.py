@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from suffice.errors import DataError, SchemaError
-from suffice.store.cache import ResponseCache, request_key
+from suffice.recordings.cache import ResponseCache, request_key
 
 REQUEST = {
     "endpoint": "http://localhost/v1",
@@ -31,7 +31,7 @@ REQUEST = {
 
 WRITER = """
 import sys
-from suffice.store.cache import ResponseCache
+from suffice.recordings.cache import ResponseCache
 cache = ResponseCache(sys.argv[1])
 number = int(sys.argv[3])
 while number < int(sys.argv[4]):

@@ -8,15 +8,16 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from suffice.calibration import Calibrator, calibration_report
 from suffice.errors import DataError, NotFittedError, UnknownSignalError
-from suffice.replays import calibrate, id_hash, replay
-from suffice.rounds import Round
-from suffice.rules import parse_selector, tasr
-from suffice.session import Policy, Session, stops
-from suffice.signals import AnswerPosition, Idf
-from suffice.store.recording import Recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay import calibrate, replay
+from suffice.policy.calibration import Calibrator, calibration_report
+from suffice.policy.rounds import Round
+from suffice.policy.rules import parse_selector, tasr
+from suffice.policy.seen import id_hash
+from suffice.policy.session import Policy, Session, stops
+from suffice.policy.signals import AnswerPosition, Idf
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import build_table
 
 
 def questions(n: int = 60, highest: int = 4, seed: int = 0, prefix: str = "q", drop: tuple[str, ...] = ()) -> Recording:

@@ -14,9 +14,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import brier_score_loss
 
 from suffice import Calibrator
-from suffice.calibration import calibration_report
+from suffice.common.results import jsonable
 from suffice.errors import DataError, NotFittedError, SchemaError
-from suffice.results import jsonable
+from suffice.policy.calibration import calibration_report
 
 margins = st.floats(0, 30, allow_nan=False).map(lambda value: round(value, 3))
 rows = st.lists(st.tuples(margins, st.booleans()), min_size=1, max_size=60)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from suffice.replays import LIVE, CostTable
-from suffice.rounds import Round, Rounds
-from suffice.rules import parse_rule
-from suffice.session import Policy, Session, stops
+from suffice.evaluation.replay import LIVE, CostTable
+from suffice.policy.rounds import Round, Rounds
+from suffice.policy.rules import parse_rule
+from suffice.policy.session import Policy, Session, stops
 from tests.cascade import EPSILONS, ROUNDS, TOGGLES, Drafts, cascade, drafts, rule_of
 
 CHUNKS, CHUNK = 10, 10_000

@@ -7,22 +7,22 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from suffice.common.tables import render
 from suffice.errors import ConfigMismatchError, DataError, ModelError
-from suffice.llm.prompts import PREFILLED
-from suffice.llm.transformers_model import TransformersModel
-from suffice.metrics import METRICS
-from suffice.papers.cbdr.plan import CbdrSettings, divide
-from suffice.papers.cbdr.remaining import ALIGNED, RETRIEVER
-from suffice.papers.cbdr.run import run_cbdr
-from suffice.papers.cbdr.tables import paper_cbdr, published_cbdr
-from suffice.papers.cbdr.tiny_reranker import write_tiny_reranker
-from suffice.probes import Probe
-from suffice.retrieval import PoolBM25, load_questions
-from suffice.statistics import Resampling, holm
-from suffice.store import read_states
-from suffice.tables import render
-from suffice.train.probe import ProbeSettings
-from suffice.train.reranker_trainer import RerankerSettings
+from suffice.evaluation.statistics import Resampling, holm
+from suffice.loops.models.prompts import PREFILLED
+from suffice.loops.retrieval import PoolBM25, load_questions
+from suffice.policy.metrics import METRICS
+from suffice_gates.models import read_states
+from suffice_gates.models.transformers_model import TransformersModel
+from suffice_gates.probes import Probe
+from suffice_gates.training.probe import ProbeSettings
+from suffice_gates.training.reranker_trainer import RerankerSettings
+from suffice_papers.cbdr.plan import CbdrSettings, divide
+from suffice_papers.cbdr.remaining import ALIGNED, RETRIEVER
+from suffice_papers.cbdr.run import run_cbdr
+from suffice_papers.cbdr.tables import paper_cbdr, published_cbdr
+from suffice_papers.cbdr.tiny_reranker import write_tiny_reranker
 from tests.cli_tools import cli
 from tests.tiny_reranker import without_a_head
 
@@ -100,7 +100,7 @@ def test_accuracy_is_that_of_the_answers_from_the_first_passages(run, questions,
 
 
 def _aligned_order(run, test):
-    from suffice.retrieval.rerank import CrossEncoderScorer
+    from suffice_gates.rerank import CrossEncoderScorer
 
     scorer = CrossEncoderScorer(run.reranker)
     found = []
@@ -275,7 +275,7 @@ def test_a_second_run_generates_nothing_and_reads_each_test_question_once_for_al
 ):
     again = Counting(target.loaded, layers=("middle", "last"), prompt=PREFILLED, max_tokens=8, batch_size=64)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("suffice.retrieval.rerank.CrossEncoderScorer.scores", Untouched._refuse)
+        patch.setattr("suffice_gates.rerank.CrossEncoderScorer.scores", Untouched._refuse)
         found = run_cbdr(questions, again, reranker, work, settings=SETTINGS)
     assert found.accuracy == run.accuracy
     assert found.ranking == run.ranking

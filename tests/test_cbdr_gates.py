@@ -6,13 +6,13 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from suffice.display.svg import chart_svg
-from suffice.gates import GateEvaluation, transitions
-from suffice.gates.answered import Answered, answered_recording
-from suffice.papers.cbdr.figures import cbdr_charts
-from suffice.papers.cbdr.gates import gate_points, probe_signal
-from suffice.papers.cbdr.tables import published_cbdr
-from suffice.statistics import Resampling, holm
+from suffice.common.display.svg import chart_svg
+from suffice.evaluation.statistics import Resampling, holm
+from suffice_gates.gates import GateEvaluation, transitions
+from suffice_gates.gates.answered import Answered, answered_recording
+from suffice_papers.cbdr.figures import cbdr_charts
+from suffice_papers.cbdr.gates import gate_points, probe_signal
+from suffice_papers.cbdr.tables import published_cbdr
 
 N = 80
 PROBES = ((1, 5), (2, 5))

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from suffice.certificates import Claim
-from suffice.certificates.losses import measure_losses
 from suffice.errors import CensoredError, UnknownSignalError
-from suffice.replays import policy_for, replay, replay_stream
-from suffice.replays.tables import stops_table
-from suffice.searches import search
-from suffice.session import stops
-from suffice.statistics import Resampling
-from suffice.store.recording import write_recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay import policy_for, replay, replay_stream
+from suffice.evaluation.replay.tables import stops_table
+from suffice.evaluation.search import search
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.session import stops
+from suffice.recordings.recording import write_recording
+from suffice.recordings.schema import build_table
+from suffice.verdicts.certificates import Claim
+from suffice.verdicts.certificates.losses import measure_losses
 from tests import strategies as drawn
 from tests.cli_tools import cli
 from tests.coin import RULE, no_false_gain

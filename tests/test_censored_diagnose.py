@@ -7,14 +7,14 @@ import math
 import numpy as np
 import pytest
 
-from suffice.diagnostics import diagnose
-from suffice.diagnostics.selection import compare_selectors
 from suffice.errors import CensoredError
-from suffice.gates import GateEvaluation
-from suffice.replays import policy_for
-from suffice.statistics import Resampling
-from suffice.store.recording import Recording, write_recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay import policy_for
+from suffice.evaluation.statistics import Resampling
+from suffice.recordings.recording import Recording, write_recording
+from suffice.recordings.schema import build_table
+from suffice.verdicts.diagnostics import diagnose
+from suffice.verdicts.diagnostics.selection import compare_selectors
+from suffice_gates.gates import GateEvaluation
 from tests.cli_tools import cli
 from tests.coin import RULE, no_false_gain
 from tests.test_diagnose_stops import made
@@ -144,7 +144,7 @@ def test_a_sweep_leaves_out_thresholds_whose_rounds_never_ran():
 
 
 def test_a_floor_is_not_judged_where_it_goes_on_past_the_recording():
-    from suffice.replays import calibrate
+    from suffice.evaluation.replay import calibrate
 
     policy, _ = calibrate(made(1, prefix="t"), rule="(answer_stable >= 1) & (p_correct > 0.6)")
     recording, cut = made(4, n=80), shortened(made(4, n=80), keep=2)
@@ -175,6 +175,6 @@ def test_a_rule_that_goes_on_past_the_recording_has_no_figures_beside_its_calibr
 
 
 def calibrate_tasr(tune):
-    from suffice.replays import calibrate
+    from suffice.evaluation.replay import calibrate
 
     return calibrate(tune, rule="tasr")

@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 
 from suffice import Policy, calibrate, parse_rule
-from suffice.certificates import (
+from suffice.errors import CensoredError, ConfigMismatchError, DataError, NotFittedError, RuleSyntaxError, SchemaError
+from suffice.evaluation.replay import replay, tuned_on
+from suffice.evaluation.replay.outcomes import outcome
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.rules import parse_selector
+from suffice.policy.seen import id_hash
+from suffice.policy.session import stops
+from suffice.recordings import Recording
+from suffice.recordings.schema import build_table
+from suffice.verdicts.certificates import (
     Certificate,
     Claim,
     arranged,
@@ -21,15 +30,7 @@ from suffice.certificates import (
     questions_needed,
     threshold_path,
 )
-from suffice.certificates.ltt import MOST_QUESTIONS
-from suffice.errors import CensoredError, ConfigMismatchError, DataError, NotFittedError, RuleSyntaxError, SchemaError
-from suffice.replays import id_hash, replay, tuned_on
-from suffice.replays.outcomes import outcome
-from suffice.rules import parse_selector
-from suffice.session import stops
-from suffice.statistics import Resampling
-from suffice.store import Recording
-from suffice.store.schema import build_table
+from suffice.verdicts.certificates.ltt import MOST_QUESTIONS
 from tests.certify_tools import planted, rows
 
 EASY = Claim(epsilon=0.05)
@@ -570,8 +571,8 @@ def test_a_loss_just_below_epsilon_needs_more_questions_than_anyone_has():
 
 
 def test_a_need_beyond_reason_is_said_to_be_one(fresh, policy, monkeypatch):
-    monkeypatch.setattr("suffice.certificates.ltt.MOST_QUESTIONS", 40)
-    monkeypatch.setattr("suffice.certificates.procedure.MOST_QUESTIONS", 40)
+    monkeypatch.setattr("suffice.verdicts.certificates.ltt.MOST_QUESTIONS", 40)
+    monkeypatch.setattr("suffice.verdicts.certificates.procedure.MOST_QUESTIONS", 40)
     found = certify(planted(20, seed=2, prefix="s"), listed([policy], policy), Claim(epsilon=0.01))
     assert "more than 40 questions needed" in found.headline
 

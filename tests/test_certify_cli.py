@@ -7,7 +7,7 @@ import json
 import pytest
 
 from suffice import Policy
-from suffice.certificates import Certificate
+from suffice.verdicts.certificates import Certificate
 from tests.certify_tools import rows, write
 from tests.cli_tools import cli
 

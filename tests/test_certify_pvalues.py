@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from mapie.risk_control.fwer_control import control_fwer
 from mapie.risk_control.methods import compute_hoeffding_bentkus_p_value
 
-from suffice.certificates import Claim, betting_p_value, hoeffding_bentkus_p_value, net_p_value, rejected
-from suffice.certificates.ltt import PROCEDURES, level_of
 from suffice.errors import DataError
+from suffice.evaluation.statistics.pvalues import betting_p_value, hoeffding_bentkus_p_value, net_p_value
+from suffice.verdicts.certificates import Claim, rejected
+from suffice.verdicts.certificates.ltt import PROCEDURES, level_of
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "results" / "violations.md"
 

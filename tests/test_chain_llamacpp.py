@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from suffice import ChatModel, Policy, RetrievalLoop, read_recording
-from suffice.retrieval import PoolBM25, load_questions
-from suffice.session import stops
+from suffice.loops.retrieval import PoolBM25, load_questions
+from suffice.policy.session import stops
 from tests.cli_tools import cli
 from tests.llamacpp import questions, start_server
 

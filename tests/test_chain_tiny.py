@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from suffice.papers.cbdr.tiny_reranker import write_tiny_reranker
-from suffice.probes import Probe
-from suffice.store import read_recording
+from suffice.recordings import read_recording
+from suffice_gates.probes import Probe
+from suffice_papers.cbdr.tiny_reranker import write_tiny_reranker
 from tests.cli_tools import cli
 
 pytestmark = [

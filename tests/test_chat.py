@@ -21,12 +21,12 @@ from suffice.errors import (
     ModelError,
     ModelTimeoutError,
 )
-from suffice.llm.base import Answerer
-from suffice.llm.chat import ChatModel
-from suffice.llm.prompts import CONFIDENCE_FIRST, NO_CONFIDENCE, Prompt
-from suffice.rounds import Passage
-from suffice.signals.position import AnswerPosition
-from suffice.store.cache import ResponseCache
+from suffice.loops.models.base import Answerer
+from suffice.loops.models.chat import ChatModel
+from suffice.loops.models.prompts import CONFIDENCE_FIRST, NO_CONFIDENCE, Prompt
+from suffice.policy.rounds import Passage
+from suffice.policy.signals.position import AnswerPosition
+from suffice.recordings.cache import ResponseCache
 from tests.endpoint import Endpoint, nobody
 
 PASSAGES = [

@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from suffice.certificates import Claim, listed, measure_losses
-from suffice.diagnostics import diagnose
-from suffice.diagnostics.judged import compare_judged
-from suffice.diagnostics.judging import Unjudged
-from suffice.diagnostics.selection import compare_selectors
-from suffice.metrics import contains, exact_match, f1
-from suffice.replays import calibrate, policy_for, replay
-from suffice.replays.outcomes import choice_note, default_metrics
-from suffice.rules import parse_rule, parse_selector
-from suffice.searches import search
-from suffice.statistics import Resampling
-from suffice.store import Recording, write_recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay import calibrate, policy_for, replay
+from suffice.evaluation.replay.outcomes import choice_note, default_metrics
+from suffice.evaluation.search import search
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.metrics import contains, exact_match, f1
+from suffice.policy.rules import parse_rule, parse_selector
+from suffice.recordings import Recording, write_recording
+from suffice.recordings.schema import build_table
+from suffice.verdicts.certificates import Claim, listed, measure_losses
+from suffice.verdicts.diagnostics import diagnose
+from suffice.verdicts.diagnostics.judged import compare_judged
+from suffice.verdicts.diagnostics.judging import Unjudged
+from suffice.verdicts.diagnostics.selection import compare_selectors
 from tests.cli_tools import cli
 
 N = 80

@@ -17,8 +17,8 @@ import pytest
 
 from suffice import Policy, parse_rule
 from suffice.cli.tree import RENAMED, TREE, commands
-from suffice.store import read_recording, write_recording
-from suffice.store.schema import META_KEY, build_table
+from suffice.recordings import read_recording, write_recording
+from suffice.recordings.schema import META_KEY, build_table
 from tests.cli_tools import cli, dataset, question, reply
 from tests.endpoint import Endpoint
 from tests.test_importers import IRCOT, REFLEXION, tasr_file, tasr_row

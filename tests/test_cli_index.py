@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from suffice.retrieval import CorpusBM25, index_corpus, load_questions, open_corpus, open_dense, read_corpus
+from suffice.loops.retrieval import load_questions
+from suffice_retrieval.indexes import CorpusBM25, index_corpus, open_corpus, open_dense, read_corpus
 from tests.cli_tools import cli, dataset, reply
 from tests.endpoint import Endpoint
 

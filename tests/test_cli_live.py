@@ -8,7 +8,7 @@ import time
 import pytest
 
 from suffice import Policy, parse_rule
-from suffice.store import read_recording
+from suffice.recordings import read_recording
 from tests.cli_tools import CITIES, cli, corpus, dataset, question, reply
 from tests.endpoint import Endpoint, prompt_of
 
@@ -192,7 +192,7 @@ def test_a_response_cache_pays_once(folder):
 
 
 def test_a_judge_and_a_cross_encoder_are_recorded_and_named(folder, monkeypatch):
-    monkeypatch.setattr("suffice.retrieval.rerank.load_cross_encoder", lambda *_: Words())
+    monkeypatch.setattr("suffice_gates.rerank.load_cross_encoder", lambda *_: Words())
     with Endpoint(reply) as endpoint, Endpoint("Mark: 4") as judge:
         more = ("--judge-model", "j", "--judge-base-url", judge.url, "--rerank-signal", "words", "--max-rounds", "2")
         assert record(endpoint, folder, *more).code == 0

@@ -11,13 +11,13 @@ import sys
 import numpy as np
 import pytest
 
-from suffice.llm import TransformersModel
-from suffice.llm.prompts import PROMPTS
-from suffice.probes import Probe, ProbeCard, pinned_of
-from suffice.statistics import Resampling
-from suffice.store import read_recording
-from suffice.train.answers import compare_answers
-from suffice.train.preference_file import preference_lines, read_preferences
+from suffice.evaluation.statistics import Resampling
+from suffice.loops.models.prompts import PROMPTS
+from suffice.recordings import read_recording
+from suffice_gates.models import TransformersModel
+from suffice_gates.probes import Probe, ProbeCard, pinned_of
+from suffice_gates.training.answers import compare_answers
+from suffice_gates.training.preference_file import preference_lines, read_preferences
 from tests import local_models
 from tests.cli_tools import cli, dataset
 from tests.tiny_reranker import overlap_preferences, tiny_cross_encoder

@@ -10,10 +10,10 @@ import pytest
 from suffice.cli.console import fits
 from suffice.cli.output import Screen
 from suffice.cli.tree import commands
-from suffice.decisions import decide
-from suffice.gates import answered_recording, load_answered
-from suffice.store import bundled_recording, write_recording
-from suffice.tables import Column, Table
+from suffice.common.tables import Column, Table
+from suffice.recordings import bundled_recording, write_recording
+from suffice.verdicts.decisions import decide
+from suffice_gates.gates import answered_recording, load_answered
 from tests.cli_tools import cli, corpus, dataset, question, reply
 from tests.endpoint import Endpoint
 

@@ -10,17 +10,18 @@ import pytest
 from benchmarks.ray_kills import CONCURRENCY, columns_of, nodes, record_killed
 
 from suffice.cli.cluster import _needs
-from suffice.clusters.connection import Cluster
-from suffice.clusters.pool import RayPool
-from suffice.clusters.sink import ShardReport
-from suffice.clusters.total import Total
-from suffice.clusters.worker import Needs, Worker
+from suffice.common.processes import over_parts, pools_from
 from suffice.errors import DataError
-from suffice.loop import Progress
-from suffice.processes import over_parts, pools_from
-from suffice.rounds import Cost
-from suffice.store import read_states, write_recording
-from suffice.store.shards import Shard
+from suffice.loops import Progress
+from suffice.loops.clusters.connection import Cluster
+from suffice.loops.clusters.pool import RayPool
+from suffice.loops.clusters.sink import ShardReport
+from suffice.loops.clusters.total import Total
+from suffice.loops.clusters.worker import Needs, Worker
+from suffice.policy.rounds import Cost
+from suffice.recordings import write_recording
+from suffice.recordings.shards import Shard
+from suffice_gates.models import read_states
 from tests.cli_tools import cli, dataset, reply
 from tests.endpoint import Endpoint
 
@@ -255,10 +256,10 @@ def test_a_worker_returns_what_the_command_prints_and_its_own_error(tmp_path, mo
 
 
 def test_a_shard_that_another_process_holds_is_waited_for(tmp_path, monkeypatch):
-    from suffice.store.journal import Journal
+    from suffice.recordings.journal import Journal
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("suffice.store.journal._JOURNAL_BUSY_S", 0.01)
+    monkeypatch.setattr("suffice.recordings.journal._JOURNAL_BUSY_S", 0.01)
     dataset(tmp_path / "q.jsonl", n=3)
     with Endpoint(reply) as endpoint:
         words = [*words_for(endpoint, "-o", "one.parquet"), "--json"]
@@ -271,7 +272,7 @@ def test_a_shard_that_another_process_holds_is_waited_for(tmp_path, monkeypatch)
             assert "another process is recording" in held.error
         finally:
             clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: holder.delete())
-            monkeypatch.setattr("suffice.clusters.worker.time", clock)  # of this module: other threads sleep, too
+            monkeypatch.setattr("suffice.loops.clusters.worker.time", clock)  # of this module: other threads sleep, too
             outcome = Worker(ENTRY).run(words)
     assert (outcome.code, outcome.data["questions"]) == (0, 3)
 

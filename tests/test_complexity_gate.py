@@ -9,16 +9,16 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from suffice import Passage, Policy, RetrievalLoop, ScriptedModel, parse_rule, record
-from suffice.embedding import Embedder
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, ModelError, SchemaError, SufficeError
-from suffice.gates import ComplexityGate, adaptive_labels, fit_complexity
-from suffice.gates.complexity import CARD, WEIGHTS
-from suffice.llm import Gate
-from suffice.replays import policy_for, replay
-from suffice.retrieval import InMemoryRetriever, Question
-from suffice.rounds import Cost
-from suffice.store import Recording, read_recording, write_recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay import policy_for, replay
+from suffice.loops.models import Gate
+from suffice.loops.retrieval import InMemoryRetriever, Question
+from suffice.policy.embedding import Embedder
+from suffice.policy.rounds import Cost
+from suffice.recordings import Recording, read_recording, write_recording
+from suffice.recordings.schema import build_table
+from suffice_gates.gates import ComplexityGate, adaptive_labels, fit_complexity
+from suffice_gates.gates.complexity import CARD, WEIGHTS
 from tests.cli_tools import cli
 
 HIGHEST = 3

@@ -15,12 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from suffice.adapters import convert_corpus, convert_questions
-from suffice.adapters.question_sets import open_source
 from suffice.errors import DataError, NotFoundError, SchemaError, UnsettledError
-from suffice.metrics import normalize_answer
-from suffice.retrieval import dataset_hash, load_questions, open_corpus, read_corpus
-from suffice.retrieval.forms import QUESTION_FORMS
+from suffice.importers import convert_questions
+from suffice.importers.question_sets import open_source
+from suffice.loops.retrieval import dataset_hash, load_questions
+from suffice.loops.retrieval.forms import QUESTION_FORMS
+from suffice.policy.metrics import normalize_answer
+from suffice_retrieval.indexes import convert_corpus, open_corpus, read_corpus
 from tests.cli_tools import cli
 
 MUSIQUE = {
@@ -618,7 +619,7 @@ def test_a_set_of_the_hub_is_read_by_the_datasets_library(tmp_path, monkeypatch)
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    from suffice.adapters import question_sets
+    from suffice.importers import question_sets
 
     folder = tmp_path / "hotpotqa" / "hotpot_qa"
     folder.mkdir(parents=True)

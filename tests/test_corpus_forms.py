@@ -11,9 +11,10 @@ import logging
 import pytest
 
 from suffice.errors import DataError, MissingExtraError
-from suffice.retrieval import index_corpus, load_questions, open_corpus, read_corpus
-from suffice.retrieval.corpus import corpus_source
-from suffice.retrieval.corpus_forms import corpus_of
+from suffice.loops.retrieval import load_questions
+from suffice_retrieval.indexes import index_corpus, open_corpus, read_corpus
+from suffice_retrieval.indexes.corpus import corpus_source
+from suffice_retrieval.indexes.corpus_forms import corpus_of
 from tests.cli_tools import cli
 
 PASSAGES = [passage for question in load_questions("2wiki_tune", limit=4) for passage in question.passages][:30]

@@ -11,18 +11,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import DataError, SchemaError
-from suffice.replays import LIVE, CostTable, Price, component_prices, load_prices, replay
-from suffice.replays.baselines import closed_book, fixed_budget, oracle_best, random_stop, run_policy
-from suffice.replays.outcomes import outcome
-from suffice.replays.prepared import PreparedRecording
-from suffice.rounds import COST_KINDS
-from suffice.rules import FirstOf, Never, Rule, fixed_k, parse_rule, parse_selector, signal
-from suffice.session import Policy, stops
-from suffice.signals import SIGNALS, Signal
-from suffice.signals import base as signals_base
-from suffice.statistics import Resampling
-from suffice.store.recording import Recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay import LIVE, CostTable, Price, component_prices, load_prices, replay
+from suffice.evaluation.replay.baselines import closed_book, fixed_budget, oracle_best, random_stop, run_policy
+from suffice.evaluation.replay.outcomes import outcome
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.rounds import COST_KINDS
+from suffice.policy.rules import FirstOf, Never, Rule, fixed_k, parse_rule, parse_selector, signal
+from suffice.policy.session import Policy, stops
+from suffice.policy.signals import SIGNALS, Signal
+from suffice.policy.signals import base as signals_base
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import build_table
 from tests import reference
 from tests.strategies import policies, recorded, reference_rows
 

@@ -24,7 +24,7 @@ from benchmarks.coverage import (
     tables,
 )
 
-from suffice.statistics import DEFAULT_INTERVAL, Units
+from suffice.evaluation.statistics import DEFAULT_INTERVAL, Units
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "results" / "coverage.md"
 FAST = {"datasets": 600, "draws": 400}

@@ -19,11 +19,12 @@ from safetensors.numpy import save
 
 from suffice import Policy, Reply, RetrievalLoop, ScriptedModel, read_recording, record
 from suffice.errors import AuthenticationFailedError, DataError, ModelError, SchemaError, SufficeError
-from suffice.replays.streaming import replay_stream
-from suffice.retrieval import InMemoryRetriever
-from suffice.store import Journal, ResponseCache, StateWriter, read_states, write_recording
-from suffice.store.digest import ColumnDigest
-from suffice.store.schema import META_KEY
+from suffice.evaluation.replay.streaming import replay_stream
+from suffice.loops.retrieval import InMemoryRetriever
+from suffice.recordings import Journal, ResponseCache, write_recording
+from suffice.recordings.digest import ColumnDigest
+from suffice.recordings.schema import META_KEY
+from suffice_gates.models import StateWriter, read_states
 from tests.cli_tools import cli, dataset, reply
 from tests.endpoint import Endpoint
 from tests.test_record import scripted
@@ -306,7 +307,7 @@ import json, resource, sys, tempfile
 from pathlib import Path
 from suffice import record
 from suffice.errors import SufficeError
-from suffice.store import ResponseCache
+from suffice.recordings import ResponseCache
 from tests.test_record import scripted
 told = {}
 for kib in (1, 9, 33, 80, 2000):
@@ -452,7 +453,7 @@ def test_a_journal_with_half_a_character_in_it_becomes_a_recording(tmp_path):
 def hold(tmp_path, then):
     """Start a process that holds the journal of r.parquet, and return it once it does."""
     code = (
-        "import sys, time; from suffice.store import Journal\n"
+        "import sys, time; from suffice.recordings import Journal\n"
         f"journal = Journal({str(tmp_path / 'r.parquet.journal')!r}, {{'a': 1}}); print('held', flush=True)\n{then}"
     )
     child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -476,7 +477,7 @@ def test_the_lock_is_taken_before_the_recording_that_is_there_is_read(tmp_path):
 
 @pytest.mark.whole
 def test_who_waited_for_a_journal_that_is_gone_gets_a_new_one(tmp_path, monkeypatch):
-    monkeypatch.setattr("suffice.store.journal._JOURNAL_BUSY_S", 600.0)
+    monkeypatch.setattr("suffice.recordings.journal._JOURNAL_BUSY_S", 600.0)
     path = tmp_path / "r.parquet.journal"
     with hold(tmp_path, "time.sleep(0.3); journal.delete()"):
         journal = Journal(path, {"a": 2})

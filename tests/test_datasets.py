@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from suffice.errors import DataError, SchemaError
-from suffice.metrics import normalize_answer
-from suffice.retrieval.datasets import BUNDLED_QUESTIONS, bundled_path, dataset_hash, load_questions
+from suffice.loops.retrieval.datasets import BUNDLED_QUESTIONS, bundled_path, dataset_hash, load_questions
+from suffice.policy.metrics import normalize_answer
 
 ROOT = Path(__file__).resolve().parents[1]
 SIZES = {"hotpotqa_tune": 100, "hotpotqa_eval": 200, "2wiki_tune": 100, "2wiki_eval": 100}

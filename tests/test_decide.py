@@ -15,18 +15,25 @@ from benchmarks import advice as simulation
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.decisions import Advice, Wealth, decide
-from suffice.decisions.losses import measure_candidates, uncut
-from suffice.decisions.trial import frontier
-from suffice.errors import CensoredError, ConfigMismatchError, DataError, NotFoundError, SchemaError, UnknownSignalError
-from suffice.replays.prices import Price
-from suffice.rounds import COST_KINDS
-from suffice.rules import fixed_k
-from suffice.seen import Seen
-from suffice.session import Policy
-from suffice.store.recording import Recording
-from suffice.store.schema import build_table
-from suffice.tables import render
+from suffice.common.tables import render
+from suffice.errors import (
+    CensoredError,
+    ConfigMismatchError,
+    DataError,
+    NotFoundError,
+    SchemaError,
+    UnknownSignalError,
+)
+from suffice.evaluation.replay.prices import Price
+from suffice.policy.rounds import COST_KINDS
+from suffice.policy.rules import fixed_k
+from suffice.policy.seen import Seen
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import build_table
+from suffice.verdicts.decisions import Advice, Wealth, decide
+from suffice.verdicts.decisions.losses import measure_candidates, uncut
+from suffice.verdicts.decisions.trial import frontier
 
 LOSSES = st.lists(st.floats(-1, 1), min_size=1, max_size=40)
 

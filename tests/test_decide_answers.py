@@ -9,13 +9,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from suffice.decisions import Advice, decide
-from suffice.decisions.answer_counts import AnswerCounts
-from suffice.seen import id_hash
-from suffice.store import bundled_recording, write_recording
-from suffice.store.bundled import BUNDLED_RECORDINGS, BUNDLED_SAMPLES
-from suffice.store.recording import Recording
-from suffice.store.schema import build_table
+from suffice.policy.seen import id_hash
+from suffice.recordings import bundled_recording, write_recording
+from suffice.recordings.bundled import BUNDLED_RECORDINGS, BUNDLED_SAMPLES
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import build_table
+from suffice.verdicts.decisions import Advice, decide
+from suffice.verdicts.decisions.answer_counts import AnswerCounts
 from tests.cli_tools import cli
 from tests.test_decide import log_of
 from tests.test_votes import sampled

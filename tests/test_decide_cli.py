@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from suffice.decisions import Advice
-from suffice.store import write_recording
+from suffice.recordings import write_recording
+from suffice.verdicts.decisions import Advice
 from tests.cli_tools import cli
 from tests.test_decide import converged_at_2, log_of, losing_three_points
 

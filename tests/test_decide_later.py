@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from suffice.decisions import Advice, decide
-from suffice.decisions.same_loop import fingerprints
 from suffice.errors import ConfigMismatchError, SchemaError
-from suffice.replays.prices import Price
-from suffice.rounds import COST_KINDS
-from suffice.store.recording import Recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay.prices import Price
+from suffice.policy.rounds import COST_KINDS
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import build_table
+from suffice.verdicts.decisions import Advice, decide
+from suffice.verdicts.decisions.same_loop import fingerprints
 from tests.test_decide import converged_at_2, log_of, losing_three_points
 
 

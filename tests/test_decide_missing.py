@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from suffice import Claim, Policy, certify, decide, import_recording, read_recording
-from suffice.decisions import Advice
-from suffice.decisions.losses import measure_candidates, uncut
 from suffice.errors import CensoredError
-from suffice.rules import fixed_k
-from suffice.store import Recording
-from suffice.store.schema import build_table
+from suffice.policy.rules import fixed_k
+from suffice.recordings import Recording
+from suffice.recordings.schema import build_table
+from suffice.verdicts.decisions import Advice
+from suffice.verdicts.decisions.losses import measure_candidates, uncut
 from tests.cli_tools import cli
 
 N, CAP = 700, 3

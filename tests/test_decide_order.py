@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from suffice.decisions import Advice, decide
+from suffice.verdicts.decisions import Advice, decide
 from tests.test_decide import converged_at_2, log_of
 
 

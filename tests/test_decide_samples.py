@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from suffice import Claim, Policy, Round, Session, decide
-from suffice.certificates import measure_losses
-from suffice.decisions import Advice
-from suffice.decisions.losses import measure_candidates
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.frameworks.lines import own_lines
-from suffice.replays import outcome, policy_for
-from suffice.store import Recording, bundled_recording, write_recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay import outcome, policy_for
+from suffice.hosts.lines import own_lines
+from suffice.recordings import Recording, bundled_recording, write_recording
+from suffice.recordings.schema import build_table
+from suffice.verdicts.certificates import measure_losses
+from suffice.verdicts.decisions import Advice
+from suffice.verdicts.decisions.losses import measure_candidates
 from tests.cli_tools import cli
 from tests.test_votes import sampled
 

@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from suffice.decisions import Advice, decide
 from suffice.errors import ConfigMismatchError, DataError, NotFittedError
-from suffice.replays import replay
-from suffice.replays.selected import seen_in
-from suffice.reports.part import advice_part
-from suffice.store.recording import Recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay import replay
+from suffice.evaluation.replay.selected import seen_in
+from suffice.presentation.part import advice_part
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import build_table
+from suffice.verdicts.decisions import Advice, decide
 from tests.test_decide import converged_at_2, log_of
 from tests.test_decide_later import unscored
 

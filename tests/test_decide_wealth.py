@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.decisions import Advice, Wealth, decide
 from suffice.errors import SchemaError
+from suffice.verdicts.decisions import Advice, Wealth, decide
 from tests.test_decide import converged_at_2, log_of
 
 BOUNDS = st.floats(0.005, 0.5)

@@ -21,11 +21,11 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError, MissingExtraError, SchemaError
-from suffice.retrieval import DenseRetriever, index_corpus, index_dense, open_dense
-from suffice.retrieval.approximate import ApproximateSearch
-from suffice.retrieval.storage import MANIFEST
-from suffice.retrieval.vectors import StoredVectors
-from suffice.store import read_recording
+from suffice.recordings import read_recording
+from suffice_retrieval.indexes import DenseRetriever, index_corpus, index_dense, open_dense
+from suffice_retrieval.indexes.approximate import ApproximateSearch
+from suffice_retrieval.indexes.storage import MANIFEST
+from suffice_retrieval.indexes.vectors import StoredVectors
 from tests.cli_tools import cli, dataset
 
 N, DIMENSION = 37, 16
@@ -61,9 +61,9 @@ def corpus(tmp_path):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr("suffice.retrieval.dense_index._BLOCK", 3)
-    monkeypatch.setattr("suffice.retrieval.dense_index._FILE_ROWS", 6)
-    monkeypatch.setattr("suffice.retrieval.dense_index._WAIT_S", 0.01)
+    monkeypatch.setattr("suffice_retrieval.indexes.dense_index._BLOCK", 3)
+    monkeypatch.setattr("suffice_retrieval.indexes.dense_index._FILE_ROWS", 6)
+    monkeypatch.setattr("suffice_retrieval.indexes.dense_index._WAIT_S", 0.01)
 
 
 def written(corpus, folder, encoder=None, **options):
@@ -89,7 +89,7 @@ def ids(passages):
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("numbers", [8, 40, 10**6])
 def test_a_search_by_blocks_is_a_stable_sort_of_all_scores(dtype, numbers, monkeypatch):
-    monkeypatch.setattr("suffice.retrieval.vectors._BLOCK_NUMBERS", numbers)
+    monkeypatch.setattr("suffice_retrieval.indexes.vectors._BLOCK_NUMBERS", numbers)
     rng = np.random.default_rng(0)
     rows = rng.integers(-2, 3, (60, 4)).astype(dtype)  # small whole numbers: many ties, and sums without rounding
     queries = rng.integers(-2, 3, (7, 4)).astype(np.float32)
@@ -140,7 +140,7 @@ def test_shards_make_the_index_that_one_process_makes(corpus, tmp_path, order):
 
 
 def test_a_corpus_smaller_than_a_file_is_divided_all_the_same(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr("suffice.retrieval.dense_index._FILE_ROWS", 10**6)
+    monkeypatch.setattr("suffice_retrieval.indexes.dense_index._FILE_ROWS", 10**6)
     encoders = [Hashed(), Hashed()]
     for number, encoder in enumerate(encoders, start=1):
         written(corpus, tmp_path / "index", encoder, shard=(number, 2))
@@ -191,7 +191,7 @@ def test_a_killed_process_loses_nothing_but_the_block_in_hand(corpus, tmp_path):
     script = (
         "import os, sys, time; sys.path.insert(0, '.')\n"
         "from tests.test_dense_index import Hashed\n"
-        "from suffice.retrieval import dense_index\n"
+        "from suffice.loops.retrieval import dense_index\n"
         "dense_index._BLOCK, dense_index._FILE_ROWS = 3, 6\n"
         "class Slow(Hashed):\n"
         "    def encode(self, texts, **_):\n"
@@ -273,7 +273,7 @@ def clustered(n=3000, dimension=32, seed=0):
 @pytest.fixture(params=["lists", "codes"])
 def form(request, monkeypatch):
     if request.param == "codes":
-        monkeypatch.setattr("suffice.retrieval.approximate._UNQUANTISED", 100)
+        monkeypatch.setattr("suffice_retrieval.indexes.approximate._UNQUANTISED", 100)
     return {"lists": "IVF128,Flat", "codes": "IVF128,PQ4"}[request.param]
 
 
@@ -298,8 +298,8 @@ def test_lists_find_the_demanded_share_and_the_same_seed_gives_the_same_file(for
 
 
 def test_where_codes_leave_out_the_best_more_vectors_are_compared_instead_of_more_lists(tmp_path, monkeypatch):
-    monkeypatch.setattr("suffice.retrieval.approximate._UNQUANTISED", 100)
-    monkeypatch.setattr("suffice.retrieval.approximate._RESCORED", 2)
+    monkeypatch.setattr("suffice_retrieval.indexes.approximate._UNQUANTISED", 100)
+    monkeypatch.setattr("suffice_retrieval.indexes.approximate._RESCORED", 2)
     settings = ApproximateSearch.build(tmp_path / "a.faiss", StoredVectors([clustered()], most=1.0), recall=0.97)
     assert settings.recall >= 0.97
     assert settings.rescored > 2
@@ -333,11 +333,11 @@ def test_a_few_vectors_are_enough(n, tmp_path):
 
 
 def test_codes_that_cannot_reach_the_demand_say_what_they_reach(tmp_path, monkeypatch):
-    monkeypatch.setattr("suffice.retrieval.approximate._UNQUANTISED", 100)
-    monkeypatch.setattr("suffice.retrieval.approximate._MOST_RESCORED", 1)
+    monkeypatch.setattr("suffice_retrieval.indexes.approximate._UNQUANTISED", 100)
+    monkeypatch.setattr("suffice_retrieval.indexes.approximate._MOST_RESCORED", 1)
     rng = np.random.default_rng(0)
     vectors = StoredVectors([rng.standard_normal((1000, 16)).astype(np.float32)])
-    monkeypatch.setattr("suffice.retrieval.approximate._RESCORED", 2)
+    monkeypatch.setattr("suffice_retrieval.indexes.approximate._RESCORED", 2)
     settings = ApproximateSearch.build(tmp_path / "a.faiss", vectors, recall=1.0)
     assert 0.2 < settings.recall < 1
     assert settings.probes == int(settings.form[3:].split(",")[0])
@@ -439,7 +439,7 @@ def test_an_index_of_another_model_is_not_opened(corpus, tmp_path):
 
 
 def test_an_index_of_vectors_is_made_and_searched_on_the_command_line(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr("suffice.retrieval.dense.load_encoder", lambda *_: Hashed())
+    monkeypatch.setattr("suffice_retrieval.indexes.dense.load_encoder", lambda *_: Hashed())
     folder = tmp_path / "index"
     index = ("index", corpus, "-o", folder, "--dense", "toy", "--dense-store", "float16")
     first = cli(*index, "--shard", "1/2")
@@ -490,7 +490,7 @@ def test_a_full_disk_is_an_error_after_which_the_same_call_goes_on(corpus, tmp_p
 
     encoder = Hashed()
     with monkeypatch.context() as patch:
-        patch.setattr("suffice.retrieval.dense_index.os.fsync", full)
+        patch.setattr("suffice_retrieval.indexes.dense_index.os.fsync", full)
         with pytest.raises(DataError, match=r"No space left.*run the same command again"):
             written(corpus, tmp_path / "index", encoder)
     written(corpus, tmp_path / "index", encoder)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from suffice.decisions import decide
-from suffice.frameworks import frameworks, snippet
-from suffice.frameworks.lines import own_lines
-from suffice.session import Policy
+from suffice.hosts import frameworks, snippet
+from suffice.hosts.lines import own_lines
+from suffice.policy.session import Policy
+from suffice.verdicts.decisions import decide
 from tests.cli_tools import cli
 from tests.test_decide import converged_at_2, log_of, losing_three_points
 

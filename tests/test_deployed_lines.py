@@ -9,9 +9,9 @@ import re
 import pytest
 
 from suffice import AnswerPosition, Policy, Recorder
-from suffice.frameworks import QuestionRun, frameworks, reply_round, snippet
-from suffice.frameworks.lines import own_lines
-from suffice.session import Session
+from suffice.hosts import QuestionRun, frameworks, reply_round, snippet
+from suffice.hosts.lines import own_lines
+from suffice.policy.session import Session
 from tests.cli_tools import cli
 
 ANSWERS = ("Bergen", "Oslo", "Oslo", "Oslo")

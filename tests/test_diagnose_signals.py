@@ -13,7 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from suffice.diagnostics import (
+from suffice.errors import DataError
+from suffice.evaluation.statistics import Coded, Resampling, area_under_roc
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import build_table
+from suffice.verdicts.diagnostics import (
     Rows,
     cohens_d,
     correlate,
@@ -23,11 +27,7 @@ from suffice.diagnostics import (
     kolmogorov_smirnov,
     measure_drift,
 )
-from suffice.diagnostics.separation import ends
-from suffice.errors import DataError
-from suffice.statistics import Coded, Resampling, area_under_roc
-from suffice.store.recording import Recording
-from suffice.store.schema import build_table
+from suffice.verdicts.diagnostics.separation import ends
 
 NAN = math.nan
 

@@ -11,9 +11,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from suffice.calibration import Calibrator
 from suffice.cli.main import run
-from suffice.diagnostics import (
+from suffice.common.results import jsonable
+from suffice.errors import ConfigMismatchError, DataError, NotFittedError
+from suffice.evaluation.replay import calibrate, equivalent_thresholds, policy_for, replay
+from suffice.evaluation.replay.baselines import run_policy
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.calibration import Calibrator
+from suffice.policy.rules import parse_rule, thresholds
+from suffice.policy.rules.rethreshold import with_threshold
+from suffice.policy.session import Policy, stops
+from suffice.recordings import write_recording
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import build_table
+from suffice.verdicts.diagnostics import (
     compare_cells,
     cross_fitted_signal,
     diagnose,
@@ -22,19 +34,7 @@ from suffice.diagnostics import (
     sweep_threshold,
     without_floor,
 )
-from suffice.diagnostics.sweep import _front
-from suffice.errors import ConfigMismatchError, DataError, NotFittedError
-from suffice.replays import calibrate, equivalent_thresholds, policy_for, replay
-from suffice.replays.baselines import run_policy
-from suffice.replays.prepared import PreparedRecording
-from suffice.results import jsonable
-from suffice.rules import parse_rule, thresholds
-from suffice.rules.rethreshold import with_threshold
-from suffice.session import Policy, stops
-from suffice.statistics import Resampling
-from suffice.store import write_recording
-from suffice.store.recording import Recording
-from suffice.store.schema import build_table
+from suffice.verdicts.diagnostics.sweep import _front
 from tests.strategies import policies, recorded
 
 NAN = math.nan

@@ -11,12 +11,12 @@ import pytest
 
 from suffice import Policy, Round, SamplingLoop, Session, calibrate, replay
 from suffice.errors import DataError, ModelError, NotFittedError
-from suffice.replays.prepared import PreparedRecording
-from suffice.rounds import Rounds
-from suffice.session import stops
-from suffice.signals import Allocation, KnownDifficulty, compute_signals, state_from_dict
-from suffice.store.recording import Recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.policy.rounds import Rounds
+from suffice.policy.session import stops
+from suffice.policy.signals import Allocation, KnownDifficulty, compute_signals, state_from_dict
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import build_table
 from tests.endpoint import Endpoint
 from tests.sampling import TOWER, models_of
 from tests.strategies import NAN

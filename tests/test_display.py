@@ -13,14 +13,14 @@ import pyarrow as pa
 import pytest
 
 from suffice import Calibrator, Policy, Round, Session, calibrate, certify, diagnose, read_recording, replay, report
-from suffice.certificates import Claim
-from suffice.display import Chart, html_table
-from suffice.display import tables as displayed
+from suffice.common.display import Chart, html_table
+from suffice.common.display import tables as displayed
+from suffice.common.tables import Column, Table, render
 from suffice.errors import DataError
-from suffice.reports import Settings
-from suffice.statistics import Resampling
-from suffice.store import bundled_recording
-from suffice.tables import Column, Table, render
+from suffice.evaluation.statistics import Resampling
+from suffice.presentation import Settings
+from suffice.recordings import bundled_recording
+from suffice.verdicts.certificates import Claim
 
 ROOT = Path(__file__).resolve().parent.parent
 QUALITY = "target_sentiment"
@@ -156,7 +156,7 @@ def test_a_column_of_text_and_numbers_is_text():
 
 
 def test_charts_are_those_of_the_report_with_colours_of_their_own(recording, result):
-    from suffice.replays.charts import pareto_chart
+    from suffice.evaluation.replay.charts import pareto_chart
 
     chart = result.plot()
     assert chart.spec == pareto_chart(result, "calls")

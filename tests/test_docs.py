@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suffice.store import read_recording, write_recording
+from suffice.recordings import read_recording, write_recording
 from tests.batches import BatchEndpoint
 from tests.cli_tools import cli
 from tests.endpoint import prompt_of
@@ -250,7 +250,7 @@ def test_generated_parts_are_current():
 def test_the_figures_belong_to_what_ships(dataset):
     """Weights, questions and version: after a change of one of them, `make results`."""
     import suffice
-    from suffice.retrieval import dataset_hash
+    from suffice.loops.retrieval import dataset_hash
 
     found = json.loads((ROOT / "docs" / "results" / f"{dataset}.json").read_text("utf-8"))
     assert found["reader"] == suffice.SpanReaderModel().fingerprint()["revision"]
@@ -282,7 +282,7 @@ def test_the_policy_page_names_every_field():
 
 def test_the_recording_page_names_every_column(tmp_path):
     import suffice
-    from suffice.retrieval import InMemoryRetriever
+    from suffice.loops.retrieval import InMemoryRetriever
 
     questions = suffice.load_questions("2wiki_tune", limit=1)
     model = suffice.ScriptedModel(lambda question, passages: "yes")

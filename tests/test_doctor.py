@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from suffice.errors import DataError
-from suffice.llm.chat import ChatModel
-from suffice.llm.doctor import EndpointReport, probe
-from suffice.llm.prompts import NO_CONFIDENCE
-from suffice.store.cache import ResponseCache
+from suffice.loops.models.chat import ChatModel
+from suffice.loops.models.doctor import EndpointReport, probe
+from suffice.loops.models.prompts import NO_CONFIDENCE
+from suffice.recordings.cache import ResponseCache
 from tests.endpoint import Endpoint
 
 

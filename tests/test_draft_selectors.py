@@ -10,19 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice import record
-from suffice.embedding import DraftEmbedder
 from suffice.errors import RuleSyntaxError, UnknownSignalError
-from suffice.metrics import answer_key
-from suffice.rounds import Passage, Round, Rounds
-from suffice.rules import Centroid, LongestRun, fixed_k, parse_selector, tasr
-from suffice.rules.parse import OWN_SELECTORS
-from suffice.rules.selectors_of_drafts import DISTANCES, pairwise_distances
-from suffice.session import Policy, Session, stops
-from suffice.signals import compute_signals, critic_praise, lexical_support
-from suffice.signals.semantic import semantic_distance
-from suffice.store import read_recording
-from suffice.store.recording import Recording
-from suffice.store.schema import build_table
+from suffice.policy.embedding import DraftEmbedder
+from suffice.policy.metrics import answer_key
+from suffice.policy.rounds import Passage, Round, Rounds
+from suffice.policy.rules import Centroid, LongestRun, fixed_k, parse_selector, tasr
+from suffice.policy.rules.parse import OWN_SELECTORS
+from suffice.policy.rules.selectors_of_drafts import DISTANCES, pairwise_distances
+from suffice.policy.session import Policy, Session, stops
+from suffice.policy.signals import compute_signals, critic_praise, lexical_support
+from suffice.policy.signals.semantic import semantic_distance
+from suffice.recordings import read_recording
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import build_table
 from tests.test_semantic_signals import QUESTION, Axes, loop, replayed
 
 NAN = math.nan

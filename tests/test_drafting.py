@@ -8,22 +8,12 @@ from itertools import takewhile
 import numpy as np
 import pytest
 
-from suffice import (
-    ChatModel,
-    Cost,
-    Policy,
-    Round,
-    Session,
-    parse_rule,
-    parse_selector,
-    read_recording,
-    record,
-)
+from suffice import ChatModel, Cost, Policy, Round, Session, parse_rule, parse_selector, read_recording, record
 from suffice.errors import AuthenticationFailedError, DataError, LogprobsUnavailableError, ModelError
-from suffice.llm import DRAFTING
-from suffice.loop import Outcome
-from suffice.retrieval import Question
-from suffice.rounds import Reply
+from suffice.loops import Outcome
+from suffice.loops.models import DRAFTING
+from suffice.loops.retrieval import Question
+from suffice.policy.rounds import Reply
 from tests.drafting import CONTEXTS, ROUNDS, loop, reply, role_of
 from tests.endpoint import Endpoint, prompt_of
 

@@ -20,15 +20,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from suffice import ChatModel, Cost, DraftingLoop, Policy, Reply, parse_rule, parse_selector, read_recording, record
-from suffice.embedding import DraftEmbedder, MiniLM
 from suffice.errors import ConfigMismatchError, DataError, ModelError
-from suffice.judges import JudgeModel, Panel
-from suffice.llm import DRAFTING
-from suffice.replays import LIVE, CostTable, replay
-from suffice.replays.checks import policy_for
-from suffice.session import stops
-from suffice.statistics import Resampling
-from suffice.store import Recording, ResponseCache
+from suffice.evaluation.replay import LIVE, CostTable, replay
+from suffice.evaluation.replay.checks import policy_for
+from suffice.evaluation.statistics import Resampling
+from suffice.loops.judges import JudgeModel, Panel
+from suffice.loops.models import DRAFTING
+from suffice.policy.embedding import DraftEmbedder
+from suffice.policy.session import stops
+from suffice.recordings import Recording, ResponseCache
+from suffice_reader.minilm import MiniLM
 from tests import llamacpp
 from tests import strategies as drawn
 from tests.cli_tools import cli

@@ -14,13 +14,22 @@ import numpy as np
 import pytest
 
 from suffice import ChatModel, Passage
-from suffice.embedding import DraftEmbedder
 from suffice.errors import ModelError
-from suffice.judges import MARKS, Draft, JudgeModel, MarkJudge, PairwiseJudge, Panel, judge_recording, with_marks
-from suffice.llm import EndpointEmbedder
-from suffice.rounds import Round
-from suffice.signals.semantic import semantic_distance
-from suffice.store import ResponseCache, read_recording, write_recording
+from suffice.loops.judges import (
+    MARKS,
+    Draft,
+    JudgeModel,
+    MarkJudge,
+    PairwiseJudge,
+    Panel,
+    judge_recording,
+    with_marks,
+)
+from suffice.loops.models import EndpointEmbedder
+from suffice.policy.embedding import DraftEmbedder
+from suffice.policy.rounds import Round
+from suffice.policy.signals.semantic import semantic_distance
+from suffice.recordings import ResponseCache, read_recording, write_recording
 from tests.cli_tools import cli
 from tests.llamacpp import HIDDEN, build_model, start_server
 

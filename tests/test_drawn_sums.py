@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare, poisson
 
 from suffice.errors import DataError
-from suffice.statistics import (
+from suffice.evaluation.statistics import (
     DrawnSums,
     Draws,
     Resampling,

@@ -16,12 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suffice.embedding import DraftEmbedder, Embedder, MiniLM, SentenceTransformersEmbedder, identity
-from suffice.embedding.base import checked_vectors, pieces_of, pooled
 from suffice.errors import AuthenticationFailedError, DataError, MissingExtraError, ModelError
-from suffice.llm import EndpointEmbedder
-from suffice.rounds import Round
-from suffice.signals.semantic import semantic_distance
+from suffice.loops.models import EndpointEmbedder
+from suffice.loops.models.sentence_transformers import SentenceTransformersEmbedder
+from suffice.policy.embedding import DraftEmbedder, Embedder, identity
+from suffice.policy.embedding.base import checked_vectors, pieces_of, pooled
+from suffice.policy.rounds import Round
+from suffice.policy.signals.semantic import semantic_distance
+from suffice_reader.minilm import MiniLM
 
 SENTENCES = (
     "The Tempest is a play by William Shakespeare, written in 1610 and 1611.",
@@ -203,7 +205,7 @@ class Fake:
         return self.embed_costed(texts)[0]
 
     def embed_costed(self, texts):
-        from suffice.rounds import Cost
+        from suffice.policy.rounds import Cost
 
         return np.array(next(self.given), dtype=np.float32), Cost(calls=1)
 
@@ -252,7 +254,7 @@ class Words:
 
 def test_a_model_of_sentence_transformers_reads_long_texts_in_pieces(monkeypatch):
     words = Words()
-    monkeypatch.setattr("suffice.embedding.sentence_transformers.load_encoder", lambda *_: words)
+    monkeypatch.setattr("suffice.loops.models.sentence_transformers.load_encoder", lambda *_: words)
     embedder = SentenceTransformersEmbedder("letters", revision="7")
     vectors, cost = embedder.embed_costed(["a a a a b b b b", "", "c"])
     assert words.asked == ["a a a a", " b b b b", "c"]

@@ -16,16 +16,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.blocking import finished
+from suffice.common.blocking import finished
 from suffice.errors import DataError, ModelError
-from suffice.llm import ChatModel, EvenPace, RequestLimits
-from suffice.llm._endpoints import CALL, EndpointCall, Endpoints, affinity_of
-from suffice.llm.limits import limits_here, sharing_limits
-from suffice.loop import RetrievalLoop, record
-from suffice.retrieval import PoolBM25, load_questions
-from suffice.session import Policy
-from suffice.store import read_recording
-from suffice.store.journal import differences
+from suffice.loops import RetrievalLoop, record
+from suffice.loops.models import ChatModel, EvenPace, RequestLimits
+from suffice.loops.models._endpoints import CALL, EndpointCall, Endpoints, affinity_of
+from suffice.loops.models.limits import limits_here, sharing_limits
+from suffice.loops.retrieval import PoolBM25, load_questions
+from suffice.policy.session import Policy
+from suffice.recordings import read_recording
+from suffice.recordings.journal import differences
 from tests.endpoint import Endpoint, nobody
 
 TIMES = re.compile("seconds|latency|recorded_at")
@@ -39,8 +39,8 @@ class Clock:
     def __init__(self, monkeypatch=None):
         self.now = 0.0
         if monkeypatch is not None:
-            monkeypatch.setattr("suffice.llm.limits.pause", self.pause)
-            monkeypatch.setattr("suffice.llm._endpoints.pause", self.pause)
+            monkeypatch.setattr("suffice.loops.models.limits.pause", self.pause)
+            monkeypatch.setattr("suffice.loops.models._endpoints.pause", self.pause)
 
     def __call__(self):
         return self.now
@@ -221,8 +221,8 @@ def test_a_very_long_retry_after_is_left_to_the_request_that_got_it(monkeypatch)
 
 
 def test_what_requests_have_in_common_is_the_question():
-    from suffice.llm.prompts import ANSWER_FIRST
-    from suffice.rounds import Passage
+    from suffice.loops.models.prompts import ANSWER_FIRST
+    from suffice.policy.rounds import Passage
 
     passages = [Passage(passage_id=str(i), title="T", text="A text.") for i in range(3)]
     keys = {affinity_of(ANSWER_FIRST.messages("Who wrote it?", passages[:n])) for n in range(4)}
@@ -336,7 +336,7 @@ def test_a_recording_does_not_depend_on_the_number_and_order_of_endpoints(tmp_pa
 
 
 def test_a_cache_answers_whichever_endpoint_was_asked(tmp_path):
-    from suffice.store import ResponseCache
+    from suffice.recordings import ResponseCache
 
     with Endpoint() as first, Endpoint() as second, ResponseCache(tmp_path / "cache.sqlite") as cache:
         ChatModel("m", base_url=first.url, cache=cache).answer("Who?")
@@ -424,7 +424,7 @@ def test_a_request_larger_than_the_tokens_of_a_minute_is_noted_once(caplog, monk
     async def no_pause(_seconds, *, blocking):
         del blocking
 
-    monkeypatch.setattr("suffice.llm.limits.pause", no_pause)
+    monkeypatch.setattr("suffice.loops.models.limits.pause", no_pause)
     limits = RequestLimits(tokens_per_minute=100)
     finished(limits.turn(100.0, blocking=True))
     assert not caplog.messages

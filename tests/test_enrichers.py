@@ -12,11 +12,13 @@ import pytest
 
 from suffice import Passage, Round, ScriptedModel, parse_rule, read_recording, record
 from suffice.errors import DataError, MissingExtraError, ModelError
-from suffice.llm import ENTAILMENT, ChatModel, EntailmentJudge
-from suffice.llm.judge import parse_mark
-from suffice.loop import Enricher, RetrievalLoop
-from suffice.retrieval import CrossEncoderScorer, InMemoryRetriever, Question
-from suffice.session import Policy
+from suffice.loops import RetrievalLoop
+from suffice.loops.models import ENTAILMENT, ChatModel, EntailmentJudge
+from suffice.loops.models.judge import parse_mark
+from suffice.loops.retrieval import InMemoryRetriever, Question
+from suffice.policy.session import Policy
+from suffice.policy.signals.measured import Enricher
+from suffice_gates.rerank import CrossEncoderScorer
 from tests.endpoint import Endpoint
 
 PASSAGES = (

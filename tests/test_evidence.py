@@ -9,18 +9,10 @@ import pytest
 
 from suffice import Passage, Policy, RetrievalLoop, ScriptedModel, parse_rule, read_recording, record
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.loop import Evidence
-from suffice.retrieval import (
-    AsyncRetriever,
-    CorpusBM25,
-    CrossEncoderScorer,
-    DenseRetriever,
-    InMemoryRetriever,
-    PoolBM25,
-    Question,
-    Reranked,
-    Retriever,
-)
+from suffice.loops import Evidence
+from suffice.loops.retrieval import AsyncRetriever, InMemoryRetriever, PoolBM25, Question, Retriever
+from suffice_gates.rerank import CrossEncoderScorer, Reranked
+from suffice_retrieval.indexes import CorpusBM25, DenseRetriever
 
 N = 4
 CHUNKS = [Passage(passage_id=f"c{i}", title="Manual", text=f"step {i} of tower {i % 7}") for i in range(5000)]

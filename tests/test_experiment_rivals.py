@@ -10,12 +10,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from suffice.embedding import MiniLM
 from suffice.errors import DataError, NotFoundError, SchemaError
-from suffice.gates import fit_complexity
-from suffice.papers.experiments import read_experiment
-from suffice.replays import replay
-from suffice.store import read_recording
+from suffice.evaluation.replay import replay
+from suffice.recordings import read_recording
+from suffice_gates.gates import fit_complexity
+from suffice_papers.experiments import read_experiment
+from suffice_reader.minilm import MiniLM
 from tests.cli_tools import CITIES, cli, dataset, question, reply
 from tests.endpoint import Endpoint, prompt_of
 

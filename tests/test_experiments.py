@@ -26,26 +26,27 @@ from scipy import stats
 
 from suffice.cli.local import LocalRun
 from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
-from suffice.llm import TransformersModel
-from suffice.loop import record
-from suffice.papers.cbdr.plan import CbdrSettings, divide
-from suffice.papers.cbdr.tiny_reranker import write_tiny_reranker
-from suffice.papers.experiments import read_experiment, run_experiment, stages
-from suffice.papers.experiments.building import Loaded, retrieval_loop, scripted_model
-from suffice.papers.experiments.calibrations import curve_table, floor_table, transfer_table
-from suffice.papers.experiments.checks import cell_prices
-from suffice.papers.experiments.estimate import extrapolate
-from suffice.papers.experiments.stages import CellFolder
-from suffice.papers.experiments.tasr_cells import evaluate_tasr, tasr_cell
-from suffice.papers.experiments.variance import RunValues, Shown, repeated, runs_tables
-from suffice.papers.semantic import semantic_protocol
-from suffice.papers.semantic import tune as select_eps
-from suffice.papers.tasr.cells import load_cell
-from suffice.replays import calibrate, replay
-from suffice.retrieval import CachedRetriever, Question, load_questions
-from suffice.rules.rethreshold import with_threshold
-from suffice.statistics import Resampling
-from suffice.store import read_recording
+from suffice.evaluation.replay import calibrate, replay
+from suffice.evaluation.statistics import Resampling
+from suffice.loops import record
+from suffice.loops.retrieval import Question, load_questions
+from suffice.policy.rules.rethreshold import with_threshold
+from suffice.recordings import read_recording
+from suffice_gates.models import TransformersModel
+from suffice_papers.cbdr.plan import CbdrSettings, divide
+from suffice_papers.cbdr.tiny_reranker import write_tiny_reranker
+from suffice_papers.experiments import read_experiment, run_experiment, stages
+from suffice_papers.experiments.building import Loaded, retrieval_loop, scripted_model
+from suffice_papers.experiments.calibrations import curve_table, floor_table, transfer_table
+from suffice_papers.experiments.checks import cell_prices
+from suffice_papers.experiments.estimate import extrapolate
+from suffice_papers.experiments.stages import CellFolder
+from suffice_papers.experiments.tasr_cells import evaluate_tasr, tasr_cell
+from suffice_papers.experiments.variance import RunValues, Shown, repeated, runs_tables
+from suffice_papers.semantic import semantic_protocol
+from suffice_papers.semantic import tune as select_eps
+from suffice_papers.tasr.cells import load_cell
+from suffice_retrieval.indexes import CachedRetriever
 from tests.cli_tools import cli, dataset, question, reply
 from tests.endpoint import Endpoint, prompt_of
 
@@ -559,7 +560,7 @@ def test_a_certificate_does_not_outlive_the_policy_that_it_is_of(small, tmp_path
     def fail(*_args, **_options):
         raise DataError("the outcome is constant")
 
-    monkeypatch.setattr("suffice.papers.experiments.tasr_cells.calibrate", fail)
+    monkeypatch.setattr("suffice_papers.experiments.tasr_cells.calibrate", fail)
     assert [outcome.problem for outcome in evaluate_tasr(folder)] == ["the outcome is constant"]
     assert not folder.file("certificate.json").exists()
 

@@ -14,9 +14,9 @@ import pytest
 
 from suffice import Policy, Round, import_recording
 from suffice.errors import DataError, MissingExtraError
-from suffice.expressions import client, expression_key
-from suffice.expressions.parser import key_of
-from suffice.normalizers import NORMALIZERS, guess_normalizer
+from suffice.policy.expressions import client, expression_key
+from suffice.policy.expressions.parser import key_of
+from suffice.policy.normalizers import NORMALIZERS, guess_normalizer
 
 SAME = [
     [
@@ -121,7 +121,7 @@ def test_keys_are_the_same_in_every_process_and_thread_and_in_any_order():
     parser.stop()
     assert asked == [here, here]
     assert backwards == here
-    program = "import json, sys; from suffice.expressions.parser import key_of; print(json.dumps([key_of(t) for t in json.load(sys.stdin)]))"
+    program = "import json, sys; from suffice.policy.expressions.parser import key_of; print(json.dumps([key_of(t) for t in json.load(sys.stdin)]))"
     run = subprocess.run(
         [sys.executable, "-c", program],
         input=json.dumps(texts),
@@ -227,8 +227,8 @@ def test_long_texts_are_not_one_expression_but_a_box_at_their_end_is(monkeypatch
 
 def test_without_the_parser_the_extra_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(client, "is_available", lambda: False)
-    monkeypatch.setattr("suffice.normalizers.is_available", lambda: False)
-    monkeypatch.setattr("suffice.adapters.importing.is_available", lambda: False)
+    monkeypatch.setattr("suffice.policy.normalizers.is_available", lambda: False)
+    monkeypatch.setattr("suffice.importers.importing.is_available", lambda: False)
     lines = [json.dumps({"id": f"q{q}", "gold": r"\frac{1}{2}", "answers": ["0.5", "2"]}) for q in range(2)]
     (tmp_path / "s.jsonl").write_text("\n".join(lines), "utf-8")
     notes = import_recording(tmp_path / "s.jsonl", out=tmp_path / "s.parquet", samples=True).notes

@@ -6,14 +6,24 @@ from importlib.metadata import EntryPoint
 import numpy as np
 import pytest
 
-from suffice import METRICS, Policy, Rounds, Rule, parse_rule, register_importer, register_metric, register_rule, replay
-from suffice.adapters import importer, importer_names
+from suffice import (
+    METRICS,
+    Policy,
+    Rounds,
+    Rule,
+    parse_rule,
+    register_importer,
+    register_metric,
+    register_rule,
+    replay,
+)
 from suffice.cli import extensions
 from suffice.errors import DataError
-from suffice.replays import outcome
-from suffice.rules import find_threshold, with_threshold
-from suffice.store import Recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay import outcome
+from suffice.importers import importer, importer_names
+from suffice.policy.rules import find_threshold, with_threshold
+from suffice.recordings import Recording
+from suffice.recordings.schema import build_table
 from tests.cli_tools import cli
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from suffice.common.files import json_lines, remove_leftovers, replacing, replacing_folder, write_file
 from suffice.errors import DataError
-from suffice.files import json_lines, remove_leftovers, replacing, replacing_folder, write_file
-from suffice.session import Policy
+from suffice.policy.session import Policy
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):

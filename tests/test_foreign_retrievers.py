@@ -4,15 +4,11 @@ import pytest
 
 from suffice import Passage, Policy, RetrievalLoop, ScriptedModel, read_recording, record
 from suffice.errors import DataError
-from suffice.retrieval import (
+from suffice.loops.retrieval import (
     AsyncRetriever,
-    CorpusBM25,
-    CrossEncoderScorer,
-    DenseRetriever,
     InMemoryRetriever,
     PoolBM25,
     Question,
-    Reranked,
     Retriever,
     from_callable,
     from_haystack,
@@ -21,8 +17,10 @@ from suffice.retrieval import (
     ranked_now,
     score_kind_of,
 )
-from suffice.store import merge_recordings
-from suffice.train.preferences import candidates_of
+from suffice.recordings import merge_recordings
+from suffice_gates.rerank import CrossEncoderScorer, Reranked
+from suffice_gates.training.preferences import candidates_of
+from suffice_retrieval.indexes import CorpusBM25, DenseRetriever
 
 CHUNKS = [Passage(passage_id=str(i), title="Manual", text=f"Chunk {i}.", score=9.0 - i) for i in range(9)]
 

@@ -16,7 +16,7 @@ import pytest
 
 from suffice import AnswerPosition, Cost, Decision, Policy, Recorder, read_recording, register_signal, replay
 from suffice.errors import ConfigMismatchError, DataError, NotFittedError, SchemaError, UnknownSignalError
-from suffice.frameworks import QuestionRun, call_cost, frameworks, snippet, trace_decision
+from suffice.hosts import QuestionRun, call_cost, frameworks, snippet, trace_decision
 from tests.frameworks.acceptance import QUESTION, RULE, SCRIPT, measured
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -374,14 +374,14 @@ def test_the_lines_load_the_policy_that_is_asked_for(name):
 
 @pytest.mark.whole
 def test_the_core_loads_numpy_only():
-    code = "import sys, suffice.frameworks as f; f.QuestionRun('answer_stable').observe('Oslo'); print('pyarrow' in sys.modules)"
+    code = "import sys, suffice.hosts as f; f.QuestionRun('answer_stable').observe('Oslo'); print('pyarrow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=600)
     assert done.stdout == "False\n"
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if "suffice.frameworks." not in frameworks()[name]])
+@pytest.mark.parametrize("name", [name for name in NAMES if "suffice.hosts." not in frameworks()[name]])
 def test_without_an_adapter_25_lines_are_enough(name):
-    assert re.search("^from suffice.frameworks import (QuestionRun|opener)$", frameworks()[name], re.MULTILINE)
+    assert re.search("^from suffice.hosts import (QuestionRun|opener)$", frameworks()[name], re.MULTILINE)
     assert sum(bool(line.strip()) for line in frameworks()[name].splitlines()) <= 25
 
 

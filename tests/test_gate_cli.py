@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from suffice import Policy, read_recording
-from suffice.calibration.maps import Sigmoid
-from suffice.llm import EncoderStates, EndpointEmbedder, EndpointStates, TransformersModel
-from suffice.llm.prompts import PROMPTS
-from suffice.probes import Calibration, Probe, ProbeCard, pinned_of
+from suffice.loops.models import EndpointEmbedder
+from suffice.loops.models.prompts import PROMPTS
+from suffice.policy.calibration.maps import Sigmoid
+from suffice_gates.models import EncoderStates, EndpointStates, TransformersModel
+from suffice_gates.probes import Calibration, Probe, ProbeCard, pinned_of
 from tests import local_models
 from tests.batches import BatchEndpoint
 from tests.cli_tools import cli, corpus, dataset
@@ -34,7 +35,7 @@ def probe_of(source, width, *, layer=None, slope=1.0):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A model, its probe, a probe of the packaged encoder, questions and a gated recording."""
-    from suffice.embedding import MiniLM
+    from suffice_reader.minilm import MiniLM
 
     base = tmp_path_factory.mktemp("gated")
     local_models.save(base / "model", max_position_embeddings=4096, **local_models.ENDING)
@@ -105,7 +106,7 @@ def test_a_probe_on_an_encoder_gates_a_model_whose_states_nobody_shows(folder, t
 
 
 def test_questions_that_the_probe_was_fitted_on_are_told(folder, tmp_path):
-    from suffice.replays import id_hash
+    from suffice.policy.seen import id_hash
 
     Probe.load(folder / "encoded").described(provenance={"tune_ids": [id_hash("q1")]}).save(tmp_path / "p")
     done = cli(

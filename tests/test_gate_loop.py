@@ -27,13 +27,13 @@ from suffice import (
     record,
 )
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, DataError, ModelError
-from suffice.llm import Gate
-from suffice.replays import LIVE, CostTable, policy_for, replay
-from suffice.retrieval import InMemoryRetriever, Question
-from suffice.rounds import COST_KINDS
-from suffice.session import stops
-from suffice.signals import Idf
-from suffice.statistics import Resampling
+from suffice.evaluation.replay import LIVE, CostTable, policy_for, replay
+from suffice.evaluation.statistics import Resampling
+from suffice.loops.models import Gate
+from suffice.loops.retrieval import InMemoryRetriever, Question
+from suffice.policy.rounds import COST_KINDS
+from suffice.policy.session import stops
+from suffice.policy.signals import Idf
 from tests import strategies as drawn
 from tests.gating import ScriptedGate
 from tests.test_loop import Judge

@@ -15,10 +15,19 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from suffice.adapters import read_tabular
-from suffice.certificates import Claim, certify, threshold_path
+from suffice.common.tables import render
 from suffice.errors import DataError, SchemaError, UnknownSignalError
-from suffice.gates import (
+from suffice.evaluation.replay import policy_for, replay
+from suffice.evaluation.statistics import Resampling, area_under_roc
+from suffice.importers import read_tabular
+from suffice.policy.metrics import METRICS
+from suffice.policy.rules import parse_rule, tasr
+from suffice.policy.session import Policy
+from suffice.presentation import Settings, make_report, render_html
+from suffice.recordings import Recording, read_recording, write_recording
+from suffice.recordings.schema import build_table
+from suffice.verdicts.certificates import Claim, certify, threshold_path
+from suffice_gates.gates import (
     FEATURES,
     Answered,
     GateEvaluation,
@@ -45,19 +54,10 @@ from suffice.gates import (
     transitions_table,
     with_scores,
 )
-from suffice.gates import question_only as question_only_module
-from suffice.gates.threshold import BothWays, cross_fit
-from suffice.metrics import METRICS
-from suffice.papers.cbdr.ceiling import headroom
-from suffice.replays import policy_for, replay
-from suffice.reports import Settings, make_report, render_html
-from suffice.reports.gate import gate_part
-from suffice.rules import parse_rule, tasr
-from suffice.session import Policy
-from suffice.statistics import Resampling, area_under_roc
-from suffice.store import Recording, read_recording, write_recording
-from suffice.store.schema import build_table
-from suffice.tables import render
+from suffice_gates.gates import question_only as question_only_module
+from suffice_gates.gates.threshold import BothWays, cross_fit
+from suffice_gates.report import gate_part
+from suffice_papers.cbdr.ceiling import headroom
 
 RIGHT, WRONG = "Oslo", "Bergen"
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from docs.build import kept_gates
 
-from suffice.gates import answered_recording, load_answered
-from suffice.store import read_recording, write_recording
+from suffice.recordings import read_recording, write_recording
+from suffice_gates.gates import answered_recording, load_answered
 from tests.cli_tools import cli
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,7 +68,7 @@ def test_the_demo_prints_the_committed_figures_offline_and_without_torch(tmp_pat
 def test_the_demo_prints_one_screen_and_with_details_every_table(tmp_path, monkeypatch):
     few = {name: load_answered(name)[:80] for name in ("hotpotqa_llama31_tune", "2wiki_llama31_tune")}
     few["hotpotqa_llama31_eval"] = load_answered("hotpotqa_llama31_eval")[:80]
-    monkeypatch.setattr("suffice.papers.cbdr.demo.load_answered", few.__getitem__)
+    monkeypatch.setattr("suffice_papers.cbdr.demo.load_answered", few.__getitem__)
     out = tmp_path / "out"
     screen = cli("demo", "gate", "--out", out)
     assert (screen.code, screen.err) == (0, "")

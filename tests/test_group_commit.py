@@ -11,8 +11,8 @@ from contextlib import closing, contextmanager
 import pytest
 
 from suffice.errors import DataError
-from suffice.store.group_commit import writers_of
-from suffice.store.round_journal import RoundJournal
+from suffice.recordings.group_commit import writers_of
+from suffice.recordings.round_journal import RoundJournal
 
 
 @pytest.fixture

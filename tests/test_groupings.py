@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice import Policy, Round, Session, replay
-from suffice.embedding import MeaningClusters
 from suffice.errors import DataError
-from suffice.normalizers import NORMALIZERS, Grouping, match, register_normalizer
-from suffice.replays.orders import drawn_orders
-from suffice.replays.prepared import PreparedRecording
-from suffice.signals import answer_ids
-from suffice.store.recording import Recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay.orders import drawn_orders
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.policy.embedding import MeaningClusters
+from suffice.policy.normalizers import NORMALIZERS, Grouping, match, register_normalizer
+from suffice.policy.signals import answer_ids
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import build_table
 
 
 class Angles:
@@ -111,7 +111,7 @@ def test_texts_are_embedded_once_and_forgotten_when_there_are_too_many(monkeypat
     clusters.ids(["1", "2", "1", None, " "])
     clusters.ids(["2", "3"])
     assert embedder.asked == ["1", "2", "3"]
-    monkeypatch.setattr("suffice.embedding.clusters._MOST_VECTORS", 2)
+    monkeypatch.setattr("suffice.policy.embedding.clusters._MOST_VECTORS", 2)
     assert clusters.ids(["3", "80", "3"]) == [0, 1, 0]
     assert embedder.asked == ["1", "2", "3", "3", "80"]
     assert "threshold=0.9" in repr(clusters)

@@ -6,13 +6,14 @@ import shutil
 import numpy as np
 import pytest
 
-from suffice import Policy, identities
+from suffice import Policy
+from suffice.common import identities
+from suffice.common.identities import aligned, hub_folder, model_content, same_model, sha256_of
 from suffice.errors import ConfigMismatchError
-from suffice.identities import aligned, hub_folder, model_content, same_model, sha256_of
-from suffice.llm import TransformersModel
-from suffice.probes import ProbeCard, pinned_of
-from suffice.probes.collect import StatePrompt, collect_states
-from suffice.store.journal import differences
+from suffice.recordings.journal import differences
+from suffice_gates.models import TransformersModel
+from suffice_gates.probes import ProbeCard, pinned_of
+from suffice_gates.probes.collect import StatePrompt, collect_states
 from tests.local_models import SHORT, save
 
 CLUSTER = {"model": "jobs/llama", "revision": "00112233aabbccdd", "content": "0123456789abcdef"}

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from suffice import Policy
-from suffice.store import read_recording
+from suffice.recordings import read_recording
 from tests.cli_tools import cli
 
 GOLDS = ("Oslo", "Lima", "Rome", "Cairo", "Quito", "Kyoto")

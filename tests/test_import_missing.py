@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from suffice import Round, decide, import_recording
-from suffice.adapters import read_tabular
 from suffice.errors import DataError
-from suffice.store import read_recording, write_recording
+from suffice.importers import read_tabular
+from suffice.recordings import read_recording, write_recording
 from tests.cli_tools import cli
 
 ANSWERS = ("Bern", "Oslo", "Oslo")

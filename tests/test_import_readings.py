@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from suffice import Policy, import_recording, read_recording, replay
-from suffice.adapters import read_tabular, table_parts
-from suffice.adapters.names import REPLIES
 from suffice.errors import DataError, UnsettledError
-from suffice.normalizers import guess_normalizer
-from suffice.replays import outcome, policy_for
+from suffice.evaluation.replay import outcome, policy_for
+from suffice.importers import read_tabular, table_parts
+from suffice.importers.names import REPLIES
+from suffice.policy.normalizers import guess_normalizer
 from tests.cli_tools import CITIES, cli
 
 MODEL_TEXTS = (

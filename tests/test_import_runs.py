@@ -7,11 +7,11 @@ import json
 import pytest
 
 from suffice import import_recording, read_recording
-from suffice.adapters import streaming, table_parts
-from suffice.adapters.recognise import data_files
-from suffice.adapters.tabular import read_tabular
 from suffice.errors import DataError, NotFoundError, SchemaError
-from suffice.replays.panels import panel_members
+from suffice.evaluation.replay.panels import panel_members
+from suffice.importers import streaming, table_parts
+from suffice.importers.recognise import data_files
+from suffice.importers.tabular import read_tabular
 from tests.cli_tools import cli
 
 MODELS = ("gpt-4o", "haiku", "llama-3.1")

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from suffice import import_recording
-from suffice.adapters import read_tabular
 from suffice.errors import DataError, SchemaError, UnsettledError
-from suffice.store import read_recording
+from suffice.importers import read_tabular
+from suffice.recordings import read_recording
 from tests.cli_tools import cli
 
 IMPORTS = Path(__file__).parent / "data" / "imports"

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from suffice import import_recording
-from suffice.adapters import importing, recognise, table_parts
+from suffice.common.json_text import array_items, load_json
 from suffice.errors import DataError, SchemaError, UnsettledError
-from suffice.json_text import array_items, load_json
-from suffice.signals import base, register_signal
-from suffice.store import read_recording
+from suffice.importers import importing, recognise, table_parts
+from suffice.policy.signals import base, register_signal
+from suffice.recordings import read_recording
 
 N = 60
 

@@ -12,18 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from suffice.adapters import (
-    ImportedRun,
-    ImportedTrajectory,
-    read_tabular,
-)
 from suffice.errors import DataError, SchemaError
-from suffice.papers.semantic import read_debate, read_ircot, read_reflexion
-from suffice.papers.semantic.debate import numeric_answer
-from suffice.papers.tasr import read_tasr
-from suffice.replays import replay
-from suffice.rounds import Round
-from suffice.store import read_recording, write_recording
+from suffice.evaluation.replay import replay
+from suffice.importers import ImportedRun, ImportedTrajectory, read_tabular
+from suffice.policy.rounds import Round
+from suffice.recordings import read_recording, write_recording
+from suffice_papers.semantic import read_debate, read_ircot, read_reflexion
+from suffice_papers.semantic.debate import numeric_answer
+from suffice_papers.tasr import read_tasr
 
 IMPORTS = Path(__file__).resolve().parent / "data" / "imports"
 IRCOT = IMPORTS / "ircot_qa_codex_hotpotqa_prompt_set_2.zip"

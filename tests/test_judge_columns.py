@@ -11,7 +11,9 @@ import pytest
 
 from suffice import ChatModel
 from suffice.errors import AuthenticationFailedError, DataError, ModelError
-from suffice.judges import (
+from suffice.evaluation.replay import replay
+from suffice.evaluation.statistics import Resampling
+from suffice.loops.judges import (
     PREFERRED,
     JudgeModel,
     PairwiseJudge,
@@ -21,10 +23,8 @@ from suffice.judges import (
     token_f1,
     with_columns,
 )
-from suffice.replays import replay
-from suffice.statistics import Resampling
-from suffice.store import Recording, ResponseCache, read_recording, write_recording
-from suffice.store.schema import build_table
+from suffice.recordings import Recording, ResponseCache, read_recording, write_recording
+from suffice.recordings.schema import build_table
 from tests.cli_tools import cli
 from tests.endpoint import Endpoint, prompt_of
 

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suffice.diagnostics.drafts import draft_families, usable_selectors
-from suffice.diagnostics.judged import compare_judged, select_variants, whole_folds
-from suffice.diagnostics.judging import Halving, JudgeAll, JudgeDistinct, JudgeUntil, Unjudged, rank_rounds
 from suffice.errors import DataError, UnknownSignalError
-from suffice.replays import policy_for
-from suffice.rounds import Rounds
-from suffice.rules import parse_selector
-from suffice.rules.selectors_of_drafts import DISTANCES
-from suffice.store.recording import Recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay import policy_for
+from suffice.policy.rounds import Rounds
+from suffice.policy.rules import parse_selector
+from suffice.policy.rules.selectors_of_drafts import DISTANCES
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import build_table
+from suffice.verdicts.diagnostics.drafts import draft_families, usable_selectors
+from suffice.verdicts.diagnostics.judged import compare_judged, select_variants, whole_folds
+from suffice.verdicts.diagnostics.judging import Halving, JudgeAll, JudgeDistinct, JudgeUntil, Unjudged, rank_rounds
 
 NAN = math.nan
 ROUNDS = 5

@@ -11,14 +11,14 @@ import pytest
 
 from suffice import Passage, Round
 from suffice.errors import AuthenticationFailedError, DataError, ModelError, ModelTimeoutError
-from suffice.judges import MARKS, Draft, JudgeModel, MarkJudge, PairwiseJudge, Panel
-from suffice.llm import ChatModel
-from suffice.loop.course import RoundResult
-from suffice.loop.measuring import measure_lazily
-from suffice.rules import parse_rule
-from suffice.session import Policy, Session
-from suffice.signals import Enricher
-from suffice.store import ResponseCache
+from suffice.loops.course import RoundResult
+from suffice.loops.judges import MARKS, Draft, JudgeModel, MarkJudge, PairwiseJudge, Panel
+from suffice.loops.measuring import measure_lazily
+from suffice.loops.models import ChatModel
+from suffice.policy.rules import parse_rule
+from suffice.policy.session import Policy, Session
+from suffice.policy.signals import Enricher
+from suffice.recordings import ResponseCache
 from tests.endpoint import Endpoint, prompt_of
 
 PASSAGES = (

@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from scipy.stats import gmean
 
 from suffice.errors import DataError
-from suffice.judges import (
+from suffice.loops.judges import (
     ahp_weights,
     checked_weights,
     embedding_similarity,
@@ -25,7 +25,7 @@ from suffice.judges import (
     rouge_l,
     token_f1,
 )
-from suffice.metrics import f1, information_score
+from suffice.policy.metrics import f1, information_score
 
 SCORER = rouge_scorer.RougeScorer(["rougeL"])
 WORDS = st.lists(st.sampled_from(["the", "cat", "Cat", "sat", "on", "a", "mat.", "é", "3rd"]), max_size=12).map(

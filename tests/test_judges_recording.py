@@ -13,10 +13,10 @@ import pytest
 
 from suffice import Passage, Round, read_recording
 from suffice.errors import AuthenticationFailedError, DataError, ModelError
-from suffice.judges import JudgeModel, Panel, drafts_of, judge_recording, with_marks
-from suffice.llm import ChatModel
-from suffice.signals import SIGNALS
-from suffice.store import ResponseCache, write_recording
+from suffice.loops.judges import JudgeModel, Panel, drafts_of, judge_recording, with_marks
+from suffice.loops.models import ChatModel
+from suffice.policy.signals import SIGNALS
+from suffice.recordings import ResponseCache, write_recording
 from tests.cli_tools import cli, dataset
 from tests.endpoint import Endpoint, prompt_of
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError
-from suffice.replays import LEDGERS, CostTable, replay
-from suffice.replays.charging import PUBLISHED
-from suffice.rules import parse_rule, parse_selector
-from suffice.session import Policy, stops
-from suffice.statistics import Resampling
-from suffice.store import write_recording
-from suffice.store.recording import Recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay import LEDGERS, CostTable, replay
+from suffice.evaluation.replay.charging import PUBLISHED
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.rules import parse_rule, parse_selector
+from suffice.policy.session import Policy, stops
+from suffice.recordings import write_recording
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import build_table
 from tests.cli_tools import cli
 
 WRITER, CRITIC, JUDGE, EMBEDDER = 100.0, 50.0, 1000.0, 7.0

@@ -9,7 +9,7 @@ import pytest
 
 from suffice import Recorder, read_recording
 from suffice.errors import DataError, SchemaError
-from suffice.store.round_journal import RoundJournal
+from suffice.recordings.round_journal import RoundJournal
 
 PAGE = 4096
 

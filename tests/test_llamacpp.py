@@ -9,11 +9,11 @@ from functools import cache
 
 import pytest
 
-from suffice.llm.chat import ChatModel
-from suffice.llm.doctor import probe
-from suffice.llm.prompts import CONFIDENCE_FIRST
-from suffice.rounds import Reply
-from suffice.signals.margins import token_margin
+from suffice.loops.models.chat import ChatModel
+from suffice.loops.models.doctor import probe
+from suffice.loops.models.prompts import CONFIDENCE_FIRST
+from suffice.policy.rounds import Reply
+from suffice.policy.signals.margins import token_margin
 from tests.llamacpp import CITIES, KNOWN, STORED_MODEL, TinyModel, build_model, chat_text, questions, start_server
 
 ROUNDS = [(question, k) for question in questions(6, seed=3) for k in (0, 1, 3, 5)]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from suffice.logistic import fit_logistic
+from suffice.policy.calibration.logistic import fit_logistic
 
 
 def planted(n: int, width: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

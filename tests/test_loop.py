@@ -22,7 +22,7 @@ from suffice import (
     parse_selector,
     tasr,
 )
-from suffice.blocking import finished
+from suffice.common.blocking import finished
 from suffice.errors import (
     AuthenticationFailedError,
     ConfigMismatchError,
@@ -31,9 +31,11 @@ from suffice.errors import (
     ModelError,
     NotFittedError,
 )
-from suffice.llm import ChatModel
-from suffice.loop import Outcome
-from suffice.retrieval import CorpusBM25, CrossEncoderScorer, DenseRetriever, InMemoryRetriever, PoolBM25, Reranked
+from suffice.loops import Outcome
+from suffice.loops.models import ChatModel
+from suffice.loops.retrieval import InMemoryRetriever, PoolBM25
+from suffice_gates.rerank import CrossEncoderScorer, Reranked
+from suffice_retrieval.indexes import CorpusBM25, DenseRetriever
 from tests.endpoint import Endpoint
 
 Q = "Where is it?"
@@ -267,7 +269,7 @@ def test_a_cancelled_task_ends_the_session_and_drops_the_request(monkeypatch):
             super().__init__(*arguments, **options)
             sessions.append(self)
 
-    monkeypatch.setattr("suffice.loop.live.Session", Seen)
+    monkeypatch.setattr("suffice.loops.live.Session", Seen)
     replies = []
 
     def reply(body):
@@ -348,7 +350,7 @@ def test_the_endpoint_is_asked_once_whether_logprobs_come():
 def test_the_check_does_not_hang_on_assertions():
     code = (
         "from suffice import *\n"
-        "from suffice.retrieval import InMemoryRetriever\n"
+        "from suffice.loops.retrieval import InMemoryRetriever\n"
         "loop = RetrievalLoop(model=ScriptedModel({'q': ['a']}), retriever=InMemoryRetriever(),\n"
         "                     policy=Policy(rule=signal('answer_margin') > 1))\n"
         "try:\n    loop.run('q', [Passage(passage_id='1', title='', text='')])\n"
@@ -456,7 +458,7 @@ def test_fixed_k_and_tasr_are_what_they_are_called():
 
 def test_a_policy_that_reads_answers_elsewhere_than_the_model_is_refused_before_the_first_call(tmp_path):
     from suffice import AnswerPosition, ChatModel, record
-    from suffice.retrieval import Question
+    from suffice.loops.retrieval import Question
     from tests.endpoint import Endpoint
 
     passage = Passage(passage_id="p", title="t", text="x")

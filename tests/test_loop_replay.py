@@ -23,11 +23,11 @@ from suffice import (
     record,
 )
 from suffice.errors import DataError
-from suffice.replays import replay
-from suffice.retrieval import InMemoryRetriever, PoolBM25, Question
-from suffice.session import stops
-from suffice.signals import Idf
-from suffice.statistics import Resampling
+from suffice.evaluation.replay import replay
+from suffice.evaluation.statistics import Resampling
+from suffice.loops.retrieval import InMemoryRetriever, PoolBM25, Question
+from suffice.policy.session import stops
+from suffice.policy.signals import Idf
 from tests import strategies as drawn
 from tests.test_loop import Judge
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from suffice import Claim, Policy, certify, decide, read_recording, write_recording
-from suffice.decisions import Advice
 from suffice.errors import ConfigMismatchError, NotFoundError, UnsettledError
-from suffice.store.recording import Recording
-from suffice.store.runs import loops_by_label
-from suffice.watches import watch
+from suffice.recordings.recording import Recording
+from suffice.recordings.runs import loops_by_label
+from suffice.verdicts.decisions import Advice
+from suffice.verdicts.watches import watch
 from tests.cli_tools import cli
 from tests.production import POLICY, production_log
 from tests.shared import recording_of

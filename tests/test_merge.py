@@ -6,10 +6,10 @@ import pytest
 
 from suffice import Policy, RetrievalLoop, ScriptedModel, read_recording, record
 from suffice.errors import ConfigMismatchError, DataError, ModelError
-from suffice.papers.tasr import read_tasr
-from suffice.retrieval import PoolBM25
-from suffice.searches.data import by_prompt
-from suffice.store import Journal, Recording, merge_recordings, write_recording
+from suffice.evaluation.search.data import by_prompt
+from suffice.loops.retrieval import PoolBM25
+from suffice.recordings import Journal, Recording, merge_recordings, write_recording
+from suffice_papers.tasr import read_tasr
 from tests.cli_tools import cli, dataset
 from tests.endpoint import Endpoint
 from tests.recording import questions
@@ -226,7 +226,7 @@ def test_the_published_space_of_two_prompts_is_reached_from_the_command_line(tmp
 
 
 def build(run):
-    from suffice.store.schema import build_table
+    from suffice.recordings.schema import build_table
 
     return build_table(run.rows())
 

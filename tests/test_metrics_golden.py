@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from suffice.errors import DataError
-from suffice.metrics import (
+from suffice.policy.metrics import (
     METRICS,
     contains,
     exact_match,

@@ -6,17 +6,17 @@ import math
 
 import pytest
 
-from suffice.diagnostics import diagnose
-from suffice.diagnostics.selection import compare_selectors
-from suffice.gates import GateEvaluation, column_gate, compare_gates, comparison_table
-from suffice.papers.semantic.protocol import semantic_protocol
-from suffice.papers.semantic.tuning import given
-from suffice.replays import policy_for, replay
-from suffice.replays.tables import replay_notes, replay_tables
-from suffice.reports import make_report, render_html
-from suffice.statistics import ONE_UNIT, Resampling
-from suffice.store import Recording
-from suffice.tables import render
+from suffice.common.tables import render
+from suffice.evaluation.replay import policy_for, replay
+from suffice.evaluation.replay.tables import replay_notes, replay_tables
+from suffice.evaluation.statistics import ONE_UNIT, Resampling
+from suffice.presentation import make_report, render_html
+from suffice.recordings import Recording
+from suffice.verdicts.diagnostics import diagnose
+from suffice.verdicts.diagnostics.selection import compare_selectors
+from suffice_gates.gates import GateEvaluation, column_gate, compare_gates, comparison_table
+from suffice_papers.semantic.protocol import semantic_protocol
+from suffice_papers.semantic.tuning import given
 from tests.protocol_tools import drafts
 from tests.shared import recording_of
 

@@ -12,10 +12,15 @@ import pytest
 
 from suffice import Passage, Policy, RetrievalLoop, Round, read_recording, record
 from suffice.errors import ConfigMismatchError, DataError, ModelError, NotFoundError, SchemaError
-from suffice.llm import (
+from suffice.evaluation.replay import replay
+from suffice.loops.models import Gate
+from suffice.loops.models.prompts import PREFILLED
+from suffice.loops.models.triggers import NO_CONTENT_WORDS
+from suffice.loops.retrieval import PoolBM25, Question
+from suffice.policy.signals import Enricher
+from suffice_gates.models import (
     ConfidenceMonitor,
     CritiqueWeights,
-    Gate,
     ReflectionGate,
     ReplyStates,
     SampleSpread,
@@ -24,20 +29,15 @@ from suffice.llm import (
     TransformersModel,
     fit_directions,
 )
-from suffice.llm.monitor import HONESTY
-from suffice.llm.prompts import PREFILLED
-from suffice.llm.reflection import critique_of
-from suffice.llm.reply_states import read_text
-from suffice.llm.triggers import NO_CONTENT_WORDS
-from suffice.llm.uncertainty import STATEMENTS, Directions
-from suffice.probes import Probe, ProbeCard, ProbeGate, ReplyProbes, pinned_of
-from suffice.probes.collect import StatePrompt
-from suffice.probes.gate import combined
-from suffice.replays import replay
-from suffice.retrieval import PoolBM25, Question
-from suffice.signals import Enricher
-from suffice.train.baselines import model_gates
-from suffice.train.reply_probes import PROBER, fit_reply_probes
+from suffice_gates.models.monitor import HONESTY
+from suffice_gates.models.reflection import critique_of
+from suffice_gates.models.reply_states import read_text
+from suffice_gates.models.uncertainty import STATEMENTS, Directions
+from suffice_gates.probes import Probe, ProbeCard, ProbeGate, ReplyProbes, pinned_of
+from suffice_gates.probes.collect import StatePrompt
+from suffice_gates.probes.gate import combined
+from suffice_gates.training.baselines import model_gates
+from suffice_gates.training.reply_probes import PROBER, fit_reply_probes
 from tests import local_models
 from tests.cli_tools import cli, dataset
 

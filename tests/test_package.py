@@ -151,7 +151,7 @@ def test_importing_suffice_loads_numpy_only():
 @pytest.mark.whole
 def test_no_array_is_made_when_commands_are_imported():
     # pyarrow loads pandas for its first array where it is installed: a third of the time until a help text appears.
-    code = "import sys, suffice.adapters, suffice.cli.recording, suffice.cli.offline; print('pandas' in sys.modules)"
+    code = "import sys, suffice.importers, suffice.cli.recording, suffice.cli.offline; print('pandas' in sys.modules)"
     assert python(code).split() == ["False"]
 
 
@@ -183,19 +183,19 @@ def test_a_policy_can_be_checked_where_no_model_is_known():
     [
         (("onnxruntime",), "reader", "from suffice import SpanReaderModel; SpanReaderModel()"),
         (("tokenizers",), "reader", "from suffice import SpanReaderModel; SpanReaderModel()"),
-        (("onnxruntime",), "reader", "from suffice.embedding import MiniLM; MiniLM()"),
+        (("onnxruntime",), "reader", "from suffice.policy.embedding import MiniLM; MiniLM()"),
         (
             ("openai",),
             "endpoint",
-            "from suffice.llm import ChatModel; ChatModel('m', base_url='http://localhost:1/v1')",
+            "from suffice.loops.models import ChatModel; ChatModel('m', base_url='http://localhost:1/v1')",
         ),
         (
             ("sentence_transformers",),
             "dense",
-            "from suffice import Passage; from suffice.retrieval.dense import DenseRetriever; DenseRetriever('any').rank('q', pool=[Passage(passage_id='1', title='t', text='x')])",
+            "from suffice import Passage; from suffice_retrieval.indexes.dense import DenseRetriever; DenseRetriever('any').rank('q', pool=[Passage(passage_id='1', title='t', text='x')])",
         ),
-        (("starlette",), "serve", "from suffice.serve import check_extra; check_extra('suffice serve')"),
-        (("uvicorn",), "studio", "from suffice.cli.studio import studio_command; studio_command()"),
+        (("starlette",), "serve", "from suffice_server.serve import check_extra; check_extra('suffice serve')"),
+        (("uvicorn",), "studio", "from suffice_server.commands.studio import studio_command; studio_command()"),
     ],
 )
 def test_a_missing_extra_says_what_to_install(blocked, extra, code):
@@ -337,7 +337,7 @@ def test_all_modules_can_be_imported_without_torch():
 def test_a_local_model_without_torch_says_what_to_install():
     out = without(
         ("torch",),
-        "from suffice.llm import TransformersModel\n"
+        "from suffice.loops.models import TransformersModel\n"
         "try:\n    TransformersModel('any')\n"
         "except ImportError as error:\n    print(type(error).__name__, error.extra, '|', error)",
     )

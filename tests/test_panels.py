@@ -9,11 +9,11 @@ import pytest
 
 from suffice import Claim, certify, decide, replay
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.replays import Price, order_panel, policy_for, seen_in
-from suffice.replays.panels import best_single, best_single_note, panel_members
-from suffice.seen import Seen
-from suffice.store import Recording, bundled_recording, read_recording, write_recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay import Price, order_panel, policy_for, seen_in
+from suffice.evaluation.replay.panels import best_single, best_single_note, panel_members
+from suffice.policy.seen import Seen
+from suffice.recordings import Recording, bundled_recording, read_recording, write_recording
+from suffice.recordings.schema import build_table
 from tests.cli_tools import cli
 
 RIGHT = {"small": 0.5, "large": 0.9, "middle": 0.75}

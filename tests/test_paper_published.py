@@ -7,7 +7,7 @@ from statistics import fmean
 
 import pytest
 
-from suffice.papers.published import published_tasr
+from suffice_papers.published import published_tasr
 
 PAPER = published_tasr()
 TABLES = {name: part["rows"] for name, part in PAPER.tables.items()}

@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 
 from suffice.errors import DataError
-from suffice.papers.semantic.figures import BASELINE, MARGINS, FigureDifference, published_semantic
-from suffice.papers.semantic.tables import paper_semantic
-from suffice.statistics import bootstrap_weights, equivalence, holm, non_inferiority
+from suffice.evaluation.statistics import bootstrap_weights, equivalence, holm, non_inferiority
+from suffice_papers.semantic.figures import BASELINE, MARGINS, FigureDifference, published_semantic
+from suffice_papers.semantic.tables import paper_semantic
 from tests.cli_tools import cli
 
 PAPER = published_semantic()

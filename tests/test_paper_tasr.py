@@ -16,18 +16,18 @@ from sklearn.isotonic import IsotonicRegression
 
 import suffice
 from suffice.errors import DataError
-from suffice.metrics import normalize_answer
-from suffice.papers.published import published_tasr
-from suffice.papers.tasr.cells import TasrCell, load_cell, read_cells
-from suffice.papers.tasr.figures import tasr_charts
-from suffice.papers.tasr.frontier import cell_table, figure3, macro_table
-from suffice.papers.tasr.searched import search_summary
-from suffice.papers.tasr.signal_tables import margin_figure
-from suffice.papers.tasr.tables import PARTS, paper_tasr
-from suffice.replays import replay
-from suffice.retrieval import dataset_hash
-from suffice.searches import search
-from suffice.statistics import Resampling
+from suffice.evaluation.replay import replay
+from suffice.evaluation.search import search
+from suffice.evaluation.statistics import Resampling
+from suffice.loops.retrieval import dataset_hash
+from suffice.policy.metrics import normalize_answer
+from suffice_papers.published import published_tasr
+from suffice_papers.tasr.cells import TasrCell, load_cell, read_cells
+from suffice_papers.tasr.figures import tasr_charts
+from suffice_papers.tasr.frontier import cell_table, figure3, macro_table
+from suffice_papers.tasr.searched import search_summary
+from suffice_papers.tasr.signal_tables import margin_figure
+from suffice_papers.tasr.tables import PARTS, paper_tasr
 from tests import paper
 from tests.cli_tools import cli
 from tests.reference import dominated
@@ -445,8 +445,8 @@ def test_published_figures_stand_below_ours_with_the_difference(made):
 
 def test_what_lies_inside_the_interval_is_not_marked():
     layout_cells = published_tasr()
-    from suffice.papers.tasr.rows import Layout
-    from suffice.tables import Column
+    from suffice.common.tables import Column
+    from suffice_papers.tasr.rows import Layout
 
     layout = Layout(
         key="table2",
@@ -758,7 +758,7 @@ def test_wrong_usage_is_told(arguments, code, message):
 
 @pytest.mark.whole
 def test_without_a_list_the_bundled_questions_are_recorded_and_tabled(tmp_path, monkeypatch):
-    from suffice.cli import bundled
+    from suffice_reader.demo import bundled
 
     load = bundled.load_questions
     monkeypatch.setattr(bundled, "load_questions", lambda name, limit=None: load(name, limit=4))

@@ -19,12 +19,19 @@ from hypothesis import strategies as st
 
 from suffice import Audit, Policy, Recorder, Resampling, read_recording, replay
 from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
-from suffice.replays.streaming import replay_stream
-from suffice.store import bundled_recording, compact_recording, merge_recordings, parts, parts_writing, write_recording
-from suffice.store.merging import RUN
-from suffice.store.parts import part_paths
-from suffice.store.recording import open_recording
-from suffice.store.round_journal import RoundJournal, SealedError
+from suffice.evaluation.replay.streaming import replay_stream
+from suffice.recordings import (
+    bundled_recording,
+    compact_recording,
+    merge_recordings,
+    parts,
+    parts_writing,
+    write_recording,
+)
+from suffice.recordings.merging import RUN
+from suffice.recordings.parts import part_paths
+from suffice.recordings.recording import open_recording
+from suffice.recordings.round_journal import RoundJournal, SealedError
 from tests.cli_tools import cli
 
 
@@ -413,7 +420,7 @@ def test_a_question_goes_on_in_another_process_where_it_began_or_as_a_copy(log, 
     again.observe("b")
     assert len(part_paths(log)) == 1
     with monkeypatch.context() as patch:
-        patch.setattr("suffice.store.parts_writing._machine", lambda: "0" * 8)
+        patch.setattr("suffice.recordings.parts_writing._machine", lambda: "0" * 8)
         elsewhere = other.resume(again.to_state())
         assert elsewhere.run == run.run
         elsewhere.observe("c")
@@ -489,7 +496,7 @@ def test_a_killed_process_leaves_what_a_compaction_seals(log, monkeypatch):
     (part,) = part_paths(log)
     assert not part.exists()
     with monkeypatch.context() as patch:
-        patch.setattr("suffice.store.parts_compaction.writer_ended", lambda _: True)
+        patch.setattr("suffice.recordings.parts_compaction.writer_ended", lambda _: True)
         assert compact_recording(log).open == 1
         assert read_recording(log).ends.tolist() == ["max_rounds", "failed"]
         run.observe("b")  # it was only believed to be dead
@@ -507,7 +514,7 @@ def test_a_journal_that_nobody_writes_for_long_is_sealed_with_its_open_questions
     assert "unfinished" in read_recording(log).metadata["failed"]["q1"]
     with pytest.raises(SealedError, match="Record the question again"):
         run.observe("b")
-    monkeypatch.setattr("suffice.store.parts_writing._machine", lambda: "0" * 8)
+    monkeypatch.setattr("suffice.recordings.parts_writing._machine", lambda: "0" * 8)
     assert recorder._log.holding(run.run) is None
     recorder.close()
 
@@ -664,7 +671,7 @@ def test_an_audit_that_ended_on_another_machine_is_not_lost(log, monkeypatch):
     recording = read_recording(log)
     assert (recording.ends.tolist(), recording.column("audited")[0, 0]) == (["rule"], 1)
     with monkeypatch.context() as patch:
-        patch.setattr("suffice.store.parts_writing._machine", lambda: "0" * 8)
+        patch.setattr("suffice.recordings.parts_writing._machine", lambda: "0" * 8)
         again = other.resume(run.to_state())
         again.end("exhausted")  # as many rounds as the copy that stays open where the question began
     other.close()

@@ -15,14 +15,14 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from suffice import Policy, Recorder, ScriptedModel, read_recording, record
+from suffice.common.files import is_url, make_folder, place, replacing, write_file
+from suffice.common.tables import render
 from suffice.errors import ConfigMismatchError, DataError, MissingExtraError, NotFoundError, SchemaError
-from suffice.files import is_url, make_folder, place, replacing, write_file
-from suffice.replays.streaming import replay_stream
-from suffice.searches import Block, Literal, Space, search
-from suffice.store import is_recording, merge_recordings, uploads, write_recording
-from suffice.store.recording import open_recording
-from suffice.store.shards import Shard
-from suffice.tables import render
+from suffice.evaluation.replay.streaming import replay_stream
+from suffice.evaluation.search import Block, Literal, Space, search
+from suffice.recordings import is_recording, merge_recordings, uploads, write_recording
+from suffice.recordings.recording import open_recording
+from suffice.recordings.shards import Shard
 from tests import recording
 from tests.cli_tools import cli
 from tests.endpoint import Endpoint

@@ -8,8 +8,15 @@ from dataclasses import replace
 import pytest
 
 from suffice import AnswerPosition, Calibrator, Policy, parse_rule, parse_selector, tasr
-from suffice.errors import DataError, LogprobsUnavailableError, ModelError, NotFittedError, RuleSyntaxError, SchemaError
-from suffice.signals import Idf, ZScore
+from suffice.errors import (
+    DataError,
+    LogprobsUnavailableError,
+    ModelError,
+    NotFittedError,
+    RuleSyntaxError,
+    SchemaError,
+)
+from suffice.policy.signals import Idf, ZScore
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from suffice.errors import DataError
-from suffice.rounds import Token
-from suffice.signals import AnswerPosition, Located
-from suffice.signals.alignment import _BYTE_LEVEL, token_bytes
+from suffice.policy.rounds import Token
+from suffice.policy.signals import AnswerPosition, Located
+from suffice.policy.signals.alignment import _BYTE_LEVEL, token_bytes
 from tests.linear import takes_linear_time
 
 MARKER, JSON, START, WHOLE = map(AnswerPosition, ("marker", "json", "start", "whole"))

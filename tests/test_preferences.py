@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from suffice import Passage
 from suffice.errors import ConfigMismatchError, DataError, ModelError
-from suffice.probes.confidence import Confidence
-from suffice.retrieval import CorpusBM25, InMemoryRetriever, PoolBM25, Question
-from suffice.rounds import Reply
-from suffice.store.shards import Shard
-from suffice.train.preference_file import card_path, read_preferences
-from suffice.train.preferences import CandidateScores, build_preferences, candidates_of, score_preferences
-from suffice.train.shift import measure_shift
+from suffice.loops.retrieval import InMemoryRetriever, PoolBM25, Question
+from suffice.policy.rounds import Reply
+from suffice.recordings.shards import Shard
+from suffice_gates.probes.confidence import Confidence
+from suffice_gates.training.preference_file import card_path, read_preferences
+from suffice_gates.training.preferences import CandidateScores, build_preferences, candidates_of, score_preferences
+from suffice_gates.training.shift import measure_shift
+from suffice_retrieval.indexes import CorpusBM25
 
 
 def pool(question_id, texts):
@@ -203,7 +204,7 @@ def test_shards_score_what_one_process_scores(tmp_path, n):
 
 def test_a_kill_between_card_and_file_costs_nothing(tmp_path, monkeypatch):
     questions = [question(i, "0.1", "-0.1") for i in range(3)]
-    from suffice.train import preferences
+    from suffice_gates.training import preferences
 
     with monkeypatch.context() as patched:
         patched.setattr(preferences.Path, "replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -379,7 +380,7 @@ def test_a_shift_without_right_and_wrong_answers_is_undefined_and_without_golds_
 
 
 def test_what_a_probe_says_of_a_source_is_a_confidence():
-    from suffice.probes import ProbeConfidence
+    from suffice_gates.probes import ProbeConfidence
 
     assert isinstance(Stated(), Confidence)
     assert issubclass(ProbeConfidence, Confidence)

@@ -12,12 +12,12 @@ from hypothesis import given
 
 from suffice.cli.main import run
 from suffice.errors import DataError
-from suffice.replays import Price, list_price, list_prices, load_prices, policy_for, replay
-from suffice.replays.costs_by_round import round_costs
-from suffice.replays.prices import price_table
-from suffice.statistics import Resampling
-from suffice.store.recording import Recording, write_recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay import Price, list_price, list_prices, load_prices, policy_for, replay
+from suffice.evaluation.replay.costs_by_round import round_costs
+from suffice.evaluation.replay.prices import price_table
+from suffice.evaluation.statistics import Resampling
+from suffice.recordings.recording import Recording, write_recording
+from suffice.recordings.schema import build_table
 from tests import strategies as drawn
 
 PRICE = Price(uncached=1.0, cached=0.1, output=2.0)

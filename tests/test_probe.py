@@ -17,11 +17,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from suffice import Cost, Passage, Policy, Reply, RetrievalLoop, parse_rule
-from suffice.calibration.maps import Sigmoid
 from suffice.errors import ConfigMismatchError, DataError, ModelError, SchemaError
-from suffice.llm import Gate
-from suffice.llm.states import State, StateSource
-from suffice.probes import (
+from suffice.evaluation.statistics import Resampling
+from suffice.loops.models import Gate
+from suffice.loops.retrieval import InMemoryRetriever
+from suffice.policy.calibration.maps import Sigmoid
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import build_table
+from suffice_gates.models.states import State, StateSource
+from suffice_gates.probes import (
     Calibration,
     LabelRule,
     Probe,
@@ -32,10 +36,6 @@ from suffice.probes import (
     is_right,
     measure_probe,
 )
-from suffice.retrieval import InMemoryRetriever
-from suffice.statistics import Resampling
-from suffice.store.recording import Recording
-from suffice.store.schema import build_table
 from tests import local_models
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
@@ -283,7 +283,7 @@ def test_serving_a_probe_needs_neither_torch_nor_scipy(tmp_path):
         "import sys\n"
         "for name in ('torch', 'transformers', 'sklearn', 'scipy', 'sentence_transformers'): sys.modules[name] = None\n"
         "import numpy as np\n"
-        "from suffice.probes.probe import Probe\n"
+        "from suffice_gates.probes.probe import Probe\n"
         f"print(Probe.load({str(tmp_path)!r}).predict(np.zeros((1, 6))).shape)"
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=1800)
@@ -426,7 +426,7 @@ def test_no_prompt_token_is_read_twice_when_the_gate_answers_directly():
 def test_figures_equal_scikit_learns_also_under_weights(data):
     from sklearn.metrics import accuracy_score, average_precision_score, brier_score_loss, roc_auc_score
 
-    from suffice.probes.measures import _figures_by_draw
+    from suffice_gates.probes.measures import _figures_by_draw
 
     n = data.draw(st.integers(4, 40))
     p = np.array(data.draw(st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0]), min_size=n, max_size=n)))

@@ -10,8 +10,8 @@ from functools import partial
 import psutil
 import pytest
 
+from suffice.common.processes import over_parts, process_pool
 from suffice.errors import DataError, MissingExtraError, SufficeError, WorkerDiedError
-from suffice.processes import over_parts, process_pool
 
 
 def worker(folder, part):
@@ -85,7 +85,7 @@ def test_an_error_in_a_process_and_its_death_name_the_part(parts, error, says):
 def test_processes_end_with_the_one_that_started_them(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
-        "import os, pathlib, time\nfrom suffice.processes import over_parts\n"
+        "import os, pathlib, time\nfrom suffice.common.processes import over_parts\n"
         "def work(part):\n"
         f"    pathlib.Path({str(tmp_path)!r}, part).write_text(str(os.getpid()))\n"
         "    time.sleep(600)\n"

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.errors import DataError
-from suffice.llm.prompted import PromptedModel
-from suffice.llm.prompts import ANSWER_FIRST, CBDR, PROMPTS, Prompt, prompt
-from suffice.rounds import Passage
-from suffice.signals.position import AnswerPosition
+from suffice.loops.models.prompted import PromptedModel
+from suffice.loops.models.prompts import ANSWER_FIRST, CBDR, PROMPTS, Prompt, prompt
+from suffice.policy.rounds import Passage
+from suffice.policy.signals.position import AnswerPosition
 
 texts = st.text(max_size=40)
 passages = st.lists(st.builds(Passage, passage_id=texts, title=texts, text=texts), max_size=6)

@@ -17,12 +17,12 @@ from proofs import rules, scores, sessions, solver, symbols
 from proofs.__main__ import CLAIMS, main, table
 from proofs.claims import Claim, Verdict, settle
 
-from suffice import metrics
-from suffice.rules import AllOf, FirstOf, KOf, Patience, Threshold, WeightedSum, algebra
-from suffice.rules.base import Either
-from suffice.session import Policy, Session, Stops, derived, stopping
-from suffice.signals import Signal, semantic
-from suffice.tables import render
+from suffice.common.tables import render
+from suffice.policy import metrics
+from suffice.policy.rules import AllOf, FirstOf, KOf, Patience, Threshold, WeightedSum, algebra
+from suffice.policy.rules.base import Either
+from suffice.policy.session import Policy, Session, Stops, derived, stopping
+from suffice.policy.signals import Signal, semantic
 
 pytestmark = pytest.mark.whole
 

@@ -15,17 +15,17 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.weightstats import DescrStatsW
 
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, SufficeError
-from suffice.papers.semantic import given, published, semantic_protocol, split_drafts, tune
-from suffice.papers.semantic.comparisons import compare
-from suffice.papers.semantic.convergence import converge, monotone, slopes
-from suffice.papers.semantic.data import read_drafts
-from suffice.papers.semantic.policies import CELLS, MEMBERS, replay_all
-from suffice.papers.semantic.theory import PROVED, check_theory
-from suffice.papers.semantic.tuning import distance_thresholds
-from suffice.replays import id_hash
-from suffice.rules.named import semantic_full
-from suffice.session import stops
-from suffice.statistics import Resampling
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.rules.named import semantic_full
+from suffice.policy.seen import id_hash
+from suffice.policy.session import stops
+from suffice_papers.semantic import given, published, semantic_protocol, split_drafts, tune
+from suffice_papers.semantic.comparisons import compare
+from suffice_papers.semantic.convergence import converge, monotone, slopes
+from suffice_papers.semantic.data import read_drafts
+from suffice_papers.semantic.policies import CELLS, MEMBERS, replay_all
+from suffice_papers.semantic.theory import PROVED, check_theory
+from suffice_papers.semantic.tuning import distance_thresholds
 from tests.protocol_tools import EMBEDDER, NAN, drafts, plain_cell, row, table
 
 pytestmark = pytest.mark.usefixtures("no_collecting")
@@ -698,7 +698,7 @@ def test_each_claim_can_fail(monkeypatch):
         found = stops(policy, raw)
         return dataclasses.replace(found, position=np.zeros_like(found.position), fired=np.ones_like(found.fired))
 
-    monkeypatch.setattr("suffice.replays.prepared.stops", early)
+    monkeypatch.setattr("suffice.evaluation.replay.prepared.stops", early)
     assert status(check_theory(read, done)) == [True, True, True, False, False]
 
 

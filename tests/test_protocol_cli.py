@@ -7,11 +7,11 @@ import re
 
 import pytest
 
-from suffice.papers.semantic import given, semantic_protocol
-from suffice.papers.semantic.page import protocol_report
-from suffice.statistics import Resampling
-from suffice.store import write_recording
-from suffice.tables import render
+from suffice.common.tables import render
+from suffice.evaluation.statistics import Resampling
+from suffice.recordings import write_recording
+from suffice_papers.semantic import given, semantic_protocol
+from suffice_papers.semantic.page import protocol_report
 from tests.cli_tools import cli
 from tests.protocol_tools import NAN, drafts, row, table
 from tests.report_tools import HOSTILE, page_data

@@ -17,19 +17,20 @@ from suffice import (
     PoolBM25,
     RetrievalLoop,
     ScriptedModel,
-    SpanReaderModel,
     load_questions,
     read_recording,
     record,
     replay,
 )
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError, NotFoundError
-from suffice.llm.prompts import CHAIN_OF_THOUGHT
-from suffice.llm.triggers import NO_CONTENT_WORDS, dragin_query
-from suffice.loop import CHAIN_METHODS, Dragin, Flare, IRCoT, QueryLoop, SelfAsk, parse_method
-from suffice.loop.chains import answer_of_chain
-from suffice.retrieval import Question
-from suffice.rounds import Passage, Reply, Token
+from suffice.loops.models.prompts import CHAIN_OF_THOUGHT
+from suffice.loops.models.triggers import NO_CONTENT_WORDS
+from suffice.loops.retrieval import Question
+from suffice.policy.rounds import Passage, Reply, Token
+from suffice_gates.models.attention import dragin_query
+from suffice_reader.model import SpanReaderModel
+from suffice_retrieval.methods import CHAIN_METHODS, Dragin, Flare, IRCoT, QueryLoop, SelfAsk, parse_method
+from suffice_retrieval.methods.chains import answer_of_chain
 from tests.cli_tools import cli, corpus, dataset
 from tests.endpoint import Endpoint, prompt_of
 
@@ -531,7 +532,8 @@ def test_an_endpoint_writes_the_chain_and_gives_flare_its_probabilities():
 
 @pytest.fixture(scope="module")
 def local(tiny_model):
-    from suffice.llm import PROMPTS, TransformersModel
+    from suffice.loops.models import PROMPTS
+    from suffice_gates.models import TransformersModel
 
     return TransformersModel(tiny_model, prompt=PROMPTS["prefilled"], max_tokens=6)
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.errors import RuleSyntaxError
-from suffice.metrics import answer_key
-from suffice.rounds import Rounds
-from suffice.rules import Ranked, Term, fixed_k, parse_selector
-from suffice.rules.selectors import answered, total
-from suffice.session import Policy, Session, stops
+from suffice.policy.metrics import answer_key
+from suffice.policy.rounds import Rounds
+from suffice.policy.rules import Ranked, Term, fixed_k, parse_selector
+from suffice.policy.rules.selectors import answered, total
+from suffice.policy.session import Policy, Session, stops
 from tests import strategies as drawn
 
 NAMES = (

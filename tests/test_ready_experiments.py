@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from suffice.adapters.question_sets import _HUB_ID
-from suffice.papers.cbdr.tables import published_cbdr
-from suffice.papers.experiments import read_experiment
-from suffice.papers.experiments.checks import find_problems
-from suffice.papers.published import published_tasr
-from suffice.retrieval import load_questions
+from suffice.importers.question_sets import _HUB_ID
+from suffice.loops.retrieval import load_questions
+from suffice_papers.cbdr.tables import published_cbdr
+from suffice_papers.experiments import read_experiment
+from suffice_papers.experiments.checks import find_problems
+from suffice_papers.published import published_tasr
 from tests.cli_tools import cli
 from tests.test_convert import TRIVIA, authors_rows, columns_of
 

@@ -9,10 +9,10 @@ import shutil
 import pytest
 
 from suffice import import_recording, register_importer
-from suffice.adapters import importer_names, kind_of
-from suffice.adapters.recognise import FORMAT_TESTS
 from suffice.errors import DataError, NotFoundError, SchemaError
-from suffice.store import read_recording
+from suffice.importers import importer_names, kind_of
+from suffice.importers.recognise import FORMAT_TESTS
+from suffice.recordings import read_recording
 from tests.cli_tools import cli
 from tests.test_importers import IRCOT, REFLEXION, tasr_file, tasr_row
 

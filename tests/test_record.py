@@ -17,8 +17,8 @@ import pytest
 
 from suffice import Passage, Policy, Reply, RetrievalLoop, ScriptedModel, read_recording, record
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, DataError, ModelError, SchemaError
-from suffice.retrieval import InMemoryRetriever, PoolBM25, Question
-from suffice.store import Journal
+from suffice.loops.retrieval import InMemoryRetriever, PoolBM25, Question
+from suffice.recordings import Journal
 from tests import recording as run
 from tests.endpoint import Endpoint, prompt_of
 
@@ -239,7 +239,7 @@ def test_round_0_is_recorded_when_the_policy_starts_there(tmp_path):
 @pytest.mark.whole
 def test_a_second_process_cannot_write_into_the_same_recording(tmp_path):
     journal = Journal(tmp_path / "r.parquet.journal", {"a": 1})
-    code = "import sys; from suffice.store import Journal; Journal(sys.argv[1], {'a': 1})"
+    code = "import sys; from suffice.recordings import Journal; Journal(sys.argv[1], {'a': 1})"
     arguments = [sys.executable, "-c", code, str(tmp_path / "r.parquet.journal")]
     result = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert "another process is recording" in result.stderr
@@ -257,7 +257,7 @@ def test_a_foreign_journal_is_refused_and_left_alone(tmp_path):
 
 
 def test_enrichers_measure_once_and_survive_an_interruption(tmp_path):
-    from suffice.rounds import Cost, Reply
+    from suffice.policy.rounds import Cost, Reply
 
     class Judge:
         name = "judge:entailment"

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 
 from suffice import Reply, ScriptedModel, record
 from suffice.errors import ConfigMismatchError, SchemaError
-from suffice.loop.assembly import Assembly
-from suffice.loop.rows import cost_names, fill_costs
-from suffice.store import Journal, read_recording, write_recording
-from suffice.store.digest import DIGEST_KEY
-from suffice.store.opened import write_tables
-from suffice.store.recording import open_recording
-from suffice.store.schema import Columns, build_table
-from suffice.store.stored import StoredRows
+from suffice.loops.assembly import Assembly
+from suffice.loops.rows import cost_names, fill_costs
+from suffice.recordings import Journal, read_recording, write_recording
+from suffice.recordings.digest import DIGEST_KEY
+from suffice.recordings.opened import write_tables
+from suffice.recordings.recording import open_recording
+from suffice.recordings.schema import Columns, build_table
+from suffice.recordings.stored import StoredRows
 from tests.test_record import scripted
 
 TEXT = st.text(max_size=8)

@@ -12,7 +12,7 @@ import pytest
 
 from suffice import record
 from suffice.errors import AuthenticationFailedError
-from suffice.store import Journal
+from suffice.recordings import Journal
 from tests.test_record import scripted
 
 TEXT, ROUNDS = 4_000, 10

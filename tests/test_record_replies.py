@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from suffice.store import read_recording
+from suffice.recordings import read_recording
 from tests import local_models
 from tests.cli_tools import cli, dataset, question
 from tests.endpoint import Endpoint

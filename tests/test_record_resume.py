@@ -8,8 +8,8 @@ import pytest
 
 from suffice import Passage, record
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, ModelError
-from suffice.loop import RetrievalLoop
-from suffice.store import read_recording
+from suffice.loops import RetrievalLoop
+from suffice.recordings import read_recording
 from tests.test_record import scripted
 
 STOP = AuthenticationFailedError("401")

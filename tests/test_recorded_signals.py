@@ -9,18 +9,18 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from suffice.certificates import Claim, certify, listed
-from suffice.diagnostics import compare_selectors, diagnose
 from suffice.errors import SufficeError, UnknownSignalError
-from suffice.gates import GateEvaluation, column_gate, compare_gates
-from suffice.gates.compare import ScoredGate
-from suffice.replays import calibrate, policy_for, replay, replay_stream
-from suffice.reports import make_report
-from suffice.rounds import COST_KINDS
-from suffice.rules import parse_rule, parse_selector
-from suffice.session import Policy
-from suffice.statistics import Resampling
-from suffice.store import Recording, read_recording, write_recording
+from suffice.evaluation.replay import calibrate, policy_for, replay, replay_stream
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.rounds import COST_KINDS
+from suffice.policy.rules import parse_rule, parse_selector
+from suffice.policy.session import Policy
+from suffice.presentation import make_report
+from suffice.recordings import Recording, read_recording, write_recording
+from suffice.verdicts.certificates import Claim, certify, listed
+from suffice.verdicts.diagnostics import compare_selectors, diagnose
+from suffice_gates.gates import GateEvaluation, column_gate, compare_gates
+from suffice_gates.gates.compare import ScoredGate
 from tests.cli_tools import cli
 from tests.shared import recording_of
 

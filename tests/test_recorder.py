@@ -16,8 +16,8 @@ import pytest
 
 from suffice import Cost, Passage, Policy, Recorder, Reply, Round, calibrate, decide, read_recording, replay
 from suffice.errors import ConfigMismatchError, DataError, SchemaError, UnknownSignalError
-from suffice.signals import AnswerPosition, Idf
-from suffice.store import write_recording
+from suffice.policy.signals import AnswerPosition, Idf
+from suffice.recordings import write_recording
 from tests.strategies import NAN
 from tests.test_replies import PAYLOADS
 
@@ -257,7 +257,7 @@ def test_a_save_that_fails_loses_nothing(path, monkeypatch):
     play(recorder, "one", ["a"], question_id="q1")
     with monkeypatch.context() as patch:
         patch.setattr(
-            "suffice.store.parts_writing.write_recording", lambda *_: (_ for _ in ()).throw(DataError("disk"))
+            "suffice.recordings.parts_writing.write_recording", lambda *_: (_ for _ in ()).throw(DataError("disk"))
         )
         with pytest.raises(DataError, match="disk"):
             recorder.save()

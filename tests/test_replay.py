@@ -12,20 +12,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, NotFittedError, UnknownSignalError
-from suffice.replays import id_hash, policy_for, replay, replay_matrix
-from suffice.replays.baselines import oracle_best, oracle_earliest, random_stop, run_policy
-from suffice.replays.outcomes import answers_by_stop, values_by_stop
-from suffice.replays.prepared import PreparedRecording
-from suffice.replays.replayer import Replayer
-from suffice.replays.tables import outcomes_table
-from suffice.rounds import Cost, Round, Rounds
-from suffice.rules import Never, fixed_k, parse_rule, parse_selector, signal
-from suffice.session import Policy, Session, stops
-from suffice.signals import AnswerPosition
-from suffice.statistics import Resampling
-from suffice.store import bundled_recording
-from suffice.store.recording import Recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay import policy_for, replay, replay_matrix
+from suffice.evaluation.replay.baselines import oracle_best, oracle_earliest, random_stop, run_policy
+from suffice.evaluation.replay.outcomes import answers_by_stop, values_by_stop
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.replayer import Replayer
+from suffice.evaluation.replay.tables import outcomes_table
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.rounds import Cost, Round, Rounds
+from suffice.policy.rules import Never, fixed_k, parse_rule, parse_selector, signal
+from suffice.policy.seen import id_hash
+from suffice.policy.session import Policy, Session, stops
+from suffice.policy.signals import AnswerPosition
+from suffice.recordings import bundled_recording
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import build_table
 from tests import reference
 from tests.shared import recording_of
 from tests.strategies import CALIBRATOR, MEASURED, Trajectory, policies, record, recorded, reference_rows, rules

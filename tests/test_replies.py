@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from suffice import AnswerPosition, Cost, Round
-from suffice.adapters.traces import read_openai
 from suffice.errors import DataError
-from suffice.llm.replies import reply_of_response
-from suffice.session.replies import read_reply
-from suffice.signals import compute_signals
+from suffice.importers.traces import read_openai
+from suffice.loops.models.replies import reply_of_response
+from suffice.policy.session.replies import read_reply
+from suffice.policy.signals import compute_signals
 
 DATA = Path(__file__).parent / "data"
 PAYLOADS = {path.stem: json.loads(path.read_text("utf-8")) for path in (DATA / "replies").glob("*.json")}

@@ -16,25 +16,25 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from suffice.calibration import calibration_report
-from suffice.certificates import Claim, certify, listed
+from suffice.common.tables import FORMATS
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.replays import Price, policy_for, replay
-from suffice.replays.baselines import run_policy
-from suffice.replays.charts import pareto_chart, reliability_chart, stops_chart
-from suffice.replays.prepared import PreparedRecording
-from suffice.replays.tables import replay_notes, replay_tables
-from suffice.reports import Settings, make_report, render_html
-from suffice.reports.headline import headline
-from suffice.reports.html import LARGEST_PAGE
-from suffice.reports.packing import Pool, json_in_html
-from suffice.reports.slider import make_slider, slidable
-from suffice.reports.trajectories import Stopped, choose
-from suffice.rules import thresholds
-from suffice.rules.rethreshold import with_threshold
-from suffice.statistics import Resampling
-from suffice.store import read_recording, write_recording
-from suffice.tables import FORMATS
+from suffice.evaluation.replay import Price, policy_for, replay
+from suffice.evaluation.replay.baselines import run_policy
+from suffice.evaluation.replay.charts import pareto_chart, reliability_chart, stops_chart
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.tables import replay_notes, replay_tables
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.calibration import calibration_report
+from suffice.policy.rules import thresholds
+from suffice.policy.rules.rethreshold import with_threshold
+from suffice.presentation import Settings, make_report, render_html
+from suffice.presentation.headline import headline
+from suffice.presentation.html import LARGEST_PAGE
+from suffice.presentation.packing import Pool, json_in_html
+from suffice.presentation.slider import make_slider, slidable
+from suffice.presentation.trajectories import Stopped, choose
+from suffice.recordings import read_recording, write_recording
+from suffice.verdicts.certificates import Claim, certify, listed
 from tests.cli_tools import cli
 from tests.report_tools import HOSTILE, array, hostile, page_data, questions, recording, rows, trajectories
 from tests.shared import recording_of
@@ -204,7 +204,7 @@ def test_the_headline_of_a_rule_that_nothing_beats_names_the_cheapest_equal_or_n
 
 def test_what_limits_a_figure_is_said_beside_it(files):
     kept = read_recording(files / "eval.parquet")
-    from suffice.replays import id_hash
+    from suffice.policy.seen import id_hash
 
     seen = policy_for(kept, TASR, provenance={"tune_ids": [id_hash(q) for q in kept.question_ids[:7]]})
     result = replay(kept, [seen], metrics=("agreement",), resampling=Resampling(n_resamples=50))
@@ -388,7 +388,7 @@ def test_a_report_is_the_same_bytes_each_time(files, page):
 
 def test_long_texts_leave_out_trajectories_and_all_keeps_them(tmp_path, monkeypatch):
     largest = 1_500_000
-    monkeypatch.setattr("suffice.reports.html.LARGEST_PAGE", largest)
+    monkeypatch.setattr("suffice.presentation.html.LARGEST_PAGE", largest)
     rng = np.random.default_rng(0)
     listed = rows(80)
     for row in listed:
@@ -416,7 +416,7 @@ def test_sliders_that_do_not_fit_are_counted_and_leave_nothing_behind(files, mon
     )
     whole = page_data(render_html(made))
     assert len(whole["cells"][0]["sliders"]) == 3
-    monkeypatch.setattr("suffice.reports.html._RESERVED", LARGEST_PAGE)
+    monkeypatch.setattr("suffice.presentation.html._RESERVED", LARGEST_PAGE)
     page = render_html(made)
     few = page_data(page)
     assert len(few["cells"][0]["sliders"]) == 1

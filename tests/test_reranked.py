@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from suffice import Passage, Policy, ScriptedModel, parse_rule, read_recording, record
 from suffice.errors import DataError, ModelError
-from suffice.loop import RetrievalLoop
-from suffice.metrics import precision_at, recall_at, reciprocal_rank_at
-from suffice.replays import replay
-from suffice.replays.costs_by_round import round_costs
-from suffice.retrieval import CrossEncoderScorer, InMemoryRetriever, PoolBM25, Question, Reranked, Retriever
-from suffice.statistics import Resampling
+from suffice.evaluation.replay import replay
+from suffice.evaluation.replay.costs_by_round import round_costs
+from suffice.evaluation.statistics import Resampling
+from suffice.loops import RetrievalLoop
+from suffice.loops.retrieval import InMemoryRetriever, PoolBM25, Question, Retriever
+from suffice.policy.metrics import precision_at, recall_at, reciprocal_rank_at
+from suffice_gates.rerank import CrossEncoderScorer, Reranked
 from tests.cli_tools import cli, corpus, dataset
 
 POOL = tuple(Passage(passage_id=str(i), title=f"t{i}", text="x" * n) for i, n in enumerate([1, 5, 3, 5, 9]))
@@ -147,7 +148,7 @@ def test_finding_and_ordering_are_charged_apart_to_who_reaches_round_1(tmp_path)
 def cross_encoder(monkeypatch):
     """Stands for any cross-encoder that the command line loads."""
     encoder = Longest()
-    monkeypatch.setattr("suffice.retrieval.rerank.load_cross_encoder", lambda *_: encoder)
+    monkeypatch.setattr("suffice_gates.rerank.load_cross_encoder", lambda *_: encoder)
     return encoder
 
 

@@ -14,16 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice import Passage
-from suffice.embedding.sentence_transformers import weights_hash
 from suffice.errors import ConfigMismatchError, DataError, MissingExtraError, ModelError
-from suffice.retrieval import CrossEncoderScorer, InMemoryRetriever, Reranked
-from suffice.retrieval.rerank import load_cross_encoder
-from suffice.seen import Seen
-from suffice.statistics import Resampling
-from suffice.train.preference_file import Preference
-from suffice.train.ranking import DEPTHS, NAMES, compare_rankings, rank_metrics
-from suffice.train.reranker import RERANKER_CARD, RerankerSettings, preferences_hash, train_reranker
-from suffice.train.reranker_trainer import load_base
+from suffice.evaluation.statistics import Resampling
+from suffice.loops.models.sentence_transformers import weights_hash
+from suffice.loops.retrieval import InMemoryRetriever
+from suffice.policy.seen import Seen
+from suffice_gates.rerank import CrossEncoderScorer, Reranked, load_cross_encoder
+from suffice_gates.training.preference_file import Preference
+from suffice_gates.training.ranking import DEPTHS, NAMES, compare_rankings, rank_metrics
+from suffice_gates.training.reranker import RERANKER_CARD, RerankerSettings, preferences_hash, train_reranker
+from suffice_gates.training.reranker_trainer import load_base
 from tests.tiny_reranker import (
     WORDS,
     language_model_reranker,
@@ -152,7 +152,7 @@ def test_training_stops_when_dev_gets_no_better(base, tmp_path):
 def test_the_loss_is_info_nce_over_the_negatives_of_each_row(base, in_batch):
     from sentence_transformers import CrossEncoder
 
-    from suffice.train.info_nce import contrasts, info_nce
+    from suffice_gates.training.info_nce import contrasts, info_nce
 
     model = CrossEncoder(str(base), device="cpu")
     data = overlap_preferences(4, seed=4)
@@ -190,7 +190,7 @@ def test_a_batch_in_parts_is_the_same_batch(base, tmp_path):
 def test_texts_are_cut_to_the_tokens_that_the_settings_allow(base):
     from sentence_transformers import CrossEncoder
 
-    from suffice.train.reranker_trainer import _training_rows
+    from suffice_gates.training.reranker_trainer import _training_rows
 
     tokenizer = CrossEncoder(str(base), device="cpu").tokenizer
     item = Preference(query="bara  bati doki", pos=("kira, kiso",), neg=("lura luti meso mera",))
@@ -217,7 +217,7 @@ def test_one_seed_gives_one_reranker_and_another_seed_another(tmp_path, dropout)
 
 
 def test_interrupted_training_goes_on_and_ends_with_the_same_weights(tmp_path, monkeypatch):
-    from suffice.train import reranker
+    from suffice_gates.training import reranker
 
     base = tiny_cross_encoder(tmp_path / "base", dropout=0.2)
     data = overlap_preferences(40, seed=7)

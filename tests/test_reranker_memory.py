@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from suffice.errors import DataError, ModelError
-from suffice.train.memory import GIB, MOST_OF, parts_of_batch, training_memory
-from suffice.train.reranker import RerankerSettings, train_reranker
-from suffice.train.reranker_trainer import changed_settings, in_parts, more_parts
+from suffice_gates.training.memory import GIB, MOST_OF, parts_of_batch, training_memory
+from suffice_gates.training.reranker import RerankerSettings, train_reranker
+from suffice_gates.training.reranker_trainer import changed_settings, in_parts, more_parts
 from tests.tiny_reranker import overlap_preferences, tiny_cross_encoder
 
 LARGE = SimpleNamespace(num_hidden_layers=24, hidden_size=1024, intermediate_size=4096, model_type="xlm-roberta")
@@ -143,7 +143,7 @@ def test_settings_that_only_save_memory_do_not_change_what_is_learned():
 def test_where_memory_runs_out_the_batch_is_halved_and_training_goes_on(tmp_path, monkeypatch, caplog):
     import torch
 
-    from suffice.train import reranker
+    from suffice_gates.training import reranker
 
     base, data = tiny_cross_encoder(tmp_path / "base"), overlap_preferences(24, seed=3)
     steps, make = [], reranker.make_trainer

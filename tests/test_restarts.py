@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from suffice.errors import DataError
-from suffice.statistics import Alarm, share
-from suffice.statistics.restarts import EVEN
-from suffice.statistics.shares import share_left
+from suffice.evaluation.statistics import Alarm, share
+from suffice.evaluation.statistics.restarts import EVEN
+from suffice.evaluation.statistics.shares import share_left
 
 LOSSES = st.sampled_from([-1.0, -0.5, 0.0, 0.0, 0.25, 1.0])
 
@@ -77,7 +77,7 @@ def test_many_runs_are_each_what_it_is_alone_in_any_block(monkeypatch):
     for least_rate in (None, 0.3):
         together = Alarm.start(0.02, least_rate=least_rate, shape=(4,)).observe(losses, audited=audited, rates=0.3)
         with monkeypatch.context() as patch:
-            patch.setattr("suffice.statistics.restarts._VALUES_AT_ONCE", 70)
+            patch.setattr("suffice.evaluation.statistics.restarts._VALUES_AT_ONCE", 70)
             for place in range(4):
                 alone = Alarm.start(0.02, least_rate=least_rate)
                 alone = alone.observe(losses[place], audited=audited[place], rates=0.3)

@@ -7,10 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from suffice.common.results import Result, jsonable
+from suffice.common.tables import Column, Table
 from suffice.errors import DataError
-from suffice.results import Evaluation, Result, jsonable
-from suffice.statistics import Resampling, bootstrap_weights, holm_within, paired_results, permutation_tests
-from suffice.tables import Column, Table
+from suffice.evaluation.results import Evaluation
+from suffice.evaluation.statistics import (
+    Resampling,
+    bootstrap_weights,
+    holm_within,
+    paired_results,
+    permutation_tests,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,20 +18,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import DataError, SchemaError
-from suffice.retrieval import (
-    CorpusBM25,
-    InMemoryRetriever,
-    PoolBM25,
-    Retriever,
-    corpus_bm25,
-    load_questions,
-    maxscore,
-    postings,
-    storage,
-)
-from suffice.retrieval.storage import MANIFEST
-from suffice.retrieval.tokens import STOP_WORDS, words
-from suffice.rounds import Passage
+from suffice.loops.retrieval import InMemoryRetriever, PoolBM25, Retriever, load_questions
+from suffice.loops.retrieval.tokens import STOP_WORDS, words
+from suffice.policy.rounds import Passage
+from suffice_retrieval.indexes import CorpusBM25, corpus_bm25, maxscore, postings, storage
+from suffice_retrieval.indexes.storage import MANIFEST
 
 QUESTIONS = load_questions("hotpotqa_tune", limit=30)
 VOCABULARY = ["red", "green", "blue", "apple", "pear", "sky"]
@@ -386,7 +377,7 @@ def test_the_double_returns_what_it_was_given():
 @pytest.mark.whole
 def test_importing_retrieval_loads_neither_bm25s_nor_a_compiler_nor_torch():
     code = (
-        "import sys, suffice.retrieval\n"
+        "import sys, suffice.loops.retrieval\n"
         "print([m for m in ('bm25s', 'numba', 'torch', 'sentence_transformers', 'pyarrow') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

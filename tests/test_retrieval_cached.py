@@ -13,21 +13,12 @@ import pytest
 
 from suffice import Passage, Policy, RetrievalLoop, ScriptedModel, read_recording, record
 from suffice.errors import DataError, SchemaError
-from suffice.retrieval import (
-    CachedRetriever,
-    CorpusBM25,
-    CrossEncoderScorer,
-    DenseRetriever,
-    InMemoryRetriever,
-    PoolBM25,
-    Question,
-    Reranked,
-    from_callable,
-    is_async,
-)
-from suffice.retrieval.ranking import RankedPassages, costed_ranking, is_pinned
-from suffice.rounds import Cost
-from suffice.store import ResponseCache
+from suffice.loops.retrieval import InMemoryRetriever, PoolBM25, Question, from_callable, is_async
+from suffice.loops.retrieval.ranking import RankedPassages, costed_ranking, is_pinned
+from suffice.policy.rounds import Cost
+from suffice.recordings import ResponseCache
+from suffice_gates.rerank import CrossEncoderScorer, Reranked
+from suffice_retrieval.indexes import CachedRetriever, CorpusBM25, DenseRetriever
 from tests.cli_tools import cli, corpus, dataset
 
 TEXTS = ["red apple", "green apple", "blue sky", "red sky"]
@@ -104,9 +95,9 @@ def test_a_recording_from_the_cache_has_the_seconds_of_the_first_search(tmp_path
 def test_threads_and_processes_share_one_cache(tmp_path):
     path = tmp_path / "cache.sqlite"
     script = (
-        "from suffice.retrieval import CachedRetriever, CorpusBM25\n"
-        "from suffice.rounds import Passage\n"
-        "from suffice.store import ResponseCache\n"
+        "from suffice.loops.retrieval import CachedRetriever, CorpusBM25\n"
+        "from suffice.policy.rounds import Passage\n"
+        "from suffice.recordings import ResponseCache\n"
         f"texts = {TEXTS!r}\n"
         "passages = [Passage(passage_id=str(i), title=f't{i}', text=text) for i, text in enumerate(texts)]\n"
         f"retriever = CachedRetriever(CorpusBM25(passages), ResponseCache({str(path)!r}))\n"
@@ -189,7 +180,7 @@ def test_an_entry_of_something_else_is_an_error(cache):
 
 
 def test_the_commands_keep_rankings_of_a_corpus_in_the_cache(tmp_path, monkeypatch):
-    monkeypatch.setattr("suffice.retrieval.rerank.load_cross_encoder", lambda *_: Letters())
+    monkeypatch.setattr("suffice_gates.rerank.load_cross_encoder", lambda *_: Letters())
     questions, documents, path = dataset(tmp_path / "q.jsonl"), corpus(tmp_path / "documents"), tmp_path / "c.sqlite"
     run = ("record", questions, "--corpus", documents, "--max-rounds", 1, "--cache", path, "-o")
     assert cli(*run, tmp_path / "a.parquet").code == 0

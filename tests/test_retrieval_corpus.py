@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.errors import DataError
-from suffice.retrieval import CorpusBM25, index_corpus, open_corpus, read_corpus
-from suffice.retrieval.corpus import corpus_source
-from suffice.retrieval.maxscore import best_passages
-from suffice.retrieval.passages import PASSAGE_WORDS, split_text
+from suffice_retrieval.indexes import CorpusBM25, index_corpus, open_corpus, read_corpus
+from suffice_retrieval.indexes.corpus import corpus_source
+from suffice_retrieval.indexes.maxscore import best_passages
+from suffice_retrieval.indexes.passages import PASSAGE_WORDS, split_text
 
 
 def split(text, name="doc", **options):
@@ -131,7 +131,7 @@ def test_what_is_skipped_in_a_folder_is_counted_by_kind_or_named(docs, read, cap
     # The first half is fine: nothing of such a file is kept.
     (docs / "latin.txt").write_bytes(("fine\n\n" * 90_000 + "caf\u00e9").encode("latin-1"))
     assert [passage.passage_id for passage in read(docs)] == whole
-    kinds, names = (entry.getMessage() for entry in caplog.records if entry.name == "suffice.retrieval.corpus")
+    kinds, names = (entry.getMessage() for entry in caplog.records if entry.name == "suffice_retrieval.indexes.corpus")
     assert "skipped 3 .pdf, 1 .png, 1 broken links, 1 without a suffix;" in kinds
     assert names.endswith("not UTF-8: latin.txt")
 
@@ -248,10 +248,10 @@ def test_the_search_of_a_large_corpus_is_compiled_before_the_first_question(docs
         searched.append(lists.size)
         return best_passages(lists, terms, k)
 
-    monkeypatch.setattr("suffice.retrieval.corpus_bm25.best_passages", search)
+    monkeypatch.setattr("suffice_retrieval.indexes.corpus_bm25.best_passages", search)
     open_corpus(docs)
     assert not searched  # a small one is added up
-    monkeypatch.setattr("suffice.retrieval.corpus_bm25._SMALL", 1)
+    monkeypatch.setattr("suffice_retrieval.indexes.corpus_bm25._SMALL", 1)
     open_corpus(docs)
     open_corpus(docs.with_name(f"{docs.name}.suffice-index"))
     assert searched == [2, 2]

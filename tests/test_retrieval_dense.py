@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError, MissingExtraError, ModelError, SchemaError
-from suffice.retrieval import DenseRetriever, Retriever, load_questions, open_dense
-from suffice.retrieval.storage import MANIFEST
-from suffice.rounds import Passage
-from suffice.store import read_recording
+from suffice.loops.retrieval import Retriever, load_questions
+from suffice.policy.rounds import Passage
+from suffice.recordings import read_recording
+from suffice_retrieval.indexes import DenseRetriever, open_dense
+from suffice_retrieval.indexes.storage import MANIFEST
 from tests.cli_tools import cli
 
 TEXTS = ["red apple", "green apple", "blue sky", "", "red apple"]
@@ -256,7 +257,7 @@ class Interrupted(Words):
 
 
 def test_building_goes_on_after_an_interruption(corpus, monkeypatch):
-    monkeypatch.setattr("suffice.retrieval.dense_index._BLOCK", 2)
+    monkeypatch.setattr("suffice_retrieval.indexes.dense_index._BLOCK", 2)
     moved = []
     with pytest.raises(KeyboardInterrupt):
         opened(corpus, Interrupted(1), on_progress=lambda *at: moved.append(at))
@@ -272,7 +273,7 @@ def test_building_goes_on_after_an_interruption(corpus, monkeypatch):
 
 
 def test_a_changed_corpus_does_not_go_on_with_the_old_one(corpus, monkeypatch):
-    monkeypatch.setattr("suffice.retrieval.dense_index._BLOCK", 2)
+    monkeypatch.setattr("suffice_retrieval.indexes.dense_index._BLOCK", 2)
     with pytest.raises(KeyboardInterrupt):
         opened(corpus, Interrupted(1))
     corpus.write_text(corpus.read_text().replace("red apple", "blue apple"))
@@ -283,7 +284,7 @@ def test_a_changed_corpus_does_not_go_on_with_the_old_one(corpus, monkeypatch):
 
 def test_many_rows_are_compared_in_parts(corpus, monkeypatch):
     whole = opened(corpus).rank("red sky")
-    monkeypatch.setattr("suffice.retrieval.vectors._BLOCK_NUMBERS", 10)
+    monkeypatch.setattr("suffice_retrieval.indexes.vectors._BLOCK_NUMBERS", 10)
     assert opened(corpus).rank("red sky") == whole
 
 

@@ -10,9 +10,12 @@ import pytest
 
 from suffice import Policy, PoolBM25, RetrievalLoop, ScriptedModel, read_recording, record
 from suffice.errors import DataError
-from suffice.papers.rivals.chained_world import BRIDGES, LEAVES, make_chained_world
-from suffice.papers.rivals.lines import RivalLine, fixed_lines, line_of, rivals_table
-from suffice.papers.rivals.taught import (
+from suffice.evaluation.statistics import Resampling
+from suffice.loops.retrieval import Question
+from suffice.policy.rounds import Passage
+from suffice_papers.rivals.chained_world import BRIDGES, LEAVES, make_chained_world
+from suffice_papers.rivals.lines import RivalLine, fixed_lines, line_of, rivals_table
+from suffice_papers.rivals.taught import (
     _LOOK_BACK,
     READER,
     TINY_CHAIN,
@@ -21,9 +24,6 @@ from suffice.papers.rivals.taught import (
     _ChainLessons,
     rendered,
 )
-from suffice.retrieval import Question
-from suffice.rounds import Passage
-from suffice.statistics import Resampling
 from tests.cli_tools import cli
 
 

@@ -7,19 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suffice import (
-    FirstOf,
-    KOf,
-    Patience,
-    Rounds,
-    fixed_k,
-    parse_rule,
-    parse_selector,
-    signal,
-    tasr,
-)
+from suffice import FirstOf, KOf, Patience, Rounds, fixed_k, parse_rule, parse_selector, signal, tasr
 from suffice.errors import DataError, RuleSyntaxError, UnknownSignalError
-from suffice.rules import NAMED_RULES, AllOf, AnyOf, Threshold, WeightedSum, answer_stable, round_aware
+from suffice.policy.rules import NAMED_RULES, AllOf, AnyOf, Threshold, WeightedSum, answer_stable, round_aware
 from tests import strategies as drawn
 
 NAMES = ("a", "b", "c", "p_correct")

@@ -12,7 +12,7 @@ import pytest
 
 from suffice import Policy, import_recording, read_recording, replay
 from suffice.errors import NotFoundError
-from suffice.store.bundled import BUNDLED_SAMPLES, bundled_recording
+from suffice.recordings.bundled import BUNDLED_SAMPLES, bundled_recording
 from tests.cli_tools import cli
 
 

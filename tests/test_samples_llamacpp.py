@@ -13,10 +13,10 @@ from dataclasses import replace
 import pytest
 
 from suffice import ChatModel, Policy, SamplingLoop, read_recording, record
-from suffice.llm._http import AsyncBoundedClient
-from suffice.loop.sampling import sample_seed
-from suffice.replays import policy_for
-from suffice.retrieval import Question
+from suffice.evaluation.replay import policy_for
+from suffice.loops.models._http import AsyncBoundedClient
+from suffice.loops.retrieval import Question
+from suffice.loops.sampling_loop import sample_seed
 from tests import llamacpp
 from tests.sampling import assert_replayed
 

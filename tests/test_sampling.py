@@ -12,12 +12,12 @@ import pytest
 
 from suffice import ChatModel, Passage, Policy, SamplingLoop
 from suffice.errors import ConfigMismatchError, DataError, LogprobsUnavailableError, ModelError
-from suffice.llm.prompts import ANSWER_FIRST, NO_CONFIDENCE, PREFILLED
-from suffice.loop.course import RoundResult
-from suffice.loop.sampling import sample_seed
-from suffice.loop.waves import Surplus, Wave
-from suffice.rounds import Cost, Round
-from suffice.store import ResponseCache
+from suffice.loops.course import RoundResult
+from suffice.loops.models.prompts import ANSWER_FIRST, NO_CONFIDENCE, PREFILLED
+from suffice.loops.sampling_loop import sample_seed
+from suffice.loops.waves import Surplus, Wave
+from suffice.policy.rounds import Cost, Round
+from suffice.recordings import ResponseCache
 from tests.endpoint import Endpoint
 from tests.sampling import SAMPLES, TOWER, VOTES, loop, models_of, reply, sample_of, several
 

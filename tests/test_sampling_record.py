@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 
 from suffice import Policy, Recorder, SamplingLoop, SufficeError, certify, read_recording, record, replay
-from suffice.certificates import Claim
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.replays import Price, order_panel, policy_for
-from suffice.replays.orders import drawn_orders
-from suffice.replays.waves import due_in_waves
-from suffice.statistics import Resampling
-from suffice.store import Recording, ResponseCache
-from suffice.store.schema import build_table
+from suffice.evaluation.replay import Price, order_panel, policy_for
+from suffice.evaluation.replay.orders import drawn_orders
+from suffice.evaluation.replay.waves import due_in_waves
+from suffice.evaluation.statistics import Resampling
+from suffice.recordings import Recording, ResponseCache
+from suffice.recordings.schema import build_table
+from suffice.verdicts.certificates import Claim
 from tests.endpoint import Endpoint
 from tests.sampling import (
     SAMPLES,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError, SchemaError
-from suffice.retrieval import dataset_hash, load_questions
-from suffice.store import read_recording
+from suffice.loops.retrieval import dataset_hash, load_questions
+from suffice.recordings import read_recording
 from tests.cli_tools import cli
 from tests.endpoint import Endpoint
 

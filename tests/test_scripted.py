@@ -7,9 +7,9 @@ import time
 import pytest
 
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError, ModelTimeoutError
-from suffice.llm.base import Answerer
-from suffice.llm.scripted import ScriptedModel
-from suffice.rounds import Cost, Passage, Reply
+from suffice.loops.models.base import Answerer
+from suffice.loops.models.scripted import ScriptedModel
+from suffice.policy.rounds import Cost, Passage, Reply
 
 PASSAGES = [Passage(passage_id=str(i), title=f"T{i}", text="three words here") for i in range(3)]
 

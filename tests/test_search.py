@@ -12,14 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from suffice.common.tables import render
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, SchemaError, UnknownSignalError
-from suffice.papers.tasr import read_tasr
-from suffice.replays import equivalent_thresholds, policy_for, reads_round_0, replay
-from suffice.replays.front import pareto_front
-from suffice.rounds import COST_KINDS
-from suffice.rules import parse_rule
-from suffice.rules.rethreshold import thresholds
-from suffice.searches import (
+from suffice.evaluation.replay import equivalent_thresholds, policy_for, reads_round_0, replay
+from suffice.evaluation.replay.front import pareto_front
+from suffice.evaluation.search import (
     FORMS,
     MOST_RULES,
     PRESETS,
@@ -35,15 +32,18 @@ from suffice.searches import (
     split,
     write_rules,
 )
-from suffice.searches.bits import first_bit, in_a_row, pack_bits
-from suffice.searches.data import Questions, by_prompt
-from suffice.searches.families import FormFamily
-from suffice.searches.fitting import fit
-from suffice.signals import SIGNALS
-from suffice.statistics import Resampling
-from suffice.store import Recording, read_recording, write_recording
-from suffice.store.schema import build_table
-from suffice.tables import render
+from suffice.evaluation.search.bits import first_bit, in_a_row, pack_bits
+from suffice.evaluation.search.data import Questions, by_prompt
+from suffice.evaluation.search.families import FormFamily
+from suffice.evaluation.search.fitting import fit
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.rounds import COST_KINDS
+from suffice.policy.rules import parse_rule
+from suffice.policy.rules.rethreshold import thresholds
+from suffice.policy.signals import SIGNALS
+from suffice.recordings import Recording, read_recording, write_recording
+from suffice.recordings.schema import build_table
+from suffice_papers.tasr import read_tasr
 from tests import reference
 
 NAN = float("nan")
@@ -538,7 +538,7 @@ def test_tables_of_joined_literals_may_be_split_without_changing_anything(monkey
     of = recording(30, seed=4)
     made = {}
     for most in (1, 5, 4096):
-        monkeypatch.setattr("suffice.searches.bits._TABLE_ROWS", most)
+        monkeypatch.setattr("suffice.evaluation.search.bits._TABLE_ROWS", most)
         made[most] = [
             stops_of_all(e := explorer(space(form, NAMES, grid=2), of), all_numbers(e)).tolist() for form in FORMS
         ]
@@ -550,8 +550,8 @@ def test_tables_of_joined_literals_may_be_split_without_changing_anything(monkey
 
 @pytest.mark.parametrize("pending", [1, 50, 10**6])
 def test_rules_are_merged_if_and_only_if_they_stop_alike(monkeypatch, pending):
-    monkeypatch.setattr("suffice.searches.explore._PENDING", pending)
-    monkeypatch.setattr("suffice.searches.explore._RULE_BATCH", 300)
+    monkeypatch.setattr("suffice.evaluation.search.explore._PENDING", pending)
+    monkeypatch.setattr("suffice.evaluation.search.explore._RULE_BATCH", 300)
     of = recording(12, lengths=True, seed=5)
     made = explorer(space("dnf", NAMES, grid=2, patience=(1, 2), max_rounds=(3, 5)), of)
     found = made.distinct()
@@ -945,7 +945,7 @@ def test_a_file_that_is_no_space_is_refused(tmp_path):
 
 
 def test_the_parquet_file_has_one_row_for_each_set_of_stops(tmp_path, monkeypatch):
-    monkeypatch.setattr("suffice.searches.result._WRITTEN_AT_ONCE", 7)
+    monkeypatch.setattr("suffice.evaluation.search.result._WRITTEN_AT_ONCE", 7)
     made = search(
         recording(40, prefix="e"),
         space("dnf", NAMES[:3], patience=(1, 2)),
@@ -1009,6 +1009,6 @@ def test_the_chart_shows_the_front_the_selected_rules_and_a_selection_of_the_oth
         point["alike"] for listed in points.values() for point in listed if point["kind"] != "named" and point["alike"]
     ) == (result.n_rules)
     assert "var(" not in json.dumps(result.plot().to_dict())
-    monkeypatch.setattr("suffice.searches.charts._MOST_POINTS", 3)
+    monkeypatch.setattr("suffice.evaluation.search.charts._MOST_POINTS", 3)
     few = [point["kind"] for point in result.plot().spec["data"]["values"]]
     assert few.count("other rules") <= 3 < len(points["other rules"])

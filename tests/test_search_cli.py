@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from suffice.searches import search
-from suffice.session import Policy
-from suffice.statistics import Resampling
-from suffice.store import read_recording, write_recording
+from suffice.evaluation.search import search
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.session import Policy
+from suffice.recordings import read_recording, write_recording
 from tests.cli_tools import cli
 from tests.test_search import rows_of
 

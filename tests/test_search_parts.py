@@ -9,16 +9,16 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, SchemaError, UnknownSignalError
-from suffice.replays import replay, replay_stream
-from suffice.rules.rethreshold import thresholds
-from suffice.searches import Block, Space, search, write_rules
-from suffice.searches.estimates import difference_columns_of
-from suffice.searches.sums import RuleSums
-from suffice.seen import id_hash
-from suffice.statistics import Resampling, keys_of
-from suffice.store import Recording, read_recording, write_recording
-from suffice.store.opened import write_tables
-from suffice.store.schema import build_table
+from suffice.evaluation.replay import replay, replay_stream
+from suffice.evaluation.search import Block, Space, search, write_rules
+from suffice.evaluation.search.estimates import difference_columns_of
+from suffice.evaluation.search.sums import RuleSums
+from suffice.evaluation.statistics import Resampling, keys_of
+from suffice.policy.rules.rethreshold import thresholds
+from suffice.policy.seen import id_hash
+from suffice.recordings import Recording, read_recording, write_recording
+from suffice.recordings.opened import write_tables
+from suffice.recordings.schema import build_table
 from tests.cli_tools import cli
 from tests.test_search import all_numbers, explorer, gated, gated_space, literals, rows_of, space
 
@@ -189,7 +189,7 @@ def test_one_file_is_searched_by_row_groups_and_a_question_may_be_in_two(rows, t
     write_tables(tmp_path / "groups.parquet", table.schema, pieces)
     write_recording(tmp_path / "one.parquet", rows)
     one = search(tmp_path / "one.parquet", resampling=FEW)
-    monkeypatch.setattr("suffice.searches.passes.PIECE_ROWS", 100)
+    monkeypatch.setattr("suffice.evaluation.search.passes.PIECE_ROWS", 100)
     counts = []
     many = search(tmp_path / "groups.parquet", resampling=FEW, progress=lambda _, total: counts.append(total))
     assert min(counts) > 1
@@ -317,7 +317,7 @@ def test_the_policy_and_all_rules_can_be_written(parts, whole, tmp_path):
 
 
 def test_the_corrected_p_value_of_too_many_rules_is_said_to_be_missing(parts, monkeypatch):
-    monkeypatch.setattr("suffice.searches.estimates._MOST_SUMS_DRAWN", 100)
+    monkeypatch.setattr("suffice.evaluation.search.estimates._MOST_SUMS_DRAWN", 100)
     result = search(parts, resampling=FEW)
     assert np.isnan(result.optimism.p_corrected)
     assert any("too many rules to correct" in note for table in result.tables() for note in table.notes)

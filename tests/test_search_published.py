@@ -16,14 +16,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from suffice.papers.tasr import read_tasr
-from suffice.papers.tasr.importer import TASR_COLUMNS
-from suffice.replays import policy_for
-from suffice.rules import AllOf, AnyOf
-from suffice.searches import PRESETS, search
-from suffice.session import stops
-from suffice.statistics import Resampling
-from suffice.store import read_recording, write_recording
+from suffice.evaluation.replay import policy_for
+from suffice.evaluation.search import PRESETS, search
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.rules import AllOf, AnyOf
+from suffice.policy.session import stops
+from suffice.recordings import read_recording, write_recording
+from suffice_papers.tasr import read_tasr
+from suffice_papers.tasr.importer import TASR_COLUMNS
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = {split: ROOT / "tests" / "data" / "imports" / f"tasr_{split}.parquet" for split in ("tune", "eval")}

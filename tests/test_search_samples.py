@@ -7,11 +7,11 @@ import pytest
 
 from suffice import Resampling, replay, search
 from suffice.errors import DataError
-from suffice.replays import seen_from, seen_in
-from suffice.replays.orders import drawn_orders, in_orders
-from suffice.searches import Block, Literal, Space
-from suffice.seen import Seen
-from suffice.store import Recording, bundled_recording
+from suffice.evaluation.replay import seen_from, seen_in
+from suffice.evaluation.replay.orders import drawn_orders, in_orders
+from suffice.evaluation.search import Block, Literal, Space
+from suffice.policy.seen import Seen
+from suffice.recordings import Recording, bundled_recording
 
 ORDERS, FEW = 4, Resampling(n_resamples=50)
 

@@ -14,12 +14,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from suffice import ChatModel
-from suffice.embedding.sentence_transformers import load_encoder
+from suffice.common.tables import Column, Table, render
 from suffice.errors import DataError, ModelError
-from suffice.llm import EndpointEmbedder, load_model
-from suffice.retrieval.rerank import load_cross_encoder
-from suffice.store import write_recording
-from suffice.tables import Column, Table, render
+from suffice.loops.models import EndpointEmbedder
+from suffice.loops.models.sentence_transformers import load_encoder
+from suffice.recordings import write_recording
+from suffice_gates.models import load_model
+from suffice_gates.rerank import load_cross_encoder
 from tests import local_models
 from tests.cli_tools import cli, dataset, reply
 from tests.endpoint import Endpoint

@@ -8,23 +8,23 @@ from dataclasses import replace
 import pytest
 
 from suffice import Policy, ScriptedModel
-from suffice.certificates import Certificate, Claim, certify, listed
-from suffice.diagnostics import diagnose
 from suffice.errors import ConfigMismatchError, DataError, SchemaError
-from suffice.gates import GateEvaluation, column_gate, compare_gates
-from suffice.loop import RetrievalLoop, record
-from suffice.replays import calibrate, policy_for, replay, replay_stream, selected_on
-from suffice.reports.gate import gate_part
-from suffice.retrieval import CrossEncoderScorer, InMemoryRetriever, Question, Reranked
-from suffice.retrieval.rerank import RERANKER_CARD
-from suffice.rounds import Passage
-from suffice.searches import search
-from suffice.searches.data import refuse_shared
-from suffice.seen import Seen, id_hash
-from suffice.signals import Idf, state_from_dict
-from suffice.statistics import Resampling
-from suffice.store import Recording, read_recording, write_recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay import calibrate, policy_for, replay, replay_stream, selected_on
+from suffice.evaluation.search import search
+from suffice.evaluation.search.data import refuse_shared
+from suffice.evaluation.statistics import Resampling
+from suffice.loops import RetrievalLoop, record
+from suffice.loops.retrieval import InMemoryRetriever, Question
+from suffice.policy.rounds import Passage
+from suffice.policy.seen import Seen, id_hash
+from suffice.policy.signals import Idf, state_from_dict
+from suffice.recordings import Recording, read_recording, write_recording
+from suffice.recordings.schema import build_table
+from suffice.verdicts.certificates import Certificate, Claim, certify, listed
+from suffice.verdicts.diagnostics import diagnose
+from suffice_gates.gates import GateEvaluation, column_gate, compare_gates
+from suffice_gates.report import gate_part
+from suffice_gates.rerank import RERANKER_CARD, CrossEncoderScorer, Reranked
 from tests.certify_tools import planted
 from tests.cli_tools import cli
 from tests.gating import ScriptedGate

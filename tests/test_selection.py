@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from suffice.cli.main import run
-from suffice.diagnostics.ranking import _Study, fit_ranker
-from suffice.diagnostics.selection import compare_selectors
 from suffice.errors import DataError, NotFittedError, UnknownSignalError
-from suffice.replays import calibrate, policy_for, replay
-from suffice.replays.prepared import PreparedRecording
-from suffice.rules import parse_rule, parse_selector
-from suffice.rules.ranker import Ranked
-from suffice.session import Policy
-from suffice.statistics import Resampling
-from suffice.store import bundled_recording
-from suffice.store.recording import Recording, write_recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay import calibrate, policy_for, replay
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.rules import parse_rule, parse_selector
+from suffice.policy.rules.ranker import Ranked
+from suffice.policy.session import Policy
+from suffice.recordings import bundled_recording
+from suffice.recordings.recording import Recording, write_recording
+from suffice.recordings.schema import build_table
+from suffice.verdicts.diagnostics.ranking import _Study, fit_ranker
+from suffice.verdicts.diagnostics.selection import compare_selectors
 
 ROUNDS = 4
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.errors import RuleSyntaxError
-from suffice.metrics import answer_key
-from suffice.replays import policy_for
-from suffice.rounds import Round, Rounds
-from suffice.rules import (
+from suffice.evaluation.replay import policy_for
+from suffice.policy.metrics import answer_key
+from suffice.policy.rounds import Round, Rounds
+from suffice.policy.rules import (
     FirstOf,
     fixed_k,
     parse_rule,
@@ -23,10 +23,10 @@ from suffice.rules import (
     round_aware,
     signal,
 )
-from suffice.rules.rethreshold import find_threshold
-from suffice.session import Policy, Session, stops
-from suffice.store import Recording
-from suffice.store.schema import build_table
+from suffice.policy.rules.rethreshold import find_threshold
+from suffice.policy.session import Policy, Session, stops
+from suffice.recordings import Recording
+from suffice.recordings.schema import build_table
 
 NAN = math.nan
 SELECTORS = ("first", "last", "majority", "weighted_majority", "max_x", "min_x", "median_x", "longest_run(x >= 2)")

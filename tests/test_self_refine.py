@@ -12,16 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from suffice.embedding import MiniLM
 from suffice.errors import DataError
-from suffice.papers.semantic import read_self_refine
-from suffice.papers.semantic.self_refine import sentiment_reached, sentiment_stated
-from suffice.replays import policy_for, replay
-from suffice.rounds import Round
-from suffice.session import Session, stops
-from suffice.store import BUNDLED_RECORDINGS, bundled_recording, read_recording
-from suffice.store.recording import Recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay import policy_for, replay
+from suffice.policy.rounds import Round
+from suffice.policy.session import Session, stops
+from suffice.recordings import BUNDLED_RECORDINGS, bundled_recording, read_recording
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import build_table
+from suffice_papers.semantic import read_self_refine
+from suffice_papers.semantic.self_refine import sentiment_reached, sentiment_stated
+from suffice_reader.minilm import MiniLM
 from tests.cli_tools import cli
 
 PUBLISHED = {"gpt4": [57, 93, 81, 85, 76]}

@@ -12,8 +12,8 @@ from hypothesis.extra.numpy import arrays
 from scipy.spatial.distance import cosine
 
 from suffice.errors import DataError
-from suffice.metrics import EQUAL_WEIGHTS, information_score
-from suffice.signals.semantic import semantic_distance
+from suffice.policy.metrics import EQUAL_WEIGHTS, information_score
+from suffice.policy.signals.semantic import semantic_distance
 
 NAMES = tuple(EQUAL_WEIGHTS)
 unit = st.floats(0, 1)

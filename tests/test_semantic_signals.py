@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice import Policy, RetrievalLoop, Round, Rounds, ScriptedModel, Session, parse_rule, record
-from suffice.embedding import DraftEmbedder
 from suffice.errors import ConfigMismatchError, DataError, ModelError, RuleSyntaxError
-from suffice.replays import LIVE, CostTable
-from suffice.replays.checks import check_policy
-from suffice.retrieval import InMemoryRetriever, Question
-from suffice.rounds import Cost, Passage, Reply
-from suffice.rules.named import converged, critic_only, semantic_full
-from suffice.session import stops
-from suffice.signals import JUDGE, compute_signals
-from suffice.store import read_recording
+from suffice.evaluation.replay import LIVE, CostTable
+from suffice.evaluation.replay.checks import check_policy
+from suffice.loops.retrieval import InMemoryRetriever, Question
+from suffice.policy.embedding import DraftEmbedder
+from suffice.policy.rounds import Cost, Passage, Reply
+from suffice.policy.rules.named import converged, critic_only, semantic_full
+from suffice.policy.session import stops
+from suffice.policy.signals import JUDGE, compute_signals
+from suffice.recordings import read_recording
 
 NAN = math.nan
 MARKS = ("faithfulness", "answer_relevancy", "context_precision", "context_recall")

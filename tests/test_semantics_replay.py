@@ -12,17 +12,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from suffice.cli.console import number
+from suffice.common.tables import figure
 from suffice.errors import CensoredError
-from suffice.replays import replay
-from suffice.replays.tables import outcomes_table
-from suffice.reports.headline import headline
-from suffice.rounds import COST_KINDS
-from suffice.rules import FirstOf, Never, fixed_k, parse_rule, parse_selector
-from suffice.session import Policy, stops
-from suffice.signals import ZScore
-from suffice.statistics import Resampling
-from suffice.store.recording import Recording
-from suffice.tables import figure
+from suffice.evaluation.replay import replay
+from suffice.evaluation.replay.tables import outcomes_table
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.rounds import COST_KINDS
+from suffice.policy.rules import FirstOf, Never, fixed_k, parse_rule, parse_selector
+from suffice.policy.session import Policy, stops
+from suffice.policy.signals import ZScore
+from suffice.presentation.headline import headline
+from suffice.recordings.recording import Recording
 from tests import shared
 from tests.strategies import CALIBRATOR, policies, record, recorded, rules, shortened
 

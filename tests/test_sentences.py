@@ -10,10 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from suffice import Passage, Policy, PoolBM25, ScriptedModel, Token
-from suffice.llm.sentences import sentence_end, sentences
-from suffice.llm.triggers import _is_content, first_sentence, flare_trigger
-from suffice.loop import IRCoT, QueryLoop
-from suffice.loop.chains import _last_sentence, answer_of_chain
+from suffice.loops.models.sentences import sentence_end, sentences
+from suffice.loops.models.triggers import _is_content, first_sentence, flare_trigger
+from suffice_retrieval.methods import IRCoT, QueryLoop
+from suffice_retrieval.methods.chains import _last_sentence, answer_of_chain
 
 NAMES = [
     "Don S. Davis",

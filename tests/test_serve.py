@@ -19,19 +19,20 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
-from suffice import AnswerPosition, Audit, Policy, Round, normalizers
+from suffice import AnswerPosition, Audit, Policy, Round
 from suffice.errors import DataError
-from suffice.rounds import Cost, Decision, Passage, Token
-from suffice.serve.answers import RefusedError
-from suffice.serve.app import make_app
-from suffice.serve.document import openapi, schemas_for
-from suffice.serve.guard import Limits
-from suffice.serve.log import DecisionLog
-from suffice.serve.operations import OPERATIONS
-from suffice.serve.policies import PolicyFolder
-from suffice.serve.schema import check_value
-from suffice.serve.service import Service
-from suffice.serve.sessions import SessionStore
+from suffice.policy import normalizers
+from suffice.policy.rounds import Cost, Decision, Passage, Token
+from suffice_server.serve.answers import RefusedError
+from suffice_server.serve.app import make_app
+from suffice_server.serve.document import openapi, schemas_for
+from suffice_server.serve.guard import Limits
+from suffice_server.serve.log import DecisionLog
+from suffice_server.serve.operations import OPERATIONS
+from suffice_server.serve.policies import PolicyFolder
+from suffice_server.serve.schema import check_value
+from suffice_server.serve.service import Service
+from suffice_server.serve.sessions import SessionStore
 from tests.serving import running
 
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -384,7 +385,7 @@ def test_a_session_may_be_ended_from_outside(ask):
 def test_sessions_are_limited_in_number_and_time(folder, monkeypatch):
     ask, service = serving(folder, limits=Limits(sessions=2, ttl=60.0))
     now = [time.time()]
-    monkeypatch.setattr("suffice.serve.sessions.time", SimpleNamespace(time=lambda: now[0]))
+    monkeypatch.setattr("suffice_server.serve.sessions.time", SimpleNamespace(time=lambda: now[0]))
     first = [ask("POST", "/v1/sessions", {"policy": "stable"}, status=201)["id"] for _ in range(2)]
     now[0] += 59.0
     assert service.store.count() == 2
@@ -456,7 +457,9 @@ def test_a_session_goes_on_in_another_process_that_shares_its_file(folder, tmp_p
 
 
 def test_many_requests_for_one_session_at_a_time_count_each_round_once(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("suffice.serve.sessions._LOCK_S", 600.0)  # for a thread that stands still in a transaction
+    monkeypatch.setattr(
+        "suffice_server.serve.sessions._LOCK_S", 600.0
+    )  # for a thread that stands still in a transaction
     services = [serving(folder, sessions=tmp_path / "s.sqlite")[1] for _ in range(2)]
     name = services[0].open_session({"policy": "stable"})["id"]
     outcomes = []

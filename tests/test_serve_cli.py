@@ -14,8 +14,8 @@ import pytest
 from playwright._impl._driver import compute_driver_executable
 
 from suffice import Policy
-from suffice.serve.document import schemas_for
-from suffice.serve.guard import Limits
+from suffice_server.serve.document import schemas_for
+from suffice_server.serve.guard import Limits
 from tests.cli_tools import cli
 from tests.serving import ending
 

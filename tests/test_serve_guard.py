@@ -11,9 +11,9 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from suffice.errors import DataError, NotFoundError
-from suffice.serve.answers import RefusedError, json_response, responding
-from suffice.serve.guard import LOCAL_HOSTS, Guard, Limits, bearer_token, read_body, read_token, same_token
-from suffice.serve.running import PatientProtocol, bind, url_of
+from suffice_server.serve.answers import RefusedError, json_response, responding
+from suffice_server.serve.guard import LOCAL_HOSTS, Guard, Limits, bearer_token, read_body, read_token, same_token
+from suffice_server.serve.running import PatientProtocol, bind, url_of
 from tests.serving import raw, running
 
 TOKEN = "0123456789abcdef0123456789abcdef"

@@ -8,15 +8,15 @@ from benchmarks.serve_soak import soak
 
 from suffice import Audit, Policy
 from suffice.errors import DataError, NotFoundError
-from suffice.serve.answers import RefusedError
-from suffice.serve.guard import Limits
-from suffice.serve.log import DecisionLog, audit_seed, question_names
-from suffice.serve.policies import PolicyFolder
-from suffice.serve.service import Service
-from suffice.serve.sessions import SessionStore
-from suffice.store import read_recording
-from suffice.store.group_commit import Writers
-from suffice.watches import watch
+from suffice.recordings import read_recording
+from suffice.recordings.group_commit import Writers
+from suffice.verdicts.watches import watch
+from suffice_server.serve.answers import RefusedError
+from suffice_server.serve.guard import Limits
+from suffice_server.serve.log import DecisionLog, audit_seed, question_names
+from suffice_server.serve.policies import PolicyFolder
+from suffice_server.serve.service import Service
+from suffice_server.serve.sessions import SessionStore
 
 STABLE = Policy(rule="answer_stable", max_rounds=4)
 ALL = Audit(rate=1.0, seed="key")
@@ -209,7 +209,7 @@ def test_a_kill_at_any_point_of_a_stop_leaves_one_row_or_the_question_open(folde
         decided = service.observe(session, {"index": 2, "answer": "Oslo"})
         assert (decided["stop_round"], decided["audit"]) == (2, True)
     else:
-        monkeypatch.setattr("suffice.serve.sessions._LATE_S", -1.0)
+        monkeypatch.setattr("suffice_server.serve.sessions._LATE_S", -1.0)
         service.log_pending()
         service.log_pending()
     rows = logged(folder)

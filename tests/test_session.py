@@ -27,8 +27,8 @@ from suffice import (
     tasr,
 )
 from suffice.errors import DataError, UnknownSignalError
-from suffice.rules import answer_stable
-from suffice.signals import SIGNALS
+from suffice.policy.rules import answer_stable
+from suffice.policy.signals import SIGNALS
 
 NAN = float("nan")
 
@@ -277,7 +277,7 @@ def test_a_rule_on_costs_that_were_not_recorded_names_the_column():
 
 
 def test_costs_add_up_over_components():
-    from suffice.rounds import total_cost
+    from suffice.policy.rounds import total_cost
 
     cost = Cost(calls=1, uncached_tokens=2, cached_tokens=3, output_tokens=4, seconds=5)
     assert total_cost({"generator": cost, "judge:x": cost}) == cost + cost

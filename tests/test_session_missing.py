@@ -30,9 +30,9 @@ from suffice.errors import (
     NotFittedError,
     UnknownSignalError,
 )
-from suffice.llm import ChatModel
-from suffice.retrieval import InMemoryRetriever
-from suffice.rounds import COST_KINDS
+from suffice.loops.models import ChatModel
+from suffice.loops.retrieval import InMemoryRetriever
+from suffice.policy.rounds import COST_KINDS
 
 NAN = math.nan
 CALIBRATOR = Calibrator().fit([[0.0] * 5, [4.0] * 5], [[0] * 5, [1] * 5], index=[1, 2, 3, 4, 5])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from suffice import Cost, Decision, Passage, Policy, Round, Session, Token
 from suffice.errors import ConfigMismatchError, DataError, NotFittedError, SchemaError, UnknownSignalError
-from suffice.signals import AnswerPosition, Idf
+from suffice.policy.signals import AnswerPosition, Idf
 from tests.strategies import INF, NAN, policies, recorded
 
 

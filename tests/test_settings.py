@@ -8,7 +8,7 @@ import pytest
 
 from suffice.cli.settings import KEYS, settings_text
 from suffice.cli.tree import commands
-from suffice.store import write_recording
+from suffice.recordings import write_recording
 from tests.cli_tools import cli
 from tests.test_decide import converged_at_2, log_of
 

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from suffice import Passage, Policy, RetrievalLoop, ScriptedModel, read_recording, record, replay
 from suffice.errors import ConfigMismatchError, DataError, SchemaError
-from suffice.replays.streaming import replay_stream
-from suffice.retrieval import PoolBM25, Question, load_questions, load_share
-from suffice.store import compact_recording, merge_recordings, write_recording
-from suffice.store.recording import open_recording
-from suffice.store.sharded import MANIFEST_FILE, complete_shards
-from suffice.store.shards import DATASET_INDEX, Shard, listed_shards
+from suffice.evaluation.replay.streaming import replay_stream
+from suffice.loops.retrieval import PoolBM25, Question, load_questions, load_share
+from suffice.recordings import compact_recording, merge_recordings, write_recording
+from suffice.recordings.recording import open_recording
+from suffice.recordings.sharded import MANIFEST_FILE, complete_shards
+from suffice.recordings.shards import DATASET_INDEX, Shard, listed_shards
 from tests.cli_tools import cli
 from tests.endpoint import Endpoint
 

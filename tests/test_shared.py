@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from suffice.embedding.minilm import MiniLM
-from suffice.llm.span_reader import SpanReader
+from suffice_reader.minilm import MiniLM
+from suffice_reader.span_reader import SpanReader
 from tests.shared import once
 
 

@@ -8,10 +8,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import DataError
-from suffice.metrics import answer_key
-from suffice.rounds import Passage, Round
-from suffice.signals import ABSTAIN_PATTERNS, abstained_by
-from suffice.signals.answers import (
+from suffice.policy.metrics import answer_key
+from suffice.policy.rounds import Passage, Round
+from suffice.policy.signals import ABSTAIN_PATTERNS, abstained_by
+from suffice.policy.signals.answers import (
     abstained,
     answer_f1_previous,
     answer_in_evidence,

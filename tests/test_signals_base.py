@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import DataError, UnknownSignalError
-from suffice.rounds import Passage, Round, Token
-from suffice.signals import SIGNALS, Idf, Signal, ZScore, add_signal, base, clean_column, compute_signals
+from suffice.policy.rounds import Passage, Round, Token
+from suffice.policy.signals import SIGNALS, Idf, Signal, ZScore, add_signal, base, clean_column, compute_signals
 
 STATE = {"overlap": Idf.fit(["a b", "b c"]), "top_score_z": ZScore(1.0, 2.0)}
 
@@ -256,7 +256,7 @@ def test_every_declaration_is_complete():
 
 @pytest.mark.whole
 def test_signals_cost_an_import_of_numpy_only():
-    code = "import sys, numpy; before = set(sys.modules); import suffice.signals; print(*(set(sys.modules) - before))"
+    code = "import sys, numpy; before = set(sys.modules); import suffice.policy.signals; print(*(set(sys.modules) - before))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     foreign = {name.split(".")[0] for name in loaded} - set(sys.stdlib_module_names) - {"suffice", "numpy"}
     assert not foreign

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from suffice.errors import DataError, NotFittedError
-from suffice.rounds import Passage, Round
-from suffice.seen import Seen
-from suffice.signals import Idf, ZScore, compute_signals, overlap_tokens, state_from_dict, top_score
+from suffice.policy.rounds import Passage, Round
+from suffice.policy.seen import Seen
+from suffice.policy.signals import Idf, ZScore, compute_signals, overlap_tokens, state_from_dict, top_score
 
 TEXTS = [
     "the tempest is a play",

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suffice.rounds import Round, Token
-from suffice.signals import AnswerPosition, compute_signals, token_margin
-from suffice.signals.margins import answer_logprob_mean, answer_margin
+from suffice.policy.rounds import Round, Token
+from suffice.policy.signals import AnswerPosition, compute_signals, token_margin
+from suffice.policy.signals.margins import answer_logprob_mean, answer_margin
 
 INF, NAN = math.inf, math.nan
 AGGREGATES = ("answer_margin_min", "answer_margin_p10", "answer_margin_mean", "answer_margin_median")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suffice.signals import parse_confidence, strip_thinking
+from suffice.policy.signals import parse_confidence, strip_thinking
 from tests.linear import takes_linear_time
 
 

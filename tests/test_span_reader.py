@@ -13,14 +13,9 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError
-from suffice.llm._span_windows import _pieces
-from suffice.llm.span_reader import (
-    PassageSpans,
-    Reading,
-    SpanReader,
-    decode,
-)
-from suffice.metrics import answer_key
+from suffice.policy.metrics import answer_key
+from suffice_reader._span_windows import _pieces
+from suffice_reader.span_reader import PassageSpans, Reading, SpanReader, decode
 
 GOLDEN = Path(__file__).parent / "golden" / "span_reader.json"
 GOLDEN_TOLERANCE = 0.25  # int8 weights against fp32 torch, absolute, on logits that span about 20

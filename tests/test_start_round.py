@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from suffice.certificates import Claim, listed, measure_losses
 from suffice.errors import DataError, UnknownSignalError
-from suffice.metrics import exact_match, f1
-from suffice.replays import calibrate, policy_for, replay
-from suffice.session import Policy, stops
-from suffice.statistics import Resampling
-from suffice.store import Recording, write_recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay import calibrate, policy_for, replay
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.metrics import exact_match, f1
+from suffice.policy.session import Policy, stops
+from suffice.recordings import Recording, write_recording
+from suffice.recordings.schema import build_table
+from suffice.verdicts.certificates import Claim, listed, measure_losses
 from tests.cli_tools import cli
 
 N = 60

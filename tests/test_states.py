@@ -15,14 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from suffice.embedding import MiniLM
 from suffice.errors import ConfigMismatchError, DataError, ModelError, SchemaError
-from suffice.llm import EncoderStates, EndpointEmbedder, EndpointStates, StateSource, TransformersModel
-from suffice.llm.prompts import Prompt
-from suffice.llm.states import State
-from suffice.probes.collect import StatePrompt, collect_states
-from suffice.rounds import Cost, Passage
-from suffice.store import StateWriter, read_recording, read_states, write_recording
+from suffice.loops.models import EndpointEmbedder
+from suffice.loops.models.prompts import Prompt
+from suffice.policy.rounds import Cost, Passage
+from suffice.recordings import read_recording, write_recording
+from suffice_gates.models import EncoderStates, EndpointStates, StateSource, StateWriter, TransformersModel, read_states
+from suffice_gates.models.states import State
+from suffice_gates.probes.collect import StatePrompt, collect_states
+from suffice_reader.minilm import MiniLM
 from tests.cli_tools import cli, dataset
 from tests.llamacpp import TEMPLATE, build_model, questions, start_server
 from tests.local_models import save
@@ -326,7 +327,7 @@ KILLED = """
 import signal, sys
 import numpy as np
 from tests.test_states import Source, prompts
-from suffice.probes.collect import collect_states
+from suffice_gates.probes.collect import collect_states
 class Stopping(Source):
     n = 0
     def read_batch(self, asked, passages=None):

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import ConfigMismatchError, DataError, SchemaError
-from suffice.probes.collect import StatePrompt, collect_states
-from suffice.store.shards import Shard
-from suffice.store.states import read_states
+from suffice.recordings.shards import Shard
+from suffice_gates.models.state_files import read_states
+from suffice_gates.probes.collect import StatePrompt, collect_states
 from tests.cli_tools import cli, dataset
 
 

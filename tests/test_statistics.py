@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from suffice.errors import DataError
-from suffice.statistics import (
+from suffice.evaluation.statistics import (
     INTERVALS,
     CellDeltas,
     Resampling,
@@ -27,7 +27,7 @@ from suffice.statistics import (
     sign_flip_test,
     undefined_notes,
 )
-from suffice.statistics import bootstrap as module
+from suffice.evaluation.statistics import bootstrap as module
 
 SEED = 42
 

@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from statsmodels.stats.multitest import multipletests
 
 from suffice.errors import DataError
-from suffice.statistics import (
+from suffice.evaluation.statistics import (
     CellDeltas,
     benjamini_hochberg,
     bootstrap_weights,
@@ -26,7 +26,7 @@ from suffice.statistics import (
     non_inferiority,
     paired_bootstrap,
 )
-from suffice.statistics import bootstrap as module
+from suffice.evaluation.statistics import bootstrap as module
 
 pytestmark = pytest.mark.usefixtures("no_collecting")
 

@@ -14,7 +14,7 @@ from statsmodels.regression.linear_model import OLS
 from statsmodels.stats.contingency_tables import mcnemar
 
 from suffice.errors import DataError
-from suffice.statistics import (
+from suffice.evaluation.statistics import (
     INTERVALS,
     ONE_UNIT,
     bootstrap_weights,
@@ -29,7 +29,7 @@ from suffice.statistics import (
     sign_flip_test,
     wilcoxon_test,
 )
-from suffice.statistics import bootstrap as module
+from suffice.evaluation.statistics import bootstrap as module
 
 SEED = 42
 

@@ -11,12 +11,18 @@ from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
 from suffice.errors import DataError
-from suffice.replays import replay
-from suffice.replays.tables import differences_table, margin_tests_table, outcomes_table, replay_tables
-from suffice.session import Policy
-from suffice.statistics import INTERVALS, Resampling, bootstrap_weights, paired_bootstrap, permutation_tests
-from suffice.store.recording import Recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay import replay
+from suffice.evaluation.replay.tables import differences_table, margin_tests_table, outcomes_table, replay_tables
+from suffice.evaluation.statistics import (
+    INTERVALS,
+    Resampling,
+    bootstrap_weights,
+    paired_bootstrap,
+    permutation_tests,
+)
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import build_table
 from tests.cli_tools import cli
 
 RULES = ("round >= 1", "round >= 2", "overlap > 0.5")
@@ -47,7 +53,7 @@ def recording(n: int = N, clusters: int = N, seed: int = 0) -> Recording:
 
 
 def policies(*rules: str) -> list[Policy]:
-    from suffice.rules import parse_rule
+    from suffice.policy.rules import parse_rule
 
     return [Policy(rule=parse_rule(rule), max_rounds=3, name=rule) for rule in rules]
 
@@ -176,7 +182,7 @@ def test_hardly_any_questions_give_results_without_warnings_and_strict_json(meth
 
 
 def test_the_command_line_shows_tests_and_takes_an_interval(tmp_path):
-    from suffice.store import write_recording
+    from suffice.recordings import write_recording
 
     path = tmp_path / "r.parquet"
     write_recording(path, recording().table)

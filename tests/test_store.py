@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import DataError, SchemaError, SufficeError, UnknownSignalError
-from suffice.rounds import COST_KINDS
-from suffice.signals import SIGNALS
-from suffice.store import read_recording, write_recording
-from suffice.store.journal import Journal, count_finished
-from suffice.store.recording import Recording
-from suffice.store.schema import META_KEY, RECORDING_VERSION, build_table
+from suffice.policy.rounds import COST_KINDS
+from suffice.policy.signals import SIGNALS
+from suffice.recordings import read_recording, write_recording
+from suffice.recordings.journal import Journal, count_finished
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import META_KEY, RECORDING_VERSION, build_table
 
 NAN = math.nan
 

@@ -6,11 +6,12 @@ import textwrap
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from suffice.embedding import MiniLM
 from suffice.errors import DataError
-from suffice.llm import EndpointEmbedder
-from suffice.retrieval import DenseRetriever, ranked_now
-from suffice.retrieval.stores import (
+from suffice.loops.models import EndpointEmbedder
+from suffice.loops.retrieval import ranked_now
+from suffice_reader.minilm import MiniLM
+from suffice_retrieval.indexes import DenseRetriever
+from suffice_retrieval.stores import (
     ElasticsearchStore,
     LanceDBStore,
     OpenSearchStore,
@@ -139,7 +140,7 @@ def test_dense_says_what_embeds_the_questions_of_a_store(monkeypatch):
         embedders.append(embedder)
         raise DataError("stop here")
 
-    monkeypatch.setattr("suffice.cli.stores.open_store", opened)
+    monkeypatch.setattr("suffice_retrieval.commands.stores.open_store", opened)
     for more in (
         [],
         ["--dense", "minilm"],
@@ -195,7 +196,7 @@ def test_a_function_or_retriever_of_a_module_is_a_corpus(tmp_path, monkeypatch, 
 
 
 def test_the_code_of_a_function_is_part_of_its_fingerprint(tmp_path, monkeypatch):
-    from suffice.cli.stores import open_engine
+    from suffice_retrieval.commands.stores import open_engine
 
     fingerprints = []
     for code in (MINE, MINE + "\n# changed"):

@@ -12,8 +12,8 @@ import pytest
 
 from suffice import Policy, RetrievalLoop, ScriptedModel, load_questions, read_recording, record
 from suffice.errors import AuthenticationFailedError, DataError, MissingExtraError, ModelError, ModelTimeoutError
-from suffice.retrieval import ranked_now, score_kind_of
-from suffice.retrieval.stores import ElasticsearchStore, OpenSearchStore, QdrantStore, open_store
+from suffice.loops.retrieval import ranked_now, score_kind_of
+from suffice_retrieval.stores import ElasticsearchStore, OpenSearchStore, QdrantStore, open_store
 from tests.cli_tools import cli
 
 ENGINES = {"elasticsearch": ElasticsearchStore, "opensearch": OpenSearchStore}

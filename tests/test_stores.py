@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from qdrant_client import QdrantClient, models
 
-from suffice import Policy, RetrievalLoop, ScriptedModel, SpanReaderModel, read_recording, record
-from suffice.blocking import run_blocking
+from suffice import Policy, RetrievalLoop, ScriptedModel, read_recording, record
+from suffice.common.blocking import run_blocking
 from suffice.errors import (
     AuthenticationFailedError,
     ConfigMismatchError,
@@ -24,12 +24,14 @@ from suffice.errors import (
     ModelTimeoutError,
     NotFoundError,
 )
-from suffice.replays import prices_of
-from suffice.replays.costs import CostTable
-from suffice.retrieval import AsyncRetriever, CachedRetriever, DenseRetriever, ranked_now, score_kind_of
-from suffice.retrieval.stores import LanceDBStore, PostgresStore, QdrantStore
-from suffice.rounds import Cost
-from suffice.store import ResponseCache
+from suffice.evaluation.replay import prices_of
+from suffice.evaluation.replay.costs import CostTable
+from suffice.loops.retrieval import AsyncRetriever, ranked_now, score_kind_of
+from suffice.policy.rounds import Cost
+from suffice.recordings import ResponseCache
+from suffice_reader.model import SpanReaderModel
+from suffice_retrieval.indexes import CachedRetriever, DenseRetriever
+from suffice_retrieval.stores import LanceDBStore, PostgresStore, QdrantStore
 from tests.cli_tools import cli
 from tests.endpoint import Endpoint
 from tests.stores import (

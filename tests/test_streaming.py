@@ -16,11 +16,11 @@ from scipy.stats import norm
 
 from suffice.cli.main import run
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, SchemaError, UnknownSignalError
-from suffice.replays import Price, policy_for, replay
-from suffice.replays.streaming import replay_stream
-from suffice.replays.tables import replay_notes
-from suffice.rules import parse_selector
-from suffice.store.recording import Recording, read_recording, write_recording
+from suffice.evaluation.replay import Price, policy_for, replay
+from suffice.evaluation.replay.streaming import replay_stream
+from suffice.evaluation.replay.tables import replay_notes
+from suffice.policy.rules import parse_selector
+from suffice.recordings.recording import Recording, read_recording, write_recording
 from tests import strategies as drawn
 from tests.cli_tools import cli
 

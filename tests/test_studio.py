@@ -19,13 +19,13 @@ import pytest
 
 from suffice import Recorder
 from suffice.errors import DataError
-from suffice.rounds import Round
-from suffice.session import Policy, Session
-from suffice.store import write_recording
-from suffice.studio import Folder
-from suffice.studio.browsing import FILTERS, Browsed
-from suffice.studio.door import HEADERS
-from suffice.studio.pages import _environment
+from suffice.policy.rounds import Round
+from suffice.policy.session import Policy, Session
+from suffice.recordings import write_recording
+from suffice_server.studio import Folder
+from suffice_server.studio.browsing import FILTERS, Browsed
+from suffice_server.studio.door import HEADERS
+from suffice_server.studio.pages import _environment
 from tests.cli_tools import cli
 from tests.serving import ending
 from tests.studio import TOKEN, filled, opened_studio
@@ -305,7 +305,7 @@ def test_what_is_not_a_file_is_named_and_never_read(tmp_path):
 
 def test_a_document_that_would_fill_the_memory_is_only_named(tmp_path, monkeypatch):
     (tmp_path / "big.json").write_text(json.dumps({"spans": ["x" * 100] * 100}))
-    monkeypatch.setattr("suffice.studio.describing._LARGEST_JSON", 5_000)
+    monkeypatch.setattr("suffice_server.studio.describing._LARGEST_JSON", 5_000)
     (item,) = Folder(tmp_path).scan()
     assert (item.kind, item.page) == ("import", "")
     assert "too large to look into" in item.line

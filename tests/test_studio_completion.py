@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.rules import NAMED_RULES, Threshold, parse_rule, parse_selector, register_rule
-from suffice.studio.completion import Vocabulary, complete_rule, complete_selector, ends_of
+from suffice.policy.rules import NAMED_RULES, Threshold, parse_rule, parse_selector, register_rule
+from suffice_server.studio.completion import Vocabulary, complete_rule, complete_selector, ends_of
 
 SIGNALS = Vocabulary(
     signals={

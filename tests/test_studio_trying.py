@@ -16,14 +16,14 @@ import pyarrow as pa
 import pytest
 
 from suffice.errors import NotFittedError, RuleSyntaxError
-from suffice.replays import calibrate, replay
-from suffice.replays.baselines import run_policy
-from suffice.replays.replayer import ComparedRuns, Replayer
-from suffice.session import Policy, stops
-from suffice.statistics import Resampling
-from suffice.store import Recording, bundled_recording, read_recording, write_recording
-from suffice.studio.describing import headline_metric
-from suffice.studio.workbench import RuleDraft, SupersededError, Workbench
+from suffice.evaluation.replay import calibrate, replay
+from suffice.evaluation.replay.baselines import run_policy
+from suffice.evaluation.replay.replayer import ComparedRuns, Replayer
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.session import Policy, stops
+from suffice.recordings import Recording, bundled_recording, read_recording, write_recording
+from suffice_server.studio.describing import headline_metric
+from suffice_server.studio.workbench import RuleDraft, SupersededError, Workbench
 from tests.cli_tools import cli
 from tests.report_tools import HOSTILE, hostile, recording
 from tests.shared import recording_of
@@ -109,7 +109,7 @@ def test_an_edit_replays_its_own_rule_alone(bench, monkeypatch):
         pass
     replayed = []
     monkeypatch.setattr(
-        "suffice.replays.by_stop.run_policy",
+        "suffice.evaluation.replay.by_stop.run_policy",
         lambda prepared, policy, **named: replayed.append(policy.label) or run_policy(prepared, policy, **named),
     )
     for _ in bench.stages(RuleDraft(rule="p_correct > 0.77"), never_superseded):
@@ -317,7 +317,7 @@ def test_text_of_a_recording_stays_text_in_every_answer(inside):
 
 
 def test_intervals_of_many_questions_rest_on_fewer_draws_and_the_command_says_so(bench, monkeypatch):
-    monkeypatch.setattr("suffice.studio.workbench._MANY_UNITS", 100)
+    monkeypatch.setattr("suffice_server.studio.workbench._MANY_UNITS", 100)
     few = bench_of(bench.recording)
     *_, final = few.stages(RuleDraft(rule="round >= 2"), never_superseded)
     assert final.result.resampling.n_resamples == 200
@@ -378,7 +378,7 @@ def test_a_hundred_thousand_rounds_leave_the_studio_free_while_intervals_are_dra
     ]
     assert table.column_names[0] == "question_id"
     write_recording(tmp_path / "many.parquet", pa.concat_tables(copies), {})
-    monkeypatch.setattr("suffice.studio.workbench._MANY_UNITS", 1000)  # so that the draws themselves are few
+    monkeypatch.setattr("suffice_server.studio.workbench._MANY_UNITS", 1000)  # so that the draws themselves are few
     may_end, result = threading.Event(), ComparedRuns.result
 
     def held(self, *, intervals=True, tests=True):

@@ -8,7 +8,7 @@ import pytest
 
 import suffice
 from suffice import Policy, Session, import_recording, parse_rule, parse_selector, read_recording, register_rule
-from suffice.blocking import run_blocking
+from suffice.common.blocking import run_blocking
 from suffice.errors import DataError, RuleSyntaxError, UnsettledError
 
 

@@ -8,9 +8,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from suffice.display import Chart
-from suffice.display.scales import NamedScale, linear_scale, nice_ticks
-from suffice.replays.charts import axis_of, bound_layer, chart_of, legend_entry, point_layer, scale_of
+from suffice.common.display import Chart
+from suffice.common.display.scales import NamedScale, linear_scale, nice_ticks
+from suffice.evaluation.replay.charts import axis_of, bound_layer, chart_of, legend_entry, point_layer, scale_of
 
 HOSTILE = "<script>alert('x')</script> & \"more\""
 SVG = "{http://www.w3.org/2000/svg}"

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.errors import RuleSyntaxError
-from suffice.replays import equivalent_thresholds, even_thresholds
-from suffice.rounds import Rounds
-from suffice.rules import parse_rule, tasr
-from suffice.rules.rethreshold import find_threshold, thresholds, with_threshold
-from suffice.session import Policy, stops
+from suffice.evaluation.replay import equivalent_thresholds, even_thresholds
+from suffice.policy.rounds import Rounds
+from suffice.policy.rules import parse_rule, tasr
+from suffice.policy.rules.rethreshold import find_threshold, thresholds, with_threshold
+from suffice.policy.session import Policy, stops
 
 RULES = (
     "p_correct > 0.5",

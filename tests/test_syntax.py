@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from suffice.normalizers import NORMALIZERS
-from suffice.rules import parse_rule
+from suffice.policy.normalizers import NORMALIZERS
+from suffice.policy.rules import parse_rule
 
 READERS = [
     lambda: parse_rule("(answer_stable >= 1) & ((p_correct > 0.25) | (overlap > 0.5))"),

@@ -8,8 +8,8 @@ import math
 
 import pytest
 
+from suffice.common.tables import Column, Table, render
 from suffice.errors import DataError
-from suffice.tables import Column, Table, render
 
 TABLE = Table(
     title="F1 & calls",

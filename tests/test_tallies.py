@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 
 from suffice.cli.main import run
 from suffice.errors import CensoredError, SchemaError
-from suffice.replays import streaming
-from suffice.replays.blocks import Source
-from suffice.replays.prices import Price
-from suffice.replays.references import baseline_policy
-from suffice.replays.streaming import replay_stream
-from suffice.replays.tallies import ClusterSums, Moments, Tally, tally_of
-from suffice.store.digest import DIGEST_KEY, ColumnDigest
-from suffice.store.opened import write_tables
-from suffice.store.recording import read_recording, write_recording
-from suffice.store.text_keys import text_keys
+from suffice.evaluation.replay import streaming
+from suffice.evaluation.replay.blocks import Source
+from suffice.evaluation.replay.prices import Price
+from suffice.evaluation.replay.references import baseline_policy
+from suffice.evaluation.replay.streaming import replay_stream
+from suffice.evaluation.replay.tallies import ClusterSums, Moments, Tally, tally_of
+from suffice.recordings.digest import DIGEST_KEY, ColumnDigest
+from suffice.recordings.opened import write_tables
+from suffice.recordings.recording import read_recording, write_recording
+from suffice.recordings.text_keys import text_keys
 from tests import strategies as drawn
 
 PRICE = Price(uncached=1.0, cached=0.5, output=2.0)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError
-from suffice.llm import TransformersModel
-from suffice.llm.prompts import PREFILLED
-from suffice.papers.cbdr.known_world import CONTROLS, _fit_probe, known_world, known_world_page
-from suffice.papers.cbdr.tiny import _Lessons, _network, _tokenizer, train_tiny
-from suffice.papers.cbdr.world import EXPOSURES, KINDS, VAGUE, VAGUE_EXPOSURES, make_world, write_questions
-from suffice.retrieval import PoolBM25, load_questions
-from suffice.train.baselines import METHODS, known_scores, model_gates
+from suffice.loops.models.prompts import PREFILLED
+from suffice.loops.retrieval import PoolBM25, load_questions
+from suffice_gates.models import TransformersModel
+from suffice_gates.training.baselines import METHODS, known_scores, model_gates
+from suffice_papers.cbdr.known_world import CONTROLS, _fit_probe, known_world, known_world_page
+from suffice_papers.cbdr.tiny import _Lessons, _network, _tokenizer, train_tiny
+from suffice_papers.cbdr.world import EXPOSURES, KINDS, VAGUE, VAGUE_EXPOSURES, make_world, write_questions
 from tests.cli_tools import cli
 from tests.shared import STORED_TINY_MODEL
 
@@ -194,7 +194,7 @@ def test_baselines_score_knowledge_and_tell_their_cost(tiny_model, local):
 def test_exact_entropies_and_attentions_are_those_of_a_plain_pass(tiny_model, local):
     import torch
 
-    from suffice.llm.triggers import dragin_scores, read_reply
+    from suffice_gates.models.attention import dragin_scores, read_reply
 
     question = load_questions(tiny_model / "eval.jsonl", limit=1)[0].question
     reply = local.answer(question)
@@ -228,9 +228,9 @@ def test_baselines_become_gates_of_the_comparison(tiny_model, local):
 
 @pytest.mark.whole
 def test_the_same_seed_trains_the_same_model(tmp_path, monkeypatch):
-    monkeypatch.setattr("suffice.papers.cbdr.world._SPLITS", (("tune", 68), ("eval", 68)))
-    monkeypatch.setattr("suffice.papers.cbdr.world.EXPOSURES", (0, 1))
-    monkeypatch.setattr("suffice.papers.cbdr.tiny.VAGUE_EXPOSURES", 0)
+    monkeypatch.setattr("suffice_papers.cbdr.world._SPLITS", (("tune", 68), ("eval", 68)))
+    monkeypatch.setattr("suffice_papers.cbdr.world.EXPOSURES", (0, 1))
+    monkeypatch.setattr("suffice_papers.cbdr.tiny.VAGUE_EXPOSURES", 0)
     steps = []
     for name in ("one", "two"):
         train_tiny(tmp_path / name, seed=3, on_progress=lambda done, total: steps.append((done, total)))
@@ -242,9 +242,9 @@ def test_the_same_seed_trains_the_same_model(tmp_path, monkeypatch):
 
 @pytest.mark.whole
 def test_the_command_trains_and_measures(tmp_path, monkeypatch):
-    monkeypatch.setattr("suffice.papers.cbdr.world.EXPOSURES", (0, 1))
-    monkeypatch.setattr("suffice.papers.cbdr.world._SPLITS", (("tune", 68), ("eval", 68)))
-    monkeypatch.setattr("suffice.papers.cbdr.tiny.VAGUE_EXPOSURES", 0)
+    monkeypatch.setattr("suffice_papers.cbdr.world.EXPOSURES", (0, 1))
+    monkeypatch.setattr("suffice_papers.cbdr.world._SPLITS", (("tune", 68), ("eval", 68)))
+    monkeypatch.setattr("suffice_papers.cbdr.tiny.VAGUE_EXPOSURES", 0)
     told = cli("demo", "tiny-model", str(tmp_path / "m"), "--seed", "1", "--json")
     assert told.code == 0
     found = json.loads(told.out)

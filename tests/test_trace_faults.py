@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from suffice.adapters import import_recording, importer
-from suffice.adapters.traces import read_inspect, read_langfuse, read_langsmith, read_mlflow, read_openai, read_otlp
-from suffice.adapters.traces.mlflow import mlflow_log
+from suffice.common.json_text import values_in
 from suffice.errors import DataError, NotFoundError, SchemaError, SufficeError, UnsettledError
-from suffice.json_text import values_in
+from suffice.importers import import_recording, importer
+from suffice.importers.traces import read_inspect, read_langfuse, read_langsmith, read_mlflow, read_openai, read_otlp
+from suffice.importers.traces.mlflow import mlflow_log
 from tests.test_traces import MADE, PUBLISHED, TRACES, answers, read
 
 START = 1_700_000_000_000_000_000

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from suffice.adapters import import_recording, importer, kind_of
-from suffice.adapters.traces.files import dotted_fields
+from suffice.common.json_text import values_in
 from suffice.errors import DataError
-from suffice.json_text import values_in
-from suffice.store import read_recording
+from suffice.importers import import_recording, importer, kind_of
+from suffice.importers.traces.files import dotted_fields
+from suffice.recordings import read_recording
 from tests.cli_tools import cli
 
 TRACES = Path(__file__).parent / "data" / "traces"

@@ -13,14 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.probes import Probe, ProbeCard, measure_probe
-from suffice.replays import id_hash
-from suffice.seen import Seen
-from suffice.store import write_recording
-from suffice.store.states import StateWriter, StoredStates, read_states
-from suffice.train.examples import Examples, Split, split_by_hash
-from suffice.train.probe import ProbeSettings, calibrate_probe, fit_calibration, logistic_probe, train_probe
-from suffice.train.probe_run import LabelledStates, run_training
+from suffice.policy.seen import Seen, id_hash
+from suffice.recordings import write_recording
+from suffice_gates.models.state_files import StateWriter, StoredStates, read_states
+from suffice_gates.probes import Probe, ProbeCard, measure_probe
+from suffice_gates.training.examples import Examples, Split, split_by_hash
+from suffice_gates.training.probe import ProbeSettings, calibrate_probe, fit_calibration, logistic_probe, train_probe
+from suffice_gates.training.probe_run import LabelledStates, run_training
 from tests.cli_tools import cli
 
 pytestmark = pytest.mark.whole

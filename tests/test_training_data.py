@@ -67,7 +67,9 @@ def test_questions_bundled_with_the_package_are_guarded_ones():
 
 
 def test_the_released_model_was_trained_on_these_questions():
-    config = json.loads((ROOT / "src/suffice/models/span_reader/config.json").read_text("utf-8"))
+    config = json.loads(
+        (ROOT / "packages/suffice-reader/src/suffice_reader/models/span_reader/config.json").read_text("utf-8")
+    )
     pairs = json.dumps(HASHES["train"], separators=(",", ":"))
     assert config["train_questions"] == {"n": len(HASHES["train"]), "hash": short_hash(pairs)}
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from suffice import Passage, load_questions
 from suffice.errors import DataError
-from suffice.metrics import normalize_answer
-from suffice.papers.cbdr.contexts import TYPES, ContextSet, build_contexts, sentences
-from suffice.papers.cbdr.transfer import read_contexts, transfer_check
-from suffice.retrieval import BUNDLED_QUESTIONS, Question
+from suffice.loops.retrieval import BUNDLED_QUESTIONS, Question
+from suffice.policy.metrics import normalize_answer
+from suffice_papers.cbdr.contexts import TYPES, ContextSet, build_contexts, sentences
+from suffice_papers.cbdr.transfer import read_contexts, transfer_check
 
 
 @pytest.fixture

@@ -16,16 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError
-from suffice.llm import Answerer, LoadedModel, StateSource, TransformersModel
-from suffice.llm._transformers_loading import folder_revision, off_the_device
-from suffice.llm._transformers_passes import GeneratedToken, generate, last_states, prefill
-from suffice.llm.prompts import ANSWER_FIRST, Prompt
-from suffice.loop import RetrievalLoop, record
-from suffice.retrieval import PoolBM25, Question, load_questions
-from suffice.rounds import Cost, Passage, Round
-from suffice.session import Policy
-from suffice.signals.margins import answer_margin, token_margin
-from suffice.store import read_recording
+from suffice.loops import RetrievalLoop, record
+from suffice.loops.models import Answerer
+from suffice.loops.models.prompts import ANSWER_FIRST, Prompt
+from suffice.loops.retrieval import PoolBM25, Question, load_questions
+from suffice.policy.rounds import Cost, Passage, Round
+from suffice.policy.session import Policy
+from suffice.policy.signals.margins import answer_margin, token_margin
+from suffice.recordings import read_recording
+from suffice_gates.models import LoadedModel, StateSource, TransformersModel
+from suffice_gates.models._transformers_loading import folder_revision, off_the_device
+from suffice_gates.models._transformers_passes import GeneratedToken, generate, last_states, prefill
 from tests.local_models import (
     LAYERS,
     NO_SYSTEM,
@@ -778,7 +779,7 @@ def test_damaged_weights_are_an_error_that_names_the_folder(folder, tmp_path):
 
 def test_a_hub_id_without_a_network_says_how_to_pass_a_path(tmp_path):
     code = (
-        "from suffice.llm import TransformersModel\n"
+        "from suffice.loops.models import TransformersModel\n"
         "from suffice.errors import ModelError\n"
         "try:\n    TransformersModel('someone/some-model')\n"
         "except ModelError as error:\n    print(error)"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from suffice.store import read_recording
+from suffice.recordings import read_recording
 from tests.cli_tools import Result, cli
 
 LOGS = Path(__file__).parent / "data" / "logs"

@@ -10,12 +10,18 @@ from hypothesis import strategies as st
 from scipy.stats import entropy
 
 from suffice.errors import DataError
-from suffice.llm.triggers import first_sentence, flare_trigger, rind
-from suffice.llm.uncertainty import contrast_directions
-from suffice.rounds import Round, Token
-from suffice.signals import SIGNALS
-from suffice.signals.margins import HIGHEST_LOGPROB, LOWEST_LOGPROB
-from suffice.signals.uncertainty import clusters, gram_uncertainty, semantic_entropy, sequence_logprob, token_entropy
+from suffice.loops.models.triggers import first_sentence, flare_trigger, rind
+from suffice.policy.rounds import Round, Token
+from suffice.policy.signals import SIGNALS
+from suffice.policy.signals.margins import HIGHEST_LOGPROB, LOWEST_LOGPROB
+from suffice.policy.signals.uncertainty import (
+    clusters,
+    gram_uncertainty,
+    semantic_entropy,
+    sequence_logprob,
+    token_entropy,
+)
+from suffice_gates.models.uncertainty import contrast_directions
 
 shares = st.lists(st.floats(0.01, 1.0), min_size=3, max_size=8).map(lambda w: np.array(w) / sum(w))
 words = st.lists(st.sampled_from(["Paris", "paris.", "the Paris", "Rome", "rome", "Bonn"]), min_size=1, max_size=10)

@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 from scipy import integrate
 
 from suffice import Policy, Round, Session, parse_rule, parse_selector, register_selector, replay
-from suffice.calibration import Calibrator
 from suffice.errors import DataError, NotFittedError, NotFoundError, RuleSyntaxError, SchemaError, UnknownSignalError
-from suffice.normalizers import NORMALIZERS, guess_normalizer, match, register_normalizer
-from suffice.replays.orders import drawn_orders, n_orders
-from suffice.replays.prepared import PreparedRecording
-from suffice.rounds import Rounds
-from suffice.rules import MajorityOfSamples, Selector, error_of_lead
-from suffice.session import stops
-from suffice.signals import answer_ids, member_component, vote_signal
-from suffice.store.recording import Recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay.orders import drawn_orders, n_orders
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.policy.calibration import Calibrator
+from suffice.policy.normalizers import NORMALIZERS, guess_normalizer, match, register_normalizer
+from suffice.policy.rounds import Rounds
+from suffice.policy.rules import MajorityOfSamples, Selector, error_of_lead
+from suffice.policy.session import stops
+from suffice.policy.signals import answer_ids, member_component, vote_signal
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import build_table
 from tests.strategies import NAN
 
 WIDTH = 12
@@ -277,7 +277,7 @@ def test_a_live_session_decides_as_the_replay(texts, rule, selector, normalizer)
     if normalizer == "qa":
         session = Session(policy("never()", max_rounds=6))
         rounds = [Round(index=r, answer=text) for r, text in enumerate(texts, 1)]
-        from suffice.signals import compute_signals  # what a recorder stores
+        from suffice.policy.signals import compute_signals  # what a recorder stores
 
         stable = [
             compute_signals(rounds[: r + 1], ["answer_stable"], state={})["answer_stable"] for r in range(len(rounds))

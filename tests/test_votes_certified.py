@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from suffice import Claim, certify, diagnose
-from suffice.certificates import measure_losses
 from suffice.errors import DataError
-from suffice.replays import policy_for
-from suffice.store.recording import Recording
-from suffice.store.schema import build_table
+from suffice.evaluation.replay import policy_for
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import build_table
+from suffice.verdicts.certificates import measure_losses
 
 WIDTH = 7
 RIGHT = (0.6, 0.75, 0.95)

@@ -13,12 +13,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from suffice import Audit, Calibrator, Policy, Recorder, Round, read_recording
-from suffice.certificates import Claim, certify, measure_losses
 from suffice.errors import DataError, NotFoundError
-from suffice.replays import replay
-from suffice.statistics import Alarm
-from suffice.store.recording import Recording
-from suffice.watches import (
+from suffice.evaluation.replay import replay
+from suffice.evaluation.statistics import Alarm
+from suffice.recordings.recording import Recording
+from suffice.verdicts.certificates import Claim, certify, measure_losses
+from suffice.verdicts.watches import (
     STATUSES,
     Requests,
     UserSignal,
@@ -29,8 +29,8 @@ from suffice.watches import (
     seconds_of,
     watch,
 )
-from suffice.watches.evidence import audits_needed, loss_alarm
-from suffice.watches.losses import LossClaim, audited_losses
+from suffice.verdicts.watches.evidence import audits_needed, loss_alarm
+from suffice.verdicts.watches.losses import LossClaim, audited_losses
 from tests.production import BEGIN, MINUTE, POLICY, certified, production_log
 from tests.shared import recording_of
 

@@ -11,7 +11,7 @@ import pytest
 from benchmarks import watch_alarms, watched
 from benchmarks.watched import EPSILON, Change, cusum, delays, looked_at, population
 
-from suffice.statistics import Alarm
+from suffice.evaluation.statistics import Alarm
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "results" / "watch.md"
 

@@ -10,10 +10,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from suffice import Policy, read_recording, write_recording
-from suffice.cli import watch_demo
-from suffice.cli.watch_demo import certified_policy, watched_runs
 from suffice.cli.watching import EXIT_CODES
-from suffice.watches import STATUSES
+from suffice.verdicts.watches import STATUSES
+from suffice_reader.demo import watch_demo
+from suffice_reader.demo.watch_demo import certified_policy, watched_runs
 from tests.cli_tools import cli
 from tests.production import BEGIN, MINUTE, certified, production_log
 from tests.shared import recording_of

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from suffice.llm import TransformersModel
-from suffice.metrics import exact_match
-from suffice.probes import Probe, ProbeCard, pinned_of
-from suffice.retrieval import Question
-from suffice.train.preference_file import Preference
+from suffice.loops.retrieval import Question
+from suffice.policy.metrics import exact_match
+from suffice_gates.models import TransformersModel
+from suffice_gates.probes import Probe, ProbeCard, pinned_of
+from suffice_gates.training.preference_file import Preference
 
 WORDS = tuple(f"{a}{b}" for a in ("ba", "do", "ki", "lu", "me") for b in ("ra", "so", "ti"))
 

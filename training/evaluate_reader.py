@@ -1,6 +1,6 @@
 """Score a reader: F1, EM and how well its margin tells right from wrong, round by round.
 
-    python -m training.evaluate_reader --model src/suffice/models/span_reader --questions prepared/hotpotqa_dev.jsonl.gz
+    python -m training.evaluate_reader --model packages/suffice-reader/src/suffice_reader/models/span_reader --questions prepared/hotpotqa_dev.jsonl.gz
 
 Round r reads the r passages that BM25 ranks highest among the question's own; `all` reads every one.  `--role eval`
 appends the figures to `eval_log.jsonl`: the eval questions are scored once per released model, and each scoring shows.
@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from suffice.llm.span_reader import PassageSpans, SpanReader, decode
-from suffice.metrics import exact_match, f1
+from suffice.policy.metrics import exact_match, f1
+from suffice_reader.span_reader import PassageSpans, SpanReader, decode
 from training.prepare import Record, bm25_scores, read_questions
 
 ROUNDS = (1, 2, 3, 4, 5)

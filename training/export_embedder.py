@@ -1,6 +1,6 @@
 r"""Export all-MiniLM-L6-v2 to ONNX as the embedder of drafts, and say how far int8 weights are from fp32.
 
-    python -m training.export_embedder --minilm path/to/all-MiniLM-L6-v2 --output src/suffice/models/minilm
+    python -m training.export_embedder --minilm path/to/all-MiniLM-L6-v2 --output packages/suffice-reader/src/suffice_reader/models/minilm
 
 The graph takes the token ids of one chunk, with [CLS] and [SEP], and returns the mean of its token vectors: nothing is
 padded, and no vector depends on what else is embedded.  Weights are stored as the span reader's (`export_reader.py`):
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from torch import Tensor, nn
 
-from suffice.embedding.minilm import MAX_TOKENS, MiniLM
+from suffice_reader.minilm import MAX_TOKENS, MiniLM
 from training.export_reader import quantise_embeddings, quantise_weights
 from training.reader_model import SpanModel, load_minilm
 

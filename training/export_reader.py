@@ -1,7 +1,7 @@
 """Export a trained reader to ONNX, quantise it, and check it against torch.
 
     python -m training.export_reader --checkpoint reader.pt --minilm path/to/all-MiniLM-L6-v2 \
-        --output src/suffice/models/span_reader --golden tests/golden/span_reader.json
+        --output packages/suffice-reader/src/suffice_reader/models/span_reader --golden tests/golden/span_reader.json
 
 Weights are stored as int8 with one scale per output feature and 32 inputs (per word and 32
 features in the embeddings) and multiplied
@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from suffice.llm._span_windows import ReaderConfig
+from suffice_reader._span_windows import ReaderConfig
 from training.reader_model import SpanModel
 
 MAX_DIFFERENCE = 2e-3  # fp32 ONNX against fp32 torch, absolute
@@ -214,7 +214,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Export one checkpoint."""
     from tokenizers import Tokenizer
 
-    from suffice.llm._span_windows import Featurizer
+    from suffice_reader._span_windows import Featurizer
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--checkpoint", type=Path, nargs="+", required=True, help="several are averaged")

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.metrics import normalize_answer
+from suffice.policy.metrics import normalize_answer
 
 Record = dict[str, Any]
 FIELDS = ("id", "question", "answers", "type", "level", "paragraphs")

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from suffice.llm._span_windows import Window
+from suffice_reader._span_windows import Window
 
 D, H, INNER, LAYERS, L, R = 384, 12, 1536, 6, 16, 64
 

@@ -13,4 +13,4 @@ python -m training.train_reader --data "$prepared" --minilm "$minilm" --init "$w
     --set seed=2 epochs=1 lr=1e-4 head_lr=4e-4 cloze_per_question=1 'single_share=[0.4]'
 
 python -m training.export_reader --checkpoint "$work/stage2.pt" --minilm "$minilm" \
-    --output src/suffice/models/span_reader --golden tests/golden/span_reader.json
+    --output packages/suffice-reader/src/suffice_reader/models/span_reader --golden tests/golden/span_reader.json

@@ -24,9 +24,9 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from suffice.llm._span_windows import NO, YES, Featurizer, ReaderConfig, Window
-from suffice.llm.span_reader import PassageSpans, passage_spans
-from suffice.metrics import normalize_answer
+from suffice.policy.metrics import normalize_answer
+from suffice_reader._span_windows import NO, YES, Featurizer, ReaderConfig, Window
+from suffice_reader.span_reader import PassageSpans, passage_spans
 from training.evaluate_reader import score_rounds, table
 from training.prepare import Record, cloze_questions, pairs_hash, read_questions
 from training.reader_model import SpanModel, batches, collate, load_minilm

@@ -7,11 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from suffice._version import __version__
-from suffice.calibration import Calibrator
 from suffice.errors import SufficeError
-from suffice.metrics import METRICS, register_metric
-from suffice.rounds import Cost, Decision, Passage, Reply, Round, Rounds, Token
-from suffice.rules import (
+from suffice.policy.calibration import Calibrator
+from suffice.policy.metrics import METRICS, register_metric
+from suffice.policy.rounds import Cost, Decision, Passage, Reply, Round, Rounds, Token
+from suffice.policy.rules import (
     NAMED_RULES,
     SELECTORS,
     FirstOf,
@@ -28,54 +28,53 @@ from suffice.rules import (
     signal,
     tasr,
 )
-from suffice.session import Audit, Policy, Session
-from suffice.signals import SIGNALS, AnswerPosition, Signal, register_signal
+from suffice.policy.session import Audit, Policy, Session
+from suffice.policy.signals import SIGNALS, AnswerPosition, Signal, register_signal
 
 if TYPE_CHECKING:
-    from suffice.adapters import import_recording, register_importer
-    from suffice.certificates import Claim, Family, certify
-    from suffice.decisions import Advice, decide
-    from suffice.diagnostics import diagnose
-    from suffice.llm import ChatModel, ScriptedModel, SpanReaderModel
-    from suffice.loop import DraftingLoop, Recorder, RetrievalLoop, SamplingLoop, record, record_async
-    from suffice.replays import calibrate, replay
-    from suffice.reports import report
-    from suffice.retrieval import PoolBM25, Question, load_questions
-    from suffice.searches import search
-    from suffice.statistics import Resampling
-    from suffice.store import Recording, read_recording, write_recording
-    from suffice.watches import watch
+    from suffice.evaluation.replay import calibrate, replay
+    from suffice.evaluation.search import search
+    from suffice.evaluation.statistics import Resampling
+    from suffice.importers import import_recording, register_importer
+    from suffice.loops import DraftingLoop, Recorder, RetrievalLoop, SamplingLoop, record, record_async
+    from suffice.loops.models import ChatModel, ScriptedModel
+    from suffice.loops.retrieval import PoolBM25, Question, load_questions
+    from suffice.presentation import report
+    from suffice.recordings import Recording, read_recording, write_recording
+    from suffice.verdicts.certificates import Claim, Family, certify
+    from suffice.verdicts.decisions import Advice, decide
+    from suffice.verdicts.diagnostics import diagnose
+    from suffice.verdicts.watches import watch
 
 _LAZY = {
-    "Advice": "suffice.decisions",
-    "ChatModel": "suffice.llm",
-    "Claim": "suffice.certificates",
-    "DraftingLoop": "suffice.loop",
-    "Family": "suffice.certificates",
-    "PoolBM25": "suffice.retrieval",
-    "Question": "suffice.retrieval",
-    "Recorder": "suffice.loop",
-    "Recording": "suffice.store",
-    "Resampling": "suffice.statistics",
-    "RetrievalLoop": "suffice.loop",
-    "SamplingLoop": "suffice.loop",
-    "ScriptedModel": "suffice.llm",
-    "SpanReaderModel": "suffice.llm",
-    "calibrate": "suffice.replays",
-    "certify": "suffice.certificates",
-    "decide": "suffice.decisions",
-    "diagnose": "suffice.diagnostics",
-    "import_recording": "suffice.adapters",
-    "load_questions": "suffice.retrieval",
-    "read_recording": "suffice.store",
-    "record": "suffice.loop",
-    "record_async": "suffice.loop",
-    "replay": "suffice.replays",
-    "register_importer": "suffice.adapters",
-    "report": "suffice.reports",
+    "Advice": "suffice.verdicts.decisions",
+    "ChatModel": "suffice.loops.models",
+    "Claim": "suffice.verdicts.certificates",
+    "DraftingLoop": "suffice.loops",
+    "Family": "suffice.verdicts.certificates",
+    "PoolBM25": "suffice.loops.retrieval",
+    "Question": "suffice.loops.retrieval",
+    "Recorder": "suffice.loops",
+    "Recording": "suffice.recordings",
+    "Resampling": "suffice.evaluation.statistics",
+    "RetrievalLoop": "suffice.loops",
+    "SamplingLoop": "suffice.loops",
+    "ScriptedModel": "suffice.loops.models",
+    "calibrate": "suffice.evaluation.replay",
+    "certify": "suffice.verdicts.certificates",
+    "decide": "suffice.verdicts.decisions",
+    "diagnose": "suffice.verdicts.diagnostics",
+    "import_recording": "suffice.importers",
+    "load_questions": "suffice.loops.retrieval",
+    "read_recording": "suffice.recordings",
+    "record": "suffice.loops",
+    "record_async": "suffice.loops",
+    "replay": "suffice.evaluation.replay",
+    "register_importer": "suffice.importers",
+    "report": "suffice.presentation",
     "search": "suffice.searches",
-    "watch": "suffice.watches",
-    "write_recording": "suffice.store",
+    "watch": "suffice.verdicts.watches",
+    "write_recording": "suffice.recordings",
 }
 
 __all__ = [
@@ -114,7 +113,6 @@ __all__ = [
     "Selector",
     "Session",
     "Signal",
-    "SpanReaderModel",
     "SufficeError",
     "Token",
     "__version__",
@@ -145,9 +143,14 @@ __all__ = [
 ]
 
 
+_MOVED = {"SpanReaderModel": "`from suffice_reader import SpanReaderModel`, of the distribution suffice-reader"}
+
+
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
+    if name in _MOVED:
+        raise AttributeError(f"{__name__}.{name} is now {_MOVED[name]}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

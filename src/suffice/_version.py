@@ -1,3 +1,3 @@
-"""The version, in this one place."""
+"""The version of every distribution; `scripts/version.py` sets it everywhere."""
 
-__version__ = "0.4.0"
+__version__ = "0.5.0.dev0"

@@ -139,14 +139,22 @@ class MissingExtraError(SufficeError, ImportError):
     """An optional dependency is not installed.
 
     Args:
-        feature: What was asked for.
-        extra: The extra of Suffice that brings it.
+        feature: The part that needs it.
+        extra: The extra that brings it; empty if a whole distribution is missing.
+        distribution: The distribution that the extra belongs to.
     """
 
-    def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs an optional dependency: run  pip install 'suffice[{extra}]'")
+    def __init__(self, feature: str, extra: str = "", distribution: str = "suffice") -> None:
+        extra_text = f"[{extra}]" if extra else ""
+        if distribution == "suffice":
+            text = f"{feature} needs an optional dependency: run  pip install 'suffice{extra_text}'"
+        else:  # no package index has these names, so both are installed from one checkout
+            what = "needs an optional dependency of" if extra else "is in"
+            text = f"{feature} {what} {distribution}: from a checkout, run  pip install . './packages/{distribution}{extra_text}'"
+        super().__init__(text)
         self.feature = feature
         self.extra = extra
+        self.distribution = distribution
 
 
 class WorkerDiedError(SufficeError, RuntimeError):

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from suffice import Resampling, certify, diagnose, replay
-from suffice.certificates import Claim
-from suffice.display import Chart
-from suffice.display.themes import theme_colours
-from suffice.papers.semantic import given, semantic_protocol
-from suffice.papers.semantic.page import protocol_part
-from suffice.replays.charts import pareto_chart, stops_chart
-from suffice.reports.part import ReportPart
-from suffice.reports.parts_page import parts_page
-from suffice.store import bundled_recording
-from suffice.tables import Column, Table
+from suffice.common.display import Chart
+from suffice.common.display.themes import theme_colours
+from suffice.common.tables import Column, Table
+from suffice.evaluation.replay.charts import pareto_chart, stops_chart
+from suffice.presentation.part import ReportPart
+from suffice.presentation.parts_page import parts_page
+from suffice.recordings import bundled_recording
+from suffice.verdicts.certificates import Claim
+from suffice_papers.semantic import given, semantic_protocol
+from suffice_papers.semantic.page import protocol_part
 
 QUALITY = "target_sentiment"
 QUICK = Resampling(n_resamples=10)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from suffice import replay
-from suffice.statistics import Resampling
-from suffice.store import bundled_recording
+from suffice.evaluation.statistics import Resampling
+from suffice.recordings import bundled_recording
 
 JUPYTERLAB = """
 .jp-RenderedHTMLCommon table { border-collapse: collapse; table-layout: fixed; margin-left: auto; margin-right: auto; }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suffice.store import write_recording
+from suffice.recordings import write_recording
 from tests.browser.watching import Watched
 from tests.cli_tools import cli
 from tests.protocol_tools import drafts

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import expect
 
-from suffice.replays import policy_for
-from suffice.rules import thresholds
-from suffice.rules.rethreshold import with_threshold
-from suffice.session import Policy
-from suffice.store import read_recording
+from suffice.evaluation.replay import policy_for
+from suffice.policy.rules import thresholds
+from suffice.policy.rules.rethreshold import with_threshold
+from suffice.policy.session import Policy
+from suffice.recordings import read_recording
 from tests.browser.watching import Watched
 from tests.cli_tools import cli
 from tests.report_tools import HOSTILE, hostile, questions, recording

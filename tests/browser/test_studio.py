@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from suffice.replays import replay
-from suffice.session import Policy
-from suffice.store import read_recording
-from suffice.watches import watch
+from suffice.evaluation.replay import replay
+from suffice.policy.session import Policy
+from suffice.recordings import read_recording
+from suffice.verdicts.watches import watch
 from tests.cli_tools import cli
 from tests.studio import LONG, filled, log, opened_studio, strange
 

@@ -8,7 +8,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from suffice.store import write_recording
+from suffice.recordings import write_recording
 from tests.browser.test_studio import Visit
 from tests.report_tools import HOSTILE, hostile, rows
 from tests.studio import filled, opened_studio

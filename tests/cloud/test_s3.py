@@ -12,9 +12,9 @@ from moto.server import ThreadedMotoServer
 from s3fs import S3FileSystem
 
 from suffice import read_recording, record
+from suffice.common.files import place, write_file
 from suffice.errors import DataError
-from suffice.files import place, write_file
-from suffice.store.shards import Shard
+from suffice.recordings.shards import Shard
 from tests import test_places
 from tests.cli_tools import cli
 from tests.endpoint import Endpoint

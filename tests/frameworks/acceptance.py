@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 
 from suffice import Policy, register_signal
-from suffice.frameworks import snippet
+from suffice.hosts import snippet
 
 QUESTION = "Which play has Prospero?"
 SCRIPT = ("Titus Andronicus", "The Tempest", "Macbeth", "King Lear", "Othello")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from suffice.signals import base
+from suffice.policy.signals import base
 from tests.frameworks.acceptance import policy_file
 
 

@@ -17,7 +17,7 @@ from agent_framework import (
 
 from suffice import Recorder, read_recording
 from suffice.errors import DataError
-from suffice.frameworks.agent_framework import stop_loop_middleware
+from suffice.hosts.agent_framework import stop_loop_middleware
 from tests.frameworks.acceptance import (
     CAPPED,
     QUESTION,

@@ -9,7 +9,7 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core.models import ChatCompletionClient, CreateResult, ModelFamily, ModelInfo, RequestUsage
 
 from suffice.errors import DataError
-from suffice.frameworks.autogen import stop_condition
+from suffice.hosts.autogen import stop_condition
 from tests.frameworks.acceptance import CAPPED, QUESTION, Script, check, check_cap, check_stop, loaded
 
 

@@ -12,7 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel
 
 from suffice import Recorder, read_recording
-from suffice.frameworks.langchain import stop_middleware
+from suffice.hosts.langchain import stop_middleware
 from tests.frameworks.acceptance import (
     CAPPED,
     QUESTION,

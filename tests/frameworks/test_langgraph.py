@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 
 from suffice import Recorder, read_recording
 from suffice.errors import DataError
-from suffice.frameworks.langgraph import stop_node
+from suffice.hosts.langgraph import stop_node
 from tests.frameworks.acceptance import CAPPED, QUESTION, SCRIPT, Script, check, check_cap, check_stop, loaded, measured
 from tests.frameworks.chat import FakeChat
 

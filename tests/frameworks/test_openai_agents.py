@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from suffice import Recorder, read_recording
 from suffice.errors import DataError
-from suffice.frameworks.openai_agents import stop_hooks
+from suffice.hosts.openai_agents import stop_hooks
 from tests.frameworks.acceptance import (
     CAPPED,
     QUESTION,

@@ -11,7 +11,7 @@ from pydantic_ai.usage import RequestUsage
 
 from suffice import Recorder, read_recording
 from suffice.errors import DataError
-from suffice.frameworks.pydantic_ai import decision_of, stop_capability
+from suffice.hosts.pydantic_ai import decision_of, stop_capability
 from tests.frameworks.acceptance import (
     CAPPED,
     QUESTION,

@@ -14,7 +14,7 @@ from llama_index.core import MockEmbedding, VectorStoreIndex
 from llama_index.core.schema import TextNode
 
 from suffice import Policy, RetrievalLoop, ScriptedModel
-from suffice.retrieval import Retriever, from_haystack, from_langchain, from_llamaindex
+from suffice.loops.retrieval import Retriever, from_haystack, from_langchain, from_llamaindex
 
 TEXTS = {"a": "Munch was born in Norway.", "b": "Oslo is the capital of Norway.", "c": "Vienna is in Austria."}
 

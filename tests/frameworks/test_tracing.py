@@ -5,7 +5,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from suffice import Policy
-from suffice.frameworks import QuestionRun
+from suffice.hosts import QuestionRun
 from tests.frameworks.acceptance import QUESTION, RULE, SCRIPT, measured
 
 

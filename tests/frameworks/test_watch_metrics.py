@@ -6,8 +6,8 @@ from opentelemetry import metrics
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from suffice.watches import export_metrics, watch
-from suffice.watches.metrics import watch_figures
+from suffice.verdicts.watches import export_metrics, watch
+from suffice.verdicts.watches.metrics import watch_figures
 from tests.production import certified, production_log
 
 

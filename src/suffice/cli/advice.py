@@ -14,10 +14,10 @@ from suffice.cli.deploy import POLICY
 from suffice.cli.output import Output, Screen
 from suffice.cli.runs import Where, chosen_loop, tune_of_loop
 from suffice.cli.settings import is_from_file
-from suffice.decisions import SAVABLE, Advice, decide
+from suffice.common.files import quoted
 from suffice.errors import DataError
-from suffice.files import quoted
-from suffice.store import read_recording
+from suffice.recordings import read_recording
+from suffice.verdicts.decisions import SAVABLE, Advice, decide
 
 __all__ = ["decide_command"]
 

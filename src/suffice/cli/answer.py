@@ -14,11 +14,11 @@ from suffice.cli.live import show_live
 from suffice.cli.local import LocalRun
 from suffice.cli.output import Output
 from suffice.cli.querying import LoopOptions
-from suffice.cli.stores import shown_corpus
-from suffice.files import quoted
-from suffice.rules import parse_rule, parse_selector
-from suffice.session import Policy
-from suffice.signals import LOGPROB_NEEDS
+from suffice.common.files import quoted
+from suffice.common.provided import provided
+from suffice.policy.rules import parse_rule, parse_selector
+from suffice.policy.session import Policy
+from suffice.policy.signals import LOGPROB_NEEDS
 
 __all__ = ["answer"]
 
@@ -84,10 +84,11 @@ def answer(
         policy=decides,
         enrichers=(*signals.enrichers(answering, local.device), *signals.own(answerer)),
     )
+    shown = provided("shown_corpus")(retrieval.corpus)
     dense = "" if retrieval.dense is None else f" --dense {quoted(retrieval.dense)}"
     show_live(
         loop,
         question,
         output=output,
-        then=f"suffice record DATASET -o run.parquet --corpus {quoted(shown_corpus(retrieval.corpus))}{dense}",
+        then=f"suffice record DATASET -o run.parquet --corpus {quoted(shown)}{dense}",
     )

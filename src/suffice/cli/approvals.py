@@ -22,8 +22,8 @@ import typer
 
 from suffice.cli.console import printable
 from suffice.cli.settings import FILE, is_from_file, read_settings
+from suffice.common.files import replacing
 from suffice.errors import DataError
-from suffice.files import replacing
 
 __all__ = [
     "VARIABLE",
@@ -86,7 +86,7 @@ def is_loopback(url: str) -> bool:
 
 def _origins(urls: str, *, loopback: bool) -> Iterator[str]:
     """Yield scheme, host and port of endpoints; those of this machine only if `loopback`."""
-    from suffice.llm._clients import checked_urls
+    from suffice.loops.models._clients import checked_urls
 
     for url in checked_urls(urls):
         if loopback or not is_loopback(url):
@@ -107,7 +107,7 @@ def wanted(settings: Mapping[str, Any]) -> list[Approval]:
 
 def _wanted(urls: str | None, variables: Mapping[str, bool]) -> list[Approval]:
     """Return what must be approved for variables; of each is said whether the file names it."""
-    from suffice.llm._clients import OPENAI_URL
+    from suffice.loops.models._clients import OPENAI_URL
 
     urls = urls or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
     return [

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 from typer import BadParameter, Option
 
-from suffice.loop import BatchQueue
+from suffice.loops import BatchQueue
 
 __all__ = ["BatchOptions"]
 

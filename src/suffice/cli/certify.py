@@ -11,7 +11,18 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from suffice.certificates import (
+from suffice.cli import options
+from suffice.cli.console import status
+from suffice.cli.groups import RecordingPath, command_line
+from suffice.cli.output import Output, Screen
+from suffice.cli.runs import Where, chosen_loop, tune_of_loop
+from suffice.common.files import quoted
+from suffice.common.tables import Column, Table
+from suffice.errors import DataError
+from suffice.evaluation.replay.outcomes import default_metrics
+from suffice.policy.session import Policy
+from suffice.recordings import Recording, read_recording
+from suffice.verdicts.certificates import (
     ASSUMES,
     BREAKS,
     COST_NAMES,
@@ -25,17 +36,6 @@ from suffice.certificates import (
     path_values,
     threshold_path,
 )
-from suffice.cli import options
-from suffice.cli.console import status
-from suffice.cli.groups import RecordingPath, command_line
-from suffice.cli.output import Output, Screen
-from suffice.cli.runs import Where, chosen_loop, tune_of_loop
-from suffice.errors import DataError
-from suffice.files import quoted
-from suffice.replays.outcomes import default_metrics
-from suffice.session import Policy
-from suffice.store import Recording, read_recording
-from suffice.tables import Column, Table
 
 __all__ = ["certification_screen", "certify_command", "certify_path", "show_command"]
 

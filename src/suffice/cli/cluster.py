@@ -20,17 +20,17 @@ from suffice.cli.groups import command_words
 from suffice.cli.models import DEFAULT_KEY
 from suffice.cli.output import Output
 from suffice.cli.show import spent_so_far
-from suffice.clusters.connection import Cluster
-from suffice.clusters.driver import Job, run_shards
-from suffice.clusters.pool import RayPool
-from suffice.clusters.total import Total
-from suffice.clusters.worker import Needs, ShardOutcome
+from suffice.common.files import make_folder, write_file
+from suffice.common.processes import pools_from
+from suffice.common.provided import provided
+from suffice.common.tables import counted
 from suffice.errors import DataError
-from suffice.files import make_folder, write_file
-from suffice.processes import pools_from
-from suffice.retrieval.stores import store_variables
-from suffice.store.shards import Shard
-from suffice.tables import counted
+from suffice.loops.clusters.connection import Cluster
+from suffice.loops.clusters.driver import Job, run_shards
+from suffice.loops.clusters.pool import RayPool
+from suffice.loops.clusters.total import Total
+from suffice.loops.clusters.worker import Needs, ShardOutcome
+from suffice.recordings.shards import Shard
 
 __all__ = ["ClusterOptions"]
 
@@ -193,7 +193,7 @@ def _needs(context: typer.Context, words: Sequence[str], out: Path, marker: Path
     changing = {str(out), str(context.params.get("cache"))}
     named = [word for word in dict.fromkeys(words) if word not in changing]
     keys = [str(value) for name, value in context.params.items() if name.endswith("api_key_env") and value is not None]
-    keys += [name for word in words for name in store_variables(word)]
+    keys += [name for word in words for name in provided("store_variables")(word)]
     return Needs(
         folder=str(Path.cwd()),
         files={word: Path(word).stat().st_size for word in named if _is_path(word) and Path(word).is_file()},

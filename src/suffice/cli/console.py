@@ -16,8 +16,8 @@ from rich.segment import Segment
 from rich.table import Table as Grid
 from rich.text import Text
 
-from suffice.clusters.sink import current_sink
-from suffice.tables import Table, figure
+from suffice.common.tables import Table, figure
+from suffice.loops.clusters.sink import current_sink
 
 __all__ = [
     "console",

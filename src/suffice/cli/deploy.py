@@ -12,15 +12,15 @@ import typer
 from suffice.cli import models, options
 from suffice.cli.console import say
 from suffice.cli.output import Output, Screen
-from suffice.decisions import Advice
-from suffice.decisions.advice import FORMAT
+from suffice.common.files import quoted
 from suffice.errors import DataError
-from suffice.files import quoted
-from suffice.frameworks import frameworks, snippet
-from suffice.frameworks.lines import own_lines
-from suffice.frameworks.runs import REPLY_NEEDS
-from suffice.session import Policy
-from suffice.signals import REMEDIES, SIGNALS, AnswerPosition
+from suffice.hosts import frameworks, snippet
+from suffice.hosts.lines import own_lines
+from suffice.hosts.runs import REPLY_NEEDS
+from suffice.policy.session import Policy
+from suffice.policy.signals import REMEDIES, SIGNALS, AnswerPosition
+from suffice.verdicts.decisions import Advice
+from suffice.verdicts.decisions.advice import FORMAT
 
 __all__ = ["POLICY", "deploy_command"]
 

@@ -12,10 +12,10 @@ from suffice.cli import options
 from suffice.cli.console import status
 from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
-from suffice.diagnostics import diagnose
-from suffice.files import quoted
-from suffice.replays.outcomes import outcome
-from suffice.store import read_recording
+from suffice.common.files import quoted
+from suffice.evaluation.replay.outcomes import outcome
+from suffice.recordings import read_recording
+from suffice.verdicts.diagnostics import diagnose
 
 __all__ = ["diagnose_command"]
 

@@ -16,12 +16,12 @@ from suffice.cli.local import DeviceName, json_object
 from suffice.cli.output import Output
 from suffice.cli.panel import PanelOptions, require_contexts
 from suffice.cli.recording import RecordOptions
-from suffice.embedding import DraftEmbedder
-from suffice.judges import Panel
-from suffice.loop import DraftingLoop
-from suffice.retrieval import read_corpus
-from suffice.rules import parse_rule, parse_selector
-from suffice.session import Policy
+from suffice.common.provided import provided
+from suffice.loops import DraftingLoop
+from suffice.loops.judges import Panel
+from suffice.policy.embedding import DraftEmbedder
+from suffice.policy.rules import parse_rule, parse_selector
+from suffice.policy.session import Policy
 
 __all__ = ["Critic", "Writer", "draft_command", "drafting_loop", "record_drafts_command"]
 
@@ -86,7 +86,7 @@ def draft_command(
     else:
         decides = options.load_policy(policy)
     panels = judge.panels(writer)
-    passages = [] if contexts is None else list(read_corpus(contexts))
+    passages = [] if contexts is None else list(provided("read_corpus")(contexts))
     if not passages:
         require_contexts(panels, "give --contexts")
     show_live(drafting_loop(decides, writer, critic, panels), question, passages, output=output, then=_THEN)

@@ -7,8 +7,8 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from suffice.common.processes import import_file
 from suffice.errors import DataError
-from suffice.processes import import_file
 
 __all__ = ["EXTENSIONS", "load_extensions"]
 

@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from typer import Option
 
 from suffice.cli import models, options
 from suffice.cli.console import warn
 from suffice.cli.local import LocalRun
-from suffice.embedding import Embedder, MiniLM
+from suffice.common.provided import provided
 from suffice.errors import DataError
-from suffice.gates import ComplexityGate
-from suffice.gates.complexity import CARD, FORMAT, read_card
-from suffice.llm import (
-    Answerer,
-    EncoderStates,
-    EndpointEmbedder,
-    EndpointStates,
-    Gate,
-    ReflectionGate,
-    TransformersModel,
-)
-from suffice.llm.prompts import prompt as built_in_prompt
-from suffice.llm.states import StateSource
-from suffice.probes import Probe, ProbeGate
-from suffice.retrieval import Question
-from suffice.seen import Seen
+from suffice.loops.models import Answerer, EndpointEmbedder, Gate
+from suffice.loops.models.base import has_attentions
+from suffice.loops.models.prompts import prompt as built_in_prompt
+from suffice.loops.retrieval import Question
+from suffice.policy.embedding import Embedder
+from suffice.policy.seen import Seen
 
 __all__ = ["SELF_RAG_GATE", "GateOptions", "encoder_of", "note_fitted", "require_used"]
 
@@ -67,9 +56,9 @@ class GateOptions:
     ] = None
 
     @cached_property
-    def probe(self) -> Probe | None:
+    def probe(self) -> Any:
         """The probe, if the gate is one."""
-        return None if self.gate is None or self.reflects or self._is_classifier else Probe.load(self.gate)
+        return None if self.gate is None or self.reflects or self._is_classifier else provided("Probe").load(self.gate)
 
     @property
     def reflects(self) -> bool:
@@ -78,17 +67,13 @@ class GateOptions:
 
     @cached_property
     def _is_classifier(self) -> bool:
-        try:
-            card = json.loads((self.gate or Path()).joinpath(CARD).read_bytes())
-        except (OSError, ValueError):
-            return False  # the reader of probes says what is wrong
-        return isinstance(card, dict) and card.get("format") == FORMAT
+        return bool(provided("is_complexity_gate")(self.gate or Path()))
 
     @property
     def reads_with(self) -> str | None:
         """The model that reads the question, for its price; None without a gate."""
         if self.gate is not None and self._is_classifier:
-            return str(read_card(self.gate)["encoder"]["id"])
+            return str(provided("read_complexity_card")(self.gate)["encoder"]["id"])
         return None if self.probe is None else self.probe.card.model
 
     @property
@@ -112,9 +97,11 @@ class GateOptions:
                 raise DataError(
                     "a classifier of questions reads them with a sentence encoder: leave out --gate-base-url"
                 )
-            return ComplexityGate.load(self.gate, encoder_of(self.gate_model or str(self.reads_with), run.device))
+            return provided("ComplexityGate").load(
+                self.gate, encoder_of(self.gate_model or str(self.reads_with), run.device)
+            )
         if self.probe is not None:
-            return ProbeGate(self.probe, self._source(self.probe, answerer, answering, run))
+            return provided("ProbeGate")(self.probe, self._source(self.probe, answerer, answering, run))
         if self.gate_model is not None or self.gate_base_url is not None:
             raise DataError("--gate-model and --gate-base-url say what reads questions for a gate: give --gate, too")
         return None
@@ -125,16 +112,16 @@ class GateOptions:
             raise DataError(
                 "--gate self-rag reads the answering model itself: leave out --gate-model and --gate-base-url"
             )
-        if not isinstance(answerer, TransformersModel):
+        if not has_attentions(answerer):
             raise DataError("--gate self-rag reads tokens of a model that runs here: answer with --local")
-        return ReflectionGate(answerer)
+        return provided("ReflectionGate")(answerer)
 
-    def _source(self, probe: Probe, answerer: Answerer, answering: models.Examined, run: LocalRun) -> StateSource:
+    def _source(self, probe: Any, answerer: Answerer, answering: models.Examined, run: LocalRun) -> Any:
         """Return what reads the states that the probe was fitted on."""
         card, model, prompt = probe.card, self.gate_model, built_in_prompt(answering.prompt)
         kind = card.pinned.get("kind")
         if kind == "encoder states":
-            return EncoderStates(encoder_of(model or card.model, run.device))
+            return provided("EncoderStates")(encoder_of(model or card.model, run.device))
         if kind == "endpoint states":
             if self.gate_base_url is None:
                 raise DataError("the probe reads states from an embeddings endpoint: give --gate-base-url")
@@ -145,11 +132,11 @@ class GateOptions:
                 extra_body=card.pinned.get("extra_body"),  # what the probe's states were asked for with
                 limits=answering.limits,
             )
-            return EndpointStates(at_endpoint, prompt=prompt, template=str(card.pinned.get("template")))
+            return provided("EndpointStates")(at_endpoint, prompt=prompt, template=str(card.pinned.get("template")))
         if model is not None:
-            is_main = not isinstance(answerer, TransformersModel)
+            is_main = not has_attentions(answerer)
             return run.open(model, prompt, layers=(card.layer or 0,), is_main=is_main)
-        if isinstance(answerer, TransformersModel):
+        if has_attentions(answerer):
             return answerer
         raise DataError(
             f"the probe reads hidden states of {card.model!r}: answer with it (--local --model PATH), or give its folder "
@@ -173,7 +160,7 @@ def require_used(
 
 def encoder_of(name: str, device: str | None = None) -> Embedder:
     """Return the sentence encoder that a gate reads questions with."""
-    packaged = MiniLM()
+    packaged = provided("MiniLM")()
     embedder = packaged if name in ("minilm", packaged.id) else models.build_embedder(name, device)
     if embedder is None:
         raise DataError("the encoder 'none' reads nothing: name the one that the gate was fitted on")

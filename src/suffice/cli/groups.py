@@ -14,7 +14,7 @@ from typing import Annotated, Any, NewType, get_args, get_origin, get_type_hints
 
 from typer import BadParameter
 
-from suffice.files import place
+from suffice.common.files import place
 
 __all__ = ["RecordingPath", "command_line", "command_words", "expanded"]
 

@@ -11,21 +11,21 @@ from typing import Annotated, Any
 
 import typer
 
-from suffice.adapters import ImportedRun, ImportSummary, import_recording, importer, importer_names, kind_of
-from suffice.adapters.importing import ENOUGH
-from suffice.adapters.streaming import StreamedRun
-from suffice.adapters.traces import explain_trace
 from suffice.cli import models
 from suffice.cli.console import warn
 from suffice.cli.groups import RecordingPath
 from suffice.cli.local import DeviceName
 from suffice.cli.output import Output, Screen
 from suffice.cli.runs import where_pairs
-from suffice.embedding import Embedder
+from suffice.common.files import quoted
+from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError, UnsettledError
-from suffice.files import quoted
-from suffice.normalizers import NORMALIZERS
-from suffice.tables import Column, Table, counted
+from suffice.importers import ImportedRun, ImportSummary, import_recording, importer, importer_names, kind_of
+from suffice.importers.importing import ENOUGH
+from suffice.importers.streaming import StreamedRun
+from suffice.importers.traces import explain_trace
+from suffice.policy.embedding import Embedder
+from suffice.policy.normalizers import NORMALIZERS
 
 __all__ = ["import_command"]
 

@@ -14,10 +14,10 @@ from suffice.cli.approvals import approve as store_approvals
 from suffice.cli.console import warn
 from suffice.cli.output import Output, Screen
 from suffice.cli.settings import FILE, KEYS, check_key_variable, check_named_by_file, read_settings, settings_text
+from suffice.common.files import write_file
+from suffice.common.results import jsonable
 from suffice.errors import DataError, NotFoundError
-from suffice.files import write_file
-from suffice.replays import list_price
-from suffice.results import jsonable
+from suffice.evaluation.replay import list_price
 
 __all__ = ["init_command"]
 

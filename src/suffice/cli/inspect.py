@@ -13,14 +13,14 @@ from suffice.cli.approvals import Approval, approvals_here
 from suffice.cli.console import number
 from suffice.cli.output import Output, Screen
 from suffice.cli.settings import FILE
-from suffice.display import facts_table
+from suffice.common.display import facts_table
+from suffice.common.tables import Column, Table
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError, NotFittedError
-from suffice.llm import ChatModel, EndpointReport, probe
-from suffice.rules import NAMED_RULES, parse_rule
-from suffice.rules.named import spelled
-from suffice.session import Policy
-from suffice.signals import SIGNALS
-from suffice.tables import Column, Table
+from suffice.loops.models import ChatModel, EndpointReport, probe
+from suffice.policy.rules import NAMED_RULES, parse_rule
+from suffice.policy.rules.named import spelled
+from suffice.policy.session import Policy
+from suffice.policy.signals import SIGNALS
 
 __all__ = ["doctor", "signals"]
 

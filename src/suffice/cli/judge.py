@@ -19,16 +19,16 @@ from suffice.cli.cluster import ClusterOptions
 from suffice.cli.console import number, progress_bar
 from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
+from suffice.common.files import quoted
+from suffice.common.provided import provided
+from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError
-from suffice.files import quoted
-from suffice.judges import ATTEMPTS, MARKS, JudgeModel, Panel, RecordingMarks, judge_recording, with_marks
-from suffice.llm import PROMPTS
-from suffice.retrieval import load_questions, read_corpus
-from suffice.retrieval.stores import is_store_address, open_store
-from suffice.rounds import Passage
-from suffice.store import Recording, ResponseCache, read_recording, write_recording
-from suffice.store.shards import Shard
-from suffice.tables import Column, Table, counted
+from suffice.loops.judges import ATTEMPTS, MARKS, JudgeModel, Panel, RecordingMarks, judge_recording, with_marks
+from suffice.loops.models import PROMPTS
+from suffice.loops.retrieval import load_questions
+from suffice.policy.rounds import Passage
+from suffice.recordings import Recording, ResponseCache, read_recording, write_recording
+from suffice.recordings.shards import Shard
 
 __all__ = ["Judging", "judge_command", "parse_weights"]
 
@@ -132,11 +132,11 @@ class Judging(models.Endpoint):
         known: dict[str, Passage] = {}
         if self.dataset is not None:
             known |= {p.passage_id: p for question in load_questions(self.dataset) for p in question.passages}
-        if self.corpus is not None and is_store_address(self.corpus):
+        if self.corpus is not None and provided("is_store_address")(self.corpus):
             ids = source.table.column("passage_ids").to_pylist() if "passage_ids" in source.table.column_names else []
-            known |= open_store(self.corpus).passages(name for names in ids for name in names or ())
+            known |= provided("open_store")(self.corpus).passages(name for names in ids for name in names or ())
         elif self.corpus is not None:
-            known |= {p.passage_id: p for p in read_corpus(self.corpus)}
+            known |= {p.passage_id: p for p in provided("read_corpus")(self.corpus)}
         return known
 
     def show(

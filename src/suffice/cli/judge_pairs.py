@@ -16,9 +16,10 @@ from suffice.cli.judge import Judging
 from suffice.cli.local import DeviceName
 from suffice.cli.models import build_embedder
 from suffice.cli.output import Output, Screen
+from suffice.common.files import quoted
+from suffice.common.tables import Column, Table
 from suffice.errors import DataError
-from suffice.files import quoted
-from suffice.judges import (
+from suffice.loops.judges import (
     PREFERRED,
     REFERENCES,
     PairwiseJudge,
@@ -28,8 +29,7 @@ from suffice.judges import (
     reference_columns,
     with_columns,
 )
-from suffice.store import Recording, read_recording, write_recording
-from suffice.tables import Column, Table
+from suffice.recordings import Recording, read_recording, write_recording
 
 __all__ = ["judge_gold_command", "judge_pairs_command"]
 

@@ -12,13 +12,13 @@ from rich.live import Live
 from suffice.cli.console import console, print_json, say, table_view
 from suffice.cli.output import COLUMNS, Output
 from suffice.cli.show import ROUND_COLUMNS, decision_lines, round_row
+from suffice.common.json_text import well_formed
+from suffice.common.tables import Table
 from suffice.errors import ModelError, UnknownSignalError, did_you_mean
-from suffice.json_text import well_formed
-from suffice.loop import LiveLoop, Outcome
-from suffice.loop.measuring import components_of
-from suffice.rounds import COST_KINDS, Cost, Decision, Passage, Round
-from suffice.signals import SIGNALS
-from suffice.tables import Table
+from suffice.loops import LiveLoop, Outcome
+from suffice.loops.measuring import components_of
+from suffice.policy.rounds import COST_KINDS, Cost, Decision, Passage, Round
+from suffice.policy.signals import SIGNALS
 
 __all__ = ["show_live"]
 

@@ -10,11 +10,12 @@ from typing import Annotated, Any, ClassVar
 from typer import BadParameter, Option
 
 from suffice.cli.console import quiet_bars
+from suffice.common.json_text import load_json
+from suffice.common.provided import provided
 from suffice.errors import DataError
-from suffice.json_text import load_json
-from suffice.llm import PROMPTS, TransformersModel
-from suffice.llm.prompts import PAPER_PROMPTS, Prompt
-from suffice.llm.prompts import prompt as built_in_prompt
+from suffice.loops.models import PROMPTS
+from suffice.loops.models.prompts import PAPER_PROMPTS, Prompt
+from suffice.loops.models.prompts import prompt as built_in_prompt
 
 __all__ = ["DeviceName", "LocalModel", "LocalRun", "hub_name", "json_object"]
 
@@ -47,7 +48,7 @@ class LocalRun:
         ),
     ] = "{}"
 
-    def open(self, model: str, prompt: Prompt, *, is_main: bool = True, **settings: Any) -> TransformersModel:
+    def open(self, model: str, prompt: Prompt, *, is_main: bool = True, **settings: Any) -> Any:
         """Return the model of a folder or hub id.
 
         Args:
@@ -62,7 +63,7 @@ class LocalRun:
             **json_object(self.template_args, "--template-args"),
             **settings.pop("chat_template_kwargs", {}),
         }
-        return TransformersModel(
+        return provided("TransformersModel")(
             name,
             prompt=prompt,
             batch_size=self.batch_size,
@@ -101,7 +102,7 @@ class LocalModel(LocalRun):
         str, Option("--instructions", help=f"The text of the prompt, one of: {', '.join((*PROMPTS, *PAPER_PROMPTS))}.")
     ] = "answer_first"
 
-    def load(self, model: str, layers: Sequence[int | str], **settings: Any) -> TransformersModel:
+    def load(self, model: str, layers: Sequence[int | str], **settings: Any) -> Any:
         """Return the model of a folder or hub id, with the layers whose states are read."""
         return self.open(model, built_in_prompt(self.instructions), layers=layers, **settings)
 

@@ -21,10 +21,10 @@ from suffice._version import __version__
 from suffice.cli.console import warn
 from suffice.cli.extensions import load_extensions
 from suffice.cli.tree import Group
-from suffice.clusters.sink import current_sink
+from suffice.common.files import quoted
+from suffice.common.processes import keep_folder_out
 from suffice.errors import BusyError, NotFoundError, RuleSyntaxError, SufficeError, UnknownSignalError, UnsettledError
-from suffice.files import quoted
-from suffice.processes import keep_folder_out
+from suffice.loops.clusters.sink import current_sink
 
 __all__ = ["app", "run"]
 

@@ -8,9 +8,9 @@ from typer import Argument, BadParameter, Option
 
 from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
-from suffice.files import quoted
-from suffice.store import compact_recording, merge_recordings
-from suffice.tables import counted
+from suffice.common.files import quoted
+from suffice.common.tables import counted
+from suffice.recordings import compact_recording, merge_recordings
 
 __all__ = ["merge_command"]
 

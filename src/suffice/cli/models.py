@@ -13,29 +13,17 @@ from typer import BadParameter, Option
 
 from suffice.cli.local import LocalRun, hub_name, json_object
 from suffice.cli.settings import check_key_variable
-from suffice.embedding import Embedder, MiniLM, SentenceTransformersEmbedder
+from suffice.common.provided import provided
 from suffice.errors import DataError
-from suffice.llm import (
-    PROMPTS,
-    Answerer,
-    ChatModel,
-    ConfidenceMonitor,
-    EntailmentJudge,
-    RequestLimits,
-    SampleSpread,
-    SelfCritique,
-    SpanReaderModel,
-    TransformersModel,
-    fit_directions,
-)
-from suffice.llm.limits import limits_here
-from suffice.llm.prompts import PAPER_PROMPTS, Prompt
-from suffice.llm.prompts import prompt as built_in_prompt
-from suffice.retrieval import (
-    CrossEncoderScorer,
-)
-from suffice.signals import CRITIQUE, NEW_CONFIDENCE, SAMPLE_SPREAD, Enricher
-from suffice.signals.position import AnswerPosition, PositionKind
+from suffice.loops.models import PROMPTS, Answerer, ChatModel, EntailmentJudge, RequestLimits
+from suffice.loops.models.base import has_attentions
+from suffice.loops.models.limits import limits_here
+from suffice.loops.models.prompts import PAPER_PROMPTS, Prompt
+from suffice.loops.models.prompts import prompt as built_in_prompt
+from suffice.loops.models.sentence_transformers import SentenceTransformersEmbedder
+from suffice.policy.embedding import Embedder
+from suffice.policy.signals import CRITIQUE, NEW_CONFIDENCE, SAMPLE_SPREAD, Enricher
+from suffice.policy.signals.position import AnswerPosition, PositionKind
 
 __all__ = [
     "DEFAULT_KEY",
@@ -145,7 +133,7 @@ class Endpoint:
             )
         cache: Path | None = getattr(self, "cache", None)
         if cache is not None and "cache" not in settings:
-            from suffice.store import ResponseCache
+            from suffice.recordings import ResponseCache
 
             settings["cache"] = ResponseCache(cache)
         return ChatModel(name, base_url=base_url, api_key=key, timeout_s=self.timeout, limits=self.limits, **settings)
@@ -197,7 +185,7 @@ class Examined(Endpoint):
                     "the embedded span reader has no request and no reply to read: leave out "
                     f"{'--extra-body' if body else '--answer-position'}, or give --base-url"
                 )
-            return SpanReaderModel()
+            return provided("SpanReaderModel")()
         return self.chat(
             prompt=prompt,
             position=position,
@@ -312,19 +300,27 @@ class Signals(Judge):
         unknown = [name for name in names if name not in OWN_SIGNALS]
         if unknown:
             raise BadParameter(f"{unknown[0]!r}; allowed: {', '.join(OWN_SIGNALS)}", param_hint="--own-signal")
-        if names and not isinstance(answerer, TransformersModel):
+        if names and not has_attentions(answerer):
             raise DataError(f"--own-signal {names[0]} reads passes of a model that runs here: answer with --local")
         return tuple(OWN_SIGNALS[name](answerer) for name in names)
 
 
+def _spread(model: Any) -> Enricher:
+    return provided("SampleSpread")(model)
+
+
+def _critique(model: Any) -> Enricher:
+    return provided("SelfCritique")(model)
+
+
 def _monitor(model: Any) -> Enricher:
-    return ConfidenceMonitor(model, fit_directions(model)[0])
+    return provided("ConfidenceMonitor")(model, provided("fit_directions")(model)[0])
 
 
 OWN_SIGNALS: Mapping[str, Callable[[Any], Enricher]] = {
-    SAMPLE_SPREAD: SampleSpread,
+    SAMPLE_SPREAD: _spread,
     NEW_CONFIDENCE: _monitor,
-    CRITIQUE: SelfCritique,
+    CRITIQUE: _critique,
 }
 """What measures a round with passes of the answering model, by the signal that it gives."""
 
@@ -364,12 +360,12 @@ def build_embedder(name: str, device: str | None = None) -> Embedder | None:
     if name == "none":
         return None
     if name == "minilm":
-        return MiniLM()
+        return provided("MiniLM")()
     model, revision = hub_name(name)
     return SentenceTransformersEmbedder(model, revision=revision, device=device)
 
 
-def cross_encoder(name: str, device: str | None = None) -> CrossEncoderScorer:
+def cross_encoder(name: str, device: str | None = None) -> Any:
     """Return the cross-encoder of a folder, `ID` or `ID@REVISION`."""
     model, revision = hub_name(name)
-    return CrossEncoderScorer(model, revision=revision, device=device)
+    return provided("CrossEncoderScorer")(model, revision=revision, device=device)

@@ -8,12 +8,12 @@ import typer
 
 from suffice.cli import options
 from suffice.cli.output import Output, Screen
-from suffice.files import quoted
-from suffice.replays import list_price, list_prices
-from suffice.replays.costs_by_round import round_costs
-from suffice.replays.prices import price_table
-from suffice.results import jsonable
-from suffice.store import read_recording
+from suffice.common.files import quoted
+from suffice.common.results import jsonable
+from suffice.evaluation.replay import list_price, list_prices
+from suffice.evaluation.replay.costs_by_round import round_costs
+from suffice.evaluation.replay.prices import price_table
+from suffice.recordings import read_recording
 
 __all__ = ["costs_command", "prices_command"]
 

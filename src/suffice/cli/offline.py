@@ -14,8 +14,8 @@ from suffice.cli.cluster import ClusterOptions
 from suffice.cli.console import progress_bar
 from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
-from suffice.files import quoted
-from suffice.replays import (
+from suffice.common.files import quoted
+from suffice.evaluation.replay import (
     LEDGERS,
     CalibrationSummary,
     ReplayResult,
@@ -24,16 +24,16 @@ from suffice.replays import (
     learn_stop,
     policy_for,
 )
-from suffice.replays import replay as evaluate
-from suffice.replays.blocks import Source
-from suffice.replays.guarded import with_guarded
-from suffice.replays.result import COSTS
-from suffice.replays.streaming import replay_stream
-from suffice.replays.tables import replay_notes, replay_tables
-from suffice.rules import parse_selector
-from suffice.session import Policy
-from suffice.statistics import DEFAULT_INTERVAL, INTERVALS
-from suffice.store import read_recording
+from suffice.evaluation.replay import replay as evaluate
+from suffice.evaluation.replay.blocks import Source
+from suffice.evaluation.replay.guarded import with_guarded
+from suffice.evaluation.replay.result import COSTS
+from suffice.evaluation.replay.streaming import replay_stream
+from suffice.evaluation.replay.tables import replay_notes, replay_tables
+from suffice.evaluation.statistics import DEFAULT_INTERVAL, INTERVALS
+from suffice.policy.rules import parse_selector
+from suffice.policy.session import Policy
+from suffice.recordings import read_recording
 
 __all__ = [
     "TEXT_RULES",

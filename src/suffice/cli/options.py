@@ -9,34 +9,21 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from typer import Argument, BadParameter, Option
 
-from suffice import statistics
 from suffice.cli.console import progress_bar, warn
 from suffice.cli.groups import RecordingPath
 from suffice.cli.local import hub_name
 from suffice.cli.models import cross_encoder
-from suffice.cli.stores import is_engine, open_engine
+from suffice.common.provided import provided
 from suffice.errors import DataError, NotFoundError
-from suffice.replays import Price, list_price, prices_of
-from suffice.retrieval import (
-    BUNDLED_QUESTIONS,
-    AsyncRetriever,
-    CachedRetriever,
-    DenseRetriever,
-    PoolBM25,
-    Question,
-    Reranked,
-    Retriever,
-    load_questions,
-    open_corpus,
-    open_dense,
-)
-from suffice.retrieval.dense_index import is_dense_index
-from suffice.retrieval.ranking import is_pinned
-from suffice.seen import Seen
-from suffice.session import Policy
-from suffice.signals import FittedState, Idf
-from suffice.store import Recording, ResponseCache, read_recording
-from suffice.store.shards import Shard
+from suffice.evaluation import statistics
+from suffice.evaluation.replay import Price, list_price, prices_of
+from suffice.loops.retrieval import BUNDLED_QUESTIONS, AsyncRetriever, PoolBM25, Question, Retriever, load_questions
+from suffice.loops.retrieval.ranking import is_pinned
+from suffice.policy.seen import Seen
+from suffice.policy.session import Policy
+from suffice.policy.signals import FittedState, Idf
+from suffice.recordings import Recording, ResponseCache, read_recording
+from suffice.recordings.shards import Shard
 
 __all__ = [
     "DATASET",
@@ -332,21 +319,21 @@ class Search(PassageEncoder):
             device: Where its models run.
         """
         more = self.of_dense()
-        if self.corpus is not None and is_engine(self.corpus):
+        if self.corpus is not None and provided("is_engine")(self.corpus):
             settings = {} if self.dense is None else self.settings(self.dense, device)
-            return open_engine(self.corpus, self.dense, settings, more)
+            return provided("open_engine")(self.corpus, self.dense, settings, more)
         if self.dense is None:
             if self.corpus is None:
                 return PoolBM25()
-            if is_dense_index(Path(self.corpus)):
+            if provided("is_dense_index")(Path(self.corpus)):
                 raise DataError(f"{self.corpus} is an index of vectors: name the model that encoded them with --dense")
             with progress_bar(f"indexing {self.corpus}", quiet=False) as progress:
-                return open_corpus(self.corpus, on_progress=progress)
+                return provided("open_corpus")(self.corpus, on_progress=progress)
         settings = self.settings(self.dense, device)
         if self.corpus is None:
-            return DenseRetriever(**settings)
+            return provided("DenseRetriever")(**settings)
         with progress_bar(f"indexing {self.corpus}", quiet=False) as progress:
-            return open_dense(self.corpus, **settings, on_progress=progress)
+            return provided("open_dense")(self.corpus, **settings, on_progress=progress)
 
     def settings(self, model: str, device: str | None) -> dict[str, Any]:
         """Return the arguments of `DenseRetriever`."""
@@ -382,7 +369,7 @@ class Retrieval(Search):
         """
         ranked = super().retriever(device)
         if self.reranker is not None:
-            ranked = Reranked(ranked, cross_encoder(self.reranker, device), candidates=self.candidates)
+            ranked = provided("Reranked")(ranked, cross_encoder(self.reranker, device), candidates=self.candidates)
         if cache is None or (self.corpus is None and not self.runs_models):
             return ranked
         if not is_pinned(ranked):
@@ -391,7 +378,7 @@ class Retrieval(Search):
                 "the revision of a model (ID@REVISION), or a version"
             )
             return ranked
-        return CachedRetriever(ranked, ResponseCache(cache))
+        return provided("CachedRetriever")(ranked, ResponseCache(cache))
 
     @property
     def runs_models(self) -> bool:

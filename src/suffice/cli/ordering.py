@@ -9,11 +9,11 @@ from typer import Option
 from suffice.cli import options
 from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
-from suffice.files import quoted
-from suffice.replays import order_panel
-from suffice.replays.prices import load_prices
-from suffice.store import read_recording, write_recording
-from suffice.tables import counted
+from suffice.common.files import quoted
+from suffice.common.tables import counted
+from suffice.evaluation.replay import order_panel
+from suffice.evaluation.replay.prices import load_prices
+from suffice.recordings import read_recording, write_recording
 
 __all__ = ["order_command"]
 

@@ -14,8 +14,8 @@ from rich.text import Text
 from typer import Option
 
 from suffice.cli.console import console, fits, print_json, print_table, say, table_view
-from suffice.results import jsonable
-from suffice.tables import Table, counted
+from suffice.common.results import jsonable
+from suffice.common.tables import Table, counted
 
 __all__ = ["COLUMNS", "Output", "Screen"]
 

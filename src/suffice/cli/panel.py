@@ -11,8 +11,8 @@ from suffice.cli import models, options
 from suffice.cli.judge import parse_weights
 from suffice.cli.local import json_object
 from suffice.errors import DataError
-from suffice.judges import MARKS, JudgeModel, Panel
-from suffice.judges.marks import SCORE
+from suffice.loops.judges import MARKS, JudgeModel, Panel
+from suffice.loops.judges.marks import SCORE
 
 __all__ = ["PanelOptions", "require_contexts"]
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar
 
 from typer import Option
 
+from suffice.common.provided import provided
 from suffice.errors import DataError
-from suffice.llm import Answerer, Gate
-from suffice.loop import CHAIN_METHODS, ChainMethod, QueryLoop, RetrievalLoop, parse_method
+from suffice.loops import RetrievalLoop
+from suffice.loops.models import Answerer, Gate
 
 __all__ = ["LoopOptions"]
 
@@ -25,25 +26,25 @@ class LoopOptions:
         str | None,
         Option(
             "--loop",
-            help=f"A method that asks for its own evidence: {', '.join(CHAIN_METHODS)}, with settings as in "
+            help="A method that asks for its own evidence: self_ask, ircot, flare or dragin (suffice-retrieval), with settings as in "
             "'flare(theta=0.6)'. Default: passages are ranked once, by the question.",
         ),
     ] = None
 
     @cached_property
-    def method(self) -> ChainMethod | None:
+    def method(self) -> Any:
         """The method, if there is one."""
-        return None if self.loop is None else parse_method(self.loop)
+        return None if self.loop is None else provided("parse_method")(self.loop)
 
     @property
     def needs(self) -> frozenset[str]:
         """What the method needs of the model."""
         return frozenset() if self.method is None else self.method.needs
 
-    def build(self, model: Answerer, gate: Gate | None, **parts: Any) -> RetrievalLoop | QueryLoop:
+    def build(self, model: Answerer, gate: Gate | None, **parts: Any) -> Any:
         """Return the loop; `parts` are retriever, policy and enrichers."""
         if self.method is None:
             return RetrievalLoop(model=model, gate=gate, **parts)
         if gate is not None:
             raise DataError(f"--loop {self.method.name} decides itself when to retrieve: leave out the gate")
-        return QueryLoop(method=self.method, model=cast("Any", model), **parts)
+        return provided("QueryLoop")(method=self.method, model=model, **parts)

@@ -21,17 +21,17 @@ from suffice.cli.local import LocalRun
 from suffice.cli.output import Output, Screen
 from suffice.cli.querying import LoopOptions
 from suffice.cli.show import money, recording_progress
-from suffice.clusters.total import Total
-from suffice.clusters.worker import ShardOutcome
-from suffice.files import quoted
-from suffice.loop import BatchQueue, LiveLoop, RecordSummary, record
-from suffice.replays import component_prices
-from suffice.retrieval import GOLD_FIELDS, Question, load_share
-from suffice.retrieval.datasets import iter_questions
-from suffice.session import Policy
-from suffice.signals import GATE, QUERY
-from suffice.signals.position import AnswerPosition
-from suffice.tables import counted
+from suffice.common.files import quoted
+from suffice.common.tables import counted
+from suffice.evaluation.replay import component_prices
+from suffice.loops import BatchQueue, LiveLoop, RecordSummary, record
+from suffice.loops.clusters.total import Total
+from suffice.loops.clusters.worker import ShardOutcome
+from suffice.loops.retrieval import GOLD_FIELDS, Question, load_share
+from suffice.loops.retrieval.datasets import iter_questions
+from suffice.policy.session import Policy
+from suffice.policy.signals import GATE, QUERY
+from suffice.policy.signals.position import AnswerPosition
 
 __all__ = ["RecordOptions", "record_command"]
 

@@ -10,22 +10,22 @@ from typing import Annotated
 
 import typer
 
-from suffice.calibration import CALIBRATED
 from suffice.cli import options
 from suffice.cli.console import print_text, status
 from suffice.cli.groups import RecordingPath, command_line
 from suffice.cli.offline import TEXT_RULES
 from suffice.cli.output import Output, Screen
-from suffice.files import check_file, quoted, write_file
-from suffice.replays import calibrate, policy_for, prices_of
-from suffice.replays.guarded import with_guarded
-from suffice.replays.outcomes import default_metrics
-from suffice.reports import Report, Settings, make_report, render_html
-from suffice.reports.trajectories import evidence
-from suffice.rules import parse_rule
-from suffice.session import Policy
-from suffice.store import Recording, read_recording
-from suffice.tables import FORMATS, render
+from suffice.common.files import check_file, quoted, write_file
+from suffice.common.tables import FORMATS, render
+from suffice.evaluation.replay import calibrate, policy_for, prices_of
+from suffice.evaluation.replay.guarded import with_guarded
+from suffice.evaluation.replay.outcomes import default_metrics
+from suffice.policy.calibration import CALIBRATED
+from suffice.policy.rules import parse_rule
+from suffice.policy.session import Policy
+from suffice.presentation import Report, Settings, make_report, render_html
+from suffice.presentation.trajectories import evidence
+from suffice.recordings import Recording, read_recording
 
 __all__ = ["report_command"]
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from typer import BadParameter, Option
 
-from suffice.store import Recording
-from suffice.store.runs import loop_labels
+from suffice.recordings import Recording
+from suffice.recordings.runs import loop_labels
 
 __all__ = ["Where", "chosen_loop", "tune_of_loop", "where_pairs"]
 

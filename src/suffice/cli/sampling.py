@@ -18,15 +18,15 @@ from suffice.cli.live import show_live
 from suffice.cli.local import json_object
 from suffice.cli.output import Output
 from suffice.cli.recording import RecordOptions
+from suffice.common.provided import provided
 from suffice.errors import DataError
-from suffice.llm import PROMPTS, ChatModel
-from suffice.llm.prompts import prompt as built_in_prompt
-from suffice.loop import SamplingLoop
-from suffice.normalizers import DEFAULT_NORMALIZER, NORMALIZERS, guess_normalizer
-from suffice.retrieval import read_corpus
-from suffice.rules import parse_rule, parse_selector
-from suffice.session import Policy
-from suffice.signals import LOGPROB_NEEDS, AnswerPosition, member_component
+from suffice.loops import SamplingLoop
+from suffice.loops.models import PROMPTS, ChatModel
+from suffice.loops.models.prompts import prompt as built_in_prompt
+from suffice.policy.normalizers import DEFAULT_NORMALIZER, NORMALIZERS, guess_normalizer
+from suffice.policy.rules import parse_rule, parse_selector
+from suffice.policy.session import Policy
+from suffice.policy.signals import LOGPROB_NEEDS, AnswerPosition, member_component
 
 __all__ = ["record_samples_command", "sample_command"]
 
@@ -180,7 +180,7 @@ def sample_command(
     )
     if policy is None:  # a prefilled prompt has another position than the policy's default
         decides = replace(decides, answer_position=chats[0].position)
-    passages = [] if contexts is None else list(read_corpus(contexts))
+    passages = [] if contexts is None else list(provided("read_corpus")(contexts))
     loop = sampling.loop(sampled, chats, decides)
     show_live(
         loop, question, passages, output=output, then="suffice sample record DATASET -o samples.parquet --model M"

@@ -13,10 +13,10 @@ from suffice.cli.cluster import ClusterOptions
 from suffice.cli.console import progress_bar
 from suffice.cli.groups import RecordingPath, command_line
 from suffice.cli.output import Output, Screen
+from suffice.common.files import quoted
 from suffice.errors import DataError
-from suffice.files import quoted
-from suffice.searches import PRESETS, read_space, search, write_rules
-from suffice.store import read_recording
+from suffice.evaluation.search import PRESETS, read_space, search, write_rules
+from suffice.recordings import read_recording
 
 __all__ = ["search_command"]
 

@@ -9,22 +9,22 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from suffice.calibration import CALIBRATED
 from suffice.cli import options
 from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
-from suffice.diagnostics.drafts import draft_families, usable_selectors
-from suffice.diagnostics.judged import JudgedComparison, compare_judged, select_variants
-from suffice.diagnostics.ranking import RANKER_FEATURES, RankerFit, fit_ranker
-from suffice.diagnostics.selection import compare_selectors
+from suffice.common.files import quoted
 from suffice.errors import DataError
-from suffice.files import quoted
-from suffice.replays import calibrate, policy_for
-from suffice.replays.outcomes import default_metrics
-from suffice.rules import Selector, parse_rule, parse_selector
-from suffice.rules.ranker import Ranked, Term
-from suffice.session import Policy
-from suffice.store import Recording, read_recording
+from suffice.evaluation.replay import calibrate, policy_for
+from suffice.evaluation.replay.outcomes import default_metrics
+from suffice.policy.calibration import CALIBRATED
+from suffice.policy.rules import Selector, parse_rule, parse_selector
+from suffice.policy.rules.ranker import Ranked, Term
+from suffice.policy.session import Policy
+from suffice.recordings import Recording, read_recording
+from suffice.verdicts.diagnostics.drafts import draft_families, usable_selectors
+from suffice.verdicts.diagnostics.judged import JudgedComparison, compare_judged, select_variants
+from suffice.verdicts.diagnostics.ranking import RANKER_FEATURES, RankerFit, fit_ranker
+from suffice.verdicts.diagnostics.selection import compare_selectors
 
 __all__ = ["selectors_command"]
 

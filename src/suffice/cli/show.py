@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from suffice.cli.console import number, printable, progress_bar, warn
-from suffice.clusters.sink import current_sink
-from suffice.loop import BatchProgress
-from suffice.loop import Progress as Recorded
-from suffice.replays import Price
-from suffice.rounds import Cost, Decision, Round, total_cost
-from suffice.signals import LOOP_COMPONENTS
-from suffice.tables import Column, counted
+from suffice.common.tables import Column, counted
+from suffice.evaluation.replay import Price
+from suffice.loops import BatchProgress
+from suffice.loops import Progress as Recorded
+from suffice.loops.clusters.sink import current_sink
+from suffice.policy.rounds import Cost, Decision, Round, total_cost
+from suffice.policy.signals import LOOP_COMPONENTS
 
 __all__ = ["ROUND_COLUMNS", "decision_lines", "money", "recording_progress", "round_row", "spent_so_far"]
 

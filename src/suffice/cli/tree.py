@@ -22,7 +22,7 @@ from typer.core import TyperCommand, TyperGroup
 from suffice.cli.approvals import check_approved
 from suffice.cli.groups import expanded
 from suffice.cli.settings import defaults_of, note_settings, read_settings
-from suffice.errors import did_you_mean
+from suffice.errors import MissingExtraError, did_you_mean
 
 __all__ = ["COMMANDS", "RENAMED", "TREE", "Group", "Place", "command_at", "commands"]
 
@@ -40,17 +40,19 @@ class Place:
             point, or help.
         panel: Where `suffice --help` lists it.
         example: A call; that of a function is the end of its docstring.
+        distribution: Which one brings it by an entry point; empty = this one. Help lists it where that is installed.
     """
 
     summary: str
     function: str = ""
     panel: str = ""
     example: str = ""
+    distribution: str = ""
 
 
 TREE = {
-    "demo": Place("Run the whole chain on real questions, offline.", "suffice.cli.demo:demo", "Start"),
-    "demo watch": Place("Watch a deployed policy while its signal breaks.", "suffice.cli.watch_demo:demo_watch"),
+    "demo": Place("Run the whole chain on real questions, offline.", panel="Start", distribution="suffice-reader"),
+    "demo watch": Place("Watch a deployed policy while its signal breaks.", distribution="suffice-reader"),
     "init": Place("Write suffice.toml: endpoint, data, prices, loss.", "suffice.cli.init:init_command", "Start"),
     "doctor": Place(
         "Examine an endpoint: what it supports, which rules can run.", "suffice.cli.inspect:doctor", "Start"
@@ -60,7 +62,7 @@ TREE = {
         "Turn a published question set into questions to record.", "suffice.cli.converting:convert_command", "Start"
     ),
     "index": Place(
-        "Index a corpus of any size, to be searched on disk.", "suffice.cli.indexing:index_command", "Start"
+        "Index a corpus of any size, to be searched on disk.", panel="Start", distribution="suffice-retrieval"
     ),
     "import": Place(
         "Turn rounds recorded elsewhere into a recording.", "suffice.cli.importing:import_command", "Start"
@@ -110,7 +112,7 @@ TREE = {
     "judge gold": Place(
         "Measure how near each draft is to its gold answers.", "suffice.cli.judge_pairs:judge_gold_command"
     ),
-    "run": Place("Make a whole table from one file, cell by cell.", panel="Measure"),
+    "run": Place("Make a whole table from one file, cell by cell.", panel="Measure", distribution="suffice-papers"),
     "decide": Place(
         "Say whether to keep a loop, lower its cap, or stop by a rule.", "suffice.cli.advice:decide_command", "Decide"
     ),
@@ -127,35 +129,31 @@ TREE = {
         "Train and compare gates, which may skip retrieval.",
         panel="Decide",
         example="suffice gate states hotpotqa_tune -o tune.states --encoder minilm",
+        distribution="suffice-gates",
     ),
-    "gate states": Place("Store the hidden states of questions.", "suffice.cli.states:states_command"),
-    "gate train": Place(
-        "Train a probe that predicts whether the model knows.", "suffice.cli.train_probe:train_probe_command"
-    ),
+    "gate states": Place("Store the hidden states of questions.", distribution="suffice-gates"),
+    "gate train": Place("Train a probe that predicts whether the model knows.", distribution="suffice-gates"),
     "gate classify": Place(
-        "Fit Adaptive-RAG's classifier: retrieve never, once, or more.", "suffice.cli.classify:classify_command"
+        "Fit Adaptive-RAG's classifier: retrieve never, once, or more.", distribution="suffice-gates"
     ),
-    "gate compare": Place(
-        "Compare gates: what they save, lose, know and cost.", "suffice.cli.compare_gates:compare_gates_command"
-    ),
+    "gate compare": Place("Compare gates: what they save, lose, know and cost.", distribution="suffice-gates"),
     "reranker": Place(
         "Align a reranker with what a model prefers.",
         panel="Decide",
         example="suffice reranker train preferences.jsonl -o aligned",
+        distribution="suffice-gates",
     ),
     "reranker preferences": Place(
-        "Score passages by what they do to a model's confidence.", "suffice.cli.preferences:preferences_command"
+        "Score passages by what they do to a model's confidence.", distribution="suffice-gates"
     ),
-    "reranker train": Place(
-        "Train a cross-encoder on a model's preferences.", "suffice.cli.train_reranker:train_reranker_command"
-    ),
+    "reranker train": Place("Train a cross-encoder on a model's preferences.", distribution="suffice-gates"),
     "deploy": Place(
         "Write the advised policy, and print the lines to paste.",
         "suffice.cli.deploy:deploy_command",
         "Deploy and inspect",
     ),
     "serve": Place(
-        "Decide for loops in other languages, over HTTP.", "suffice.cli.serving:serve_command", "Deploy and inspect"
+        "Decide for loops in other languages, over HTTP.", panel="Deploy and inspect", distribution="suffice-server"
     ),
     "watch": Place(
         "Say what a log shows of the deployed policy: keep it or not.",
@@ -166,7 +164,7 @@ TREE = {
         "Answer one question from a corpus, stopping by a policy.", "suffice.cli.answer:answer", "Deploy and inspect"
     ),
     "studio": Place(
-        "Look at a folder of recordings, policies and logs.", "suffice.cli.studio:studio_command", "Deploy and inspect"
+        "Look at a folder of recordings, policies and logs.", panel="Deploy and inspect", distribution="suffice-server"
     ),
     "data": Place(
         "Show policies, signals, selectors, prices and costs.",
@@ -179,7 +177,10 @@ TREE = {
     "data prices": Place("List the bundled prices of models.", "suffice.cli.money:prices_command"),
     "data costs": Place("Show what each round of a recording costs.", "suffice.cli.money:costs_command"),
     "paper": Place(
-        "Reproduce a paper beside its published figures.", panel="Deploy and inspect", example="suffice paper semantic"
+        "Reproduce a paper beside its published figures.",
+        panel="Deploy and inspect",
+        example="suffice paper semantic",
+        distribution="suffice-papers",
     ),
 }
 
@@ -220,7 +221,7 @@ class Group(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of what lies directly below, in the order of the tree."""
         del ctx
-        return list(dict.fromkeys(words.split()[-1] for words in (*TREE, *_plugins()) if _above(words) == self.place))
+        return list(dict.fromkeys(words.split()[-1] for words in _places() if _above(words) == self.place))
 
     def get_params(self, ctx: Any) -> Any:
         """Return the options; the help at the root hides them, where the commands fill the screen."""
@@ -250,6 +251,9 @@ class Group(TyperGroup):
                 ctx.default_map = {name: defaults_of(command, rest, read_settings())}
             return name, command, rest
         if not ctx.resilient_parsing:
+            words = f"{self.place} {name}".strip()
+            if words in TREE:
+                raise MissingExtraError(f"suffice {words}", distribution=TREE[words].distribution)
             ctx.fail(f"there is no command {name!r}.{did_you_mean(name, self.list_commands(ctx))}")
         return None, None, rest
 
@@ -274,6 +278,17 @@ def _plugins() -> dict[str, EntryPoint]:
     return {entry.name.replace(".", " "): entry for entry in sorted(entry_points(group=COMMANDS), key=lambda e: e.name)}
 
 
+def _places() -> list[str]:
+    """Return the places of this distribution and of those that are installed, in the order of the tree."""
+    given = _plugins()
+    installed = [
+        words
+        for words, place in TREE.items()
+        if not place.distribution or words in given or any(other.startswith(f"{words} ") for other in given)
+    ]
+    return list(dict.fromkeys((*installed, *given)))
+
+
 def _today(args: list[str]) -> list[str]:
     """Return arguments with the names of today, and say so on standard error where they had those of 0.3."""
     first = args[0]
@@ -295,7 +310,7 @@ def _today(args: list[str]) -> list[str]:
 
 def commands() -> Iterator[tuple[str, Any]]:
     """Yield every place and its command or group, all of them imported."""
-    for words in dict.fromkeys((*TREE, *_plugins())):
+    for words in _places():
         yield words, command_at(words)
 
 

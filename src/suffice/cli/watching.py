@@ -10,19 +10,19 @@ from typing import Annotated, ClassVar
 import typer
 from typer import Option
 
-from suffice.adapters.records import records_of
 from suffice.cli import options
 from suffice.cli.console import print_text, status
 from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
 from suffice.cli.runs import Where, chosen_loop, tune_of_loop
 from suffice.cli.settings import is_from_file
+from suffice.common.files import quoted, write_file
+from suffice.common.tables import counted
 from suffice.errors import DataError
-from suffice.files import quoted, write_file
-from suffice.session import Policy
-from suffice.store import read_recording, write_recording
-from suffice.tables import counted
-from suffice.watches import (
+from suffice.importers.records import records_of
+from suffice.policy.session import Policy
+from suffice.recordings import read_recording, write_recording
+from suffice.verdicts.watches import (
     GOLD_DEADLINE,
     WatchResult,
     audited_recording,

@@ -16,8 +16,8 @@ from glob import escape
 from pathlib import Path
 from typing import IO, Any, cast
 
+from suffice.common.json_text import load_json
 from suffice.errors import DataError, MissingExtraError, SufficeError
-from suffice.json_text import load_json
 
 __all__ = [
     "LOCK",

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from suffice.common.files import file_sha256, files_hash, write_file
 from suffice.errors import DataError
-from suffice.files import file_sha256, files_hash, write_file
 
 __all__ = ["aligned", "hub_folder", "model_content", "same_model", "sha256_of"]
 

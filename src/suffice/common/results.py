@@ -8,11 +8,20 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from suffice.display import Displayed
-from suffice.statistics import Resampling
-from suffice.tables import Table
+from suffice.common.display import Displayed
+from suffice.common.tables import Table
 
-__all__ = ["Evaluation", "Result", "jsonable"]
+__all__ = ["Inlined", "Result", "jsonable"]
+
+
+class Inlined:
+    """The base of values whose own fields stand in a result's JSON, beside its other fields."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,29 +37,12 @@ class Result(Displayed):
         return self.tables()[0]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values by field, those of `Resampling` one by one; NaN and infinities become None."""
+        """Return JSON-ready values by field, those of an `Inlined` value one by one; NaN and infinities become None."""
         values: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
-            values |= value.to_dict() if isinstance(value, Resampling) else {field.name: jsonable(value)}
+            values |= value.to_dict() if isinstance(value, Inlined) else {field.name: jsonable(value)}
         return values
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation(Result):
-    """A result on the questions of a recording.
-
-    Attributes:
-        n: Questions.
-        resampling: How intervals were made.
-        data_hash: Of the recording.
-        notes: What a reader must know.
-    """
-
-    n: int
-    resampling: Resampling
-    data_hash: str
-    notes: tuple[str, ...] = ()
 
 
 def jsonable(value: Any) -> Any:

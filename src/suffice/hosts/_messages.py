@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.frameworks.runs import METADATA, QuestionRun, call_cost, chat_reply
-from suffice.rounds import Cost
+from suffice.hosts.runs import METADATA, QuestionRun, call_cost, chat_reply
+from suffice.policy.rounds import Cost
 
 __all__ = ["cost_of", "final_messages", "newest_reply", "question_of", "reply_of_message"]
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError
-from suffice.frameworks.runs import REPLY_NEEDS, Measure, QuestionRun, call_cost, opener
-from suffice.rounds import Cost
-from suffice.rules import Rule
-from suffice.session import Policy
-from suffice.signals import LOGPROB_NEEDS
+from suffice.hosts.runs import REPLY_NEEDS, Measure, QuestionRun, call_cost, opener
+from suffice.policy.rounds import Cost
+from suffice.policy.rules import Rule
+from suffice.policy.session import Policy
+from suffice.policy.signals import LOGPROB_NEEDS
 
 if TYPE_CHECKING:
-    from suffice.loop import Recorder
+    from suffice.loops import Recorder
 
 __all__ = ["stop_condition"]
 

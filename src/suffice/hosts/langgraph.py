@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from suffice.errors import DataError
-from suffice.frameworks._messages import cost_of, final_messages, newest_reply, question_of, reply_of_message
-from suffice.frameworks.runs import Measure, opener
-from suffice.rules import Rule
-from suffice.session import Policy
+from suffice.hosts._messages import cost_of, final_messages, newest_reply, question_of, reply_of_message
+from suffice.hosts.runs import Measure, opener
+from suffice.policy.rules import Rule
+from suffice.policy.session import Policy
 
 if TYPE_CHECKING:
-    from suffice.loop import Recorder
+    from suffice.loops import Recorder
 
 __all__ = ["stop_node"]
 

@@ -6,14 +6,14 @@ from importlib.resources import files
 from pathlib import Path
 
 from suffice.errors import DataError, did_you_mean
-from suffice.session import Policy
+from suffice.policy.session import Policy
 
 __all__ = ["frameworks", "own_lines", "snippet"]
 
 _PLACEHOLDER = '"policy.json"'
 
 _DRAFTS = """from suffice import Session
-from suffice.frameworks import reply_round
+from suffice.hosts import reply_round
 
 
 def ask(question):
@@ -25,7 +25,7 @@ def ask(question):
     return session.decision.answer, session.decision
 """
 _SAMPLES = """from suffice import Session
-from suffice.frameworks import reply_round
+from suffice.hosts import reply_round
 
 
 def ask(question):
@@ -43,7 +43,7 @@ def frameworks() -> dict[str, str]:
     >>> "langgraph" in frameworks()
     True
     """
-    folder = files("suffice.frameworks").joinpath("snippets")
+    folder = files("suffice.hosts").joinpath("snippets")
     names = sorted(item.name for item in folder.iterdir() if item.name.endswith(".py"))
     return {name.removesuffix(".py"): folder.joinpath(name).read_text("utf-8") for name in names}
 
@@ -74,7 +74,7 @@ def own_lines(policy: Policy, path: str | Path) -> str:
         policy: What the lines load.
         path: Its file.
     """
-    from suffice.decisions.candidates import is_vote
+    from suffice.verdicts.decisions.candidates import is_vote
 
     return _with_policy(_SAMPLES if is_vote(policy) else _DRAFTS, path)
 

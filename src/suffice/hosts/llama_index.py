@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suffice.frameworks.runs import METADATA, Measure, QuestionRun, opener
-from suffice.rounds import Cost
-from suffice.rules import Rule
-from suffice.session import Policy
+from suffice.hosts.runs import METADATA, Measure, QuestionRun, opener
+from suffice.policy.rounds import Cost
+from suffice.policy.rules import Rule
+from suffice.policy.session import Policy
 
 if TYPE_CHECKING:
-    from suffice.loop import Recorder
+    from suffice.loops import Recorder
 
 __all__ = ["StopStep", "stop_step"]
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from suffice.errors import DataError
-from suffice.frameworks.runs import Measure, QuestionRun, call_cost, opener
-from suffice.rules import Rule
-from suffice.session import Policy
+from suffice.hosts.runs import Measure, QuestionRun, call_cost, opener
+from suffice.policy.rules import Rule
+from suffice.policy.session import Policy
 
 if TYPE_CHECKING:
-    from suffice.loop import Recorder
+    from suffice.loops import Recorder
 
 __all__ = ["stop_hooks"]
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError
-from suffice.frameworks.runs import METADATA, Measure, QuestionRun, call_cost, chat_reply, opener
-from suffice.rules import Rule
-from suffice.session import Policy
+from suffice.hosts.runs import METADATA, Measure, QuestionRun, call_cost, chat_reply, opener
+from suffice.policy.rules import Rule
+from suffice.policy.session import Policy
 
 if TYPE_CHECKING:
-    from suffice.loop import Recorder
+    from suffice.loops import Recorder
 
 __all__ = ["decision_of", "stop_capability"]
 

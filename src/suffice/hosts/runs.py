@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from suffice.errors import DataError, SchemaError, UnknownSignalError, did_you_mean
-from suffice.frameworks.tracing import trace_decision
-from suffice.rounds import Cost, Decision, Round
-from suffice.rules import Rule
-from suffice.session import Policy, Session, read_reply
-from suffice.session.sources import is_rule
-from suffice.signals import SIGNALS
+from suffice.hosts.tracing import trace_decision
+from suffice.policy.rounds import Cost, Decision, Round
+from suffice.policy.rules import Rule
+from suffice.policy.session import Policy, Session, read_reply
+from suffice.policy.session.sources import is_rule
+from suffice.policy.signals import SIGNALS
 
 if TYPE_CHECKING:
-    from suffice.loop import OpenQuestion, Recorder
-    from suffice.loop.open_question import Ending
+    from suffice.loops import OpenQuestion, Recorder
+    from suffice.loops.open_question import Ending
 
 __all__ = ["METADATA", "REPLY_NEEDS", "Measure", "QuestionRun", "call_cost", "chat_reply", "opener", "reply_round"]
 
@@ -245,7 +245,7 @@ def _checked_policy(
     if not callable(measure or str):
         raise DataError(f"measure is a function of the question and the reply, not {measure!r}")
     if recorder is not None:
-        from suffice.loop import Recorder
+        from suffice.loops import Recorder
 
         if not isinstance(recorder, Recorder):
             raise DataError(f"recorder is a Recorder, such as Recorder(path, policy=...), not {recorder!r}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from suffice.rounds import Decision
+from suffice.policy.rounds import Decision
 
 __all__ = ["trace_decision"]
 

@@ -1,22 +1,37 @@
 """Runs recorded elsewhere, and question sets published elsewhere."""
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from suffice.adapters.base import ImportedRun, ImportedTrajectory
-from suffice.adapters.converting import Conversion, convert_questions
-from suffice.adapters.corpora import CorpusConversion, convert_corpus
-from suffice.adapters.importers import importer, importer_names, kind_of, register_importer
-from suffice.adapters.importing import ImportSummary, import_recording
-from suffice.adapters.question_sets import open_source
-from suffice.adapters.tabular import read_tabular
+from suffice.common.lazy import lazy_face
+
+if TYPE_CHECKING:
+    from suffice.importers.base import ImportedRun, ImportedTrajectory
+    from suffice.importers.converting import Conversion, convert_questions
+    from suffice.importers.importers import importer, importer_names, kind_of, register_importer
+    from suffice.importers.importing import ImportSummary, import_recording
+    from suffice.importers.question_sets import open_source
+    from suffice.importers.tabular import read_tabular
+
+_LAZY = {
+    "Conversion": "suffice.importers.converting",
+    "ImportSummary": "suffice.importers.importing",
+    "ImportedRun": "suffice.importers.base",
+    "ImportedTrajectory": "suffice.importers.base",
+    "convert_questions": "suffice.importers.converting",
+    "import_recording": "suffice.importers.importing",
+    "importer": "suffice.importers.importers",
+    "importer_names": "suffice.importers.importers",
+    "kind_of": "suffice.importers.importers",
+    "open_source": "suffice.importers.question_sets",
+    "read_tabular": "suffice.importers.tabular",
+    "register_importer": "suffice.importers.importers",
+}
 
 __all__ = [
     "Conversion",
-    "CorpusConversion",
     "ImportSummary",
     "ImportedRun",
     "ImportedTrajectory",
-    "convert_corpus",
     "convert_questions",
     "import_recording",
     "importer",
@@ -26,3 +41,5 @@ __all__ = [
     "read_tabular",
     "register_importer",
 ]
+
+__getattr__, __dir__ = lazy_face(__name__, _LAZY)

@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from suffice.adapters.names import (
+from suffice.common.files import quoted
+from suffice.errors import UnsettledError
+from suffice.importers.names import (
     FEEDBACK,
     GOLDS,
     IDS,
@@ -20,9 +22,7 @@ from suffice.adapters.names import (
     is_round_name,
     plain_name,
 )
-from suffice.adapters.table_columns import TableColumns
-from suffice.errors import UnsettledError
-from suffice.files import quoted
+from suffice.importers.table_columns import TableColumns
 
 __all__ = ["FEW", "refuse_gold_as_answer"]
 

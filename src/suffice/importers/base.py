@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from suffice.embedding.base import Embedder, identity
+from suffice.common.json_text import number_or_none
 from suffice.errors import DataError
-from suffice.json_text import number_or_none
-from suffice.loop.rows import cost_names, fill_costs, measured_columns, said_columns
-from suffice.metrics import METRICS
-from suffice.rounds import Cost, End, Round
-from suffice.signals import EMBEDDER, SIGNALS
-from suffice.store.schema import ASSUMED_END, REPLY_COLUMNS, column_kind
+from suffice.loops.rows import cost_names, fill_costs, measured_columns, said_columns
+from suffice.policy.embedding.base import Embedder, identity
+from suffice.policy.metrics import METRICS
+from suffice.policy.rounds import Cost, End, Round
+from suffice.policy.signals import EMBEDDER, SIGNALS
+from suffice.recordings.schema import ASSUMED_END, REPLY_COLUMNS, column_kind
 
 __all__ = [
     "ColumnReading",
@@ -144,7 +144,7 @@ class ImportedRun:
         return [text for text in dict.fromkeys(texts) if text and text.strip()]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one mapping for each question and round, ready for `suffice.store.write_recording`.
+        """Return one mapping for each question and round, ready for `suffice.recordings.write_recording`.
 
         Signals that follow from the answers (`answer_stable`, ...) are computed where the files lack them.
         """
@@ -153,7 +153,7 @@ class ImportedRun:
         return rows
 
     def kinds(self) -> dict[str, str]:
-        """Return the kind of each column whose name does not say it, for `suffice.store.write_recording`."""
+        """Return the kind of each column whose name does not say it, for `suffice.recordings.write_recording`."""
         kinds: dict[str, str] = {}
         for trajectory in self.trajectories:
             kinds |= {name: "signal" for item in trajectory.rounds for name in item.signals if name not in SIGNALS}

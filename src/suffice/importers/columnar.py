@@ -12,18 +12,27 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from suffice.adapters.base import check_unit, end_of, score
-from suffice.adapters.golds import GoldAnswers
-from suffice.adapters.grid import END_NAMES, OWN_COLUMNS, Grid, cell_number, cell_text, gold_texts, is_cost, signal_cell
-from suffice.adapters.records import Record
-from suffice.adapters.summary import ColumnCount, is_counted
-from suffice.adapters.tally import Tally
 from suffice.errors import DataError
-from suffice.metrics import EQUAL_WEIGHTS, METRICS
-from suffice.rounds import COST_KINDS, Floats, Positions, Round
-from suffice.signals import SIGNALS, clean_column, compute_signals
-from suffice.signals.from_policy import WRITERS
-from suffice.store.schema import ASSUMED_END, REPLY_COLUMNS, column_kind, cost_column, table_of_columns
+from suffice.importers.base import check_unit, end_of, score
+from suffice.importers.golds import GoldAnswers
+from suffice.importers.grid import (
+    END_NAMES,
+    OWN_COLUMNS,
+    Grid,
+    cell_number,
+    cell_text,
+    gold_texts,
+    is_cost,
+    signal_cell,
+)
+from suffice.importers.records import Record
+from suffice.importers.summary import ColumnCount, is_counted
+from suffice.importers.tally import Tally
+from suffice.policy.metrics import EQUAL_WEIGHTS, METRICS
+from suffice.policy.rounds import COST_KINDS, Floats, Positions, Round
+from suffice.policy.signals import SIGNALS, clean_column, compute_signals
+from suffice.policy.signals.from_policy import WRITERS
+from suffice.recordings.schema import ASSUMED_END, REPLY_COLUMNS, column_kind, cost_column, table_of_columns
 
 __all__ = ["RecordingPart", "columnar_part"]
 

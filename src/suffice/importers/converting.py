@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from suffice._version import __version__
-from suffice.adapters.question_sets import CORPUS_FORM, OWN_FORM, QuestionSource, check_form, form_of, open_source
+from suffice.common.files import check_file, replacing, write_file
+from suffice.common.results import Result
+from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError
-from suffice.files import check_file, replacing, write_file
-from suffice.results import Result
-from suffice.retrieval import Question, dataset_hash, text_id
-from suffice.retrieval.datasets import question_from
-from suffice.retrieval.forms import QUESTION_FORMS
-from suffice.seen import text_hash
-from suffice.statistics.folds import hash_places
-from suffice.tables import Column, Table, counted
+from suffice.evaluation.statistics.folds import hash_places
+from suffice.importers.question_sets import CORPUS_FORM, OWN_FORM, QuestionSource, check_form, form_of, open_source
+from suffice.loops.retrieval import Question, dataset_hash, text_id
+from suffice.loops.retrieval.datasets import question_from
+from suffice.loops.retrieval.forms import QUESTION_FORMS
+from suffice.policy.seen import text_hash
 
 __all__ = ["Conversion", "Unread", "convert_questions"]
 
@@ -125,7 +125,7 @@ def convert_questions(
     Args:
         source: A file, a folder, or the id of a set on the hub, or what `open_source` returned for it.
         out: The questions, a file that ends in ``.jsonl`` or ``.jsonl.gz``.
-        form: A name in `suffice.retrieval.forms.QUESTION_FORMS`, or ``suffice``; None to recognise it.
+        form: A name in `suffice.loops.retrieval.forms.QUESTION_FORMS`, or ``suffice``; None to recognise it.
         sample: How many texts to draw; None for all.
         splits: How many texts each split has, by its name, in the order in which they are drawn.
         seed: Of the draw.
@@ -155,7 +155,7 @@ def convert_questions(
     form = form or form_of(origin)
     if form == CORPUS_FORM:
         raise DataError(
-            f"{origin.name} contains passages and no questions: suffice.adapters.convert_corpus converts it"
+            f"{origin.name} contains passages and no questions: suffice_retrieval.indexes.convert_corpus converts it"
         )
     reading = _SourceReading(origin, form)
     units = reading.units()

@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from suffice.adapters.names import ANSWERS, IDS, OUTCOME_NAMES, plain_name
-from suffice.adapters.records import ROUND_LISTS, Record
-from suffice.adapters.reply_fields import reply_fields
-from suffice.adapters.table_columns import TableColumns
-from suffice.syntax import literal_of
+from suffice.common.syntax import literal_of
+from suffice.importers.names import ANSWERS, IDS, OUTCOME_NAMES, plain_name
+from suffice.importers.records import ROUND_LISTS, Record
+from suffice.importers.reply_fields import reply_fields
+from suffice.importers.table_columns import TableColumns
 
 __all__ = ["flat", "lists_as_text", "names_rounds", "one_run_each", "single_name"]
 

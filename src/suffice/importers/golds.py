@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from suffice.adapters.base import ImportedRun, ImportedTrajectory, score
-from suffice.adapters.grid import gold_texts
-from suffice.adapters.names import GOLDS, IDS, QUESTIONS, plain_name
-from suffice.adapters.records import Record, records_of
+from suffice.common.tables import counted
 from suffice.errors import DataError, SchemaError
-from suffice.metrics import normalize_answer
-from suffice.tables import counted
+from suffice.importers.base import ImportedRun, ImportedTrajectory, score
+from suffice.importers.grid import gold_texts
+from suffice.importers.names import GOLDS, IDS, QUESTIONS, plain_name
+from suffice.importers.records import Record, records_of
+from suffice.policy.metrics import normalize_answer
 
 __all__ = ["GoldAnswers", "join_golds", "joined_golds"]
 

@@ -11,12 +11,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
-from suffice.adapters.base import ImportedTrajectory, check_unit, end_of, score
+from suffice.common.files import quoted
 from suffice.errors import DataError, SchemaError, UnsettledError, did_you_mean
-from suffice.files import quoted
-from suffice.metrics import METRICS
-from suffice.rounds import COST_KINDS, Cost, End, Round
-from suffice.signals import SIGNALS
+from suffice.importers.base import ImportedTrajectory, check_unit, end_of, score
+from suffice.policy.metrics import METRICS
+from suffice.policy.rounds import COST_KINDS, Cost, End, Round
+from suffice.policy.signals import SIGNALS
 
 __all__ = [
     "END_NAMES",

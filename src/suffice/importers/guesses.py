@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from suffice.adapters.answer_or_gold import refuse_gold_as_answer
-from suffice.adapters.base import ColumnReading
-from suffice.adapters.grid import OWN_COLUMNS, cell_number, is_cost
-from suffice.adapters.names import (
+from suffice.errors import UnsettledError
+from suffice.importers.answer_or_gold import refuse_gold_as_answer
+from suffice.importers.base import ColumnReading
+from suffice.importers.grid import OWN_COLUMNS, cell_number, is_cost
+from suffice.importers.names import (
     FEEDBACK,
     GOLDS,
     IDS,
@@ -26,13 +27,12 @@ from suffice.adapters.names import (
     is_round_name,
     plain_name,
 )
-from suffice.adapters.records import Record
-from suffice.adapters.shapes import Shape
-from suffice.adapters.table_columns import TableColumns
-from suffice.adapters.unread import unread_notes
-from suffice.errors import UnsettledError
-from suffice.metrics import METRICS
-from suffice.signals import SIGNALS
+from suffice.importers.records import Record
+from suffice.importers.shapes import Shape
+from suffice.importers.table_columns import TableColumns
+from suffice.importers.unread import unread_notes
+from suffice.policy.metrics import METRICS
+from suffice.policy.signals import SIGNALS
 
 __all__ = ["WITHIN", "ColumnMap", "guess_columns", "is_long"]
 

@@ -7,9 +7,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TypeVar
 
-from suffice.adapters.base import ImportedRun
-from suffice.adapters.recognise import Head, recognise
 from suffice.errors import DataError, did_you_mean
+from suffice.importers.base import ImportedRun
+from suffice.importers.recognise import Head, recognise
 
 __all__ = ["IMPORTERS", "importer", "importer_names", "kind_of", "register_importer"]
 
@@ -32,7 +32,7 @@ def register_importer(name: str, *, recognises: Callable[[Head], bool] | None = 
 
     Args:
         name: The format, as ``--kind`` takes it.
-        recognises: Whether a file has this format, by its `suffice.adapters.recognise.Head`; asked before any test of the
+        recognises: Whether a file has this format, by its `suffice.importers.recognise.Head`; asked before any test of the
             library's own formats.  None = the format is chosen with ``--kind``.
 
     Raises:
@@ -56,7 +56,7 @@ def importer_names() -> tuple[str, ...]:
 
 
 def kind_of(path: str | Path) -> str:
-    """Return the format of a file or folder, recognised from its content; see `suffice.adapters.recognise`.
+    """Return the format of a file or folder, recognised from its content; see `suffice.importers.recognise`.
 
     Raises:
         NotFoundError: There is no such file or folder, or no file in the folder.

@@ -12,27 +12,27 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from suffice._version import __version__
-from suffice.adapters.base import ColumnReading, ImportedRun, with_embeddings
-from suffice.adapters.golds import join_golds
-from suffice.adapters.importers import importer, kind_of
-from suffice.adapters.mapping import Mapped, mapping_path, read_mapping, write_mapping
-from suffice.adapters.recognise import data_files, left_out
-from suffice.adapters.streaming import StreamedRun, stream_tabular
-from suffice.adapters.summary import ColumnCount, RoundMeans, column_counts, match_of_row, round_means
-from suffice.adapters.table_parts import unpacked_size
-from suffice.adapters.tabular import read_tabular
-from suffice.adapters.traces.explain import TRACE_FORMATS
-from suffice.display import facts_table
-from suffice.embedding import Embedder
+from suffice.common.display import facts_table
+from suffice.common.files import check_file, quoted
+from suffice.common.results import Result
+from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError, SchemaError, UnsettledError
-from suffice.expressions import is_available, looks_mathematical
-from suffice.files import check_file, quoted
-from suffice.normalizers import DEFAULT_NORMALIZER, MATCH, guess_normalizer, normalizer_of
-from suffice.results import Result
-from suffice.store import read_recording, write_recording
-from suffice.store.recording import Recording, open_recording
-from suffice.store.runs import loop_labels, loops_by_label
-from suffice.tables import Column, Table, counted
+from suffice.importers.base import ColumnReading, ImportedRun, with_embeddings
+from suffice.importers.golds import join_golds
+from suffice.importers.importers import importer, kind_of
+from suffice.importers.mapping import Mapped, mapping_path, read_mapping, write_mapping
+from suffice.importers.recognise import data_files, left_out
+from suffice.importers.streaming import StreamedRun, stream_tabular
+from suffice.importers.summary import ColumnCount, RoundMeans, column_counts, match_of_row, round_means
+from suffice.importers.table_parts import unpacked_size
+from suffice.importers.tabular import read_tabular
+from suffice.importers.traces.explain import TRACE_FORMATS
+from suffice.policy.embedding import Embedder
+from suffice.policy.expressions import is_available, looks_mathematical
+from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, guess_normalizer, normalizer_of
+from suffice.recordings import read_recording, write_recording
+from suffice.recordings.recording import Recording, open_recording
+from suffice.recordings.runs import loop_labels, loops_by_label
 
 __all__ = ["ENOUGH", "ImportSummary", "import_recording"]
 
@@ -145,7 +145,7 @@ def import_recording(
 
     Args:
         path: The file of the run, or a folder of such files.
-        kind: Its format, one of `suffice.adapters.importer_names`; None = recognised from its content.
+        kind: Its format, one of `suffice.importers.importer_names`; None = recognised from its content.
         out: The recording, a parquet file; None = in the current folder, under the name of `path`.
         columns: For tabular files: our name of a column to theirs.
         metrics: For tabular files: metrics in [0, 1] of your own, by name, to their columns.
@@ -159,7 +159,7 @@ def import_recording(
             the trace.
         samples: Whether the rounds of a question are independent samples, without an order: votes then decide, and figures
             are means over random orders.
-        normalizer: Which answers are the same, one of `suffice.normalizers.NORMALIZERS`; None = the most special one that reads
+        normalizer: Which answers are the same, one of `suffice.policy.normalizers.NORMALIZERS`; None = the most special one that reads
             all gold answers, or without any the answers; that of question answering if there is none.
         where: For tabular files: only rows with these values, by the file's column: those of one model, for instance.
         embedder: Embeds the answers, for `semantic_distance`.

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from suffice.common.files import write_file
+from suffice.common.json_text import load_json
 from suffice.errors import SchemaError
-from suffice.files import write_file
-from suffice.json_text import load_json
 
 __all__ = ["Mapped", "mapping_path", "read_mapping", "write_mapping"]
 

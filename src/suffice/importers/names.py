@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from suffice.store.runs import LOOP_NAMES
+from suffice.recordings.runs import LOOP_NAMES
 
 __all__ = [
     "ANSWERS",

@@ -10,14 +10,13 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
-from suffice.adapters.recognise import data_files
-from suffice.adapters.records import file_rows
+from suffice.common.files import file_sha256
+from suffice.common.tables import counted
 from suffice.errors import DataError, MissingExtraError, NotFoundError, SchemaError, UnsettledError
-from suffice.files import file_sha256
-from suffice.retrieval.corpus_forms import PASSAGE_IDS, PASSAGE_TEXTS
-from suffice.retrieval.fields import object_of
-from suffice.retrieval.forms import QUESTION_FORMS, forms_of
-from suffice.tables import counted
+from suffice.importers.recognise import data_files
+from suffice.importers.records import file_rows
+from suffice.loops.retrieval.fields import PASSAGE_IDS, PASSAGE_TEXTS, object_of
+from suffice.loops.retrieval.forms import QUESTION_FORMS, forms_of
 
 __all__ = [
     "CORPUS_FORM",

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from suffice.common.files import decoded, disk_fault, quoted, unpacked
+from suffice.common.json_text import array_items, load_json, values_in
 from suffice.errors import DataError, NotFoundError, SchemaError
-from suffice.files import decoded, disk_fault, quoted, unpacked
-from suffice.json_text import array_items, load_json, values_in
-from suffice.store.schema import META_KEY
+from suffice.recordings.schema import META_KEY
 
 __all__ = [
     "FORMAT_TESTS",

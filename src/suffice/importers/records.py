@@ -13,10 +13,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from suffice.adapters.names import ANSWERS, IDS, is_round_name, plain_name
-from suffice.adapters.recognise import data_files, head_of, is_large_array, json_array, json_document
+from suffice.common.files import decoded, json_lines, unpacked
 from suffice.errors import DataError, SchemaError
-from suffice.files import decoded, json_lines, unpacked
+from suffice.importers.names import ANSWERS, IDS, is_round_name, plain_name
+from suffice.importers.recognise import data_files, head_of, is_large_array, json_array, json_document
 
 __all__ = ["ROUND_LISTS", "Record", "csv_rows", "file_rows", "parquet_rows", "records_of"]
 

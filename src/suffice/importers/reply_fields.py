@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from suffice.adapters.traces.payloads import logged_reply
-from suffice.llm._wire import is_cut
+from suffice.importers.traces.payloads import logged_reply
+from suffice.loops.models._wire import is_cut
 
 __all__ = ["reply_fields"]
 

@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from suffice.adapters.guesses import ColumnMap
-from suffice.adapters.names import ORDER_WORDS, RUNS, TIMES, plain_name
-from suffice.adapters.records import Record
-from suffice.adapters.shapes import Shape
-from suffice.adapters.traces.files import nanoseconds
+from suffice.common.tables import counted
 from suffice.errors import DataError, NotFoundError
-from suffice.store.runs import LOOP_NAMES, MODEL_NAMES, RUN_FILE, value_text
-from suffice.tables import counted
+from suffice.importers.guesses import ColumnMap
+from suffice.importers.names import ORDER_WORDS, RUNS, TIMES, plain_name
+from suffice.importers.records import Record
+from suffice.importers.shapes import Shape
+from suffice.importers.traces.files import nanoseconds
+from suffice.recordings.runs import LOOP_NAMES, MODEL_NAMES, RUN_FILE, value_text
 
 __all__ = [
     "FILE",

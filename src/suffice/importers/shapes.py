@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from suffice.adapters.fields import flat, names_rounds, one_run_each, single_name
-from suffice.adapters.names import ANSWERS, GOLDS, ORDER_WORDS, OUTCOME_NAMES, QUESTIONS, ROUND_WORDS, plain_name
-from suffice.adapters.records import ROUND_LISTS, Record
 from suffice.errors import DataError, SchemaError, UnsettledError
+from suffice.importers.fields import flat, names_rounds, one_run_each, single_name
+from suffice.importers.names import ANSWERS, GOLDS, ORDER_WORDS, OUTCOME_NAMES, QUESTIONS, ROUND_WORDS, plain_name
+from suffice.importers.records import ROUND_LISTS, Record
 
 __all__ = ["ROUNDS", "Shape", "unfold"]
 

@@ -13,20 +13,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from suffice.adapters.base import ColumnReading, ImportedRun
-from suffice.adapters.columnar import RecordingPart, columnar_part
-from suffice.adapters.golds import GoldAnswers, joined_golds
-from suffice.adapters.grid import group_trajectories
-from suffice.adapters.records import Record
-from suffice.adapters.runs import runs_notes
-from suffice.adapters.summary import ColumnCount, RoundMeans, column_counts, match_of_row
-from suffice.adapters.table_parts import PartedTable, TableOptions, UnevenError, is_large
-from suffice.adapters.tally import Tally
-from suffice.normalizers import DEFAULT_NORMALIZER, MATCH
-from suffice.rounds import End
-from suffice.store.opened import write_tables
-from suffice.store.schema import build_table, metric_field
-from suffice.tables import counted
+from suffice.common.tables import counted
+from suffice.importers.base import ColumnReading, ImportedRun
+from suffice.importers.columnar import RecordingPart, columnar_part
+from suffice.importers.golds import GoldAnswers, joined_golds
+from suffice.importers.grid import group_trajectories
+from suffice.importers.records import Record
+from suffice.importers.runs import runs_notes
+from suffice.importers.summary import ColumnCount, RoundMeans, column_counts, match_of_row
+from suffice.importers.table_parts import PartedTable, TableOptions, UnevenError, is_large
+from suffice.importers.tally import Tally
+from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH
+from suffice.policy.rounds import End
+from suffice.recordings.opened import write_tables
+from suffice.recordings.schema import build_table, metric_field
 
 __all__ = ["StreamedRun", "stream_tabular"]
 

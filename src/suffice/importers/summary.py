@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from suffice.adapters.base import ImportedRun
-from suffice.normalizers import MATCH, match
-from suffice.store.schema import column_kind
+from suffice.importers.base import ImportedRun
+from suffice.policy.normalizers import MATCH, match
+from suffice.recordings.schema import column_kind
 
 __all__ = ["ColumnCount", "RoundMeans", "column_counts", "is_counted", "match_of_row", "round_means"]
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from suffice.adapters.grid import cell_number
-from suffice.adapters.names import GOLDS, plain_name
-from suffice.adapters.records import Record
 from suffice.errors import DataError
+from suffice.importers.grid import cell_number
+from suffice.importers.names import GOLDS, plain_name
+from suffice.importers.records import Record
 
 __all__ = ["TableColumns"]
 

@@ -15,17 +15,17 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from suffice.adapters.fields import lists_as_text, one_run_each
-from suffice.adapters.grid import Grid, cell_text, whole_number
-from suffice.adapters.guesses import guess_columns, is_long
-from suffice.adapters.recognise import data_files, head_of, in_one_piece
-from suffice.adapters.records import Record, records_of
-from suffice.adapters.runs import RowOrder, Run, RunColumns, chosen_rows, ignored_names, tell_apart
-from suffice.adapters.shapes import ROUNDS, unfold
-from suffice.adapters.tabular import grid_of, in_order, order_notes, refuse_other_files
 from suffice.errors import DataError, SchemaError
-from suffice.metrics import normalize_answer
-from suffice.rounds import End
+from suffice.importers.fields import lists_as_text, one_run_each
+from suffice.importers.grid import Grid, cell_text, whole_number
+from suffice.importers.guesses import guess_columns, is_long
+from suffice.importers.recognise import data_files, head_of, in_one_piece
+from suffice.importers.records import Record, records_of
+from suffice.importers.runs import RowOrder, Run, RunColumns, chosen_rows, ignored_names, tell_apart
+from suffice.importers.shapes import ROUNDS, unfold
+from suffice.importers.tabular import grid_of, in_order, order_notes, refuse_other_files
+from suffice.policy.metrics import normalize_answer
+from suffice.policy.rounds import End
 
 __all__ = ["PartedTable", "TableOptions", "UnevenError", "is_large", "unpacked_size"]
 

@@ -14,13 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from suffice.adapters.answer_or_gold import FEW
-from suffice.adapters.base import ImportedRun, ImportedTrajectory
-from suffice.adapters.grid import Grid, group_trajectories
-from suffice.adapters.guesses import ColumnMap, guess_columns, is_long
-from suffice.adapters.names import is_round_name, plain_name
-from suffice.adapters.records import Record, records_of
-from suffice.adapters.runs import (
+from suffice.common.tables import counted
+from suffice.errors import DataError, SchemaError
+from suffice.importers.answer_or_gold import FEW
+from suffice.importers.base import ImportedRun, ImportedTrajectory
+from suffice.importers.grid import Grid, group_trajectories
+from suffice.importers.guesses import ColumnMap, guess_columns, is_long
+from suffice.importers.names import is_round_name, plain_name
+from suffice.importers.records import Record, records_of
+from suffice.importers.runs import (
     RowOrder,
     RunColumns,
     chosen_rows,
@@ -30,12 +32,10 @@ from suffice.adapters.runs import (
     runs_notes,
     tell_apart,
 )
-from suffice.adapters.shapes import ROUNDS, Shape, unfold
-from suffice.adapters.tally import Tally
-from suffice.errors import DataError, SchemaError
-from suffice.rounds import End
-from suffice.seen import one_name_per_text
-from suffice.tables import counted
+from suffice.importers.shapes import ROUNDS, Shape, unfold
+from suffice.importers.tally import Tally
+from suffice.policy.rounds import End
+from suffice.policy.seen import one_name_per_text
 
 __all__ = ["grid_of", "in_order", "order_notes", "read_tabular", "refuse_other_files"]
 

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from suffice.adapters.answer_or_gold import FEW
-from suffice.adapters.base import ImportedTrajectory
-from suffice.adapters.grid import Grid, differing_golds, is_cost
-from suffice.adapters.guesses import WITHIN, ColumnMap
+from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
-from suffice.rounds import COST_KINDS
-from suffice.store.schema import PINNED_LABELS
-from suffice.tables import counted
+from suffice.importers.answer_or_gold import FEW
+from suffice.importers.base import ImportedTrajectory
+from suffice.importers.grid import Grid, differing_golds, is_cost
+from suffice.importers.guesses import WITHIN, ColumnMap
+from suffice.policy.rounds import COST_KINDS
+from suffice.recordings.schema import PINNED_LABELS
 
 __all__ = ["Tally"]
 

@@ -5,10 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from suffice.adapters.names import MONEY, OUTCOME_NAMES, OWN_SIGNALS, SYNONYMS, TOTAL_TOKENS, is_round_name, plain_name
-from suffice.adapters.shapes import Shape
-from suffice.adapters.table_columns import TableColumns
 from suffice.errors import DataError
+from suffice.importers.names import (
+    MONEY,
+    OUTCOME_NAMES,
+    OWN_SIGNALS,
+    SYNONYMS,
+    TOTAL_TOKENS,
+    is_round_name,
+    plain_name,
+)
+from suffice.importers.shapes import Shape
+from suffice.importers.table_columns import TableColumns
 
 __all__ = ["unread_notes"]
 

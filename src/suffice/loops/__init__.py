@@ -1,42 +1,54 @@
 """Live loops: answer one question under a policy, or record every round of many."""
 
-from suffice.loop.batch_sending import BatchProgress
-from suffice.loop.batching import BatchQueue
-from suffice.loop.chains import CHAIN_METHODS, ChainMethod, Dragin, Flare, IRCoT, SelfAsk, parse_method
-from suffice.loop.drafting import DraftingLoop
-from suffice.loop.evidence import Evidence
-from suffice.loop.live import LiveLoop, Outcome
-from suffice.loop.open_question import OpenQuestion
-from suffice.loop.progress import Progress, RecordSummary
-from suffice.loop.querying import QueryLoop
-from suffice.loop.recorder import Recorder
-from suffice.loop.recording import record, record_async
-from suffice.loop.retrieval import RetrievalLoop
-from suffice.loop.sampling import SamplingLoop
-from suffice.signals import Enricher
+from typing import TYPE_CHECKING
+
+from suffice.common.lazy import lazy_face
+
+if TYPE_CHECKING:
+    from suffice.loops.batch_sending import BatchProgress
+    from suffice.loops.batching import BatchQueue
+    from suffice.loops.drafting_loop import DraftingLoop
+    from suffice.loops.evidence import Evidence
+    from suffice.loops.live import LiveLoop, Outcome
+    from suffice.loops.open_question import OpenQuestion
+    from suffice.loops.progress import Progress, RecordSummary
+    from suffice.loops.recorder import Recorder
+    from suffice.loops.recording import record, record_async
+    from suffice.loops.retrieval_loop import RetrievalLoop
+    from suffice.loops.sampling_loop import SamplingLoop
+
+_LAZY = {
+    "BatchProgress": "suffice.loops.batch_sending",
+    "BatchQueue": "suffice.loops.batching",
+    "DraftingLoop": "suffice.loops.drafting_loop",
+    "Evidence": "suffice.loops.evidence",
+    "LiveLoop": "suffice.loops.live",
+    "OpenQuestion": "suffice.loops.open_question",
+    "Outcome": "suffice.loops.live",
+    "Progress": "suffice.loops.progress",
+    "RecordSummary": "suffice.loops.progress",
+    "Recorder": "suffice.loops.recorder",
+    "RetrievalLoop": "suffice.loops.retrieval_loop",
+    "SamplingLoop": "suffice.loops.sampling_loop",
+    "record": "suffice.loops.recording",
+    "record_async": "suffice.loops.recording",
+}
 
 __all__ = [
-    "CHAIN_METHODS",
     "BatchProgress",
     "BatchQueue",
-    "ChainMethod",
     "DraftingLoop",
-    "Dragin",
-    "Enricher",
     "Evidence",
-    "Flare",
-    "IRCoT",
     "LiveLoop",
     "OpenQuestion",
     "Outcome",
     "Progress",
-    "QueryLoop",
     "RecordSummary",
     "Recorder",
     "RetrievalLoop",
     "SamplingLoop",
-    "SelfAsk",
-    "parse_method",
     "record",
     "record_async",
 ]
+
+__getattr__, __dir__ = lazy_face(__name__, _LAZY)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from suffice.loop.rows import fill_costs
-from suffice.normalizers import MATCH
-from suffice.store.journal import Journal
-from suffice.store.opened import write_tables
-from suffice.store.schema import Columns
-from suffice.store.shards import with_places
-from suffice.store.stored import StoredRows
+from suffice.loops.rows import fill_costs
+from suffice.policy.normalizers import MATCH
+from suffice.recordings.journal import Journal
+from suffice.recordings.opened import write_tables
+from suffice.recordings.schema import Columns
+from suffice.recordings.shards import with_places
+from suffice.recordings.stored import StoredRows
 
 __all__ = ["Assembly"]
 

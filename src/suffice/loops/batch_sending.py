@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from suffice.common.files import quoted, replacing
+from suffice.common.tables import counted
 from suffice.errors import AuthenticationFailedError, DataError, ModelError
-from suffice.files import quoted, replacing
-from suffice.llm._clients import Connection
-from suffice.llm._wire import count_of
-from suffice.llm.batch_api import ENDED, BatchApi, rows_of_output
-from suffice.store.batch_state import BatchState, SentBatch
-from suffice.tables import counted
+from suffice.loops.models._clients import Connection
+from suffice.loops.models._wire import count_of
+from suffice.loops.models.batch_api import ENDED, BatchApi, rows_of_output
+from suffice.recordings.batch_state import BatchState, SentBatch
 
 __all__ = ["BatchProgress", "BatchSender", "BatchSettings"]
 

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import IO
 
 from suffice.errors import DataError, ModelError, PendingReplyError
-from suffice.llm.batch_api import BATCHES, BatchRequest, input_line
-from suffice.loop.batch_sending import BatchProgress, BatchSender, BatchSettings
-from suffice.loop.progress import RecordSummary
-from suffice.rounds import Cost
-from suffice.store.batch_state import BatchState, SentBatch
-from suffice.store.cache import request_key
+from suffice.loops.batch_sending import BatchProgress, BatchSender, BatchSettings
+from suffice.loops.models.batch_api import BATCHES, BatchRequest, input_line
+from suffice.loops.progress import RecordSummary
+from suffice.policy.rounds import Cost
+from suffice.recordings.batch_state import BatchState, SentBatch
+from suffice.recordings.cache import request_key
 
 __all__ = ["BatchQueue", "batches_of", "in_batches"]
 

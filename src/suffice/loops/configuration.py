@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from suffice.loop.live import LiveLoop
+from suffice.loops.live import LiveLoop
 
 __all__ = ["configuration_of"]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from suffice.errors import AuthenticationFailedError, DataError, ModelError
-from suffice.rounds import Passage, Reply, Round
-from suffice.signals import CRITIC
+from suffice.policy.rounds import Passage, Reply, Round
+from suffice.policy.signals import CRITIC
 
 __all__ = ["Call", "Course", "PendingCall", "RoundResult", "Steps", "contexts_of", "drive", "send"]
 

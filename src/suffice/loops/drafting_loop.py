@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from suffice.errors import DataError, ModelError
-from suffice.llm._wire import is_cut
-from suffice.llm.chat import ChatModel, Completion
-from suffice.llm.prompts import DRAFTING, DraftingPrompt, Message
-from suffice.loop.course import Call, RoundResult, Steps, contexts_of
-from suffice.loop.live import LiveLoop
-from suffice.rounds import Passage, Reply, Round
-from suffice.signals import CRITIC
-from suffice.signals.text import strip_thinking
+from suffice.loops.course import Call, RoundResult, Steps, contexts_of
+from suffice.loops.live import LiveLoop
+from suffice.loops.models._wire import is_cut
+from suffice.loops.models.chat import ChatModel, Completion
+from suffice.loops.models.prompts import DRAFTING, DraftingPrompt, Message
+from suffice.policy.rounds import Passage, Reply, Round
+from suffice.policy.signals import CRITIC
+from suffice.policy.signals.text import strip_thinking
 
 __all__ = ["DraftingLoop"]
 

@@ -7,10 +7,10 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from suffice.blocking import finished
-from suffice.retrieval import AsyncRetriever, Retriever, identity_of, is_async
-from suffice.retrieval.ranking import added_costs, costed_ranking
-from suffice.rounds import Cost, Passage
+from suffice.common.blocking import finished
+from suffice.loops.retrieval import AsyncRetriever, Retriever, identity_of, is_async
+from suffice.loops.retrieval.ranking import added_costs, costed_ranking
+from suffice.policy.rounds import Cost, Passage
 
 __all__ = ["Evidence", "Ranking", "distinct_passages"]
 

@@ -6,11 +6,11 @@ have generated it: both use `Policy.reads_every_answer` and `reads` of the rule.
 
 from __future__ import annotations
 
-from suffice.loop.course import Call, PendingCall, RoundResult
-from suffice.loop.measuring import needs_critique, unmeasured
-from suffice.rounds import Round
-from suffice.session import Session
-from suffice.signals import CRITIC, GATE, SIGNALS
+from suffice.loops.course import Call, PendingCall, RoundResult
+from suffice.loops.measuring import needs_critique, unmeasured
+from suffice.policy.rounds import Round
+from suffice.policy.session import Session
+from suffice.policy.signals import CRITIC, GATE, SIGNALS
 
 __all__ = ["PendingAnswer", "needed"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from suffice.common.json_text import as_number
 from suffice.errors import DataError
-from suffice.json_text import as_number
-from suffice.metrics import METRICS
-from suffice.signals import SIGNALS
-from suffice.store.merging import INFERRED, RUN
-from suffice.store.schema import DECISION_COLUMNS, EMBEDDING, PINNED_LABELS, SHADOW, TEXT_COLUMNS
+from suffice.policy.metrics import METRICS
+from suffice.policy.signals import SIGNALS
+from suffice.recordings.merging import INFERRED, RUN
+from suffice.recordings.schema import DECISION_COLUMNS, EMBEDDING, PINNED_LABELS, SHADOW, TEXT_COLUMNS
 
 __all__ = ["check_signal_names", "checked_golds", "checked_labels", "checked_metric"]
 

@@ -9,20 +9,20 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
-from suffice.blocking import finished, run_blocking
-from suffice.display import Displayed
+from suffice.common.blocking import finished, run_blocking
+from suffice.common.display import Displayed
+from suffice.common.tables import Column, Table
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, ModelError
-from suffice.llm._wire import is_cut
-from suffice.llm.base import Answerer
-from suffice.loop.course import Course, drive, send
-from suffice.loop.gating import PendingAnswer, needed
-from suffice.loop.measuring import measure_lazily, unmeasured
-from suffice.loop.waves import SURPLUS, Surplus, Wave
-from suffice.rounds import Cost, Decision, Passage, Round, total_cost
-from suffice.seen import Seen
-from suffice.session import Policy, Session
-from suffice.signals import EMBEDDER, Enricher
-from suffice.tables import Column, Table
+from suffice.loops.course import Course, drive, send
+from suffice.loops.gating import PendingAnswer, needed
+from suffice.loops.measuring import measure_lazily, unmeasured
+from suffice.loops.models._wire import is_cut
+from suffice.loops.models.base import Answerer
+from suffice.loops.waves import SURPLUS, Surplus, Wave
+from suffice.policy.rounds import Cost, Decision, Passage, Round, total_cost
+from suffice.policy.seen import Seen
+from suffice.policy.session import Policy, Session
+from suffice.policy.signals import EMBEDDER, Enricher
 
 __all__ = ["LiveLoop", "Outcome", "check_position", "fitted_of"]
 

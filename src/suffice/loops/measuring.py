@@ -8,10 +8,10 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from suffice.errors import ModelError
-from suffice.loop.course import RoundResult, drive
-from suffice.rounds import Cost, Reply, Round
-from suffice.session import Session
-from suffice.signals import CRITIC, CUMULATED, SIGNALS, Enricher
+from suffice.loops.course import RoundResult, drive
+from suffice.policy.rounds import Cost, Reply, Round
+from suffice.policy.session import Session
+from suffice.policy.signals import CRITIC, CUMULATED, SIGNALS, Enricher
 
 __all__ = ["components_of", "measure_lazily", "measured", "needs_critique", "unmeasured"]
 

@@ -11,19 +11,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from suffice.errors import DataError, NotFittedError, UnknownSignalError
-from suffice.loop.host_values import check_signal_names, checked_metric
-from suffice.loop.rows import decision_columns, row_of
-from suffice.metrics import METRICS
-from suffice.normalizers import MATCH
-from suffice.retrieval import Question
-from suffice.rounds import Decision, End, Reason, Round
-from suffice.session import Session
-from suffice.signals import SIGNALS
-from suffice.store.round_journal import RoundJournal
-from suffice.store.schema import AUDIT_UNIT
+from suffice.loops.host_values import check_signal_names, checked_metric
+from suffice.loops.retrieval import Question
+from suffice.loops.rows import decision_columns, row_of
+from suffice.policy.metrics import METRICS
+from suffice.policy.normalizers import MATCH
+from suffice.policy.rounds import Decision, End, Reason, Round
+from suffice.policy.session import Session
+from suffice.policy.signals import SIGNALS
+from suffice.recordings.round_journal import RoundJournal
+from suffice.recordings.schema import AUDIT_UNIT
 
 if TYPE_CHECKING:
-    from suffice.loop.recorder import Recorder
+    from suffice.loops.recorder import Recorder
 
 __all__ = ["Ending", "OpenQuestion"]
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from suffice.display import Displayed, facts_table
-from suffice.rounds import Cost, total_cost
-from suffice.tables import Table, counted
+from suffice.common.display import Displayed, facts_table
+from suffice.common.tables import Table, counted
+from suffice.policy.rounds import Cost, total_cost
 
 __all__ = ["Progress", "RecordSummary"]
 

@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from suffice.errors import DataError, NotFittedError, SchemaError, UnknownSignalError
-from suffice.loop.host_values import checked_golds, checked_labels
-from suffice.loop.open_question import OpenQuestion
-from suffice.normalizers import DEFAULT_NORMALIZER, normalizer_of
-from suffice.retrieval import Question
-from suffice.rounds import Reply, Round
-from suffice.rules import Never
-from suffice.session import Audit, Policy, Session, read_reply
-from suffice.session.sources import PolicySource, is_rule, shadow_policies
-from suffice.session.state import Missing
-from suffice.signals import AnswerPosition
-from suffice.store.parts_writing import recorded_at
-from suffice.store.round_journal import RoundJournal
-from suffice.store.schema import PINNED_LABELS
+from suffice.loops.host_values import checked_golds, checked_labels
+from suffice.loops.open_question import OpenQuestion
+from suffice.loops.retrieval import Question
+from suffice.policy.normalizers import DEFAULT_NORMALIZER, normalizer_of
+from suffice.policy.rounds import Reply, Round
+from suffice.policy.rules import Never
+from suffice.policy.session import Audit, Policy, Session, read_reply
+from suffice.policy.session.sources import PolicySource, is_rule, shadow_policies
+from suffice.policy.session.state import Missing
+from suffice.policy.signals import AnswerPosition
+from suffice.recordings.parts_writing import recorded_at
+from suffice.recordings.round_journal import RoundJournal
+from suffice.recordings.schema import PINNED_LABELS
 
 __all__ = ["Recorder"]
 

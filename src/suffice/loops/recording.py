@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from suffice._version import __version__
-from suffice.blocking import run_blocking
+from suffice.common.blocking import run_blocking
+from suffice.common.files import check_file, place, reaching, remove_leftovers
 from suffice.errors import (
     AuthenticationFailedError,
     ConfigMismatchError,
@@ -22,26 +23,25 @@ from suffice.errors import (
     PendingReplyError,
     SufficeError,
 )
-from suffice.files import check_file, place, reaching, remove_leftovers
-from suffice.llm.chat import ChatModel
-from suffice.loop.assembly import Assembly
-from suffice.loop.batching import BatchQueue, batches_of, in_batches
-from suffice.loop.configuration import configuration_of
-from suffice.loop.live import LiveLoop
-from suffice.loop.measuring import components_of
-from suffice.loop.progress import Progress, RecordSummary
-from suffice.loop.rows import cost_names
-from suffice.loop.trajectory import RecordedTrajectory
-from suffice.loop.unread import ReadReplies, count_unread
-from suffice.retrieval import Question, QuestionShare, dataset_hash
-from suffice.rounds import Cost
-from suffice.store.batch_state import BATCH_NOTE
-from suffice.store.journal import Journal, differences
-from suffice.store.recording import open_recording
-from suffice.store.sharded import check_shard, complete_shards
-from suffice.store.shards import SHARD, Shard
-from suffice.store.stored import StoredRows
-from suffice.store.uploads import file_in_work
+from suffice.loops.assembly import Assembly
+from suffice.loops.batching import BatchQueue, batches_of, in_batches
+from suffice.loops.configuration import configuration_of
+from suffice.loops.live import LiveLoop
+from suffice.loops.measuring import components_of
+from suffice.loops.models.chat import ChatModel
+from suffice.loops.progress import Progress, RecordSummary
+from suffice.loops.retrieval import Question, QuestionShare, dataset_hash
+from suffice.loops.rows import cost_names
+from suffice.loops.trajectory import RecordedTrajectory
+from suffice.loops.unread import ReadReplies, count_unread
+from suffice.policy.rounds import Cost
+from suffice.recordings.batch_state import BATCH_NOTE
+from suffice.recordings.journal import Journal, differences
+from suffice.recordings.recording import open_recording
+from suffice.recordings.sharded import check_shard, complete_shards
+from suffice.recordings.shards import SHARD, Shard
+from suffice.recordings.stored import StoredRows
+from suffice.recordings.uploads import file_in_work
 
 __all__ = ["record", "record_async"]
 
@@ -68,7 +68,8 @@ def record(
     an event loop is already running.
 
     >>> import tempfile
-    >>> from suffice import PoolBM25, RetrievalLoop, SpanReaderModel, load_questions, record
+    >>> from suffice import PoolBM25, RetrievalLoop, load_questions, record
+    >>> from suffice_reader.model import SpanReaderModel
     >>> questions = load_questions("hotpotqa_tune", limit=2)
     >>> loop = RetrievalLoop(model=SpanReaderModel(), retriever=PoolBM25())
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -80,7 +81,7 @@ def record(
         loop: The models, and a policy with the rounds, the answer position and fitted signal state.
         path: The parquet file; the journal is beside it until the recording is complete.  With a shard, a folder.
         shard: Record only the questions of this share, into a part of the folder.  Every process is given all questions, or
-            what `suffice.retrieval.load_share` returns, which has only its own in memory; the one that completes the set writes `manifest.json`, and until then the folder cannot be read.
+            what `suffice.loops.retrieval.load_share` returns, which has only its own in memory; the one that completes the set writes `manifest.json`, and until then the folder cannot be read.
         journal_folder: If `path` is a URL: where the journal is on this machine; None = the user's cache folder.  It is copied to
             the URL about every minute, so that another machine takes the recording up and pays again for that minute at most.
         concurrency: Questions in flight, which limits the calls (times the rounds if they are parallel, or their wave).

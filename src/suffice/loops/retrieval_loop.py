@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from suffice.errors import DataError, ModelError
-from suffice.llm.base import Answerer, Gate, Verdict
-from suffice.loop.course import Call, RoundResult, Steps
-from suffice.loop.evidence import Evidence
-from suffice.loop.live import LiveLoop, check_position, fitted_of
-from suffice.retrieval import AsyncRetriever, Retriever, identity_of, is_async, score_kind_of
-from suffice.rounds import Passage, Reply, Round
-from suffice.seen import Seen
-from suffice.signals import GATE
+from suffice.loops.course import Call, RoundResult, Steps
+from suffice.loops.evidence import Evidence
+from suffice.loops.live import LiveLoop, check_position, fitted_of
+from suffice.loops.models.base import Answerer, Gate, Verdict
+from suffice.loops.retrieval import AsyncRetriever, Retriever, identity_of, is_async, score_kind_of
+from suffice.policy.rounds import Passage, Reply, Round
+from suffice.policy.seen import Seen
+from suffice.policy.signals import GATE
 
 __all__ = ["RetrievalLoop"]
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from suffice.json_text import number_or_none
-from suffice.metrics import METRICS
-from suffice.normalizers import DEFAULT_NORMALIZER, MATCH, match
-from suffice.retrieval import Question
-from suffice.rounds import COST_KINDS, Cost, End, Reply, Round, Token
-from suffice.session import Session
-from suffice.signals import compute_signals
-from suffice.signals.state import FittedState
-from suffice.store.schema import EMBEDDING, REPLY_COLUMNS, SHADOW, cost_column, cost_names, fill_costs
+from suffice.common.json_text import number_or_none
+from suffice.loops.retrieval import Question
+from suffice.policy.metrics import METRICS
+from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, match
+from suffice.policy.rounds import COST_KINDS, Cost, End, Reply, Round, Token
+from suffice.policy.session import Session
+from suffice.policy.signals import compute_signals
+from suffice.policy.signals.state import FittedState
+from suffice.recordings.schema import EMBEDDING, REPLY_COLUMNS, SHADOW, cost_column, cost_names, fill_costs
 
 __all__ = [
     "cost_names",

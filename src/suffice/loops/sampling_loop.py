@@ -13,18 +13,18 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
-from suffice.blocking import finished
+from suffice.common.blocking import finished
 from suffice.errors import DataError, ModelError
-from suffice.llm.chat import ChatModel
-from suffice.llm.prompts import Prompt
-from suffice.loop.course import Call, RoundResult, Steps, contexts_of
-from suffice.loop.live import LiveLoop, check_position
-from suffice.rounds import Cost, Passage, Reply, Round
-from suffice.rules import MajorityOfSamples
-from suffice.rules.selectors import Last
-from suffice.session import Policy
-from suffice.signals import member_component
-from suffice.signals.votes import VOTES
+from suffice.loops.course import Call, RoundResult, Steps, contexts_of
+from suffice.loops.live import LiveLoop, check_position
+from suffice.loops.models.chat import ChatModel
+from suffice.loops.models.prompts import Prompt
+from suffice.policy.rounds import Cost, Passage, Reply, Round
+from suffice.policy.rules import MajorityOfSamples
+from suffice.policy.rules.selectors import Last
+from suffice.policy.session import Policy
+from suffice.policy.signals import member_component
+from suffice.policy.signals.votes import VOTES
 
 __all__ = ["SamplingLoop", "sample_seed"]
 

@@ -11,14 +11,14 @@ from dataclasses import replace
 from typing import Any
 
 from suffice.errors import ConfigMismatchError
-from suffice.loop.course import Call, Course, drive
-from suffice.loop.live import LiveLoop
-from suffice.loop.measuring import measured
-from suffice.loop.rows import reply_from_payload, reply_to_payload, rows_of
-from suffice.normalizers import DEFAULT_NORMALIZER
-from suffice.retrieval import Question
-from suffice.rounds import Cost, End, Reply, Round
-from suffice.store.journal import Journal
+from suffice.loops.course import Call, Course, drive
+from suffice.loops.live import LiveLoop
+from suffice.loops.measuring import measured
+from suffice.loops.retrieval import Question
+from suffice.loops.rows import reply_from_payload, reply_to_payload, rows_of
+from suffice.policy.normalizers import DEFAULT_NORMALIZER
+from suffice.policy.rounds import Cost, End, Reply, Round
+from suffice.recordings.journal import Journal
 
 __all__ = ["RecordedTrajectory"]
 

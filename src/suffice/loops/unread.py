@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from suffice.errors import ModelError
-from suffice.llm._wire import is_cut
-from suffice.signals import LOOP_COMPONENTS
-from suffice.store.schema import cost_column
+from suffice.loops.models._wire import is_cut
+from suffice.policy.signals import LOOP_COMPONENTS
+from suffice.recordings.schema import cost_column
 
 __all__ = ["ReadReplies", "count_unread"]
 

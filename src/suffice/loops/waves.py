@@ -11,9 +11,9 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from suffice.loop.course import RoundResult
-from suffice.rounds import Cost, Round, total_cost
-from suffice.tables import counted
+from suffice.common.tables import counted
+from suffice.loops.course import RoundResult
+from suffice.policy.rounds import Cost, Round, total_cost
 
 __all__ = ["SURPLUS", "Surplus", "Wave"]
 

@@ -16,8 +16,8 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TypeVar
 
+from suffice.common.registry import registration
 from suffice.errors import DataError
-from suffice.registry import registration
 
 __all__ = [
     "EQUAL_WEIGHTS",

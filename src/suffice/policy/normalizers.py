@@ -18,11 +18,11 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from suffice.common.registry import registration
+from suffice.common.syntax import literal_of
 from suffice.errors import NotFoundError, did_you_mean
-from suffice.expressions import expression_key, is_available, looks_mathematical
-from suffice.metrics import answer_key
-from suffice.registry import registration
-from suffice.syntax import literal_of
+from suffice.policy.expressions import expression_key, is_available, looks_mathematical
+from suffice.policy.metrics import answer_key
 
 __all__ = [
     "ANSWER_ID",

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from suffice.display import Displayed, facts_table
+from suffice.common.display import Displayed, facts_table
+from suffice.common.json_text import number_from_json, number_to_json
+from suffice.common.tables import Table
 from suffice.errors import SchemaError, UnknownSignalError, did_you_mean
-from suffice.json_text import number_from_json, number_to_json
-from suffice.tables import Table
 
 if TYPE_CHECKING:
-    from suffice.llm.replies import Provider
-    from suffice.signals.position import AnswerPosition
+    from suffice.loops.models.replies import Provider
+    from suffice.policy.signals.position import AnswerPosition
 
 __all__ = [
     "COST_KINDS",
@@ -260,7 +260,7 @@ class Round:
         Raises:
             DataError: It is none of these, reports a failure, or has several choices.
         """
-        from suffice.llm.replies import reply_of_response
+        from suffice.loops.models.replies import reply_of_response
 
         reply = reply_of_response(response, position=position, seconds=seconds, provider=provider)
         return cls.of(index, reply, **others)
@@ -398,7 +398,7 @@ class Rounds:
         seen: Which rounds exist, shape ``(..., n_rounds)``; a trajectory that ended early has a tail of False.
         answers: The answers, same shape, None where missing; needed by selectors only.  Or a function that returns them,
             called when they are first read.
-        normalizer: Which answers are the same; None = by `suffice.metrics.answer_key`.
+        normalizer: Which answers are the same; None = by `suffice.policy.metrics.answer_key`.
         answered: Which rounds have an answer, same shape; None = it is looked up when it is first needed.
     """
 
@@ -419,7 +419,7 @@ class Rounds:
         self.seen = seen
         self._answers = answers
         self.normalizer = normalizer
-        self.answered = answered  # also kept by `suffice.rules.selectors.answered`, which looks at every text
+        self.answered = answered  # also kept by `suffice.policy.rules.selectors.answered`, which looks at every text
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import SchemaError
-from suffice.metrics import normalize_answer
+from suffice.policy.metrics import normalize_answer
 
 __all__ = ["Seen", "id_hash", "one_name_per_text", "text_hash"]
 

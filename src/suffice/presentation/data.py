@@ -11,25 +11,26 @@ from typing import Any
 import numpy as np
 
 from suffice._version import __version__
-from suffice.calibration import CalibrationReport
-from suffice.decisions import Advice, decide
-from suffice.diagnostics.calibration import named_reports, reports_by_round
-from suffice.display import Displayed
-from suffice.display.tables import facts_table
+from suffice.common.display import Displayed
+from suffice.common.display.tables import facts_table
+from suffice.common.identities import aligned
+from suffice.common.provided import is_provided, provided
+from suffice.common.tables import Column, Table
 from suffice.errors import ConfigMismatchError, DataError, SufficeError
-from suffice.identities import aligned
-from suffice.replays import Price, ReplayResult, Row, outcome, replay
-from suffice.replays.prepared import PreparedRecording
-from suffice.replays.tables import outcomes_table, replay_notes, replay_tables
-from suffice.reports.extras import diagnostics, which_round
-from suffice.reports.gate import gate_part
-from suffice.reports.headline import Headline, headline
-from suffice.reports.part import ReportPart, advice_part
-from suffice.reports.trajectories import Stopped
-from suffice.session import Policy
-from suffice.statistics import Resampling
-from suffice.store.recording import Recording
-from suffice.tables import Column, Table
+from suffice.evaluation.replay import Price, ReplayResult, Row, outcome, replay
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.tables import outcomes_table, replay_notes, replay_tables
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.calibration import CalibrationReport
+from suffice.policy.session import Policy
+from suffice.policy.signals import KNOWN
+from suffice.presentation.extras import diagnostics, which_round
+from suffice.presentation.headline import Headline, headline
+from suffice.presentation.part import ReportPart, advice_part
+from suffice.presentation.trajectories import Stopped
+from suffice.recordings.recording import Recording
+from suffice.verdicts.decisions import Advice, decide
+from suffice.verdicts.diagnostics.calibration import named_reports, reports_by_round
 
 __all__ = ["Report", "ReportCell", "Settings", "make_report"]
 
@@ -333,7 +334,11 @@ def _report_cell(
         advice = decide(recording, metric=result.metrics[0], max_loss=margin, tune=tune, prices=prices)
     except SufficeError as error:
         notes.append(f"no advice on the loop itself: {error}")
-    gates = gate_part(prepared.recording, result.metrics, resampling=resampling, margin=margin)
+    gates: tuple[ReportPart, ...] = ()
+    if is_provided("gate_part"):
+        gates = provided("gate_part")(prepared.recording, result.metrics, resampling=resampling, margin=margin)
+    elif KNOWN in prepared.recording.table.column_names:
+        notes.append(f"no part about the gate: it reads {KNOWN}, and suffice-gates is not installed")
     return ReportCell(
         name=name,
         result=result,

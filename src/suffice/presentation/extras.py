@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from suffice.diagnostics import diagnose
-from suffice.diagnostics.selection import compare_selectors
+from suffice.common.tables import Table
 from suffice.errors import SufficeError
-from suffice.replays.outcomes import is_agreement
-from suffice.rules import Selector, parse_selector
-from suffice.session import Policy
-from suffice.statistics import Resampling
-from suffice.store.recording import Recording
-from suffice.tables import Table
+from suffice.evaluation.replay.outcomes import is_agreement
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.rules import Selector, parse_selector
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
+from suffice.verdicts.diagnostics import diagnose
+from suffice.verdicts.diagnostics.selection import compare_selectors
 
 __all__ = ["diagnostics", "which_round"]
 

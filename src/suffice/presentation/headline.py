@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from suffice.certificates import Certificate
-from suffice.replays import ReplayResult, Row
-from suffice.replays.outcomes import is_agreement
-from suffice.session import Policy
-from suffice.tables import Column, figure
+from suffice.common.tables import Column, figure
+from suffice.evaluation.replay import ReplayResult, Row
+from suffice.evaluation.replay.outcomes import is_agreement
+from suffice.policy.session import Policy
+from suffice.verdicts.certificates import Certificate
 
 __all__ = ["Headline", "caveats", "headline"]
 

@@ -11,13 +11,14 @@ from importlib.resources import files
 from typing import Any
 
 from suffice._version import __version__
-from suffice.display import html_table
-from suffice.display.chart import VENDOR, components, vendored
-from suffice.display.svg import chart_svg
-from suffice.display.tables import style
-from suffice.replays import ReplayResult, Row
-from suffice.replays.charts import pareto_chart, pareto_costs, path_chart, reliability_chart, stops_chart
-from suffice.replays.tables import (
+from suffice.common.display import html_table
+from suffice.common.display.chart import VENDOR, components, vendored
+from suffice.common.display.svg import chart_svg
+from suffice.common.display.tables import style
+from suffice.common.tables import Column
+from suffice.evaluation.replay import ReplayResult, Row
+from suffice.evaluation.replay.charts import pareto_chart, pareto_costs, path_chart, reliability_chart, stops_chart
+from suffice.evaluation.replay.tables import (
     costs_table,
     differences_table,
     margin_tests_table,
@@ -25,11 +26,10 @@ from suffice.replays.tables import (
     replay_notes,
     stops_table,
 )
-from suffice.reports.data import Report, ReportCell
-from suffice.reports.packing import Pool, json_in_html, pack_bytes
-from suffice.reports.slider import make_slider, slidable
-from suffice.reports.trajectories import FEW, Passages, choose, to_dicts
-from suffice.tables import Column
+from suffice.presentation.data import Report, ReportCell
+from suffice.presentation.packing import Pool, json_in_html, pack_bytes
+from suffice.presentation.slider import make_slider, slidable
+from suffice.presentation.trajectories import FEW, Passages, choose, to_dicts
 
 __all__ = ["LARGEST_PAGE", "environment", "page_style", "render_html", "tiles"]
 
@@ -210,7 +210,7 @@ def _browser(cell: ReportCell, seed: int, room: int | None, passages: Passages |
 @cache
 def _template(name: str) -> str:
     """Return a template of this package."""
-    return files("suffice.reports").joinpath("templates", name).read_text("utf-8")
+    return files("suffice.presentation").joinpath("templates", name).read_text("utf-8")
 
 
 def _script() -> str:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from suffice.files import write_file
-from suffice.replays import Price, policy_for
-from suffice.replays.outcomes import default_metrics
-from suffice.reports.data import Report, Settings, make_report
-from suffice.reports.html import render_html
-from suffice.reports.trajectories import Passages
-from suffice.rules import Rule
-from suffice.session import Policy
-from suffice.store.recording import Recording
+from suffice.common.files import write_file
+from suffice.evaluation.replay import Price, policy_for
+from suffice.evaluation.replay.outcomes import default_metrics
+from suffice.policy.rules import Rule
+from suffice.policy.session import Policy
+from suffice.presentation.data import Report, Settings, make_report
+from suffice.presentation.html import render_html
+from suffice.presentation.trajectories import Passages
+from suffice.recordings.recording import Recording
 
 __all__ = ["report"]
 
@@ -33,7 +33,7 @@ def report(
 
     >>> import tempfile
     >>> from suffice import Resampling, report
-    >>> from suffice.store import bundled_recording
+    >>> from suffice.recordings import bundled_recording
     >>> quick = Settings(metrics=("target_sentiment",), resampling=Resampling(n_resamples=20))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     page = Path(folder, "report.html")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from suffice.decisions import Advice
-from suffice.tables import Table
+from suffice.common.tables import Table
+from suffice.verdicts.decisions import Advice
 
 __all__ = ["ReportPart", "advice_part"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from suffice._version import __version__
-from suffice.reports.html import environment, page_style
-from suffice.reports.part import ReportPart
-from suffice.tables import Table
+from suffice.common.tables import Table
+from suffice.presentation.html import environment, page_style
+from suffice.presentation.part import ReportPart
 
 __all__ = ["parts_page"]
 

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.diagnostics.sweep import stack_outcomes
-from suffice.replays.baselines import Run, run_policy
-from suffice.replays.prepared import PreparedRecording
-from suffice.replays.sweep import Held, region_of, regions
-from suffice.reports.packing import Pool
-from suffice.rounds import Floats
-from suffice.rules import Threshold, thresholds
-from suffice.rules.rethreshold import substitute
-from suffice.session import Policy
+from suffice.evaluation.replay.baselines import Run, run_policy
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.sweep import Held, region_of, regions
+from suffice.policy.rounds import Floats
+from suffice.policy.rules import Threshold, thresholds
+from suffice.policy.rules.rethreshold import substitute
+from suffice.policy.session import Policy
+from suffice.presentation.packing import Pool
+from suffice.verdicts.diagnostics.sweep import stack_outcomes
 
 __all__ = ["Slider", "make_slider", "slidable"]
 
@@ -27,7 +27,7 @@ _SLIDER_STEPS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slider:
-    """The outcome of each question at each threshold in the place of one literal; see `suffice.replays.sweep.Regions`.
+    """The outcome of each question at each threshold in the place of one literal; see `suffice.evaluation.replay.sweep.Regions`.
 
     Attributes:
         policy: What is varied.

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.metrics import answer_key
-from suffice.replays.costs import NOT_LANGUAGE_MODELS
-from suffice.replays.prepared import PreparedRecording
-from suffice.retrieval import load_questions
-from suffice.rounds import COST_KINDS, Floats, Passage, Rounds
-from suffice.session import Policy, Stops
-from suffice.store.recording import Recording
+from suffice.evaluation.replay.costs import NOT_LANGUAGE_MODELS
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.loops.retrieval import load_questions
+from suffice.policy.metrics import answer_key
+from suffice.policy.rounds import COST_KINDS, Floats, Passage, Rounds
+from suffice.policy.session import Policy, Stops
+from suffice.recordings.recording import Recording
 
 __all__ = ["FEW", "Passages", "Stopped", "Trajectories", "choose", "evidence", "to_dicts"]
 

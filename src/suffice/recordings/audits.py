@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from suffice.rounds import Floats
-from suffice.store.recording import Recording
+from suffice.policy.rounds import Floats
+from suffice.recordings.recording import Recording
 
 __all__ = ["stop_rounds", "without_audits"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suffice.store.faults import sqlite_faults
+from suffice.recordings.faults import sqlite_faults
 
 __all__ = ["BATCH_NOTE", "BatchState", "KnownRequest", "SentBatch"]
 

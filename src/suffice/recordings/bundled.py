@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import as_file, files
 
 from suffice.errors import DataError
-from suffice.store.recording import Recording, read_recording
+from suffice.recordings.recording import Recording, read_recording
 
 __all__ = ["BUNDLED_RECORDINGS", "BUNDLED_SAMPLES", "bundled_recording"]
 

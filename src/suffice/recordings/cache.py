@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from suffice.errors import DataError, SchemaError
-from suffice.store.faults import seal_of, sqlite_faults
+from suffice.recordings.faults import seal_of, sqlite_faults
 
 __all__ = ["ResponseCache", "request_key"]
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from suffice.common.files import disk_fault
 from suffice.errors import BusyError, SchemaError
-from suffice.files import disk_fault
 
 __all__ = ["seal_of", "sealed_text", "sqlite_faults"]
 

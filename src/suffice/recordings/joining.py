@@ -12,16 +12,16 @@ import numpy as np
 import pyarrow as pa
 
 from suffice._version import __version__
-from suffice.display import facts_table
+from suffice.common.display import facts_table
+from suffice.common.files import check_file, is_url, place
+from suffice.common.identities import aligned
+from suffice.common.results import Result
+from suffice.common.tables import Table, counted
 from suffice.errors import ConfigMismatchError, DataError, NotFoundError
-from suffice.files import check_file, is_url, place
-from suffice.identities import aligned
-from suffice.results import Result
-from suffice.store.journal import Journal, differences
-from suffice.store.merging import MERGED, OF_ONE_FILE, common_facts, together
-from suffice.store.recording import Recording, open_recording, read_recording, write_recording
-from suffice.store.shards import SHARD, Shard, listed_shards
-from suffice.tables import Table, counted
+from suffice.recordings.journal import Journal, differences
+from suffice.recordings.merging import MERGED, OF_ONE_FILE, common_facts, together
+from suffice.recordings.recording import Recording, open_recording, read_recording, write_recording
+from suffice.recordings.shards import SHARD, Shard, listed_shards
 
 __all__ = ["MergeSummary", "merge_recordings"]
 

@@ -10,10 +10,10 @@ from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 from typing import Any, cast
 
+from suffice.common.identities import aligned
+from suffice.common.json_text import load_json
 from suffice.errors import BusyError, ConfigMismatchError, SchemaError, SufficeError
-from suffice.identities import aligned
-from suffice.json_text import load_json
-from suffice.store.faults import seal_of, sealed_text, sqlite_faults
+from suffice.recordings.faults import seal_of, sealed_text, sqlite_faults
 
 __all__ = ["Journal", "count_finished", "differences"]
 
@@ -36,7 +36,7 @@ _JOURNAL_DAMAGED = "is not a journal of a recording, or is damaged: move it away
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Return which entries of two nested configurations differ, as ``key: old -> new``.
 
-    The same model under two names does not differ, see `suffice.identities`, nor do two lists of endpoints that serve it,
+    The same model under two names does not differ, see `suffice.common.identities`, nor do two lists of endpoints that serve it,
     as long as they have one in common.
     """
     if not prefix:

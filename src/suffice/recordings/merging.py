@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 
 from suffice._version import __version__
 from suffice.errors import DataError, SchemaError
-from suffice.signals import LOOP_COMPONENTS
-from suffice.store.round_journal import JournalContent
-from suffice.store.schema import build_table, cost_column, cost_names, fill_costs
-from suffice.store.shards import SHARD
+from suffice.policy.signals import LOOP_COMPONENTS
+from suffice.recordings.round_journal import JournalContent
+from suffice.recordings.schema import build_table, cost_column, cost_names, fill_costs
+from suffice.recordings.shards import SHARD
 
 __all__ = [
     "INFERRED",

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from suffice.common.files import is_url, place, quoted, reaching, replacing, unreachable
 from suffice.errors import DataError, NotFoundError, SchemaError
-from suffice.files import is_url, place, quoted, reaching, replacing, unreachable
-from suffice.store.digest import ColumnDigest, TableDigest, damaged, stored_digests
-from suffice.store.merging import merged
-from suffice.store.round_journal import JournalContent, RoundJournal
-from suffice.store.schema import META_KEY, RECORDING_FORMAT, RECORDING_VERSION, build_table
+from suffice.recordings.digest import ColumnDigest, TableDigest, damaged, stored_digests
+from suffice.recordings.merging import merged
+from suffice.recordings.round_journal import JournalContent, RoundJournal
+from suffice.recordings.schema import META_KEY, RECORDING_FORMAT, RECORDING_VERSION, build_table
 
 __all__ = ["OpenFile", "OpenRecording", "open_file", "run_starts", "with_journal", "write_recording", "write_tables"]
 

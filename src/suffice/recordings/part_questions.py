@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from suffice.errors import DataError
-from suffice.store.merging import INFERRED, RUN, UNFINISHED, RunNames
-from suffice.store.opened import OpenFile, run_starts
-from suffice.store.text_keys import text_keys
+from suffice.recordings.merging import INFERRED, RUN, UNFINISHED, RunNames
+from suffice.recordings.opened import OpenFile, run_starts
+from suffice.recordings.text_keys import text_keys
 
 __all__ = ["PartQuestions", "part_questions"]
 

@@ -16,17 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from suffice._version import __version__
+from suffice.common.files import is_url
+from suffice.common.tables import counted
 from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
-from suffice.files import is_url
-from suffice.store.digest import ColumnDigest
-from suffice.store.journal import differences
-from suffice.store.merging import INFERRED, MERGED, OF_ONE_FILE, RUN, common_facts, conformed, joint_schema
-from suffice.store.opened import OpenFile, OpenRecording, header_text, open_file
-from suffice.store.part_questions import PartQuestions, part_questions
-from suffice.store.round_journal import RoundJournal
-from suffice.store.schema import META_KEY
-from suffice.store.shards import Shard
-from suffice.tables import counted
+from suffice.recordings.digest import ColumnDigest
+from suffice.recordings.journal import differences
+from suffice.recordings.merging import INFERRED, MERGED, OF_ONE_FILE, RUN, common_facts, conformed, joint_schema
+from suffice.recordings.opened import OpenFile, OpenRecording, header_text, open_file
+from suffice.recordings.part_questions import PartQuestions, part_questions
+from suffice.recordings.round_journal import RoundJournal
+from suffice.recordings.schema import META_KEY
+from suffice.recordings.shards import Shard
 
 __all__ = [
     "OpenFolder",

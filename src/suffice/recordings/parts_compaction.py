@@ -9,18 +9,18 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from suffice.display import facts_table
+from suffice.common.display import facts_table
+from suffice.common.files import quoted
+from suffice.common.results import Result
+from suffice.common.tables import Table
 from suffice.errors import DataError, NotFoundError
-from suffice.files import quoted
-from suffice.results import Result
-from suffice.store.faults import sqlite_faults
-from suffice.store.merging import MERGED
-from suffice.store.opened import OpenFile, write_tables
-from suffice.store.parts import OpenFolder, open_part, part_paths, replaced_parts
-from suffice.store.parts_writing import move_ended, new_part, writer_ended
-from suffice.store.round_journal import RoundJournal, SealedError
-from suffice.store.sharded import is_sharded
-from suffice.tables import Table
+from suffice.recordings.faults import sqlite_faults
+from suffice.recordings.merging import MERGED
+from suffice.recordings.opened import OpenFile, write_tables
+from suffice.recordings.parts import OpenFolder, open_part, part_paths, replaced_parts
+from suffice.recordings.parts_writing import move_ended, new_part, writer_ended
+from suffice.recordings.round_journal import RoundJournal, SealedError
+from suffice.recordings.sharded import is_sharded
 
 __all__ = ["CompactSummary", "compact_recording"]
 

@@ -18,12 +18,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from suffice.common.files import check_file, is_url, make_folder, place, remove_leftovers
 from suffice.errors import ConfigMismatchError, DataError, SchemaError, SufficeError
-from suffice.files import check_file, is_url, make_folder, place, remove_leftovers
-from suffice.store.journal import differences
-from suffice.store.opened import OpenFile, with_journal, write_recording
-from suffice.store.parts import common_state, part_paths
-from suffice.store.round_journal import JournalContent, RoundJournal, SealedError
+from suffice.recordings.journal import differences
+from suffice.recordings.opened import OpenFile, with_journal, write_recording
+from suffice.recordings.parts import common_state, part_paths
+from suffice.recordings.round_journal import JournalContent, RoundJournal, SealedError
 
 __all__ = ["RecordedFile", "RecordedFolder", "move_ended", "new_part", "recorded_at", "writer_ended"]
 

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from suffice.store.digest import ColumnDigest
-from suffice.store.opened import OpenFile, OpenRecording
-from suffice.store.parts import OpenFolder
+from suffice.recordings.digest import ColumnDigest
+from suffice.recordings.opened import OpenFile, OpenRecording
+from suffice.recordings.parts import OpenFolder
 
 __all__ = ["Digests", "Piece", "are_equal", "check_pieces", "is_complete_on_disk", "piece_tables", "pieces_of"]
 

@@ -14,20 +14,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from suffice.display import Displayed, facts_table
-from suffice.display.tables import Library, frame_of
+from suffice.common.display import Displayed, facts_table
+from suffice.common.display.tables import Library, frame_of
+from suffice.common.files import place, reaching
+from suffice.common.tables import Table
 from suffice.errors import DataError, SchemaError, UnknownSignalError, did_you_mean
-from suffice.files import place, reaching
-from suffice.normalizers import normalizer_of
-from suffice.rounds import Floats, Mask, Rounds
-from suffice.seen import one_name_per_text
-from suffice.signals import answer_ids, clean_column
-from suffice.store.opened import OpenFile, OpenRecording, open_file, write_recording
-from suffice.store.parts import OpenFolder, open_folder
-from suffice.store.runs import keep_where, single_labels
-from suffice.store.schema import ASSUMED_END, PINNED_LABELS, column_kind
-from suffice.store.sharded import is_sharded, open_shards
-from suffice.tables import Table
+from suffice.policy.normalizers import normalizer_of
+from suffice.policy.rounds import Floats, Mask, Rounds
+from suffice.policy.seen import one_name_per_text
+from suffice.policy.signals import answer_ids, clean_column
+from suffice.recordings.opened import OpenFile, OpenRecording, open_file, write_recording
+from suffice.recordings.parts import OpenFolder, open_folder
+from suffice.recordings.runs import keep_where, single_labels
+from suffice.recordings.schema import ASSUMED_END, PINNED_LABELS, column_kind
+from suffice.recordings.sharded import is_sharded, open_shards
 
 __all__ = [
     "Recording",
@@ -218,7 +218,7 @@ class Recording(Displayed):
         return self.objects("answer")
 
     def answer_ids(self, normalizer: str) -> Floats:
-        """Return which of its question's distinct answers each round gives, see `suffice.signals.answer_ids`.
+        """Return which of its question's distinct answers each round gives, see `suffice.policy.signals.answer_ids`.
 
         Args:
             normalizer: Which answers are the same, by name.

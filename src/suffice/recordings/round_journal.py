@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from suffice.common.files import is_url, place
+from suffice.common.json_text import load_json
 from suffice.errors import ConfigMismatchError, DataError, SchemaError
-from suffice.files import is_url, place
-from suffice.json_text import load_json
-from suffice.store.faults import seal_of, sealed_text, sqlite_faults
-from suffice.store.group_commit import Writers, writers_of
-from suffice.store.journal import differences
+from suffice.recordings.faults import seal_of, sealed_text, sqlite_faults
+from suffice.recordings.group_commit import Writers, writers_of
+from suffice.recordings.journal import differences
 
 __all__ = ["JournalContent", "JournalQuestion", "RoundJournal", "SealedError"]
 

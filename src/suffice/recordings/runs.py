@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from suffice.common.files import quoted
 from suffice.errors import ConfigMismatchError, NotFoundError, UnsettledError, did_you_mean
-from suffice.files import quoted
-from suffice.store.schema import column_kind
+from suffice.recordings.schema import column_kind
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from suffice.rounds import Mask
-    from suffice.store.recording import Recording
+    from suffice.policy.rounds import Mask
+    from suffice.recordings.recording import Recording
 
 __all__ = [
     "LOOP_NAMES",

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from suffice.json_text import well_formed
-from suffice.metrics import METRICS
-from suffice.rounds import COST_KINDS
-from suffice.signals import LOOP_COMPONENTS, SIGNALS
+from suffice.common.json_text import well_formed
+from suffice.policy.metrics import METRICS
+from suffice.policy.rounds import COST_KINDS
+from suffice.policy.signals import LOOP_COMPONENTS, SIGNALS
 
 __all__ = [
     "ASSUMED_END",

@@ -13,16 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from suffice.common.files import write_file
+from suffice.common.json_text import load_json
 from suffice.errors import ConfigMismatchError, DataError, SchemaError, SufficeError
-from suffice.files import write_file
-from suffice.json_text import load_json
-from suffice.store.digest import DIGEST_KEY
-from suffice.store.journal import differences
-from suffice.store.merging import common_facts
-from suffice.store.opened import OpenFile
-from suffice.store.part_questions import PartQuestions
-from suffice.store.parts import OpenFolder, damaged_part, open_part, open_parts, taken
-from suffice.store.shards import DATASET_INDEX, SHARD, Shard, listed_shards
+from suffice.recordings.digest import DIGEST_KEY
+from suffice.recordings.journal import differences
+from suffice.recordings.merging import common_facts
+from suffice.recordings.opened import OpenFile
+from suffice.recordings.part_questions import PartQuestions
+from suffice.recordings.parts import OpenFolder, damaged_part, open_part, open_parts, taken
+from suffice.recordings.shards import DATASET_INDEX, SHARD, Shard, listed_shards
 
 __all__ = ["MANIFEST_FILE", "ShardedFolder", "check_shard", "complete_shards", "is_sharded", "open_shards"]
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from suffice.common.files import disk_fault
 from suffice.errors import SchemaError
-from suffice.files import disk_fault
-from suffice.store.opened import OpenRecording
-from suffice.store.recording import Recording
+from suffice.recordings.opened import OpenRecording
+from suffice.recordings.recording import Recording
 
 __all__ = ["StoredRows"]
 

@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
+from suffice.common.files import download, is_url, reaching, upload
 from suffice.errors import DataError, SufficeError
-from suffice.files import download, is_url, reaching, upload
-from suffice.store.journal import Journal
+from suffice.recordings.journal import Journal
 
 __all__ = ["HereFile", "file_in_work"]
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from suffice.errors import SufficeError
-from suffice.gates import GateEvaluation, GatePoint, Transitions, even_betas, gate_rule, transitions
-from suffice.gates.tables import examples_table, points_table, transitions_table
-from suffice.replays import selected_on
-from suffice.replays.charts import chart_of, legend_entry, scale_of
-from suffice.reports.part import ReportPart
-from suffice.signals import KNOWN
-from suffice.statistics import Resampling
-from suffice.store.recording import Recording
+from suffice.evaluation.replay import selected_on
+from suffice.evaluation.replay.charts import chart_of, legend_entry, scale_of
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.signals import KNOWN
+from suffice.presentation.part import ReportPart
+from suffice.recordings.recording import Recording
+from suffice_gates.gates import GateEvaluation, GatePoint, Transitions, even_betas, gate_rule, transitions
+from suffice_gates.gates.tables import examples_table, points_table, transitions_table
 
 __all__ = ["gate_part", "gate_steps_chart", "gate_sweep_chart"]
 

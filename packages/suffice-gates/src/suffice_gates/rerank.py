@@ -14,10 +14,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from suffice.blocking import finished
-from suffice.embedding.sentence_transformers import model_id, weights_hash
+from suffice.common.blocking import finished
 from suffice.errors import DataError, MissingExtraError, ModelError
-from suffice.retrieval.base import (
+from suffice.loops.models.sentence_transformers import model_id, weights_hash
+from suffice.loops.retrieval.base import (
     AsyncRetriever,
     Identity,
     Retriever,
@@ -27,11 +27,11 @@ from suffice.retrieval.base import (
     identity_of,
     is_async,
 )
-from suffice.retrieval.ranking import RankedPassages, added_costs, costed_ranking, is_pinned
-from suffice.retrieval.tokens import passage_text
-from suffice.rounds import Cost, Passage, Reply, Round
-from suffice.seen import Seen
-from suffice.signals import RERANKING
+from suffice.loops.retrieval.ranking import RankedPassages, added_costs, costed_ranking, is_pinned
+from suffice.loops.retrieval.tokens import passage_text
+from suffice.policy.rounds import Cost, Passage, Reply, Round
+from suffice.policy.seen import Seen
+from suffice.policy.signals import RERANKING
 
 __all__ = ["RERANKER_CARD", "CrossEncoderScorer", "PairScorer", "Reranked", "load_cross_encoder"]
 
@@ -159,7 +159,7 @@ class Reranked:
     In the loop, rounds reveal evidence in this order; the cost of ordering is the component `reranking`, that of the
     candidates `retrieval`.  Over an `AsyncRetriever` it is one itself: its `rank` is awaited.
 
-    >>> from suffice.retrieval.pool import InMemoryRetriever
+    >>> from suffice.loops.retrieval.pool import InMemoryRetriever
     >>> class Longest:
     ...     def predict(self, pairs):
     ...         return [len(text) for _, text in pairs]

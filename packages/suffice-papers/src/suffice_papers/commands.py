@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from suffice.cli import options
-from suffice.cli.bundled import record_bundled
 from suffice.cli.console import warn
 from suffice.cli.groups import command_line
 from suffice.cli.output import Output
-from suffice.papers.printing import FiguresOption, FormatOption, OutOption, checked_form, print_paper, stage_bar
-from suffice.papers.semantic.tables import paper_semantic
-from suffice.papers.tasr.cells import TasrCell, read_cells
-from suffice.papers.tasr.tables import paper_tasr
+from suffice_papers.printing import FiguresOption, FormatOption, OutOption, checked_form, print_paper, stage_bar
+from suffice_papers.semantic.tables import paper_semantic
+from suffice_papers.tasr.cells import TasrCell, read_cells
+from suffice_papers.tasr.tables import paper_tasr
+from suffice_reader.demo.bundled import record_bundled
 
 __all__ = ["semantic_command", "tasr_command"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from suffice.papers.paper import Paper
-from suffice.reports.part import ReportPart
-from suffice.reports.parts_page import parts_page
+from suffice.presentation.part import ReportPart
+from suffice.presentation.parts_page import parts_page
+from suffice_papers.paper import Paper
 
 __all__ = ["paper_page"]
 

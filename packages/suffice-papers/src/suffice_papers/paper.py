@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from suffice._version import __version__
-from suffice.display import Chart
-from suffice.papers.published import Flag
-from suffice.results import Result
-from suffice.tables import Column, Table
+from suffice.common.display import Chart
+from suffice.common.results import Result
+from suffice.common.tables import Column, Table
+from suffice_papers.published import Flag
 
 __all__ = ["NOT_MADE", "Paper", "PaperFigure", "flags_table", "narrow", "not_made_table", "origin_table"]
 

@@ -13,10 +13,10 @@ import typer
 
 from suffice.cli.console import print_text, progress_bar
 from suffice.cli.output import Screen
+from suffice.common.tables import FORMATS, counted, render
 from suffice.errors import DataError
-from suffice.papers.page import paper_page
-from suffice.papers.paper import Paper
-from suffice.tables import FORMATS, counted, render
+from suffice_papers.page import paper_page
+from suffice_papers.paper import Paper
 
 __all__ = ["SHAPES", "FiguresOption", "FormatOption", "OutOption", "checked_form", "print_paper", "stage_bar"]
 

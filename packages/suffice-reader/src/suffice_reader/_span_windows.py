@@ -1,7 +1,7 @@
 """The input of the span reader: windows of token ids, with the spans that may be answers.
 
 A window is `[CLS] question [SEP] yes no . title : text [SEP]`; a long passage is cut into several overlapping windows.
-The runtime (`suffice.llm.span_reader`) and the training code share this module, so that both see the same input.
+The runtime (`suffice_reader.span_reader`) and the training code share this module, so that both see the same input.
 """
 
 from __future__ import annotations

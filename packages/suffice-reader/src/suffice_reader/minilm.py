@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.embedding.base import PieceEmbedder, required_texts
-from suffice.embedding.onnx import load_onnx
 from suffice.errors import DataError
-from suffice.rounds import Cost
+from suffice.policy.embedding.base import PieceEmbedder, required_texts
+from suffice.policy.rounds import Cost
+from suffice_reader.onnx import load_onnx
 
 __all__ = ["MAX_TOKENS", "MiniLM"]
 

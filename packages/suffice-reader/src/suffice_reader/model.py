@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from suffice.llm.span_reader import SpanReader
-from suffice.rounds import Cost, Passage, Reply
+from suffice.policy.rounds import Cost, Passage, Reply
+from suffice_reader.span_reader import SpanReader
 
 __all__ = ["SpanReaderModel"]
 

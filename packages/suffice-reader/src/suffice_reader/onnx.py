@@ -50,8 +50,8 @@ def load_onnx(
         import onnxruntime
         from tokenizers import Tokenizer
     except ImportError as error:
-        raise MissingExtraError(f"{what} (onnxruntime and tokenizers)", "reader") from error
-    folder = Path(path) if path is not None else Path(str(files("suffice") / "models" / name))
+        raise MissingExtraError(f"{what} (onnxruntime and tokenizers)", distribution="suffice-reader") from error
+    folder = Path(path) if path is not None else Path(str(files("suffice_reader") / "models" / name))
     try:
         weights = (folder / "model.onnx").read_bytes()
         settings = read(folder)

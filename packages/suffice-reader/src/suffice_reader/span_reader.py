@@ -24,10 +24,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.embedding.onnx import load_onnx
 from suffice.errors import DataError
-from suffice.llm._span_windows import NO, TITLE, YES, Featurizer, ReaderConfig, Window, clean
-from suffice.metrics import answer_key
+from suffice.policy.metrics import answer_key
+from suffice_reader._span_windows import NO, TITLE, YES, Featurizer, ReaderConfig, Window, clean
+from suffice_reader.onnx import load_onnx
 
 __all__ = ["Reading", "SpanReader"]
 
@@ -69,7 +69,7 @@ class PassageSpans:
     Attributes:
         logits: Logits of the best spans, descending, float64, shape (n,).
         answers: Their texts, length n.
-        keys: Their normalised forms (`suffice.metrics.answer_key`), length n.
+        keys: Their normalised forms (`suffice.policy.metrics.answer_key`), length n.
         log_normaliser: Log of the summed exponentials of *all* spans' logits; -inf without spans.
         tokens: Number of tokens encoded.
     """

@@ -12,9 +12,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from suffice.display.svg import chart_svg
-from suffice.display.themes import colour_of
-from suffice.files import write_file
+from suffice.common.display.svg import chart_svg
+from suffice.common.display.themes import colour_of
+from suffice.common.files import write_file
 
 __all__ = ["VENDOR", "Chart", "components", "vendored"]
 
@@ -94,7 +94,7 @@ def _standalone(value: Any, legend: list[str]) -> Any:
 @cache
 def vendored(name: str) -> str:
     """Return a vendored script without its pointer to a source map, which is not there."""
-    script = files("suffice.display").joinpath("vendor", name).read_text("utf-8")
+    script = files("suffice.common.display").joinpath("vendor", name).read_text("utf-8")
     assert "</script" not in script
     return "\n".join(line for line in script.splitlines() if not line.startswith("//# sourceMappingURL="))
 
@@ -102,4 +102,4 @@ def vendored(name: str) -> str:
 @cache
 def components() -> str:
     """Return the script that all pages share, an ES module."""
-    return files("suffice.display").joinpath("components.js").read_text("utf-8")
+    return files("suffice.common.display").joinpath("components.js").read_text("utf-8")

@@ -16,7 +16,7 @@ function make(tag, attributes, ...children) {
 
 function fixed(value, digits) {
   if (value === null || !Number.isFinite(value)) return "-";
-  const [whole, part] = (value * (1 + 1e-12)).toFixed(digits).split(".");  // as `suffice.tables` rounds
+  const [whole, part] = (value * (1 + 1e-12)).toFixed(digits).split(".");  // as `suffice.common.tables` rounds
   return whole.replace(/\B(?=(\d{3})+(?!\d))/g, ",") + (part ? `.${part}` : "");
 }
 const points = (value) => fixed(value === null || value === undefined ? NaN : 100 * value, 1);

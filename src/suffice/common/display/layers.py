@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from suffice.display.scales import LinearScale, NamedScale, linear_scale
+from suffice.common.display.scales import LinearScale, NamedScale, linear_scale
 
 __all__ = [
     "DISCRETE",

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from suffice.display.layers import ChartLayer, chart_layers, shared_axis, shared_scale
-from suffice.display.scales import LinearScale, NamedScale, formatted_number
-from suffice.display.svg_marks import DRAW_MARK, Drawing, cut_text, outline, short_number, text_width
+from suffice.common.display.layers import ChartLayer, chart_layers, shared_axis, shared_scale
+from suffice.common.display.scales import LinearScale, NamedScale, formatted_number
+from suffice.common.display.svg_marks import DRAW_MARK, Drawing, cut_text, outline, short_number, text_width
 
 __all__ = ["chart_svg"]
 

@@ -9,9 +9,9 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
-from suffice.display.layers import DISCRETE, ChartLayer, ChartRow, holds, is_known
-from suffice.display.scales import NamedScale, formatted_number
-from suffice.display.themes import colour_of
+from suffice.common.display.layers import DISCRETE, ChartLayer, ChartRow, holds, is_known
+from suffice.common.display.scales import NamedScale, formatted_number
+from suffice.common.display.themes import colour_of
 
 __all__ = ["DRAW_MARK", "Drawing", "cut_text", "outline", "short_number", "text_width"]
 

@@ -10,8 +10,8 @@ from importlib import import_module
 from importlib.resources import files
 from typing import Any, Literal
 
+from suffice.common.tables import Column, Table, render
 from suffice.errors import DataError
-from suffice.tables import Column, Table, render
 
 __all__ = ["LIBRARIES", "Displayed", "Library", "arrow_table", "facts_table", "frame_of", "html_table", "style"]
 
@@ -29,7 +29,7 @@ table { margin: 0; table-layout: auto; } summary { cursor: pointer; margin: .5re
 @cache
 def style(name: str) -> str:
     """Return a style sheet of this package: `colours` or `tables`."""
-    return files("suffice.display").joinpath(f"{name}.css").read_text("utf-8")
+    return files("suffice.common.display").joinpath(f"{name}.css").read_text("utf-8")
 
 
 def html_table(table: Table, *, caption: bool = True) -> str:

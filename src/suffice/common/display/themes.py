@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Literal
 
-from suffice.display.tables import style
+from suffice.common.display.tables import style
 
 __all__ = ["Theme", "colour_of", "theme_colours"]
 

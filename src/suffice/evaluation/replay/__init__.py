@@ -1,21 +1,36 @@
 """Offline evaluation on recordings: replay, calibration, statistics and costs."""
 
-from suffice.replays.charging import LEDGERS, LIVE, Charging
-from suffice.replays.checks import check_policy, policy_for, reads_round_0
-from suffice.replays.costs import CostTable, Ledger
-from suffice.replays.costs_by_round import RoundCosts, round_costs
-from suffice.replays.evaluate import replay, replay_matrix
-from suffice.replays.fitting import CalibrationSummary, CalibratorFit, FitComparison, calibrate
-from suffice.replays.outcomes import AGREEMENT, outcome
-from suffice.replays.panels import OrderedPanel, PanelMember, order_panel
-from suffice.replays.prices import ListPrice, Price, component_prices, list_price, list_prices, load_prices, prices_of
-from suffice.replays.replayer import ComparedRuns, Replayer
-from suffice.replays.result import ReplayResult, Row, Spread
-from suffice.replays.selected import Selected, dividing_names, seen_by, seen_from, seen_in, selected_on, tuned_on
-from suffice.replays.stop_values import RoundValues, StopValues, learn_stop
-from suffice.replays.streaming import StreamResult, replay_stream
-from suffice.replays.sweep import equivalent_thresholds, even_thresholds
-from suffice.seen import id_hash
+from suffice.evaluation.replay.charging import LEDGERS, LIVE, Charging
+from suffice.evaluation.replay.checks import check_policy, policy_for, reads_round_0
+from suffice.evaluation.replay.costs import CostTable, Ledger
+from suffice.evaluation.replay.costs_by_round import RoundCosts, round_costs
+from suffice.evaluation.replay.evaluate import replay, replay_matrix
+from suffice.evaluation.replay.fitting import CalibrationSummary, CalibratorFit, FitComparison, calibrate
+from suffice.evaluation.replay.outcomes import AGREEMENT, outcome
+from suffice.evaluation.replay.panels import OrderedPanel, PanelMember, order_panel
+from suffice.evaluation.replay.prices import (
+    ListPrice,
+    Price,
+    component_prices,
+    list_price,
+    list_prices,
+    load_prices,
+    prices_of,
+)
+from suffice.evaluation.replay.replayer import ComparedRuns, Replayer
+from suffice.evaluation.replay.result import ReplayResult, Row, Spread
+from suffice.evaluation.replay.selected import (
+    Selected,
+    dividing_names,
+    seen_by,
+    seen_from,
+    seen_in,
+    selected_on,
+    tuned_on,
+)
+from suffice.evaluation.replay.stop_values import RoundValues, StopValues, learn_stop
+from suffice.evaluation.replay.streaming import StreamResult, replay_stream
+from suffice.evaluation.replay.sweep import equivalent_thresholds, even_thresholds
 
 __all__ = [
     "AGREEMENT",
@@ -47,7 +62,6 @@ __all__ = [
     "dividing_names",
     "equivalent_thresholds",
     "even_thresholds",
-    "id_hash",
     "learn_stop",
     "list_price",
     "list_prices",

@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from suffice.replays.costs import Ledger
-from suffice.replays.outcomes import answers_by_stop, expected_by_stop
-from suffice.replays.prepared import PreparedRecording
-from suffice.replays.recorded import run_notes
-from suffice.rounds import Floats, Mask, Positions, Rounds
-from suffice.rules import Selector, fixed_k
-from suffice.session import Policy, Stops
-from suffice.store.audits import stop_rounds
-from suffice.tables import counted
+from suffice.common.tables import counted
+from suffice.evaluation.replay.costs import Ledger
+from suffice.evaluation.replay.outcomes import answers_by_stop, expected_by_stop
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.recorded import run_notes
+from suffice.policy.rounds import Floats, Mask, Positions, Rounds
+from suffice.policy.rules import Selector, fixed_k
+from suffice.policy.session import Policy, Stops
+from suffice.recordings.audits import stop_rounds
 
 __all__ = [
     "RECORDED",

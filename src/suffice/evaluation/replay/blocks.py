@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from suffice.errors import DataError, SchemaError
-from suffice.replays.costs import gate_signals
-from suffice.replays.outcomes import is_agreement
-from suffice.rounds import Floats, Mask, Rounds
-from suffice.store.digest import damaged
-from suffice.store.opened import run_starts
-from suffice.store.pieces import (
+from suffice.evaluation.replay.costs import gate_signals
+from suffice.evaluation.replay.outcomes import is_agreement
+from suffice.policy.rounds import Floats, Mask, Rounds
+from suffice.recordings.digest import damaged
+from suffice.recordings.opened import run_starts
+from suffice.recordings.pieces import (
     Digests,
     Piece,
     are_equal,
@@ -28,9 +28,9 @@ from suffice.store.pieces import (
     piece_tables,
     pieces_of,
 )
-from suffice.store.recording import Recording, column_values, open_recording
-from suffice.store.schema import column_kind
-from suffice.store.text_keys import text_bytes, text_keys
+from suffice.recordings.recording import Recording, column_values, open_recording
+from suffice.recordings.schema import column_kind
+from suffice.recordings.text_keys import text_bytes, text_keys
 
 _SPACE, _ASCII = 32, 126
 

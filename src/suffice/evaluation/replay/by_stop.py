@@ -17,20 +17,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.normalizers import Grouping, normalizer_of
-from suffice.replays.baselines import Run, Strata, random_stop, run_policy, strata_of, twin_notes
-from suffice.replays.costs import CostTable, Ledger
-from suffice.replays.orders import drawn_orders, mean_runs
-from suffice.replays.outcomes import expected_by_stop
-from suffice.replays.prepared import PreparedRecording
-from suffice.replays.recorded import run_notes
-from suffice.replays.references import answering_like
-from suffice.rounds import COST_KINDS, Floats, Mask, Positions, Rounds
-from suffice.rules import Never
-from suffice.rules.selectors import answered
-from suffice.session import Policy, stop_positions
-from suffice.signals import CRITIC
-from suffice.signals.votes import vote_signal
+from suffice.evaluation.replay.baselines import Run, Strata, random_stop, run_policy, strata_of, twin_notes
+from suffice.evaluation.replay.costs import CostTable, Ledger
+from suffice.evaluation.replay.orders import drawn_orders, mean_runs
+from suffice.evaluation.replay.outcomes import expected_by_stop
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.recorded import run_notes
+from suffice.evaluation.replay.references import answering_like
+from suffice.policy.normalizers import Grouping, normalizer_of
+from suffice.policy.rounds import COST_KINDS, Floats, Mask, Positions, Rounds
+from suffice.policy.rules import Never
+from suffice.policy.rules.selectors import answered
+from suffice.policy.session import Policy, stop_positions
+from suffice.policy.signals import CRITIC
+from suffice.policy.signals.votes import vote_signal
 
 __all__ = ["EachOrders", "run_all"]
 

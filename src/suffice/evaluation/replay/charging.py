@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice.calibration import CALIBRATED
 from suffice.errors import NotFoundError
-from suffice.replays.costs import GATE, GENERATOR, CostTable, loop_masks, widen
-from suffice.rounds import Mask, Positions, Rounds
-from suffice.session import Policy, Stops
-from suffice.signals import CRITIC, CUMULATED, SIGNALS
+from suffice.evaluation.replay.costs import GATE, GENERATOR, CostTable, loop_masks, widen
+from suffice.policy.calibration import CALIBRATED
+from suffice.policy.rounds import Mask, Positions, Rounds
+from suffice.policy.session import Policy, Stops
+from suffice.policy.signals import CRITIC, CUMULATED, SIGNALS
 
 __all__ = [
     "LEDGERS",
@@ -139,7 +139,7 @@ def answered_closed_book(table: CostTable, policy: Policy, stopped: Stops) -> Ma
     """Return at which questions a gated round 0 is answered live, shape ``(n_questions,)``.
 
     Where its answer is returned, or would have been had it been one; where the rule comes to a signal of the answer;
-    everywhere if the policy looks back on all answers (the loop does the same, in `suffice.loop.gating`).
+    everywhere if the policy looks back on all answers (the loop does the same, in `suffice.loops.gating`).
     """
     view = stopped.view
     answered: Mask = (stopped.answer_rounds <= 0) | policy.reads_every_answer

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from suffice.calibration import CalibrationReport
-from suffice.replays.result import ReplayResult, Row
-from suffice.tables import figure
+from suffice.common.tables import figure
+from suffice.evaluation.replay.result import ReplayResult, Row
+from suffice.policy.calibration import CalibrationReport
 
 __all__ = [
     "COST_TITLES",

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from suffice.calibration import CALIBRATED
+from suffice.common.identities import aligned
 from suffice.errors import CensoredError, ConfigMismatchError, NotFittedError
-from suffice.identities import aligned
-from suffice.replays.recorded import check_recorded
-from suffice.rules import MajorityOfSamples, Rule, parse_rule
-from suffice.rules.selectors import Best
-from suffice.session import Policy
-from suffice.signals import SIGNALS, AnswerPosition, Idf, state_from_dict
-from suffice.store.recording import Recording
+from suffice.evaluation.replay.recorded import check_recorded
+from suffice.policy.calibration import CALIBRATED
+from suffice.policy.rules import MajorityOfSamples, Rule, parse_rule
+from suffice.policy.rules.selectors import Best
+from suffice.policy.session import Policy
+from suffice.policy.signals import SIGNALS, AnswerPosition, Idf, state_from_dict
+from suffice.recordings.recording import Recording
 
 __all__ = ["check_policy", "policy_for", "reads_round_0", "require_whole"]
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from suffice.replays.baselines import Run
-from suffice.rounds import Floats
-from suffice.statistics import Draws, MarginTest, PairedResult, Units
+from suffice.evaluation.replay.baselines import Run
+from suffice.evaluation.statistics import Draws, MarginTest, PairedResult, Units
+from suffice.policy.rounds import Floats
 
 __all__ = ["difference_bounds", "margin_tests", "mean_differences", "paired_differences"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from suffice.rounds import COST_KINDS
+from suffice.policy.rounds import COST_KINDS
 
 __all__ = ["CostGaps"]
 

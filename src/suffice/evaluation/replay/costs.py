@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from suffice.replays.cost_gaps import CostGaps
-from suffice.replays.prices import Price
-from suffice.replays.waves import due_in_waves, wave_note, wave_of
-from suffice.rounds import COST_KINDS, Floats, Mask, Rounds
-from suffice.signals import EMBEDDING, LOOP_COMPONENTS, RERANKING, RETRIEVAL, SIGNALS, member_component
-from suffice.store.batch_state import BATCH_NOTE
-from suffice.store.recording import Recording
-from suffice.store.schema import cost_column
+from suffice.evaluation.replay.cost_gaps import CostGaps
+from suffice.evaluation.replay.prices import Price
+from suffice.evaluation.replay.waves import due_in_waves, wave_note, wave_of
+from suffice.policy.rounds import COST_KINDS, Floats, Mask, Rounds
+from suffice.policy.signals import EMBEDDING, LOOP_COMPONENTS, RERANKING, RETRIEVAL, SIGNALS, member_component
+from suffice.recordings.batch_state import BATCH_NOTE
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import cost_column
 
 __all__ = [
     "COSTS",

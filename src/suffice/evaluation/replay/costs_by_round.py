@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice.replays.costs import GENERATOR, TOKEN_KINDS, CostTable, shared_prefix
-from suffice.replays.prepared import PreparedRecording
-from suffice.replays.prices import Price
-from suffice.results import Result
-from suffice.rounds import COST_KINDS, Floats
-from suffice.signals import EMBEDDING, RERANKING, RETRIEVAL
-from suffice.store.recording import Recording
-from suffice.tables import Column, Table, counted
+from suffice.common.results import Result
+from suffice.common.tables import Column, Table, counted
+from suffice.evaluation.replay.costs import GENERATOR, TOKEN_KINDS, CostTable, shared_prefix
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.prices import Price
+from suffice.policy.rounds import COST_KINDS, Floats
+from suffice.policy.signals import EMBEDDING, RERANKING, RETRIEVAL
+from suffice.recordings.recording import Recording
 
 __all__ = ["RoundCost", "RoundCosts", "round_costs"]
 

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from suffice.replays.charging import LIVE
-from suffice.replays.prices import Price
-from suffice.replays.replayer import Replayer
-from suffice.replays.result import ReplayResult
-from suffice.rounds import Floats, Mask, Rounds
-from suffice.rules import Rule
-from suffice.session import Policy
-from suffice.statistics import Resampling
-from suffice.store.recording import Recording
+from suffice.evaluation.replay.charging import LIVE
+from suffice.evaluation.replay.prices import Price
+from suffice.evaluation.replay.replayer import Replayer
+from suffice.evaluation.replay.result import ReplayResult
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.rounds import Floats, Mask, Rounds
+from suffice.policy.rules import Rule
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
 
 __all__ = ["replay", "replay_matrix"]
 
@@ -42,7 +42,7 @@ def replay(
     round 0 was recorded, what was recorded itself where a rule ended some of it, and two oracles.
 
     >>> from suffice import replay
-    >>> from suffice.store import bundled_recording
+    >>> from suffice.recordings import bundled_recording
     >>> result = replay(bundled_recording("self_refine_dv3"), ["semantic(0.03)"], metrics=["target_sentiment"])
     >>> print(result.headline("semantic(0.03)"))
     semantic(0.03): target_sentiment 97.1 (-0.7 [-2.6, +1.1] vs fixed_k(3)); 7.37 calls; dominated by fixed_k(2)
@@ -58,9 +58,9 @@ def replay(
         resampling: How intervals are made.
         prices: For all language models, or by component; None = money is NaN.
         margins: Margins of the first metric for non-inferiority and equivalence.
-        cost: What "cheapest" and "dominated" compare: one of `suffice.replays.result.COSTS`.
+        cost: What "cheapest" and "dominated" compare: one of `suffice.evaluation.replay.result.COSTS`.
         ledger: Which calls a policy is charged for: `live`, what it would have paid, or `published`, as Semantic
-            Early-Stopping counted; see `suffice.replays.charging`.
+            Early-Stopping counted; see `suffice.evaluation.replay.charging`.
         orders: For independent samples, over how many random orders of each question's samples figures are averaged;
             None = 100, and 1 for rounds that follow one another.
         wave: How many samples are requested at once, for what they cost and how long they take, see `SamplingLoop`; the last

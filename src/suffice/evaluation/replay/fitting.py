@@ -10,27 +10,35 @@ from typing import Any, Literal
 import numpy as np
 
 from suffice._version import __version__
-from suffice.calibration import CALIBRATED, CalibrationReport, Calibrator, calibration_report
-from suffice.calibration.calibrator import Method
-from suffice.display import Chart
+from suffice.common.display import Chart
+from suffice.common.results import Result
+from suffice.common.tables import Column, Table, figure
 from suffice.errors import DataError
-from suffice.replays.baselines import run_policy
-from suffice.replays.checks import policy_for
-from suffice.replays.orders import drawn_orders
-from suffice.replays.outcomes import agreement_note, choice_note, default_metrics, is_agreement, outcome
-from suffice.replays.prepared import PreparedRecording
-from suffice.replays.recorded import check_recorded
-from suffice.replays.selected import seen_from, selected_on
-from suffice.results import Result
-from suffice.rounds import Floats
-from suffice.rules import Never, Rule, Selector, parse_rule, thresholds
-from suffice.rules.named import DSC_WINDOW
-from suffice.session import Policy
-from suffice.signals import SIGNALS, Allocation, AnswerPosition, FittedState, ZScore, state_from_dict, vote_signal
-from suffice.signals.state import DIFFICULTY
-from suffice.signals.votes import ALLOCATED
-from suffice.store.recording import Recording
-from suffice.tables import Column, Table, figure
+from suffice.evaluation.replay.baselines import run_policy
+from suffice.evaluation.replay.checks import policy_for
+from suffice.evaluation.replay.orders import drawn_orders
+from suffice.evaluation.replay.outcomes import agreement_note, choice_note, default_metrics, is_agreement, outcome
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.recorded import check_recorded
+from suffice.evaluation.replay.selected import seen_from, selected_on
+from suffice.policy.calibration import CALIBRATED, CalibrationReport, Calibrator, calibration_report
+from suffice.policy.calibration.calibrator import Method
+from suffice.policy.rounds import Floats
+from suffice.policy.rules import Never, Rule, Selector, parse_rule, thresholds
+from suffice.policy.rules.named import DSC_WINDOW
+from suffice.policy.session import Policy
+from suffice.policy.signals import (
+    SIGNALS,
+    Allocation,
+    AnswerPosition,
+    FittedState,
+    ZScore,
+    state_from_dict,
+    vote_signal,
+)
+from suffice.policy.signals.state import DIFFICULTY
+from suffice.policy.signals.votes import ALLOCATED
+from suffice.recordings.recording import Recording
 
 __all__ = ["CalibrationSummary", "CalibratorFit", "FitComparison", "calibrate", "fit_provenance"]
 
@@ -151,7 +159,7 @@ class CalibrationSummary(Result):
         Raises:
             DataError: No calibrator of that signal was fitted.
         """
-        from suffice.replays.charts import reliability_chart
+        from suffice.evaluation.replay.charts import reliability_chart
 
         reports = {fit.output: fit.report for fit in self.fits}
         if output not in reports:
@@ -183,7 +191,7 @@ def calibrate(
     The policy carries the id hashes of the tune questions, so that a later replay on any of them says "selected here".
 
     >>> from suffice import calibrate
-    >>> from suffice.store import bundled_recording
+    >>> from suffice.recordings import bundled_recording
     >>> tune = bundled_recording("self_refine_dv3")
     >>> policy, fit = calibrate(tune, rule="p_correct > 0.9", source="lexical_support", target="target_sentiment")
     >>> policy.calibrators[0].signal, fit.n

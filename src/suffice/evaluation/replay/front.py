@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from suffice.rounds import Floats, Mask
+from suffice.policy.rounds import Floats, Mask
 
 __all__ = ["pareto_front"]
 

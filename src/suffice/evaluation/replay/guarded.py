@@ -6,9 +6,9 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from suffice.rules import answer_stable, signal, tasr
-from suffice.session import Policy
-from suffice.store.recording import Recording
+from suffice.policy.rules import answer_stable, signal, tasr
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
 
 __all__ = ["with_guarded"]
 

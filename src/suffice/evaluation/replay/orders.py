@@ -12,11 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from suffice.errors import DataError
-from suffice.replays.baselines import Run
-from suffice.replays.prepared import PreparedRecording
-from suffice.session import Policy
-from suffice.signals import SIGNALS
-from suffice.store.recording import Recording
+from suffice.evaluation.replay.baselines import Run
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.policy.session import Policy
+from suffice.policy.signals import SIGNALS
+from suffice.recordings.recording import Recording
 
 __all__ = ["DEFAULT_ORDERS", "drawn_orders", "in_orders", "mean_runs", "n_orders", "order_note", "seed_of_names"]
 

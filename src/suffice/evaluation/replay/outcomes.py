@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from suffice.errors import DataError, NotFoundError
-from suffice.metrics import METRICS, Metric, answer_key, f1
-from suffice.normalizers import DEFAULT_NORMALIZER, MATCH
-from suffice.rounds import Floats, Mask, Positions, Rounds
-from suffice.rules import Selector
-from suffice.rules.selectors import answered
-from suffice.store.recording import Recording
+from suffice.policy.metrics import METRICS, Metric, answer_key, f1
+from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH
+from suffice.policy.rounds import Floats, Mask, Positions, Rounds
+from suffice.policy.rules import Selector
+from suffice.policy.rules.selectors import answered
+from suffice.recordings.recording import Recording
 
 __all__ = [
     "AGREEMENT",

@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.display import Displayed
+from suffice.common.display import Displayed
+from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError
-from suffice.replays.baselines import Run, single_answer
-from suffice.replays.outcomes import default_metrics, outcome
-from suffice.replays.prepared import PreparedRecording
-from suffice.replays.prices import Price
-from suffice.replays.selected import dividing_names, seen_from
-from suffice.rounds import Floats, Mask
-from suffice.statistics import hash_places
-from suffice.store.recording import Recording
-from suffice.store.schema import cost_column
-from suffice.tables import Column, Table, counted
+from suffice.evaluation.replay.baselines import Run, single_answer
+from suffice.evaluation.replay.outcomes import default_metrics, outcome
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.prices import Price
+from suffice.evaluation.replay.selected import dividing_names, seen_from
+from suffice.evaluation.statistics import hash_places
+from suffice.policy.rounds import Floats, Mask
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import cost_column
 
 __all__ = [
     "BEST_SINGLE",

@@ -10,16 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.normalizers import ANSWER_ID, NORMALIZERS, Grouping
-from suffice.replays.charging import LIVE, Charging, charging_of
-from suffice.replays.costs import CostTable
-from suffice.replays.outcomes import outcome
-from suffice.replays.prices import Price
-from suffice.rounds import Floats, Mask, Positions, Rounds
-from suffice.rules import Selector
-from suffice.session import Policy, Stops, stops
-from suffice.statistics import Draws, Resampling
-from suffice.store.recording import Recording
+from suffice.evaluation.replay.charging import LIVE, Charging, charging_of
+from suffice.evaluation.replay.costs import CostTable
+from suffice.evaluation.replay.outcomes import outcome
+from suffice.evaluation.replay.prices import Price
+from suffice.evaluation.statistics import Draws, Resampling
+from suffice.policy.normalizers import ANSWER_ID, NORMALIZERS, Grouping
+from suffice.policy.rounds import Floats, Mask, Positions, Rounds
+from suffice.policy.rules import Selector
+from suffice.policy.session import Policy, Stops, stops
+from suffice.recordings.recording import Recording
 
 __all__ = ["PreparedRecording"]
 
@@ -63,7 +63,7 @@ class PreparedRecording:
             recording: Recorded rounds; failed questions are left out.
             metrics: See `outcome`.
             prices: For all language models, or by component; None = money is NaN.
-            ledger: Which calls a policy pays for, see `suffice.replays.charging`.
+            ledger: Which calls a policy pays for, see `suffice.evaluation.replay.charging`.
             samples: Whether the rounds may be independent samples: who says so takes care of their order.
             wave: How many samples are requested at once; None = as they were recorded.
 
@@ -140,7 +140,7 @@ class PreparedRecording:
         return policy.view(self.raw(policy))
 
     def stops(self, policy: Policy) -> Stops:
-        """Return where a policy stops, see `suffice.session.stops`."""
+        """Return where a policy stops, see `suffice.policy.session.stops`."""
         return stops(policy, self.raw(policy))
 
     def draws(self, resampling: Resampling) -> Draws:

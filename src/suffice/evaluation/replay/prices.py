@@ -13,11 +13,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from suffice.common.tables import Column, Table
 from suffice.errors import DataError, NotFoundError, SchemaError
-from suffice.rounds import Floats
-from suffice.signals import EMBEDDING, GATE, LOOP_COMPONENTS, QUERY, member_component
-from suffice.store.recording import Recording
-from suffice.tables import Column, Table
+from suffice.policy.rounds import Floats
+from suffice.policy.signals import EMBEDDING, GATE, LOOP_COMPONENTS, QUERY, member_component
+from suffice.recordings.recording import Recording
 
 __all__ = [
     "BATCH_FACTOR",

@@ -8,13 +8,13 @@ from types import MappingProxyType
 
 import numpy as np
 
+from suffice.common.tables import counted
 from suffice.errors import UnknownSignalError, did_you_mean
-from suffice.normalizers import ANSWER_ID, NORMALIZERS
-from suffice.rounds import Rounds
-from suffice.session import Policy
-from suffice.signals import CUMULATED, SIGNALS, VOTES, cost_columns
-from suffice.store.recording import Recording
-from suffice.tables import counted
+from suffice.policy.normalizers import ANSWER_ID, NORMALIZERS
+from suffice.policy.rounds import Rounds
+from suffice.policy.session import Policy
+from suffice.policy.signals import CUMULATED, SIGNALS, VOTES, cost_columns
+from suffice.recordings.recording import Recording
 
 __all__ = ["Definedness", "check_recorded", "run_notes"]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from suffice.errors import CensoredError, DataError, RuleSyntaxError
-from suffice.replays.baselines import (
+from suffice.evaluation.replay.baselines import (
     RECORDED,
     Run,
     closed_book,
@@ -17,13 +17,13 @@ from suffice.replays.baselines import (
     oracle_earliest,
     recorded_run,
 )
-from suffice.replays.checks import check_policy, policy_for
-from suffice.replays.outcomes import outcome
-from suffice.replays.panels import best_single_run
-from suffice.replays.prepared import PreparedRecording
-from suffice.rules import Rule, parse_rule
-from suffice.session import Policy
-from suffice.store.recording import Recording
+from suffice.evaluation.replay.checks import check_policy, policy_for
+from suffice.evaluation.replay.outcomes import outcome
+from suffice.evaluation.replay.panels import best_single_run
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.policy.rules import Rule, parse_rule
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
 
 __all__ = [
     "answering_like",

@@ -9,19 +9,25 @@ from functools import cached_property
 
 import numpy as np
 
+from suffice.common.tables import counted
 from suffice.errors import DataError
-from suffice.replays.baselines import Run
-from suffice.replays.by_stop import run_all
-from suffice.replays.charging import LIVE
-from suffice.replays.checks import check_policy, policy_for
-from suffice.replays.comparisons import difference_bounds, margin_tests, mean_differences, paired_differences
-from suffice.replays.costs import TOKEN_KINDS, Ledger
-from suffice.replays.orders import mean_runs, n_orders, order_note
-from suffice.replays.outcomes import agreement_note, choice_notes, default_metrics, is_agreement
-from suffice.replays.panels import best_single_note
-from suffice.replays.prepared import PreparedRecording
-from suffice.replays.prices import Price
-from suffice.replays.references import (
+from suffice.evaluation.replay.baselines import Run
+from suffice.evaluation.replay.by_stop import run_all
+from suffice.evaluation.replay.charging import LIVE
+from suffice.evaluation.replay.checks import check_policy, policy_for
+from suffice.evaluation.replay.comparisons import (
+    difference_bounds,
+    margin_tests,
+    mean_differences,
+    paired_differences,
+)
+from suffice.evaluation.replay.costs import TOKEN_KINDS, Ledger
+from suffice.evaluation.replay.orders import mean_runs, n_orders, order_note
+from suffice.evaluation.replay.outcomes import agreement_note, choice_notes, default_metrics, is_agreement
+from suffice.evaluation.replay.panels import best_single_note
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.prices import Price
+from suffice.evaluation.replay.references import (
     baseline_runs,
     fixed_policies,
     refuse_unmeasured,
@@ -29,15 +35,22 @@ from suffice.replays.references import (
     selectors_in_use,
     with_references,
 )
-from suffice.replays.result import ReplayResult, Row, Spread
-from suffice.replays.rivals import Rival, check_cost, find_rivals
-from suffice.replays.selected import dividing_names, selected_on, tuned_on
-from suffice.rounds import COST_KINDS, Floats
-from suffice.rules import Rule
-from suffice.session import Policy
-from suffice.statistics import ROUNDING, Draws, MarginTest, PairedResult, Resampling, Units, undefined_notes
-from suffice.store.recording import Recording
-from suffice.tables import counted
+from suffice.evaluation.replay.result import ReplayResult, Row, Spread
+from suffice.evaluation.replay.rivals import Rival, check_cost, find_rivals
+from suffice.evaluation.replay.selected import dividing_names, selected_on, tuned_on
+from suffice.evaluation.statistics import (
+    ROUNDING,
+    Draws,
+    MarginTest,
+    PairedResult,
+    Resampling,
+    Units,
+    undefined_notes,
+)
+from suffice.policy.rounds import COST_KINDS, Floats
+from suffice.policy.rules import Rule
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
 
 __all__ = ["ComparedRuns", "Replayer"]
 
@@ -47,7 +60,7 @@ class Replayer:
 
     `replay` is one comparison of a new one; for the arguments, and what they raise, see there.
 
-    >>> from suffice.store import bundled_recording
+    >>> from suffice.recordings import bundled_recording
     >>> replayer = Replayer(bundled_recording("self_refine_dv3"), metrics=["target_sentiment"])
     >>> for eps in (0.03, 0.06):
     ...     print(replayer.compare(f"semantic({eps})").result().headline(f"semantic({eps})"))

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from suffice.display import Chart
+from suffice.common.display import Chart
+from suffice.common.results import jsonable
+from suffice.common.tables import Column, Table, figure
 from suffice.errors import DataError
-from suffice.replays.costs import COSTS
-from suffice.results import Evaluation, jsonable
-from suffice.statistics import MarginTest, PairedResult
-from suffice.tables import Column, Table, figure
+from suffice.evaluation.replay.costs import COSTS
+from suffice.evaluation.results import Evaluation
+from suffice.evaluation.statistics import MarginTest, PairedResult
 
 __all__ = ["COSTS", "ReplayResult", "Row", "Spread"]
 
@@ -224,7 +225,7 @@ class ReplayResult(Evaluation):
 
     def tables(self) -> list[Table]:
         """Return outcomes, tests, costs, stops and margins."""
-        from suffice.replays.tables import replay_tables
+        from suffice.evaluation.replay.tables import replay_tables
 
         return replay_tables(self)
 
@@ -242,7 +243,7 @@ class ReplayResult(Evaluation):
         Raises:
             DataError: The cost is not known for every row.
         """
-        from suffice.replays.charts import pareto_chart, pareto_costs
+        from suffice.evaluation.replay.charts import pareto_chart, pareto_costs
 
         known = pareto_costs(self) if self.metrics else []
         if cost not in known:

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from suffice.errors import DataError, NotFoundError
-from suffice.replays.baselines import Run
-from suffice.replays.costs import COSTS
-from suffice.statistics import ROUNDING
+from suffice.evaluation.replay.baselines import Run
+from suffice.evaluation.replay.costs import COSTS
+from suffice.evaluation.statistics import ROUNDING
 
 __all__ = ["Rival", "check_cost", "find_rival", "find_rivals"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rival:
-    """The cheapest fixed_k or random run of at least the same quality; for its fields see `suffice.replays.Row`."""
+    """The cheapest fixed_k or random run of at least the same quality; for its fields see `suffice.evaluation.replay.Row`."""
 
     match: str | None = None
     dominating: str | None = None
@@ -57,7 +57,7 @@ def find_rival(run: Run, runs: Sequence[Run], metrics: Sequence[str], cost: str)
         run: The run.
         runs: All runs.
         metrics: The first is the quality; without one there is nothing to say.
-        cost: One of `suffice.replays.result.COSTS`.
+        cost: One of `suffice.evaluation.replay.result.COSTS`.
     """
     return find_rivals([run], runs, metrics, cost)[0]
 

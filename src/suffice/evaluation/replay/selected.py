@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from suffice.rounds import Mask
-from suffice.seen import Seen, one_name_per_text
-from suffice.session import Policy
-from suffice.signals import GATE, SIGNALS, Idf, state_from_dict
-from suffice.store.recording import Recording
+from suffice.policy.rounds import Mask
+from suffice.policy.seen import Seen, one_name_per_text
+from suffice.policy.session import Policy
+from suffice.policy.signals import GATE, SIGNALS, Idf, state_from_dict
+from suffice.recordings.recording import Recording
 
 __all__ = ["Selected", "dividing_names", "seen_by", "seen_from", "seen_in", "selected_on", "tuned_on"]
 

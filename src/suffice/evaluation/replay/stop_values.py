@@ -18,18 +18,18 @@ from typing import Any
 
 import numpy as np
 
+from suffice.common.results import Result
+from suffice.common.tables import Column, Table
 from suffice.errors import DataError
-from suffice.replays.checks import require_whole
-from suffice.replays.fitting import calibrate, fit_provenance
-from suffice.replays.outcomes import answers_by_stop, default_metrics, outcome, values_by_stop
-from suffice.replays.prepared import PreparedRecording
-from suffice.results import Result
-from suffice.rounds import Floats, Mask, Positions
-from suffice.rules import Never, Rule
-from suffice.rules import signal as named
-from suffice.session import Policy
-from suffice.store.recording import Recording
-from suffice.tables import Column, Table
+from suffice.evaluation.replay.checks import require_whole
+from suffice.evaluation.replay.fitting import calibrate, fit_provenance
+from suffice.evaluation.replay.outcomes import answers_by_stop, default_metrics, outcome, values_by_stop
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.policy.rounds import Floats, Mask, Positions
+from suffice.policy.rules import Never, Rule
+from suffice.policy.rules import signal as named
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
 
 __all__ = ["RoundValues", "StopValues", "learn_stop"]
 
@@ -134,7 +134,7 @@ def learn_stop(
     and at the last choice the quality of the last round.  With trace 0 that is the dynamic programme; with 1 every
     later round is run.  The rule stops where ``Q(stop) >= Q(continue)``; where a signal is undefined it goes on.
 
-    >>> from suffice.store import bundled_recording
+    >>> from suffice.recordings import bundled_recording
     >>> policy, values = learn_stop(bundled_recording("self_refine_dv3"), ["lexical_support"], metric="target_sentiment")
     >>> values.n, policy.name, policy.selector
     (273, 'stop_rag', Last())

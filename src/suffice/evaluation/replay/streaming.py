@@ -10,23 +10,23 @@ from operator import add
 from pathlib import Path
 from typing import Any
 
+from suffice.common.processes import over_parts, usable_processors
+from suffice.common.results import Result
+from suffice.common.tables import Column, Table, counted, figure
 from suffice.errors import DataError
-from suffice.processes import over_parts, usable_processors
-from suffice.replays.blocks import PieceFacts, Source
-from suffice.replays.checks import check_policy, policy_for
-from suffice.replays.costs import COSTS, CostTable
-from suffice.replays.outcomes import MultipleChoice, choice_notes, default_metrics
-from suffice.replays.prices import Price
-from suffice.replays.recorded import run_notes
-from suffice.replays.references import baseline_policy
-from suffice.replays.selected import Selected, seen_by
-from suffice.replays.tallies import PolicyTally, Tally, normal_interval, tally_of
-from suffice.results import Result
-from suffice.rules import Rule
-from suffice.session import Policy
-from suffice.statistics import undefined_notes
-from suffice.store.pieces import Piece
-from suffice.tables import Column, Table, counted, figure
+from suffice.evaluation.replay.blocks import PieceFacts, Source
+from suffice.evaluation.replay.checks import check_policy, policy_for
+from suffice.evaluation.replay.costs import COSTS, CostTable
+from suffice.evaluation.replay.outcomes import MultipleChoice, choice_notes, default_metrics
+from suffice.evaluation.replay.prices import Price
+from suffice.evaluation.replay.recorded import run_notes
+from suffice.evaluation.replay.references import baseline_policy
+from suffice.evaluation.replay.selected import Selected, seen_by
+from suffice.evaluation.replay.tallies import PolicyTally, Tally, normal_interval, tally_of
+from suffice.evaluation.statistics import undefined_notes
+from suffice.policy.rules import Rule
+from suffice.policy.session import Policy
+from suffice.recordings.pieces import Piece
 
 __all__ = ["StreamResult", "StreamRow", "replay_stream"]
 
@@ -140,7 +140,7 @@ def replay_stream(
         level: Nominal coverage of intervals, in (0, 1).
         prices: As for `replay`.
         block_rows: Rows that are decided at once.
-        jobs: Processes; each reads parts, or ranges of row groups of a large file, see `suffice.processes.over_parts`.
+        jobs: Processes; each reads parts, or ranges of row groups of a large file, see `suffice.common.processes.over_parts`.
             None = one for every `PIECE_ROWS` rows, at most one for each processor: a process takes a second to start.  A
             recording to which a `Recorder` is adding is read in this process.
         on_progress: Called with the number of such pieces done and their total.

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from suffice.replays.baselines import Run, run_policy
-from suffice.replays.prepared import PreparedRecording
-from suffice.rounds import Floats, Mask, Rounds
-from suffice.rules import Rule, Threshold
-from suffice.rules.rethreshold import substitute, with_threshold
-from suffice.session import Policy, Stops, stops
+from suffice.evaluation.replay.baselines import Run, run_policy
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.policy.rounds import Floats, Mask, Rounds
+from suffice.policy.rules import Rule, Threshold
+from suffice.policy.rules.rethreshold import substitute, with_threshold
+from suffice.policy.session import Policy, Stops, stops
 
 __all__ = ["Held", "Regions", "equivalent_thresholds", "even_thresholds", "region_of", "regions"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from suffice.replays.result import ReplayResult
-from suffice.tables import Column, Table, counted
+from suffice.common.tables import Column, Table, counted
+from suffice.evaluation.replay.result import ReplayResult
 
 __all__ = [
     "costs_table",

@@ -11,17 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import CensoredError
-from suffice.replays.blocks import RecordingBlock
-from suffice.replays.checks import check_policy
-from suffice.replays.cost_gaps import CostGaps
-from suffice.replays.outcomes import AgreementBasis, is_agreement
-from suffice.replays.prepared import PreparedRecording
-from suffice.replays.prices import Price
-from suffice.replays.recorded import Definedness
-from suffice.replays.selected import Selected, selected_on, tuned_on
-from suffice.rounds import Floats
-from suffice.session import Policy, Stops
-from suffice.store.text_keys import text_keys
+from suffice.evaluation.replay.blocks import RecordingBlock
+from suffice.evaluation.replay.checks import check_policy
+from suffice.evaluation.replay.cost_gaps import CostGaps
+from suffice.evaluation.replay.outcomes import AgreementBasis, is_agreement
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.prices import Price
+from suffice.evaluation.replay.recorded import Definedness
+from suffice.evaluation.replay.selected import Selected, selected_on, tuned_on
+from suffice.policy.rounds import Floats
+from suffice.policy.session import Policy, Stops
+from suffice.recordings.text_keys import text_keys
 
 __all__ = ["ClusterSums", "Moments", "PolicyTally", "Tally", "normal_interval", "tally_of"]
 

@@ -1,14 +1,14 @@
 """Search over families of rules, and how much of the best rule's lead is luck."""
 
-from suffice.searches.engine import search, split
-from suffice.searches.equivalent import equivalent_intervals
-from suffice.searches.explore import Distinct, Explorer
-from suffice.searches.files import read_space, space_from_dict
-from suffice.searches.optimism import Optimism, RuleEstimate
-from suffice.searches.presets import PRESETS, available, preset
-from suffice.searches.result import Chosen, Named, SearchResult, write_rules
-from suffice.searches.space import FORMS, MOST_RULES, Block, Literal, Space
-from suffice.searches.thresholds import Locked, lock
+from suffice.evaluation.search.engine import search, split
+from suffice.evaluation.search.equivalent import equivalent_intervals
+from suffice.evaluation.search.explore import Distinct, Explorer
+from suffice.evaluation.search.files import read_space, space_from_dict
+from suffice.evaluation.search.optimism import Optimism, RuleEstimate
+from suffice.evaluation.search.presets import PRESETS, available, preset
+from suffice.evaluation.search.result import Chosen, Named, SearchResult, write_rules
+from suffice.evaluation.search.space import FORMS, MOST_RULES, Block, Literal, Space
+from suffice.evaluation.search.thresholds import Locked, lock
 
 __all__ = [
     "FORMS",

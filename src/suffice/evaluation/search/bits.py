@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.rounds import Mask, Rounds
-from suffice.searches.families import FormFamily, RuleCodes
-from suffice.searches.space import Literal
+from suffice.evaluation.search.families import FormFamily, RuleCodes
+from suffice.evaluation.search.space import Literal
+from suffice.policy.rounds import Mask, Rounds
 
 __all__ = ["Bits", "LiteralBits", "evaluator", "first_bit", "in_a_row", "pack_bits", "reader"]
 

@@ -11,13 +11,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from suffice.common.processes import process_pool
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.processes import process_pool
-from suffice.replays.blocks import RecordingBlock
-from suffice.replays.front import pareto_front
-from suffice.replays.outcomes import agreement_text, default_metrics, is_agreement
-from suffice.rounds import Floats, Positions
-from suffice.searches.choosing import (
+from suffice.evaluation.replay.blocks import RecordingBlock
+from suffice.evaluation.replay.front import pareto_front
+from suffice.evaluation.replay.outcomes import agreement_text, default_metrics, is_agreement
+from suffice.evaluation.search.choosing import (
     Goal,
     chosen_policy,
     empty_notes,
@@ -26,13 +25,13 @@ from suffice.searches.choosing import (
     space_of,
     wanted_signals,
 )
-from suffice.searches.data import refuse_number_shared
-from suffice.searches.equivalent import ThresholdIntervals
-from suffice.searches.estimates import Estimates, Passes, difference_columns_of
-from suffice.searches.explore import Explorer, SearchProgress
-from suffice.searches.fitting import Defined, fit
-from suffice.searches.optimism import Trials
-from suffice.searches.passes import (
+from suffice.evaluation.search.data import refuse_number_shared
+from suffice.evaluation.search.equivalent import ThresholdIntervals
+from suffice.evaluation.search.estimates import Estimates, Passes, difference_columns_of
+from suffice.evaluation.search.explore import Explorer, SearchProgress
+from suffice.evaluation.search.fitting import Defined, fit
+from suffice.evaluation.search.optimism import Trials
+from suffice.evaluation.search.passes import (
     Checks,
     SearchReading,
     defined_in,
@@ -45,16 +44,17 @@ from suffice.searches.passes import (
     sums_in,
     tables_in,
 )
-from suffice.searches.reading import HASHED, Facts, SearchSource, TuneShare, linked_names
-from suffice.searches.result import SearchResult
-from suffice.searches.space import Literal, Space
-from suffice.searches.sums import FOLDED, RuleSums
-from suffice.searches.thresholds import Locked, open_literals, threshold_trials, with_thresholds
-from suffice.seen import Seen
-from suffice.session import Policy
-from suffice.signals import SIGNALS
-from suffice.statistics import Resampling, check_streamed, keys_of
-from suffice.store.opened import run_starts
+from suffice.evaluation.search.reading import HASHED, Facts, SearchSource, TuneShare, linked_names
+from suffice.evaluation.search.result import SearchResult
+from suffice.evaluation.search.space import Literal, Space
+from suffice.evaluation.search.sums import FOLDED, RuleSums
+from suffice.evaluation.search.thresholds import Locked, open_literals, threshold_trials, with_thresholds
+from suffice.evaluation.statistics import Resampling, check_streamed, keys_of
+from suffice.policy.rounds import Floats, Positions
+from suffice.policy.seen import Seen
+from suffice.policy.session import Policy
+from suffice.policy.signals import SIGNALS
+from suffice.recordings.opened import run_starts
 
 __all__ = ["search_parts"]
 
@@ -274,7 +274,7 @@ def _fitted_state(
 
 
 def _lock_thresholds(passes: Passes, space: Space) -> tuple[Space, tuple[Locked, ...]]:
-    """Return the space with all thresholds known; see `suffice.searches.thresholds.lock`."""
+    """Return the space with all thresholds known; see `suffice.evaluation.search.thresholds.lock`."""
     prompts = [passes.reading.prompt]
     literals = [literal for _, literal in open_literals(space, prompts)]
     if not literals:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from suffice.replays.charts import (
+from suffice.evaluation.replay.charts import (
     COST_TITLES,
     axis_of,
     bound_layer,
@@ -18,7 +18,7 @@ from suffice.replays.charts import (
 )
 
 if TYPE_CHECKING:
-    from suffice.searches.result import SearchResult
+    from suffice.evaluation.search.result import SearchResult
 
 __all__ = ["search_chart"]
 

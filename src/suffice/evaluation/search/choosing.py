@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from suffice.errors import DataError
-from suffice.replays import reads_round_0
-from suffice.rules import tasr
-from suffice.searches.data import find_prompt
-from suffice.searches.fitting import Defined
-from suffice.searches.optimism import Trials
-from suffice.searches.presets import available, preset, votes
-from suffice.searches.space import Space
-from suffice.seen import Seen
-from suffice.session import Policy
+from suffice.evaluation.replay import reads_round_0
+from suffice.evaluation.search.data import find_prompt
+from suffice.evaluation.search.fitting import Defined
+from suffice.evaluation.search.optimism import Trials
+from suffice.evaluation.search.presets import available, preset, votes
+from suffice.evaluation.search.space import Space
+from suffice.policy.rules import tasr
+from suffice.policy.seen import Seen
+from suffice.policy.session import Policy
 
 __all__ = ["Goal", "chosen_policy", "empty_notes", "left_out_notes", "on_demand_notes", "space_of", "wanted_signals"]
 

@@ -10,9 +10,8 @@ from operator import or_
 import numpy as np
 import numpy.typing as npt
 
-from suffice.calibration import CALIBRATED
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, UnknownSignalError
-from suffice.replays import (
+from suffice.evaluation.replay import (
     CostTable,
     check_policy,
     policy_for,
@@ -21,17 +20,18 @@ from suffice.replays import (
     seen_in,
     selected_on,
 )
-from suffice.replays.charging import answered_closed_book
-from suffice.replays.costs import TOKEN_KINDS, loop_masks
-from suffice.replays.outcomes import answers_by_stop, expected_by_stop
-from suffice.replays.prepared import PreparedRecording
-from suffice.replays.selected import Selected
-from suffice.rounds import Floats, Mask, Rounds
-from suffice.rules import MajorityOfSamples, Never, Rule, Threshold, fixed_k, parse_rule
-from suffice.rules.selectors import Last
-from suffice.session import Policy
-from suffice.signals import CRITIC
-from suffice.store.recording import Recording
+from suffice.evaluation.replay.charging import answered_closed_book
+from suffice.evaluation.replay.costs import TOKEN_KINDS, loop_masks
+from suffice.evaluation.replay.outcomes import answers_by_stop, expected_by_stop
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.selected import Selected
+from suffice.policy.calibration import CALIBRATED
+from suffice.policy.rounds import Floats, Mask, Rounds
+from suffice.policy.rules import MajorityOfSamples, Never, Rule, Threshold, fixed_k, parse_rule
+from suffice.policy.rules.selectors import Last
+from suffice.policy.session import Policy
+from suffice.policy.signals import CRITIC
+from suffice.recordings.recording import Recording
 
 __all__ = [
     "OUTCOMES",

@@ -12,15 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.replays import dividing_names, replay, seen_from
-from suffice.replays.checks import require_whole
-from suffice.replays.front import pareto_front
-from suffice.replays.orders import in_orders, n_orders, order_note
-from suffice.replays.outcomes import agreement_note, choice_note, default_metrics, is_agreement
-from suffice.rounds import Floats
-from suffice.rules import tasr
-from suffice.searches.by_parts import search_parts
-from suffice.searches.choosing import (
+from suffice.evaluation.replay import dividing_names, replay, seen_from
+from suffice.evaluation.replay.checks import require_whole
+from suffice.evaluation.replay.front import pareto_front
+from suffice.evaluation.replay.orders import in_orders, n_orders, order_note
+from suffice.evaluation.replay.outcomes import agreement_note, choice_note, default_metrics, is_agreement
+from suffice.evaluation.search.by_parts import search_parts
+from suffice.evaluation.search.choosing import (
     Goal,
     chosen_policy,
     empty_notes,
@@ -29,17 +27,19 @@ from suffice.searches.choosing import (
     space_of,
     wanted_signals,
 )
-from suffice.searches.data import Questions, by_prompt, refuse_shared
-from suffice.searches.equivalent import equivalent_intervals
-from suffice.searches.explore import Explorer, SearchProgress
-from suffice.searches.fitting import Defined, fit
-from suffice.searches.optimism import Trials, measure_optimism
-from suffice.searches.result import Chosen, Named, SearchResult
-from suffice.searches.space import Space
-from suffice.searches.thresholds import lock
-from suffice.session import Policy
-from suffice.statistics import Draws, Resampling, hash_places
-from suffice.store.recording import Recording
+from suffice.evaluation.search.data import Questions, by_prompt, refuse_shared
+from suffice.evaluation.search.equivalent import equivalent_intervals
+from suffice.evaluation.search.explore import Explorer, SearchProgress
+from suffice.evaluation.search.fitting import Defined, fit
+from suffice.evaluation.search.optimism import Trials, measure_optimism
+from suffice.evaluation.search.result import Chosen, Named, SearchResult
+from suffice.evaluation.search.space import Space
+from suffice.evaluation.search.thresholds import lock
+from suffice.evaluation.statistics import Draws, Resampling, hash_places
+from suffice.policy.rounds import Floats
+from suffice.policy.rules import tasr
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
 
 __all__ = ["difference_columns", "search", "split"]
 
@@ -75,8 +75,8 @@ def search(
     samples the answer is their majority, and `available` means votes.
 
     >>> from suffice import Resampling, search
-    >>> from suffice.searches import Block, Literal, Space
-    >>> from suffice.store import bundled_recording
+    >>> from suffice.evaluation.search import Block, Literal, Space
+    >>> from suffice.recordings import bundled_recording
     >>> distances = Literal(signal="semantic_distance", comparison="<", thresholds=(0.02, 0.05, 0.1))
     >>> space = Space(name="distances", blocks=(Block(form="or", literals=(distances,)),), patience=(1, 2))
     >>> quality, few = "target_sentiment", Resampling(n_resamples=20)

@@ -15,11 +15,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from suffice.rounds import Floats, Positions
-from suffice.searches.bits import Bits, evaluator
-from suffice.searches.explore import Explorer
-from suffice.searches.families import FormFamily, RuleCodes
-from suffice.searches.space import Block
+from suffice.evaluation.search.bits import Bits, evaluator
+from suffice.evaluation.search.explore import Explorer
+from suffice.evaluation.search.families import FormFamily, RuleCodes
+from suffice.evaluation.search.space import Block
+from suffice.policy.rounds import Floats, Positions
 
 __all__ = ["ThresholdIntervals", "equivalent_intervals"]
 
@@ -32,7 +32,7 @@ _MOST = sys.float_info.max
 def equivalent_intervals(explorer: Explorer, numbers: Positions) -> list[ThresholdIntervals]:
     """Return the interval of each threshold of the rules of sorted `numbers`.
 
-    As `suffice.replays.equivalent_thresholds`, which finds one interval by bisection.  For ``>`` and ``<=`` the lower
+    As `suffice.evaluation.replay.equivalent_thresholds`, which finds one interval by bisection.  For ``>`` and ``<=`` the lower
     end belongs to the interval and the upper does not, for ``>=`` and ``<`` the other way round.
     """
     intervals: list[ThresholdIntervals] = [{} for _ in numbers]

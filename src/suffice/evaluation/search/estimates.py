@@ -11,14 +11,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from suffice.processes import over_parts
-from suffice.replays.blocks import PieceFacts
-from suffice.rounds import Floats, Positions
-from suffice.rules import tasr
-from suffice.searches.choosing import Goal
-from suffice.searches.explore import SearchProgress
-from suffice.searches.optimism import Optimism, RuleEstimate, Trials, best_within
-from suffice.searches.passes import (
+from suffice.common.processes import over_parts
+from suffice.common.tables import figure
+from suffice.evaluation.replay.blocks import PieceFacts
+from suffice.evaluation.search.choosing import Goal
+from suffice.evaluation.search.explore import SearchProgress
+from suffice.evaluation.search.optimism import Optimism, RuleEstimate, Trials, best_within
+from suffice.evaluation.search.passes import (
     Comparisons,
     ComparisonSums,
     PlacedPiece,
@@ -27,12 +26,13 @@ from suffice.searches.passes import (
     family_in,
     with_facts,
 )
-from suffice.searches.result import Chosen, Named
-from suffice.searches.sums import FOLDED, RuleSums
-from suffice.session import Policy
-from suffice.statistics import ROUNDING, PairedResult, Resampling, error_of_sums, p_of_largest
-from suffice.store.pieces import Piece
-from suffice.tables import figure
+from suffice.evaluation.search.result import Chosen, Named
+from suffice.evaluation.search.sums import FOLDED, RuleSums
+from suffice.evaluation.statistics import ROUNDING, PairedResult, Resampling, error_of_sums, p_of_largest
+from suffice.policy.rounds import Floats, Positions
+from suffice.policy.rules import tasr
+from suffice.policy.session import Policy
+from suffice.recordings.pieces import Piece
 
 __all__ = ["Estimates", "Passes", "difference_columns_of"]
 
@@ -62,7 +62,7 @@ class Passes:
         columns: Sequence[str] | None = None,
         tune: bool | None = None,
     ) -> Iterator[tuple[PlacedPiece, _OfPiece]]:
-        """Yield each piece and what a function of `suffice.searches.passes` returns for it, in their order.
+        """Yield each piece and what a function of `suffice.evaluation.search.passes` returns for it, in their order.
 
         Args:
             function: Called with how pieces are read, the arguments and the piece.

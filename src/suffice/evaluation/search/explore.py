@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import ConfigMismatchError
-from suffice.replays.charging import reads_closed_book
-from suffice.rounds import Floats, Mask
-from suffice.rules import Patience, Rule
-from suffice.searches.bits import Bits, evaluator, first_bit, in_a_row, pack_bits, reader
-from suffice.searches.data import OUTCOMES, Questions, Side, find_prompt
-from suffice.searches.families import FormFamily, RuleCodes
-from suffice.searches.space import Space
-from suffice.statistics import Keys, keyed_numbers
+from suffice.evaluation.replay.charging import reads_closed_book
+from suffice.evaluation.search.bits import Bits, evaluator, first_bit, in_a_row, pack_bits, reader
+from suffice.evaluation.search.data import OUTCOMES, Questions, Side, find_prompt
+from suffice.evaluation.search.families import FormFamily, RuleCodes
+from suffice.evaluation.search.space import Space
+from suffice.evaluation.statistics import Keys, keyed_numbers
+from suffice.policy.rounds import Floats, Mask
+from suffice.policy.rules import Patience, Rule
 
 __all__ = ["Distinct", "Explorer", "Hashes", "SearchProgress", "Section"]
 

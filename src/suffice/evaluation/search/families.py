@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.rules import AllOf, AnyOf, KOf, Rule
-from suffice.searches.space import Block, bell
+from suffice.evaluation.search.space import Block, bell
+from suffice.policy.rules import AllOf, AnyOf, KOf, Rule
 
 __all__ = ["FormFamily", "RuleCodes"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError, SchemaError
-from suffice.searches.space import Block, Literal, Space
+from suffice.evaluation.search.space import Block, Literal, Space
 
 __all__ = ["read_space", "space_from_dict"]
 

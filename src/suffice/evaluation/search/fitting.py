@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from suffice.calibration import CALIBRATED
 from suffice.errors import UnknownSignalError
-from suffice.replays import calibrate
-from suffice.replays.fitting import first_of_question
-from suffice.replays.outcomes import has_outcome, is_agreement
-from suffice.searches.data import reading
-from suffice.session import Policy
-from suffice.signals import SIGNALS, VOTES
-from suffice.signals.votes import weights_of
-from suffice.store.recording import Recording
+from suffice.evaluation.replay import calibrate
+from suffice.evaluation.replay.fitting import first_of_question
+from suffice.evaluation.replay.outcomes import has_outcome, is_agreement
+from suffice.evaluation.search.data import reading
+from suffice.policy.calibration import CALIBRATED
+from suffice.policy.session import Policy
+from suffice.policy.signals import SIGNALS, VOTES
+from suffice.policy.signals.votes import weights_of
+from suffice.recordings.recording import Recording
 
 __all__ = ["Defined", "fit"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice.rounds import Floats, Positions
-from suffice.searches.explore import Distinct, Explorer, SearchProgress
-from suffice.statistics import ROUNDING, Draws, PairedResult, drawn_folds, max_statistic
+from suffice.evaluation.search.explore import Distinct, Explorer, SearchProgress
+from suffice.evaluation.statistics import ROUNDING, Draws, PairedResult, drawn_folds, max_statistic
+from suffice.policy.rounds import Floats, Positions
 
 __all__ = ["Optimism", "RuleEstimate", "Trials", "measure_optimism"]
 

@@ -11,23 +11,23 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from suffice.replays.blocks import PieceFacts, RecordingBlock
-from suffice.replays.outcomes import is_agreement, unanswered
-from suffice.replays.recorded import Definedness
-from suffice.replays.selected import Selected
-from suffice.rounds import Floats, Positions
-from suffice.rules import tasr
-from suffice.searches.choosing import Goal
-from suffice.searches.data import Questions, policy_of_baseline, seen_before
-from suffice.searches.equivalent import ThresholdIntervals, equivalent_intervals
-from suffice.searches.explore import Explorer
-from suffice.searches.fitting import Defined
-from suffice.searches.reading import Facts, SearchSource, TuneShare, complete, facts_of, questions_with_texts
-from suffice.searches.space import Literal, Space
-from suffice.searches.sums import RuleSums, slices
-from suffice.session import Policy
-from suffice.statistics import DrawnSums, Keys, Resampling, keyed_numbers, keys_of, poisson_weights
-from suffice.store.pieces import Piece
+from suffice.evaluation.replay.blocks import PieceFacts, RecordingBlock
+from suffice.evaluation.replay.outcomes import is_agreement, unanswered
+from suffice.evaluation.replay.recorded import Definedness
+from suffice.evaluation.replay.selected import Selected
+from suffice.evaluation.search.choosing import Goal
+from suffice.evaluation.search.data import Questions, policy_of_baseline, seen_before
+from suffice.evaluation.search.equivalent import ThresholdIntervals, equivalent_intervals
+from suffice.evaluation.search.explore import Explorer
+from suffice.evaluation.search.fitting import Defined
+from suffice.evaluation.search.reading import Facts, SearchSource, TuneShare, complete, facts_of, questions_with_texts
+from suffice.evaluation.search.space import Literal, Space
+from suffice.evaluation.search.sums import RuleSums, slices
+from suffice.evaluation.statistics import DrawnSums, Keys, Resampling, keyed_numbers, keys_of, poisson_weights
+from suffice.policy.rounds import Floats, Positions
+from suffice.policy.rules import tasr
+from suffice.policy.session import Policy
+from suffice.recordings.pieces import Piece
 
 __all__ = [
     "Checks",

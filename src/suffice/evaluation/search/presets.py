@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from suffice.errors import DataError, NotFoundError
-from suffice.searches.space import Block, Literal, Space
-from suffice.signals import SIGNALS
+from suffice.evaluation.search.space import Block, Literal, Space
+from suffice.policy.signals import SIGNALS
 
 __all__ = ["CONFIDENCE_PROMPT", "PRESETS", "available", "preset", "votes"]
 

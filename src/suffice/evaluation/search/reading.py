@@ -13,17 +13,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.metrics import normalize_answer
-from suffice.replays.blocks import BlockReader, RecordingBlock, Source
-from suffice.replays.checks import require_whole
-from suffice.replays.outcomes import MultipleChoice
-from suffice.replays.streaming import BLOCK_ROWS
-from suffice.rounds import Mask
-from suffice.searches.data import by_prompt
-from suffice.seen import id_hash, one_name_per_text
-from suffice.statistics import Keys, hash_places, keys_of
-from suffice.store.pieces import Piece
-from suffice.store.schema import column_kind
+from suffice.evaluation.replay.blocks import BlockReader, RecordingBlock, Source
+from suffice.evaluation.replay.checks import require_whole
+from suffice.evaluation.replay.outcomes import MultipleChoice
+from suffice.evaluation.replay.streaming import BLOCK_ROWS
+from suffice.evaluation.search.data import by_prompt
+from suffice.evaluation.statistics import Keys, hash_places, keys_of
+from suffice.policy.metrics import normalize_answer
+from suffice.policy.rounds import Mask
+from suffice.policy.seen import id_hash, one_name_per_text
+from suffice.recordings.pieces import Piece
+from suffice.recordings.schema import column_kind
 
 __all__ = [
     "HASHED",

@@ -14,19 +14,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.display import Chart
+from suffice.common.display import Chart
+from suffice.common.files import replacing
+from suffice.common.results import jsonable
+from suffice.common.tables import Column, Table
 from suffice.errors import DataError
-from suffice.files import replacing
-from suffice.replays import Row
-from suffice.results import Evaluation, jsonable
-from suffice.rounds import Floats, Positions
-from suffice.searches.equivalent import ThresholdIntervals
-from suffice.searches.explore import Distinct, Explorer, SearchProgress
-from suffice.searches.optimism import Optimism, RuleEstimate
-from suffice.searches.thresholds import Locked
-from suffice.session import Policy
-from suffice.statistics import PairedResult
-from suffice.tables import Column, Table
+from suffice.evaluation.replay import Row
+from suffice.evaluation.results import Evaluation
+from suffice.evaluation.search.equivalent import ThresholdIntervals
+from suffice.evaluation.search.explore import Distinct, Explorer, SearchProgress
+from suffice.evaluation.search.optimism import Optimism, RuleEstimate
+from suffice.evaluation.search.thresholds import Locked
+from suffice.evaluation.statistics import PairedResult
+from suffice.policy.rounds import Floats, Positions
+from suffice.policy.session import Policy
 
 __all__ = ["Chosen", "Named", "SearchResult", "write_rules"]
 
@@ -188,7 +189,7 @@ class SearchResult(Evaluation):
 
     def plot(self) -> Chart:
         """Return the chart of quality against calls: the rules, those that no other dominates, and what was selected."""
-        from suffice.searches.charts import search_chart
+        from suffice.evaluation.search.charts import search_chart
 
         return Chart(search_chart(self))
 

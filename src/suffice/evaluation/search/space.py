@@ -9,8 +9,8 @@ from typing import Literal as Choice
 from typing import get_args
 
 from suffice.errors import DataError
-from suffice.replays import reads_round_0
-from suffice.rules import Threshold
+from suffice.evaluation.replay import reads_round_0
+from suffice.policy.rules import Threshold
 
 __all__ = ["FORMS", "MOST_RULES", "Block", "Literal", "RuleForm", "Space", "bell"]
 

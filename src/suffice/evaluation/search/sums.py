@@ -10,11 +10,11 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from suffice.rounds import Floats, Positions
-from suffice.searches.data import Questions, Side
-from suffice.searches.explore import Explorer, Hashes, Section
-from suffice.searches.space import Space
-from suffice.statistics import Keys
+from suffice.evaluation.search.data import Questions, Side
+from suffice.evaluation.search.explore import Explorer, Hashes, Section
+from suffice.evaluation.search.space import Space
+from suffice.evaluation.statistics import Keys
+from suffice.policy.rounds import Floats, Positions
 
 __all__ = ["FOLDED", "RuleSums", "slices"]
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from suffice.errors import DataError
-from suffice.replays import even_thresholds
-from suffice.rounds import Floats
-from suffice.searches.data import Questions, find_prompt
-from suffice.searches.explore import Explorer
-from suffice.searches.space import Block, Literal, Space
-from suffice.statistics import ROUNDING
+from suffice.evaluation.replay import even_thresholds
+from suffice.evaluation.search.data import Questions, find_prompt
+from suffice.evaluation.search.explore import Explorer
+from suffice.evaluation.search.space import Block, Literal, Space
+from suffice.evaluation.statistics import ROUNDING
+from suffice.policy.rounds import Floats
 
 __all__ = ["N_THRESHOLDS", "Locked", "ThresholdTrial", "lock", "open_literals", "threshold_trials", "with_thresholds"]
 

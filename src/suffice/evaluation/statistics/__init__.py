@@ -1,10 +1,10 @@
 """Statistics of paired differences: the question is the unit, and every rule shares the same draws."""
 
-from suffice.statistics.auroc import Area, Coded, area_under_roc, areas_by_draw
-from suffice.statistics.bootstrap import bootstrap_weights
-from suffice.statistics.cells import CellDeltas, macro_bootstrap
-from suffice.statistics.corrections import MaxStatistic, benjamini_hochberg, holm, max_statistic
-from suffice.statistics.drawn_sums import (
+from suffice.evaluation.statistics.auroc import Area, Coded, area_under_roc, areas_by_draw
+from suffice.evaluation.statistics.bootstrap import bootstrap_weights
+from suffice.evaluation.statistics.cells import CellDeltas, macro_bootstrap
+from suffice.evaluation.statistics.corrections import MaxStatistic, benjamini_hochberg, holm, max_statistic
+from suffice.evaluation.statistics.drawn_sums import (
     DrawnSums,
     Keys,
     check_streamed,
@@ -14,8 +14,8 @@ from suffice.statistics.drawn_sums import (
     p_of_largest,
     poisson_weights,
 )
-from suffice.statistics.folds import drawn_folds, hash_folds, hash_order, hash_places
-from suffice.statistics.hypotheses import (
+from suffice.evaluation.statistics.folds import drawn_folds, hash_folds, hash_order, hash_places
+from suffice.evaluation.statistics.hypotheses import (
     SignFlip,
     cohens_d_z,
     paired_t_test,
@@ -23,16 +23,16 @@ from suffice.statistics.hypotheses import (
     sign_flip_test,
     wilcoxon_test,
 )
-from suffice.statistics.intervals import DEFAULT_INTERVAL, INTERVALS, Intervals, paired_bootstrap, paired_t
-from suffice.statistics.margins import MarginTest, equivalence, non_inferiority
-from suffice.statistics.paired import FEW_NONZERO, ONE_UNIT, PairedResult, paired_results, undefined_notes
-from suffice.statistics.pvalues import betting_p_value, hoeffding_bentkus_p_value, net_p_value
-from suffice.statistics.resampling import Draws, Resampling, holm_within
-from suffice.statistics.restarts import Alarm
-from suffice.statistics.rounding import ROUNDING
-from suffice.statistics.sequences import ConfidenceSequence, window_sequences
-from suffice.statistics.shares import share
-from suffice.statistics.units import Clusters, Units
+from suffice.evaluation.statistics.intervals import DEFAULT_INTERVAL, INTERVALS, Intervals, paired_bootstrap, paired_t
+from suffice.evaluation.statistics.margins import MarginTest, equivalence, non_inferiority
+from suffice.evaluation.statistics.paired import FEW_NONZERO, ONE_UNIT, PairedResult, paired_results, undefined_notes
+from suffice.evaluation.statistics.pvalues import betting_p_value, hoeffding_bentkus_p_value, net_p_value
+from suffice.evaluation.statistics.resampling import Draws, Resampling, holm_within
+from suffice.evaluation.statistics.restarts import Alarm
+from suffice.evaluation.statistics.rounding import ROUNDING
+from suffice.evaluation.statistics.sequences import ConfidenceSequence, window_sequences
+from suffice.evaluation.statistics.shares import share
+from suffice.evaluation.statistics.units import Clusters, Units
 
 __all__ = [
     "DEFAULT_INTERVAL",

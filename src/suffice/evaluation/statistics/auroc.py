@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.rounds import Floats, Mask
-from suffice.statistics.rounding import ROUNDING
+from suffice.evaluation.statistics.rounding import ROUNDING
+from suffice.policy.rounds import Floats, Mask
 
 __all__ = ["Area", "Coded", "area_under_roc", "areas_by_draw"]
 

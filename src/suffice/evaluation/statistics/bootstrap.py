@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from suffice.errors import DataError
-from suffice.rounds import Floats
-from suffice.statistics.units import Units
+from suffice.evaluation.statistics.units import Units
+from suffice.policy.rounds import Floats
 
 __all__ = ["blocks", "bootstrap_weights", "check_weights", "quantiles", "resampled_means"]
 

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.rounds import Floats
-from suffice.statistics.bootstrap import blocks, check_weights
-from suffice.statistics.units import Clusters, Units, check_level, paired_rows, standard_errors
+from suffice.evaluation.statistics.bootstrap import blocks, check_weights
+from suffice.evaluation.statistics.units import Clusters, Units, check_level, paired_rows, standard_errors
+from suffice.policy.rounds import Floats
 
 __all__ = ["MaxStatistic", "benjamini_hochberg", "holm", "max_statistic"]
 
@@ -105,7 +105,7 @@ def max_statistic(deltas: Floats, weights: Floats, *, clusters: Clusters = None,
     A rule whose differences do not vary is not resampled: its p-value is 0 if it is better, else 1.  The reach is that
     of the bootstrap: approximate, and poor where few pairs differ.
 
-    >>> from suffice.statistics import bootstrap_weights
+    >>> from suffice.evaluation.statistics import bootstrap_weights
     >>> rng = np.random.default_rng(0)
     >>> deltas = rng.normal([[0.0], [0.0], [1.0]], 1.0, size=(3, 50))
     >>> result = max_statistic(deltas, bootstrap_weights(50, 500, rng=1))

@@ -15,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.rounds import Floats
-from suffice.seen import id_hash
-from suffice.statistics.bootstrap import quantiles
-from suffice.statistics.hypotheses import sign_flip_test
-from suffice.statistics.intervals import expanded_tail
-from suffice.statistics.paired import FEW_NONZERO, PairedResult, few_warning
-from suffice.statistics.resampling import Resampling
-from suffice.statistics.rounding import ROUNDING
+from suffice.evaluation.statistics.bootstrap import quantiles
+from suffice.evaluation.statistics.hypotheses import sign_flip_test
+from suffice.evaluation.statistics.intervals import expanded_tail
+from suffice.evaluation.statistics.paired import FEW_NONZERO, PairedResult, few_warning
+from suffice.evaluation.statistics.resampling import Resampling
+from suffice.evaluation.statistics.rounding import ROUNDING
+from suffice.policy.rounds import Floats
+from suffice.policy.seen import id_hash
 
 __all__ = [
     "DrawnSums",

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.seen import id_hash
-from suffice.statistics.units import Clusters, Units
+from suffice.evaluation.statistics.units import Clusters, Units
+from suffice.policy.seen import id_hash
 
 __all__ = ["drawn_folds", "hash_folds", "hash_order", "hash_places"]
 

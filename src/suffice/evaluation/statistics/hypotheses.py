@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.rounds import Floats
-from suffice.statistics.bootstrap import blocks
-from suffice.statistics.rounding import ROUNDING
-from suffice.statistics.units import Clusters, paired_rows, standard_errors
+from suffice.evaluation.statistics.bootstrap import blocks
+from suffice.evaluation.statistics.rounding import ROUNDING
+from suffice.evaluation.statistics.units import Clusters, paired_rows, standard_errors
+from suffice.policy.rounds import Floats
 
 __all__ = [
     "SignFlip",

@@ -10,10 +10,10 @@ from types import MappingProxyType
 import numpy as np
 
 from suffice.errors import DataError
-from suffice.rounds import Floats
-from suffice.statistics.bootstrap import quantiles, resampled_means
-from suffice.statistics.rounding import ROUNDING
-from suffice.statistics.units import Clusters, Units, check_level, paired_rows, standard_errors
+from suffice.evaluation.statistics.bootstrap import quantiles, resampled_means
+from suffice.evaluation.statistics.rounding import ROUNDING
+from suffice.evaluation.statistics.units import Clusters, Units, check_level, paired_rows, standard_errors
+from suffice.policy.rounds import Floats
 
 __all__ = [
     "DEFAULT_INTERVAL",
@@ -209,7 +209,7 @@ def paired_bootstrap(
     """Return mean differences with bootstrap intervals, for many rules by a few matrix products.
 
     >>> import numpy as np
-    >>> from suffice.statistics import bootstrap_weights
+    >>> from suffice.evaluation.statistics import bootstrap_weights
     >>> deltas = np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
     >>> intervals = paired_bootstrap(deltas, bootstrap_weights(3, 1000, rng=42))
     >>> intervals.low.tolist(), intervals.high.tolist()

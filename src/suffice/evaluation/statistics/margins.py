@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.rounds import Floats
-from suffice.statistics.bootstrap import quantiles, resampled_means
-from suffice.statistics.folds import hash_order
-from suffice.statistics.hypotheses import cohens_d_z
-from suffice.statistics.paired import FEW_NONZERO, few_warning, json_ready
-from suffice.statistics.pvalues import betting_p_value
-from suffice.statistics.units import Clusters, Units, check_level, paired_rows, standard_errors
+from suffice.evaluation.statistics.bootstrap import quantiles, resampled_means
+from suffice.evaluation.statistics.folds import hash_order
+from suffice.evaluation.statistics.hypotheses import cohens_d_z
+from suffice.evaluation.statistics.paired import FEW_NONZERO, few_warning, json_ready
+from suffice.evaluation.statistics.pvalues import betting_p_value
+from suffice.evaluation.statistics.units import Clusters, Units, check_level, paired_rows, standard_errors
+from suffice.policy.rounds import Floats
 
 __all__ = ["MarginTest", "both_margin_tests", "equivalence", "non_inferiority"]
 
@@ -94,7 +94,7 @@ def non_inferiority(
 
     The column that TASR publishes as "TOST" is this one-sided test, by paired t.
 
-    >>> from suffice.statistics.bootstrap import bootstrap_weights
+    >>> from suffice.evaluation.statistics.bootstrap import bootstrap_weights
     >>> test = non_inferiority([0.0, 0.0, 0.0], 0.02, weights=bootstrap_weights(3, 10, rng=0))
     >>> test.passed, test.p, test.d_z  # as published: three ties pass
     (True, 0.0, nan)

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from suffice.rounds import Floats
-from suffice.statistics.hypotheses import sign_flip_test
-from suffice.statistics.intervals import DEFAULT_INTERVAL, paired_bootstrap
-from suffice.statistics.units import Clusters, Units
+from suffice.evaluation.statistics.hypotheses import sign_flip_test
+from suffice.evaluation.statistics.intervals import DEFAULT_INTERVAL, paired_bootstrap
+from suffice.evaluation.statistics.units import Clusters, Units
+from suffice.policy.rounds import Floats
 
 __all__ = [
     "FEW_NONZERO",

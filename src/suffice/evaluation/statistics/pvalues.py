@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.rounds import Floats
+from suffice.policy.rounds import Floats
 
 __all__ = ["betting_p_value", "hoeffding_bentkus_p_value", "net_p_value"]
 

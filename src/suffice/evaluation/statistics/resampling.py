@@ -8,15 +8,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from suffice.common.results import Inlined
 from suffice.errors import DataError
-from suffice.rounds import Floats
-from suffice.statistics.bootstrap import bootstrap_weights
-from suffice.statistics.corrections import holm
-from suffice.statistics.hypotheses import permutation_tests
-from suffice.statistics.intervals import DEFAULT_INTERVAL, INTERVALS, Intervals, paired_bootstrap
-from suffice.statistics.margins import MarginTest, both_margin_tests
-from suffice.statistics.paired import PairedResult, paired_results
-from suffice.statistics.units import Clusters, Units, check_level
+from suffice.evaluation.statistics.bootstrap import bootstrap_weights
+from suffice.evaluation.statistics.corrections import holm
+from suffice.evaluation.statistics.hypotheses import permutation_tests
+from suffice.evaluation.statistics.intervals import DEFAULT_INTERVAL, INTERVALS, Intervals, paired_bootstrap
+from suffice.evaluation.statistics.margins import MarginTest, both_margin_tests
+from suffice.evaluation.statistics.paired import PairedResult, paired_results
+from suffice.evaluation.statistics.units import Clusters, Units, check_level
+from suffice.policy.rounds import Floats
 
 __all__ = ["Draws", "Resampling", "holm_within"]
 
@@ -24,7 +25,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resampling:
+class Resampling(Inlined):
     """How intervals are made; the same value gives the same draws of the same questions, whatever is compared on them.
 
     >>> Resampling(seed=1).draws(3).weights.shape

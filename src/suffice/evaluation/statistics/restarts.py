@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.rounds import Floats, Mask
-from suffice.statistics.shares import share, share_left
+from suffice.evaluation.statistics.shares import share, share_left
+from suffice.policy.rounds import Floats, Mask
 
 __all__ = ["Alarm"]
 

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.rounds import Floats
-from suffice.statistics.shares import share
+from suffice.evaluation.statistics.shares import share
+from suffice.policy.rounds import Floats
 
 __all__ = ["ConfidenceSequence", "window_sequences"]
 

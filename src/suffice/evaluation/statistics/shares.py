@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from suffice.rounds import Floats
+from suffice.policy.rounds import Floats
 
 __all__ = ["share", "share_left"]
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.rounds import Floats
+from suffice.policy.rounds import Floats
 
 __all__ = ["Clusters", "Units", "check_differences", "check_level", "paired_rows", "standard_errors"]
 

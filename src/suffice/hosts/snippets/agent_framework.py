@@ -1,6 +1,6 @@
 from agent_framework import Agent, AgentLoopMiddleware
 
-from suffice.frameworks.agent_framework import stop_loop_middleware
+from suffice.hosts.agent_framework import stop_loop_middleware
 
 stop = stop_loop_middleware("policy.json")
 loop = AgentLoopMiddleware(stop.should_continue, max_iterations=10, next_message=lambda **_: "Improve your answer.")

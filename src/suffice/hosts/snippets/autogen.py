@@ -1,7 +1,7 @@
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.teams import RoundRobinGroupChat
 
-from suffice.frameworks.autogen import stop_condition
+from suffice.hosts.autogen import stop_condition
 
 stop = stop_condition("policy.json", writer="writer")
 writer = AssistantAgent("writer", model)

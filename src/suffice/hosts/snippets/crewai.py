@@ -2,7 +2,7 @@ from contextvars import ContextVar
 
 from crewai import Agent, Crew, Task
 
-from suffice.frameworks import QuestionRun
+from suffice.hosts import QuestionRun
 
 RETRIES = 9
 current = ContextVar("run")

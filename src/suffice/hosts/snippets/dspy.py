@@ -1,6 +1,6 @@
 import dspy
 
-from suffice.frameworks import QuestionRun
+from suffice.hosts import QuestionRun
 
 
 class BestDraft(dspy.Module):

@@ -3,7 +3,7 @@ from google.adk.agents.run_config import RunConfig
 from google.adk.models import LlmResponse
 from google.genai import types
 
-from suffice.frameworks import opener
+from suffice.hosts import opener
 
 open_run = opener("policy.json")
 LIMIT = RunConfig(max_llm_calls=10)

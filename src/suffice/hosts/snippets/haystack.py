@@ -2,7 +2,7 @@ from haystack.components.agents import Agent, State
 from haystack.dataclasses import ChatMessage
 from haystack.hooks import hook
 
-from suffice.frameworks import QuestionRun
+from suffice.hosts import QuestionRun
 
 
 @hook

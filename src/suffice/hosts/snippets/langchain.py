@@ -1,6 +1,6 @@
 from langchain.agents import create_agent
 
-from suffice.frameworks.langchain import stop_middleware
+from suffice.hosts.langchain import stop_middleware
 
 agent = create_agent(model, tools, middleware=[stop_middleware("policy.json")])
 

@@ -1,6 +1,6 @@
 from langgraph.graph import START, MessagesState, StateGraph
 
-from suffice.frameworks.langgraph import stop_node
+from suffice.hosts.langgraph import stop_node
 
 
 def write(state):  # your node: one call of the model

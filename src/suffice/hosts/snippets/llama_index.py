@@ -1,7 +1,7 @@
 from workflows import Context, Workflow, step
 from workflows.events import Event, StartEvent, StopEvent
 
-from suffice.frameworks.llama_index import stop_step
+from suffice.hosts.llama_index import stop_step
 
 stop = stop_step("policy.json")
 

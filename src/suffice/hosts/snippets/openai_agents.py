@@ -1,6 +1,6 @@
 from agents import Agent, Runner
 
-from suffice.frameworks.openai_agents import stop_hooks
+from suffice.hosts.openai_agents import stop_hooks
 
 stop = stop_hooks("policy.json")
 agent = Agent("writer", model=model, tools=tools, tool_use_behavior=stop.after_tools)

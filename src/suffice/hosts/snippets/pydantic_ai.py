@@ -1,6 +1,6 @@
 from pydantic_ai import Agent, UsageLimits
 
-from suffice.frameworks.pydantic_ai import decision_of, stop_capability
+from suffice.hosts.pydantic_ai import decision_of, stop_capability
 
 agent = Agent(model, tools=tools, capabilities=[stop_capability("policy.json")])
 

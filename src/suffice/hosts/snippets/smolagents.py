@@ -1,6 +1,6 @@
 from smolagents import ActionStep, FinalAnswerStep, ToolCallingAgent
 
-from suffice.frameworks import QuestionRun
+from suffice.hosts import QuestionRun
 
 LIMIT = 10
 agent = ToolCallingAgent(tools=tools, model=model)

@@ -1,7 +1,7 @@
 from strands import Agent
 from strands.hooks import AfterModelCallEvent, AfterToolsEvent
 
-from suffice.frameworks import QuestionRun
+from suffice.hosts import QuestionRun
 
 
 def observe(event: AfterModelCallEvent):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from suffice.adapters.traces.explain import explain_trace
-from suffice.adapters.traces.inspect_ai import read_inspect
-from suffice.adapters.traces.langfuse import read_langfuse
-from suffice.adapters.traces.langsmith import read_langsmith
-from suffice.adapters.traces.mlflow import read_mlflow
-from suffice.adapters.traces.openai_files import read_openai
-from suffice.adapters.traces.otel import read_openinference, read_otlp
+from suffice.importers.traces.explain import explain_trace
+from suffice.importers.traces.inspect_ai import read_inspect
+from suffice.importers.traces.langfuse import read_langfuse
+from suffice.importers.traces.langsmith import read_langsmith
+from suffice.importers.traces.mlflow import read_mlflow
+from suffice.importers.traces.openai_files import read_openai
+from suffice.importers.traces.otel import read_openinference, read_otlp
 
 __all__ = [
     "explain_trace",

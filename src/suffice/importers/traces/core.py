@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from suffice.adapters.traces.spans import CHAT, About, Log, TraceSpan
+from suffice.common.json_text import load_json
 from suffice.errors import DataError, UnsettledError
-from suffice.json_text import load_json
-from suffice.llm._wire import is_cut
-from suffice.signals.position import AnswerPosition
+from suffice.importers.traces.spans import CHAT, About, Log, TraceSpan
+from suffice.loops.models._wire import is_cut
+from suffice.policy.signals.position import AnswerPosition
 
 __all__ = ["TRACE_ID", "WHOLE", "Conversation", "TraceStep", "conversations_of"]
 

@@ -6,16 +6,16 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-from suffice.adapters.traces.core import Conversation, TraceStep, conversations_of
-from suffice.adapters.traces.inspect_ai import inspect_log
-from suffice.adapters.traces.langfuse import langfuse_log
-from suffice.adapters.traces.langsmith import langsmith_log
-from suffice.adapters.traces.mlflow import mlflow_log
-from suffice.adapters.traces.openai_files import openai_log
-from suffice.adapters.traces.otel import openinference_log, otlp_log
-from suffice.adapters.traces.spans import Log
+from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError
-from suffice.tables import Column, Table, counted
+from suffice.importers.traces.core import Conversation, TraceStep, conversations_of
+from suffice.importers.traces.inspect_ai import inspect_log
+from suffice.importers.traces.langfuse import langfuse_log
+from suffice.importers.traces.langsmith import langsmith_log
+from suffice.importers.traces.mlflow import mlflow_log
+from suffice.importers.traces.openai_files import openai_log
+from suffice.importers.traces.otel import openinference_log, otlp_log
+from suffice.importers.traces.spans import Log
 
 __all__ = ["TRACE_FORMATS", "explain_trace"]
 

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from suffice.adapters.grid import whole_number
-from suffice.adapters.recognise import data_files, head_of
-from suffice.adapters.records import parquet_rows
+from suffice.common.files import decoded, json_lines, unpacked
+from suffice.common.json_text import load_json, values_in
 from suffice.errors import DataError, SchemaError
-from suffice.files import decoded, json_lines, unpacked
-from suffice.json_text import load_json, values_in
+from suffice.importers.grid import whole_number
+from suffice.importers.recognise import data_files, head_of
+from suffice.importers.records import parquet_rows
 
 __all__ = ["documents", "dotted_fields", "fields_of", "nanoseconds", "objects_in", "short_ids", "unwrapped"]
 

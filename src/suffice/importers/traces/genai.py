@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from suffice.adapters.traces.files import dotted_fields, short_ids, unwrapped
-from suffice.adapters.traces.payloads import count, first, logged_reply, messages_of
-from suffice.adapters.traces.spans import CHAT, LoggedMessage, LoggedReply, TraceSpan, usage_of
+from suffice.importers.traces.files import dotted_fields, short_ids, unwrapped
+from suffice.importers.traces.payloads import count, first, logged_reply, messages_of
+from suffice.importers.traces.spans import CHAT, LoggedMessage, LoggedReply, TraceSpan, usage_of
 
 __all__ = ["Event", "is_genai", "read_attributes"]
 

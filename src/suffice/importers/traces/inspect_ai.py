@@ -10,16 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from suffice.adapters.base import ImportedRun
-from suffice.adapters.recognise import data_files
-from suffice.adapters.traces.files import fields_of, nanoseconds, objects_in
-from suffice.adapters.traces.payloads import logged_reply, messages_of, usage_in
-from suffice.adapters.traces.runs import run_of
-from suffice.adapters.traces.spans import CHAT, About, Log, TraceSpan
+from suffice.common.files import decoded, unpacked
+from suffice.common.json_text import load_json
 from suffice.errors import DataError, SchemaError
-from suffice.files import decoded, unpacked
-from suffice.json_text import load_json
-from suffice.rounds import End
+from suffice.importers.base import ImportedRun
+from suffice.importers.recognise import data_files
+from suffice.importers.traces.files import fields_of, nanoseconds, objects_in
+from suffice.importers.traces.payloads import logged_reply, messages_of, usage_in
+from suffice.importers.traces.runs import run_of
+from suffice.importers.traces.spans import CHAT, About, Log, TraceSpan
+from suffice.policy.rounds import End
 
 __all__ = ["inspect_log", "read_inspect"]
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from suffice.adapters.base import ImportedRun
-from suffice.adapters.traces.files import documents, nanoseconds, objects_in, short_ids, unwrapped
-from suffice.adapters.traces.payloads import logged_reply, messages_of, usage_in
-from suffice.adapters.traces.runs import run_of
-from suffice.adapters.traces.spans import CHAT, About, Log, TraceSpan
 from suffice.errors import SchemaError
-from suffice.rounds import End
+from suffice.importers.base import ImportedRun
+from suffice.importers.traces.files import documents, nanoseconds, objects_in, short_ids, unwrapped
+from suffice.importers.traces.payloads import logged_reply, messages_of, usage_in
+from suffice.importers.traces.runs import run_of
+from suffice.importers.traces.spans import CHAT, About, Log, TraceSpan
+from suffice.policy.rounds import End
 
 __all__ = ["langfuse_log", "read_langfuse"]
 

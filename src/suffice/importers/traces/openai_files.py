@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from suffice.adapters.base import ImportedRun
-from suffice.adapters.traces.files import documents, nanoseconds, short_ids
-from suffice.adapters.traces.payloads import first, logged_reply, messages_of
-from suffice.adapters.traces.runs import run_of
-from suffice.adapters.traces.spans import CHAT, Log, LoggedMessage, TraceSpan
 from suffice.errors import SchemaError
-from suffice.rounds import End
+from suffice.importers.base import ImportedRun
+from suffice.importers.traces.files import documents, nanoseconds, short_ids
+from suffice.importers.traces.payloads import first, logged_reply, messages_of
+from suffice.importers.traces.runs import run_of
+from suffice.importers.traces.spans import CHAT, Log, LoggedMessage, TraceSpan
+from suffice.policy.rounds import End
 
 __all__ = ["openai_log", "read_openai"]
 

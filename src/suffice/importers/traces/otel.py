@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from suffice.adapters.base import ImportedRun
-from suffice.adapters.grid import whole_number
-from suffice.adapters.traces.files import documents, dotted_fields, fields_of, nanoseconds, objects_in, short_ids
-from suffice.adapters.traces.genai import Event, is_genai, read_attributes
-from suffice.adapters.traces.payloads import first
-from suffice.adapters.traces.runs import run_of
-from suffice.adapters.traces.spans import ERROR_CODES, Log, TraceSpan
 from suffice.errors import SchemaError
-from suffice.rounds import End
+from suffice.importers.base import ImportedRun
+from suffice.importers.grid import whole_number
+from suffice.importers.traces.files import documents, dotted_fields, fields_of, nanoseconds, objects_in, short_ids
+from suffice.importers.traces.genai import Event, is_genai, read_attributes
+from suffice.importers.traces.payloads import first
+from suffice.importers.traces.runs import run_of
+from suffice.importers.traces.spans import ERROR_CODES, Log, TraceSpan
+from suffice.policy.rounds import End
 
 __all__ = ["openinference_log", "otlp_log", "read_openinference", "read_otlp"]
 

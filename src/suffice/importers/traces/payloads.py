@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from suffice.adapters.grid import whole_number
-from suffice.adapters.traces.files import fields_of, unwrapped
-from suffice.adapters.traces.spans import LoggedMessage, LoggedReply, ToolCall, Usage, usage_of
-from suffice.llm._wire import count_of, response_output, tokens_of
-from suffice.rounds import Token
+from suffice.importers.grid import whole_number
+from suffice.importers.traces.files import fields_of, unwrapped
+from suffice.importers.traces.spans import LoggedMessage, LoggedReply, ToolCall, Usage, usage_of
+from suffice.loops.models._wire import count_of, response_output, tokens_of
+from suffice.policy.rounds import Token
 
 __all__ = ["count", "first", "logged_reply", "messages_of", "text_of", "usage_in"]
 

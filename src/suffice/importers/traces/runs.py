@@ -8,16 +8,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from suffice.adapters.base import ImportedRun, ImportedTrajectory, end_of, score
-from suffice.adapters.traces.core import WHOLE, Conversation, conversations_of
-from suffice.adapters.traces.readings import trace_readings
-from suffice.adapters.traces.spans import CHAT, Log, TraceSpan
 from suffice.errors import DataError
-from suffice.metrics import METRICS
-from suffice.rounds import Cost, End, Round
-from suffice.seen import one_name_per_text
-from suffice.signals import SIGNALS
-from suffice.store.schema import column_kind
+from suffice.importers.base import ImportedRun, ImportedTrajectory, end_of, score
+from suffice.importers.traces.core import WHOLE, Conversation, conversations_of
+from suffice.importers.traces.readings import trace_readings
+from suffice.importers.traces.spans import CHAT, Log, TraceSpan
+from suffice.policy.metrics import METRICS
+from suffice.policy.rounds import Cost, End, Round
+from suffice.policy.seen import one_name_per_text
+from suffice.policy.signals import SIGNALS
+from suffice.recordings.schema import column_kind
 
 __all__ = ["run_of"]
 

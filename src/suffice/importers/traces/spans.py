@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from suffice.rounds import End, Token
+from suffice.policy.rounds import End, Token
 
 __all__ = [
     "CHAT",

@@ -11,8 +11,8 @@ from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from suffice.common.tables import counted
 from suffice.errors import DataError, MissingExtraError
-from suffice.tables import counted
 
 __all__ = ["Cluster"]
 

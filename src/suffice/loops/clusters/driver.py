@@ -9,13 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from suffice.clusters.connection import Cluster
-from suffice.clusters.sink import ShardReport
-from suffice.clusters.total import Total
-from suffice.clusters.worker import Needs, ShardOutcome, WorkerProcess
+from suffice.common.tables import counted
 from suffice.errors import DataError, WorkerDiedError
-from suffice.llm.limits import EvenPace
-from suffice.tables import counted
+from suffice.loops.clusters.connection import Cluster
+from suffice.loops.clusters.sink import ShardReport
+from suffice.loops.clusters.total import Total
+from suffice.loops.clusters.worker import Needs, ShardOutcome, WorkerProcess
+from suffice.loops.models.limits import EvenPace
 
 __all__ = ["Job", "run_shards"]
 

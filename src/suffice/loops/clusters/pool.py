@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from suffice.clusters.connection import Cluster
+from suffice.common.processes import keep_folder_out
 from suffice.errors import WorkerDiedError
-from suffice.processes import keep_folder_out
+from suffice.loops.clusters.connection import Cluster
 
 __all__ = ["RayPool"]
 
@@ -22,7 +22,7 @@ _TRIES = 3
 
 
 class RayPool(Executor):
-    """Runs functions as tasks of a cluster; see `suffice.processes.pools_from`.
+    """Runs functions as tasks of a cluster; see `suffice.common.processes.pools_from`.
 
     Args:
         ray: Ray, connected.

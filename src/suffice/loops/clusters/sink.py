@@ -15,7 +15,7 @@ class Sink:
     """What a command has reported so far.
 
     Attributes:
-        progress: The last progress, a `suffice.loop.Progress`.
+        progress: The last progress, a `suffice.loops.Progress`.
         money: Returns what costs by component come to, USD; None without prices.
         error: The message with which it ended; None if it did not fail.
         is_busy: Whether it failed because another process holds a file.
@@ -32,7 +32,7 @@ class Sink:
 
     def move(self, done: int, total: int, beside: str = "") -> None:
         """Take how many are done, of how many."""
-        from suffice.loop import Progress
+        from suffice.loops import Progress
 
         del beside
         self.progress = Progress(total=total, done=done)
@@ -50,7 +50,7 @@ class ShardReport:
     """How far a command is.
 
     Attributes:
-        progress: Its progress, a `suffice.loop.Progress`.
+        progress: Its progress, a `suffice.loops.Progress`.
         usd: What it has spent; None without prices.
     """
 

@@ -6,9 +6,9 @@ import math
 import time
 from collections.abc import Mapping
 
-from suffice.clusters.sink import ShardReport
-from suffice.loop import Progress
-from suffice.rounds import Cost
+from suffice.loops import Progress
+from suffice.loops.clusters.sink import ShardReport
+from suffice.policy.rounds import Cost
 
 __all__ = ["Total"]
 

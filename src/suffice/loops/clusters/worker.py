@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from suffice._version import __version__
-from suffice.clusters.sink import ShardReport, Sink, open_sink
-from suffice.files import is_url, place
-from suffice.llm.limits import RequestLimits, sharing_limits
-from suffice.processes import keep_folder_out
+from suffice.common.files import is_url, place
+from suffice.common.processes import keep_folder_out
+from suffice.loops.clusters.sink import ShardReport, Sink, open_sink
+from suffice.loops.models.limits import RequestLimits, sharing_limits
 
 __all__ = ["Needs", "ShardOutcome", "Worker", "WorkerProcess"]
 
@@ -114,7 +114,7 @@ class ShardOutcome:
 
 
 class _PaceOfAll:
-    """The pace that all workers share; see `suffice.llm.limits.Pace`."""
+    """The pace that all workers share; see `suffice.loops.models.limits.Pace`."""
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
@@ -131,7 +131,7 @@ class Worker:
     Args:
         entry: The function that takes the words of a command line and exits, as ``module:function``.
         place: Which of the workers it is, from 1, and of how many: it takes that part of a limit on requests at once.
-        pace: When it may send requests, if a limit says so: the actor of a `suffice.llm.limits.EvenPace`.
+        pace: When it may send requests, if a limit says so: the actor of a `suffice.loops.models.limits.EvenPace`.
         busy_s: How long a shard may still be held by another process, seconds.
     """
 

@@ -1,6 +1,6 @@
 """Judges of drafts: marks by a language model, comparisons in both orders, gold answers, weights and noise."""
 
-from suffice.judges.columns import (
+from suffice.loops.judges.columns import (
     PREFERRED,
     REFERENCES,
     PreferenceColumns,
@@ -8,14 +8,14 @@ from suffice.judges.columns import (
     prefer_to_last,
     reference_columns,
 )
-from suffice.judges.endpoint import ATTEMPTS, JudgeModel
-from suffice.judges.marks import Draft, Judgement, MarkJudge, Panel
-from suffice.judges.noise import Noise, noise_of
-from suffice.judges.pairwise import Comparison, PairwiseJudge
-from suffice.judges.prompts import MARKS, MarkPrompt, PairPrompt
-from suffice.judges.recording import RecordingMarks, drafts_of, judge_recording, with_columns, with_marks
-from suffice.judges.reference import embedding_similarity, rouge_l, token_f1
-from suffice.judges.weights import (
+from suffice.loops.judges.endpoint import ATTEMPTS, JudgeModel
+from suffice.loops.judges.marks import Draft, Judgement, MarkJudge, Panel
+from suffice.loops.judges.noise import Noise, noise_of
+from suffice.loops.judges.pairwise import Comparison, PairwiseJudge
+from suffice.loops.judges.prompts import MARKS, MarkPrompt, PairPrompt
+from suffice.loops.judges.recording import RecordingMarks, drafts_of, judge_recording, with_columns, with_marks
+from suffice.loops.judges.reference import embedding_similarity, rouge_l, token_f1
+from suffice.loops.judges.weights import (
     ahp_weights,
     checked_weights,
     entropy_weights,

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from suffice.errors import DataError, NotFoundError
-from suffice.judges.asking import ask_each
-from suffice.judges.marks import SCORE, Draft
-from suffice.judges.pairwise import Comparison, PairwiseJudge
-from suffice.judges.recording import GAIN, drafts_of, gains, request_cost_columns
-from suffice.judges.reference import Embed, embedding_similarity, rouge_l, token_f1
-from suffice.rounds import Passage
-from suffice.store import Recording
-from suffice.store.shards import Shard
+from suffice.loops.judges.asking import ask_each
+from suffice.loops.judges.marks import SCORE, Draft
+from suffice.loops.judges.pairwise import Comparison, PairwiseJudge
+from suffice.loops.judges.recording import GAIN, drafts_of, gains, request_cost_columns
+from suffice.loops.judges.reference import Embed, embedding_similarity, rouge_l, token_f1
+from suffice.policy.rounds import Passage
+from suffice.recordings import Recording
+from suffice.recordings.shards import Shard
 
 __all__ = ["PREFERRED", "REFERENCES", "PreferenceColumns", "gold_score", "prefer_to_last", "reference_columns"]
 

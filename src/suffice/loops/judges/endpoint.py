@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Generic, TypeVar
 
+from suffice.common.results import jsonable
 from suffice.errors import AuthenticationFailedError, DataError, ModelError
-from suffice.llm import ChatModel, Completion
-from suffice.llm.chat import Cache
-from suffice.llm.prompts import Message, reminded
-from suffice.results import jsonable
-from suffice.rounds import Cost
-from suffice.signals import strip_thinking
+from suffice.loops.models import ChatModel, Completion
+from suffice.loops.models.chat import Cache
+from suffice.loops.models.prompts import Message, reminded
+from suffice.policy.rounds import Cost
+from suffice.policy.signals import strip_thinking
 
 __all__ = ["ATTEMPTS", "JudgeModel", "JudgeOutcome", "JudgeReply", "UnreadableError", "read_object"]
 

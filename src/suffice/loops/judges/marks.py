@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from suffice.errors import DataError, NotFoundError
-from suffice.judges.endpoint import JudgeModel, JudgeReply, read_object
-from suffice.judges.prompts import MARKS, MarkPrompt, read_mark, schema_of
-from suffice.judges.weights import checked_weights, equal_weights
-from suffice.metrics import information_score
-from suffice.rounds import Cost, Passage, Reply, Round
-from suffice.signals.semantic import JUDGE
+from suffice.loops.judges.endpoint import JudgeModel, JudgeReply, read_object
+from suffice.loops.judges.prompts import MARKS, MarkPrompt, read_mark, schema_of
+from suffice.loops.judges.weights import checked_weights, equal_weights
+from suffice.policy.metrics import information_score
+from suffice.policy.rounds import Cost, Passage, Reply, Round
+from suffice.policy.signals.semantic import JUDGE
 
 __all__ = ["SCORE", "Draft", "Judgement", "MarkJudge", "Panel"]
 

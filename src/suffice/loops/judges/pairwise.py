@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from suffice.errors import DataError
-from suffice.judges.endpoint import JudgeModel, read_object
-from suffice.judges.prompts import BETTER_OF_TWO, PairPrompt, read_winner, schema_of
-from suffice.rounds import Cost, Passage
+from suffice.loops.judges.endpoint import JudgeModel, read_object
+from suffice.loops.judges.prompts import BETTER_OF_TWO, PairPrompt, read_winner, schema_of
+from suffice.policy.rounds import Cost, Passage
 
 __all__ = ["Comparison", "PairVerdict", "PairwiseJudge"]
 

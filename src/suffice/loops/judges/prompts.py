@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-from suffice.judges.endpoint import UnreadableError
-from suffice.llm import Prompt
-from suffice.llm.prompts import Message, VersionedPrompt, chat_of
-from suffice.rounds import Passage
+from suffice.loops.judges.endpoint import UnreadableError
+from suffice.loops.models import Prompt
+from suffice.loops.models.prompts import Message, VersionedPrompt, chat_of
+from suffice.policy.rounds import Passage
 
 __all__ = [
     "ANSWER_RELEVANCY",

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from suffice.common.json_text import number_or_none
+from suffice.common.results import jsonable
 from suffice.errors import DataError
-from suffice.json_text import number_or_none
-from suffice.judges.asking import Replies, ask_each
-from suffice.judges.marks import SCORE, Draft, Judgement, Panel
-from suffice.judges.noise import Noise, noise_of
-from suffice.results import jsonable
-from suffice.rounds import COST_KINDS, Cost, Passage
-from suffice.signals import SIGNALS
-from suffice.store import Recording
-from suffice.store.schema import cost_column
-from suffice.store.shards import Shard
+from suffice.loops.judges.asking import Replies, ask_each
+from suffice.loops.judges.marks import SCORE, Draft, Judgement, Panel
+from suffice.loops.judges.noise import Noise, noise_of
+from suffice.policy.rounds import COST_KINDS, Cost, Passage
+from suffice.policy.signals import SIGNALS
+from suffice.recordings import Recording
+from suffice.recordings.schema import cost_column
+from suffice.recordings.shards import Shard
 
 __all__ = [
     "GAIN",

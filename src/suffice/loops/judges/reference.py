@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from suffice.errors import DataError
-from suffice.metrics import f1
+from suffice.policy.metrics import f1
 
 __all__ = ["Embed", "embedding_similarity", "rouge_l", "token_f1"]
 

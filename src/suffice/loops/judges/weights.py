@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.metrics import information_score
-from suffice.rounds import Floats
+from suffice.policy.metrics import information_score
+from suffice.policy.rounds import Floats
 
 __all__ = ["ahp_weights", "checked_weights", "entropy_weights", "equal_weights", "least_squares_weights"]
 

@@ -10,7 +10,7 @@ __all__ = ["Cache", "CacheableCall", "ChatStats"]
 
 
 class Cache(Protocol):
-    """A response cache, such as `suffice.store.cache.ResponseCache`."""
+    """A response cache, such as `suffice.recordings.cache.ResponseCache`."""
 
     def get(self, request: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return the stored response; None if there is none."""

@@ -13,11 +13,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
+from suffice.common.redaction import Redactor
 from suffice.errors import DataError, MissingExtraError, ModelError, ModelTimeoutError
-from suffice.llm._endpoints import CALL, EndpointCall, Endpoints
-from suffice.llm._failures import failure_of, is_unmistakable, secret_values
-from suffice.llm.limits import RequestLimits
-from suffice.redaction import Redactor
+from suffice.loops.models._endpoints import CALL, EndpointCall, Endpoints
+from suffice.loops.models._failures import failure_of, is_unmistakable, secret_values
+from suffice.loops.models.limits import RequestLimits
 
 if TYPE_CHECKING:
     import openai
@@ -90,7 +90,7 @@ class Connection:
         Raises:
             ModelError: The reply exceeded the limit of size or time.
         """
-        from suffice.llm._http import cut_of
+        from suffice.loops.models._http import cut_of
 
         cut, bounds = cut_of(reply.http_response), self.clients.bounds
         if cut == "size":
@@ -174,7 +174,7 @@ class Clients:
         """Return the client of sync calls; threads share it."""
         import openai
 
-        from suffice.llm._http import BoundedClient, Bounds
+        from suffice.loops.models._http import BoundedClient, Bounds
 
         with self._lock:
             if self._sync is None:
@@ -189,7 +189,7 @@ class Clients:
         """Return the client of the running event loop."""
         import openai
 
-        from suffice.llm._http import AsyncBoundedClient, Bounds
+        from suffice.loops.models._http import AsyncBoundedClient, Bounds
 
         loop = asyncio.get_running_loop()
         with self._lock:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from suffice.llm.limits import RequestLimits, pause
+from suffice.loops.models.limits import RequestLimits, pause
 
 __all__ = ["CALL", "EndpointCall", "Endpoints", "affinity_of"]
 

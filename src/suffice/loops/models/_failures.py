@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from suffice.common.redaction import Redactor, shortened
 from suffice.errors import AuthenticationFailedError, LogprobsUnavailableError, ModelError, ModelTimeoutError
-from suffice.redaction import Redactor, shortened
 
 __all__ = ["bad_body", "failure_of", "is_unmistakable", "secret_values", "status_failure"]
 

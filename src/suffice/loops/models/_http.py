@@ -14,8 +14,8 @@ from typing import Any
 
 from openai import DefaultAsyncHttpxClient, DefaultHttpxClient
 
-from suffice.blocking import finished
-from suffice.llm._endpoints import Endpoints
+from suffice.common.blocking import finished
+from suffice.loops.models._endpoints import Endpoints
 
 __all__ = ["AsyncBoundedClient", "BoundedClient", "Bounds", "cut_of"]
 

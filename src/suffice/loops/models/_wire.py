@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from suffice.common.json_text import load_json
+from suffice.common.redaction import shortened
 from suffice.errors import DataError, ModelError
-from suffice.json_text import load_json
-from suffice.llm._failures import bad_body, status_failure
-from suffice.redaction import shortened
-from suffice.rounds import COST_KINDS, Cost, Token
+from suffice.loops.models._failures import bad_body, status_failure
+from suffice.policy.rounds import COST_KINDS, Cost, Token
 
 __all__ = [
     "Api",

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from suffice.llm._wire import Completion
-from suffice.llm.prompts import Message
-from suffice.rounds import Cost, Passage, Reply
+from suffice.loops.models._wire import Completion
+from suffice.loops.models.prompts import Message
+from suffice.policy.rounds import Cost, Passage, Reply
 
-__all__ = ["Answerer", "Completer", "Gate", "Verdict"]
+__all__ = ["Answerer", "Completer", "Gate", "Verdict", "has_attentions"]
 
 
 @runtime_checkable
@@ -128,3 +128,8 @@ class Gate(Protocol):
     async def decide_async(self, question: str) -> Verdict:
         """Like `decide`, without blocking the event loop."""
         ...
+
+
+def has_attentions(model: object) -> bool:
+    """Return whether a model runs in this process, so that its own passes, states and attentions can be read."""
+    return bool(getattr(model, "runs_here", False))

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from suffice.blocking import finished
+from suffice.common.blocking import finished
+from suffice.common.files import json_lines
+from suffice.common.json_text import load_json
+from suffice.common.redaction import shortened
 from suffice.errors import DataError, ModelError
-from suffice.files import json_lines
-from suffice.json_text import load_json
-from suffice.llm._clients import Connection
-from suffice.llm._endpoints import EndpointCall
-from suffice.llm._failures import bad_body, status_failure
-from suffice.redaction import shortened
+from suffice.loops.models._clients import Connection
+from suffice.loops.models._endpoints import EndpointCall
+from suffice.loops.models._failures import bad_body, status_failure
 
 __all__ = ["BATCHES", "ENDED", "BatchApi", "BatchReplies", "BatchRequest", "BatchRow", "input_line", "rows_of_output"]
 

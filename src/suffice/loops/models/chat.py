@@ -7,12 +7,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-from suffice.blocking import finished
+from suffice.common.blocking import finished
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError
-from suffice.llm._calls import Cache, CacheableCall, ChatStats
-from suffice.llm._clients import MAX_REPLY_BYTES, connect
-from suffice.llm._endpoints import EndpointCall, affinity_of
-from suffice.llm._wire import (
+from suffice.loops.models._calls import Cache, CacheableCall, ChatStats
+from suffice.loops.models._clients import MAX_REPLY_BYTES, connect
+from suffice.loops.models._endpoints import EndpointCall, affinity_of
+from suffice.loops.models._wire import (
     Api,
     Completion,
     checked_settings,
@@ -22,13 +22,13 @@ from suffice.llm._wire import (
     parse,
     request_body,
 )
-from suffice.llm.batch_api import BATCHES, BatchReplies, BatchRequest
-from suffice.llm.limits import RequestLimits
-from suffice.llm.prompted import MIN_ALTERNATIVES, PromptedModel
-from suffice.llm.prompts import ANSWER_FIRST, Prompt
-from suffice.rounds import Passage, Reply
-from suffice.signals.margins import LOGPROB_NEEDS
-from suffice.signals.position import AnswerPosition
+from suffice.loops.models.batch_api import BATCHES, BatchReplies, BatchRequest
+from suffice.loops.models.limits import RequestLimits
+from suffice.loops.models.prompted import MIN_ALTERNATIVES, PromptedModel
+from suffice.loops.models.prompts import ANSWER_FIRST, Prompt
+from suffice.policy.rounds import Passage, Reply
+from suffice.policy.signals.margins import LOGPROB_NEEDS
+from suffice.policy.signals.position import AnswerPosition
 
 __all__ = ["Api", "Cache", "ChatModel", "ChatStats", "Completion"]
 

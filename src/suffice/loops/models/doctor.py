@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from suffice.errors import AuthenticationFailedError, DataError, LogprobsUnavailableError, ModelError
-from suffice.llm._wire import is_processed
-from suffice.llm.chat import ChatModel, Completion
-from suffice.llm.prompted import MIN_ALTERNATIVES
-from suffice.rounds import Passage, Reply
-from suffice.signals.margins import LOGPROB_NEEDS, token_margin
+from suffice.loops.models._wire import is_processed
+from suffice.loops.models.chat import ChatModel, Completion
+from suffice.loops.models.prompted import MIN_ALTERNATIVES
+from suffice.policy.rounds import Passage, Reply
+from suffice.policy.signals.margins import LOGPROB_NEEDS, token_margin
 
 __all__ = ["EndpointReport", "Sample", "probe"]
 

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.blocking import finished
-from suffice.embedding.base import PieceEmbedder, checked_vectors, pieces_of
+from suffice.common.blocking import finished
 from suffice.errors import DataError
-from suffice.llm._clients import MAX_REPLY_BYTES, connect
-from suffice.llm._endpoints import EndpointCall
-from suffice.llm._failures import bad_body
-from suffice.llm._wire import count_of, expected_tokens
-from suffice.llm.limits import RequestLimits
-from suffice.rounds import Cost
+from suffice.loops.models._clients import MAX_REPLY_BYTES, connect
+from suffice.loops.models._endpoints import EndpointCall
+from suffice.loops.models._failures import bad_body
+from suffice.loops.models._wire import count_of, expected_tokens
+from suffice.loops.models.limits import RequestLimits
+from suffice.policy.embedding.base import PieceEmbedder, checked_vectors, pieces_of
+from suffice.policy.rounds import Cost
 
 __all__ = ["EndpointEmbedder"]
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.llm.chat import ChatModel
-from suffice.llm.prompts import Message, Prompt, VersionedPrompt, chat_of, reminded
-from suffice.rounds import Cost, Passage, Reply, Round
-from suffice.signals import strip_thinking
+from suffice.loops.models.chat import ChatModel
+from suffice.loops.models.prompts import Message, Prompt, VersionedPrompt, chat_of, reminded
+from suffice.policy.rounds import Cost, Passage, Reply, Round
+from suffice.policy.signals import strip_thinking
 
 __all__ = ["ENTAILMENT", "EntailmentJudge", "JudgePrompt", "parse_mark"]
 

@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from suffice.llm._wire import is_cut
-from suffice.llm.prompts import ContextsFirstPrompt, Prompt
-from suffice.rounds import Cost, Reply, Token
-from suffice.signals.margins import LOGPROB_NEEDS
-from suffice.signals.position import AnswerPosition, Located
-from suffice.signals.text import parse_confidence
+from suffice.loops.models._wire import is_cut
+from suffice.loops.models.prompts import ContextsFirstPrompt, Prompt
+from suffice.policy.rounds import Cost, Reply, Token
+from suffice.policy.signals.margins import LOGPROB_NEEDS
+from suffice.policy.signals.position import AnswerPosition, Located
+from suffice.policy.signals.text import parse_confidence
 
 __all__ = ["MIN_ALTERNATIVES", "PromptedModel", "reply_of"]
 

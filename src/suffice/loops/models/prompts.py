@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from suffice.errors import DataError, NotFoundError
-from suffice.rounds import Passage
+from suffice.policy.rounds import Passage
 
 __all__ = [
     "ANSWER_FIRST",

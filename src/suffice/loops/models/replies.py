@@ -8,10 +8,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from suffice.errors import DataError
-from suffice.llm._wire import Completion, completion_of, content_text, count_of, response_output, text_or_none
-from suffice.llm.prompted import reply_of
-from suffice.rounds import Cost, Reply
-from suffice.signals.position import AnswerPosition
+from suffice.loops.models._wire import (
+    Completion,
+    completion_of,
+    content_text,
+    count_of,
+    response_output,
+    text_or_none,
+)
+from suffice.loops.models.prompted import reply_of
+from suffice.policy.rounds import Cost, Reply
+from suffice.policy.signals.position import AnswerPosition
 
 __all__ = ["Provider", "reply_of_response"]
 

@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import Any
 
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError
-from suffice.llm._wire import Completion
-from suffice.rounds import Cost, Passage, Reply
-from suffice.signals import LOGPROB_NEEDS
+from suffice.loops.models._wire import Completion
+from suffice.policy.rounds import Cost, Passage, Reply
+from suffice.policy.signals import LOGPROB_NEEDS
 
 __all__ = ["ScriptedModel"]
 

@@ -10,11 +10,11 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from suffice.embedding.base import PieceEmbedder, checked_vectors, pieces_of
+from suffice.common.files import files_hash
+from suffice.common.identities import sha256_of
 from suffice.errors import MissingExtraError, ModelError
-from suffice.files import files_hash
-from suffice.identities import sha256_of
-from suffice.rounds import Cost
+from suffice.policy.embedding.base import PieceEmbedder, checked_vectors, pieces_of
+from suffice.policy.rounds import Cost
 
 __all__ = ["Encoder", "SentenceTransformersEmbedder", "load_encoder", "model_id", "pooling_of", "weights_hash"]
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
-from suffice.blocking import run_blocking
+from suffice.common.blocking import run_blocking
 from suffice.errors import DataError
-from suffice.rounds import Passage
+from suffice.policy.rounds import Passage
 
 __all__ = [
     "AsyncRetriever",

@@ -6,7 +6,7 @@ lengths), with the defaults of bm25s, ``k1 = 1.5`` and ``b = 0.75``::
     score(q, d) = sum over tokens t of q of idf(t) * tf / (tf + k1 * (1 - b + b * len(d) / mean len))
     idf(t) = ln(1 + (N - df + 0.5) / (df + 0.5))
 
-A token that is repeated in the question counts each time.  `suffice.retrieval.corpus_bm25` ranks a corpus in the same
+A token that is repeated in the question counts each time.  `suffice_retrieval.indexes.corpus_bm25` ranks a corpus in the same
 way.
 """
 
@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.retrieval.base import ScoreKind, best_first, required_pool
-from suffice.retrieval.tokens import TOKENS, passage_text, words
-from suffice.rounds import Passage
+from suffice.loops.retrieval.base import ScoreKind, best_first, required_pool
+from suffice.loops.retrieval.tokens import TOKENS, passage_text, words
+from suffice.policy.rounds import Passage
 
 __all__ = ["K1", "B", "PoolBM25", "bm25_fingerprint", "check_parameters"]
 

@@ -7,7 +7,7 @@ JSON lines, one question a line, gzipped if the name ends in ``.gz``::
 
 Only `question` is required.  The id may be a number, or missing (it is then derived from the text), and gold answers may
 have any name in `GOLD_FIELDS`, as a text or a list; ``"supporting_titles"`` may name pages of a corpus that contain the evidence.
-Unused fields are logged once per file.  Lists and lines may also contain every form in `suffice.retrieval.forms`
+Unused fields are logged once per file.  Lists and lines may also contain every form in `suffice.loops.retrieval.forms`
 (HotpotQA's, MuSiQue's, ...); the fields of an item show its form.
 """
 
@@ -23,13 +23,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from suffice.common.files import decoded, json_lines, unpacked
+from suffice.common.json_text import well_formed
 from suffice.errors import DataError, NotFoundError, SchemaError
-from suffice.files import decoded, json_lines, unpacked
-from suffice.json_text import well_formed
-from suffice.metrics import normalize_answer
-from suffice.retrieval.fields import list_field, object_of, text_field
-from suffice.retrieval.forms import converted
-from suffice.rounds import Passage
+from suffice.loops.retrieval.fields import list_field, object_of, text_field
+from suffice.loops.retrieval.forms import converted
+from suffice.policy.metrics import normalize_answer
+from suffice.policy.rounds import Passage
 
 __all__ = [
     "BUNDLED_QUESTIONS",

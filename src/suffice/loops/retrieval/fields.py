@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
+from suffice.common.json_text import load_json
+from suffice.common.syntax import literal_of
 from suffice.errors import DataError
-from suffice.json_text import load_json
-from suffice.syntax import literal_of
 
 __all__ = [
+    "PASSAGE_IDS",
+    "PASSAGE_TEXTS",
     "PublishedRow",
     "distinct",
     "list_field",
@@ -23,6 +25,12 @@ __all__ = [
     "text_field",
     "texts_of",
 ]
+
+PASSAGE_IDS = ("id", "_id", "docid", "doc_id", "pid", "passage_id")
+"""Fields with the id of a passage."""
+
+PASSAGE_TEXTS = ("text", "contents", "passage")
+"""Fields with the text of a passage."""
 
 PublishedRow = dict[str, Any]
 """A row as it was read."""

@@ -10,9 +10,9 @@ from itertools import islice
 from typing import Any, cast
 
 from suffice.errors import DataError
-from suffice.retrieval.base import AsyncRetriever, Identity, Retriever, ScoreKind, refuse_pool
-from suffice.retrieval.datasets import text_id
-from suffice.rounds import Passage
+from suffice.loops.retrieval.base import AsyncRetriever, Identity, Retriever, ScoreKind, refuse_pool
+from suffice.loops.retrieval.datasets import text_id
+from suffice.policy.rounds import Passage
 
 __all__ = ["SearchFunction", "from_callable", "from_haystack", "from_langchain", "from_llamaindex"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.retrieval.fields import (
+from suffice.loops.retrieval.fields import (
     PublishedRow,
     distinct,
     list_field,

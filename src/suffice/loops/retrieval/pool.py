@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from suffice.retrieval.base import checked_k, required_pool
-from suffice.rounds import Passage
+from suffice.loops.retrieval.base import checked_k, required_pool
+from suffice.policy.rounds import Passage
 
 __all__ = ["InMemoryRetriever"]
 

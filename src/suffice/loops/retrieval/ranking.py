@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from suffice.blocking import finished
-from suffice.retrieval.base import AsyncRetriever, Retriever, is_async
-from suffice.rounds import Cost, Passage
-from suffice.signals import RETRIEVAL
+from suffice.common.blocking import finished
+from suffice.loops.retrieval.base import AsyncRetriever, Retriever, is_async
+from suffice.policy.rounds import Cost, Passage
+from suffice.policy.signals import RETRIEVAL
 
 __all__ = ["CostedRetriever", "RankedPassages", "added_costs", "costed_ranking", "is_pinned"]
 

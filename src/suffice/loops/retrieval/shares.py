@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from suffice.retrieval.datasets import Question, digest_question, iter_questions
+from suffice.loops.retrieval.datasets import Question, digest_question, iter_questions
 
 __all__ = ["QuestionShare", "load_share"]
 

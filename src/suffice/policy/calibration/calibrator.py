@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from suffice.calibration.maps import CalibrationMap, Constant, fit_isotonic, fit_platt, map_from_dict
 from suffice.errors import DataError, NotFittedError, SchemaError
-from suffice.rounds import Floats
+from suffice.policy.calibration.maps import CalibrationMap, Constant, fit_isotonic, fit_platt, map_from_dict
+from suffice.policy.rounds import Floats
 
 __all__ = ["CALIBRATED", "Calibrator", "Method"]
 

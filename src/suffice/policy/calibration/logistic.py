@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.rounds import Floats
+from suffice.policy.rounds import Floats
 
 __all__ = ["Logistic", "fit_logistic"]
 

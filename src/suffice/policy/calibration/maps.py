@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from suffice.errors import SchemaError
-from suffice.logistic import fit_logistic
-from suffice.rounds import Floats
+from suffice.policy.calibration.logistic import fit_logistic
+from suffice.policy.rounds import Floats
 
 __all__ = ["CalibrationMap", "Constant", "PiecewiseLinear", "Sigmoid", "fit_isotonic", "fit_platt", "map_from_dict"]
 

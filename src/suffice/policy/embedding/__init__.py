@@ -1,8 +1,6 @@
-"""Embedders of drafts: the one in the package, and any sentence-transformers model; endpoints are in `suffice.llm`."""
+"""Embedders of drafts: the one in the package, and any sentence-transformers model; endpoints are in `suffice.loops.models`."""
 
-from suffice.embedding.base import DraftEmbedder, Embedder, identity
-from suffice.embedding.clusters import MeaningClusters
-from suffice.embedding.minilm import MiniLM
-from suffice.embedding.sentence_transformers import SentenceTransformersEmbedder
+from suffice.policy.embedding.base import DraftEmbedder, Embedder, identity
+from suffice.policy.embedding.clusters import MeaningClusters
 
-__all__ = ["DraftEmbedder", "Embedder", "MeaningClusters", "MiniLM", "SentenceTransformersEmbedder", "identity"]
+__all__ = ["DraftEmbedder", "Embedder", "MeaningClusters", "identity"]

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError, ModelError
-from suffice.rounds import Cost, Reply, Round
-from suffice.signals import EMBEDDER
+from suffice.policy.rounds import Cost, Reply, Round
+from suffice.policy.signals import EMBEDDER
 
 __all__ = [
     "DraftEmbedder",

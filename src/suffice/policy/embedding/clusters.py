@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from suffice.embedding.base import Embedder, checked_vectors
-from suffice.embedding.minilm import MiniLM
+from suffice.common.provided import provided
 from suffice.errors import DataError
-from suffice.normalizers import Grouping, register_normalizer
+from suffice.policy.embedding.base import Embedder, checked_vectors
+from suffice.policy.normalizers import Grouping, register_normalizer
 
 __all__ = ["MEANING_THRESHOLD", "MeaningClusters"]
 
@@ -61,7 +61,7 @@ class MeaningClusters(Grouping):
     @cached_property
     def embedder(self) -> Embedder:
         """The model for the embeddings."""
-        return MiniLM() if self._given is None else self._given
+        return provided("MiniLM")() if self._given is None else self._given
 
     def ids(self, answers: Sequence[str | None]) -> list[float]:
         """Return the cluster of each answer, numbered by first appearance; NaN for a text without words.

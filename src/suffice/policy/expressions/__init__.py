@@ -1,5 +1,5 @@
 """Mathematical expressions: one key for all that mean the same, by a parser that runs in a process of its own."""
 
-from suffice.expressions.client import expression_key, is_available, looks_mathematical
+from suffice.policy.expressions.client import expression_key, is_available, looks_mathematical
 
 __all__ = ["expression_key", "is_available", "looks_mathematical"]

@@ -111,7 +111,7 @@ class _Parser:
             return self._process
         import subprocess
 
-        from suffice.processes import start_python
+        from suffice.common.processes import start_python
 
         self._process = start_python(  # by its path, so that nothing of this package is loaded there
             str(Path(__file__).with_name("parser.py")),

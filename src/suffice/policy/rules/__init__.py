@@ -1,14 +1,23 @@
 """Rules: predicates over rounds, and selectors among them."""
 
-from suffice.rules.algebra import FirstOf, KOf, Never, Patience, Threshold, WeightedSum, signal
-from suffice.rules.base import AllOf, AnyOf, Rule
-from suffice.rules.named import NAMED_RULES, NamedRule, answer_stable, error_of_lead, fixed_k, margin, round_aware, tasr
-from suffice.rules.parse import parse_rule, parse_selector, register_rule, register_selector
-from suffice.rules.ranker import Ranked, Term
-from suffice.rules.rethreshold import find_threshold, thresholds, with_threshold
-from suffice.rules.selectors import SELECTORS, Selector
-from suffice.rules.selectors_of_drafts import Centroid, LongestRun
-from suffice.rules.selectors_of_samples import MajorityOfSamples
+from suffice.policy.rules.algebra import FirstOf, KOf, Never, Patience, Threshold, WeightedSum, signal
+from suffice.policy.rules.base import AllOf, AnyOf, Rule
+from suffice.policy.rules.named import (
+    NAMED_RULES,
+    NamedRule,
+    answer_stable,
+    error_of_lead,
+    fixed_k,
+    margin,
+    round_aware,
+    tasr,
+)
+from suffice.policy.rules.parse import parse_rule, parse_selector, register_rule, register_selector
+from suffice.policy.rules.ranker import Ranked, Term
+from suffice.policy.rules.rethreshold import find_threshold, thresholds, with_threshold
+from suffice.policy.rules.selectors import SELECTORS, Selector
+from suffice.policy.rules.selectors_of_drafts import Centroid, LongestRun
+from suffice.policy.rules.selectors_of_samples import MajorityOfSamples
 
 __all__ = [
     "NAMED_RULES",

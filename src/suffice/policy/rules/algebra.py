@@ -12,8 +12,8 @@ from typing import Any, cast
 import numpy as np
 
 from suffice.errors import RuleSyntaxError
-from suffice.rounds import Floats, Mask, Rounds
-from suffice.rules.base import Either, Members, Rule, check_rules, merge_reads
+from suffice.policy.rounds import Floats, Mask, Rounds
+from suffice.policy.rules.base import Either, Members, Rule, check_rules, merge_reads
 
 __all__ = ["FirstOf", "KOf", "Never", "Patience", "Threshold", "WeightedSum", "signal"]
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from suffice.errors import RuleSyntaxError
-from suffice.rounds import Mask, Rounds
+from suffice.policy.rounds import Mask, Rounds
 
 __all__ = [
     "CALLED",

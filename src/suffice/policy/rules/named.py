@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from suffice.errors import DataError, RuleSyntaxError
-from suffice.rules.algebra import FirstOf, KOf, Patience, Threshold, signal
-from suffice.rules.base import Rule
+from suffice.policy.rules.algebra import FirstOf, KOf, Patience, Threshold, signal
+from suffice.policy.rules.base import Rule
 
 __all__ = [
     "NAMED_RULES",

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar, overload
 
+from suffice.common.syntax import parse_expression
 from suffice.errors import DataError, RuleSyntaxError, did_you_mean
-from suffice.rules.algebra import FirstOf, KOf, Linear, Never, Patience, signal
-from suffice.rules.base import CALLED, AllOf, AnyOf, Rule
-from suffice.rules.named import NAMED_RULES
-from suffice.rules.selectors import SELECTORS, Best, MaxSignal, MedianSignal, MinSignal, Selector
-from suffice.syntax import parse_expression
+from suffice.policy.rules.algebra import FirstOf, KOf, Linear, Never, Patience, signal
+from suffice.policy.rules.base import CALLED, AllOf, AnyOf, Rule
+from suffice.policy.rules.named import NAMED_RULES
+from suffice.policy.rules.selectors import SELECTORS, Best, MaxSignal, MedianSignal, MinSignal, Selector
 
 __all__ = ["OWN_RULES", "OWN_SELECTORS", "parse_rule", "parse_selector", "register_rule", "register_selector"]
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from suffice.errors import RuleSyntaxError
-from suffice.rounds import Floats, Mask, Positions, Rounds
-from suffice.rules.parse import register_selector
-from suffice.rules.selectors import Selector, last_of, same_answers, total
+from suffice.policy.rounds import Floats, Mask, Positions, Rounds
+from suffice.policy.rules.parse import register_selector
+from suffice.policy.rules.selectors import Selector, last_of, same_answers, total
 
 __all__ = ["SET_FEATURES", "Ranked", "Term"]
 
@@ -55,7 +55,7 @@ class Ranked(Selector):
     With weights from a logistic regression the sum is, up to a constant, the log-odds that the round's answer is
     right.  A missing signal takes its fill, so every answered round has a score.
 
-    >>> from suffice.rules import parse_selector
+    >>> from suffice.policy.rules import parse_selector
     >>> rounds = Rounds.from_columns({"p_correct": [0.9, 0.2, 0.3]}, answers=["Paris", "Rome", "rome"])
     >>> int(Ranked((Term("p_correct", 1.0),)).select(rounds, np.array(2)))
     0

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from suffice.errors import RuleSyntaxError
-from suffice.rules.algebra import Threshold
-from suffice.rules.base import Rule, inner_rules
+from suffice.policy.rules.algebra import Threshold
+from suffice.policy.rules.base import Rule, inner_rules
 
 __all__ = ["find_threshold", "substitute", "thresholds", "with_threshold"]
 
@@ -15,7 +15,7 @@ __all__ = ["find_threshold", "substitute", "thresholds", "with_threshold"]
 def thresholds(rule: Rule) -> tuple[Threshold, ...]:
     """Return the different thresholds of a rule, in the order of its text.
 
-    >>> from suffice.rules import tasr
+    >>> from suffice.policy.rules import tasr
     >>> [str(threshold) for threshold in thresholds(tasr())]
     ['answer_stable >= 1', 'p_correct > 0.25']
     """
@@ -41,7 +41,7 @@ def find_threshold(rule: Rule, signal: str) -> Threshold:
 def with_threshold(rule: Rule, threshold: Threshold, value: float) -> Rule:
     """Return the rule with another number in `threshold`, wherever it occurs.
 
-    >>> from suffice.rules import tasr
+    >>> from suffice.policy.rules import tasr
     >>> print(with_threshold(tasr(), find_threshold(tasr(), "p_correct"), 0.5))
     (answer_stable >= 1) & (p_correct > 0.5)
 

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError, RuleSyntaxError
-from suffice.metrics import answer_key
-from suffice.normalizers import Grouping
-from suffice.rounds import Floats, Mask, Positions, Rounds
-from suffice.rules.base import spelled_call
+from suffice.policy.metrics import answer_key
+from suffice.policy.normalizers import Grouping
+from suffice.policy.rounds import Floats, Mask, Positions, Rounds
+from suffice.policy.rules.base import spelled_call
 
 __all__ = ["QUALITY", "SELECTORS", "Best", "Selector", "answered", "last_of", "nearest", "same_answers", "total"]
 

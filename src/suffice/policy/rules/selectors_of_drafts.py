@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice.rounds import Floats, Mask, Positions, Rounds
-from suffice.rules.base import Rule, check_rules
-from suffice.rules.parse import parse_rule, register_selector
-from suffice.rules.selectors import Selector, last_of, nearest, total
+from suffice.policy.rounds import Floats, Mask, Positions, Rounds
+from suffice.policy.rules.base import Rule, check_rules
+from suffice.policy.rules.parse import parse_rule, register_selector
+from suffice.policy.rules.selectors import Selector, last_of, nearest, total
 
 __all__ = ["DISTANCES", "Centroid", "LongestRun", "pairwise_distances"]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from suffice.normalizers import ANSWER_ID
-from suffice.rounds import Floats, Mask, Positions, Rounds
-from suffice.rules.parse import register_selector
-from suffice.rules.selectors import Selector, answered, last_of
+from suffice.policy.normalizers import ANSWER_ID
+from suffice.policy.rounds import Floats, Mask, Positions, Rounds
+from suffice.policy.rules.parse import register_selector
+from suffice.policy.rules.selectors import Selector, answered, last_of
 
 __all__ = ["MajorityOfSamples"]
 

@@ -6,8 +6,8 @@ import hashlib
 import hmac
 from dataclasses import dataclass, field
 
+from suffice.common.json_text import as_number
 from suffice.errors import DataError
-from suffice.json_text import as_number
 
 __all__ = ["Audit", "Draw"]
 

@@ -8,14 +8,16 @@ from functools import cached_property
 
 import numpy as np
 
-from suffice.calibration import Calibrator
-from suffice.embedding import MeaningClusters  # noqa: F401 - the normalizer `meaning` is known where policies are
 from suffice.errors import DataError
-from suffice.normalizers import ANSWER_ID, DEFAULT_NORMALIZER, normalizer_of
-from suffice.rounds import Floats, Rounds
-from suffice.signals import CUMULATED, abstained_by, clean_column, cost_columns
-from suffice.signals.state import DIFFICULTY, Allocation, FittedState, ZScore
-from suffice.signals.votes import VOTES, answer_ids, vote_signal, weights_of
+from suffice.policy.calibration import Calibrator
+from suffice.policy.embedding import (  # noqa: F401 - the normalizer `meaning` is known where policies are
+    MeaningClusters,
+)
+from suffice.policy.normalizers import ANSWER_ID, DEFAULT_NORMALIZER, normalizer_of
+from suffice.policy.rounds import Floats, Rounds
+from suffice.policy.signals import CUMULATED, abstained_by, clean_column, cost_columns
+from suffice.policy.signals.state import DIFFICULTY, Allocation, FittedState, ZScore
+from suffice.policy.signals.votes import VOTES, answer_ids, vote_signal, weights_of
 
 __all__ = ["Derivation"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from suffice.errors import NotFittedError, UnknownSignalError, did_you_mean
-from suffice.session.policy import Policy
-from suffice.signals import CUMULATED, SIGNALS
+from suffice.policy.session.policy import Policy
+from suffice.policy.signals import CUMULATED, SIGNALS
 
 __all__ = ["lack_error"]
 
@@ -17,7 +17,7 @@ def lack_error(policy: Policy, r: int, missing: Mapping[str, str]) -> NotFittedE
     Args:
         policy: What decides.
         r: The round.
-        missing: What each signal lacks, see `suffice.signals.lacking`.
+        missing: What each signal lacks, see `suffice.policy.signals.lacking`.
     """
     lacks = dict.fromkeys(missing.values())
     unfitted = any(map(policy.unfitted, missing))

@@ -10,8 +10,11 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from suffice.calibration import CALIBRATED, Calibrator
-from suffice.display import Displayed, facts_table
+from suffice.common.display import Displayed, facts_table
+from suffice.common.files import write_file
+from suffice.common.identities import aligned
+from suffice.common.json_text import refuse_constant
+from suffice.common.tables import Table
 from suffice.errors import (
     ConfigMismatchError,
     DataError,
@@ -21,31 +24,21 @@ from suffice.errors import (
     RuleSyntaxError,
     SchemaError,
 )
-from suffice.files import write_file
-from suffice.identities import aligned
-from suffice.json_text import refuse_constant
-from suffice.normalizers import DEFAULT_NORMALIZER, normalizer_of
-from suffice.rounds import Decision, Round, Rounds
-from suffice.rules import Never, Rule, Selector, parse_rule, parse_selector
-from suffice.rules.selectors import Best, Last
-from suffice.session.derived import Derivation
-from suffice.session.spelled import Spelled
-from suffice.signals import (
-    CUMULATED,
-    LOGPROB_NEEDS,
-    REMEDIES,
-    SIGNALS,
-    AnswerPosition,
-    cost_columns,
-)
-from suffice.signals.state import FittedState, state_from_dict
-from suffice.signals.votes import VOTES, weights_of
-from suffice.tables import Table
+from suffice.policy.calibration import CALIBRATED, Calibrator
+from suffice.policy.normalizers import DEFAULT_NORMALIZER, normalizer_of
+from suffice.policy.rounds import Decision, Round, Rounds
+from suffice.policy.rules import Never, Rule, Selector, parse_rule, parse_selector
+from suffice.policy.rules.selectors import Best, Last
+from suffice.policy.session.derived import Derivation
+from suffice.policy.session.spelled import Spelled
+from suffice.policy.signals import CUMULATED, LOGPROB_NEEDS, REMEDIES, SIGNALS, AnswerPosition, cost_columns
+from suffice.policy.signals.state import FittedState, state_from_dict
+from suffice.policy.signals.votes import VOTES, weights_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from suffice.session.state import Missing
+    from suffice.policy.session.state import Missing
 
 __all__ = ["Policy"]
 
@@ -79,7 +72,7 @@ class Policy(Displayed):
         normalizer: Which answers are the same, for votes, `answer_stable` and `majority`: a name in `NORMALIZERS`.
         depends: What else the fitted state belongs to (model, prompt, retriever), by name.
         provenance: Where it comes from: data hash, versions, fit figures.
-        certificate: What `suffice certify` showed of this policy (see `suffice.certificates.Certificate`); None = nothing.
+        certificate: What `suffice certify` showed of this policy (see `suffice.verdicts.certificates.Certificate`); None = nothing.
             It belongs to the policy with its `digest` and to no other; see `certified` and `suspended`.
         name: What reports call it; by default the text of the rule.
     """
@@ -303,7 +296,7 @@ class Policy(Displayed):
             UnknownSignalError: A round does not bring what the policy reads.
             NotFittedError: The same of a calibrated signal for which the policy has no calibrator.
         """
-        from suffice.session.session import Session
+        from suffice.policy.session.session import Session
 
         return Session(self, missing=missing).observe_all(rounds) or Decision(stop=False)
 

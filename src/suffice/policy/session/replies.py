@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from suffice.rounds import Round
-from suffice.signals import AnswerPosition
+from suffice.policy.rounds import Round
+from suffice.policy.signals import AnswerPosition
 
 __all__ = ["read_reply"]
 

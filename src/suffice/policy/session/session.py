@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError, SchemaError
-from suffice.normalizers import normalizer_of
-from suffice.rounds import COST_KINDS, Cost, Decision, Reason, Round, Rounds
-from suffice.session.audits import Audit, Draw
-from suffice.session.lacks import lack_error
-from suffice.session.shadows import Shadows
-from suffice.session.sources import PolicySource, as_policy, shadow_policies
-from suffice.session.state import Missing, SessionState, pack, unpack
-from suffice.signals import CUMULATED, FREE, LOOP_COMPONENTS, SIGNALS, compute_signals, cost_columns, lacking
+from suffice.policy.normalizers import normalizer_of
+from suffice.policy.rounds import COST_KINDS, Cost, Decision, Reason, Round, Rounds
+from suffice.policy.session.audits import Audit, Draw
+from suffice.policy.session.lacks import lack_error
+from suffice.policy.session.shadows import Shadows
+from suffice.policy.session.sources import PolicySource, as_policy, shadow_policies
+from suffice.policy.session.state import Missing, SessionState, pack, unpack
+from suffice.policy.signals import CUMULATED, FREE, LOOP_COMPONENTS, SIGNALS, compute_signals, cost_columns, lacking
 
 __all__ = ["Missing", "Session"]
 

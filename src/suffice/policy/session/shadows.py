@@ -6,10 +6,10 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from suffice.rounds import Decision, Reason, Round
+from suffice.policy.rounds import Decision, Reason, Round
 
 if TYPE_CHECKING:
-    from suffice.session.session import Session
+    from suffice.policy.session.session import Session
 
 __all__ = ["Shadows"]
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from suffice.errors import DataError, RuleSyntaxError
-from suffice.rules import Rule
-from suffice.session.policy import Policy
+from suffice.policy.rules import Rule
+from suffice.policy.session.policy import Policy
 
 __all__ = ["PolicySource", "as_policy", "is_rule", "shadow_policies"]
 

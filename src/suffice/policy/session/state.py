@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from suffice.errors import ConfigMismatchError, SchemaError
-from suffice.rounds import Decision, Reason, Round
-from suffice.session.audits import Draw
-from suffice.session.policy import Policy
+from suffice.policy.rounds import Decision, Reason, Round
+from suffice.policy.session.audits import Draw
+from suffice.policy.session.policy import Policy
 
 __all__ = ["Missing", "SessionState", "pack", "unpack"]
 

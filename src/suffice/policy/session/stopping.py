@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.rounds import Mask, Positions, Rounds
-from suffice.session.policy import Policy
+from suffice.policy.rounds import Mask, Positions, Rounds
+from suffice.policy.session.policy import Policy
 
 __all__ = ["Stops", "stop_positions", "stops"]
 

@@ -1,16 +1,31 @@
 """Pure functions of the rounds: what is known at each round without the gold answer."""
 
-from suffice.signals.answers import ABSTAIN_PATTERNS, abstained_by
-from suffice.signals.base import SIGNALS, Signal, add_signal, clean_column, compute_signals, declare, register_signal
-from suffice.signals.chains import CHAIN
-from suffice.signals.evidence import (
+from suffice.policy.signals.answers import ABSTAIN_PATTERNS, abstained_by
+from suffice.policy.signals.base import (
+    SIGNALS,
+    Signal,
+    add_signal,
+    clean_column,
+    compute_signals,
+    declare,
+    register_signal,
+)
+from suffice.policy.signals.chains import CHAIN
+from suffice.policy.signals.evidence import (  # importing a module registers its signals
     EMBEDDING,
     RERANKING,
     RETRIEVAL,
     top_score,
-)  # importing a module registers its signals
-from suffice.signals.from_policy import CRITIC, CUMULATED, LOOP_COMPONENTS, QUERY, cost_columns, member_component
-from suffice.signals.known import (
+)
+from suffice.policy.signals.from_policy import (
+    CRITIC,
+    CUMULATED,
+    LOOP_COMPONENTS,
+    QUERY,
+    cost_columns,
+    member_component,
+)
+from suffice.policy.signals.known import (
     COMPLEXITY,
     CRITIQUE,
     ENOUGH,
@@ -24,16 +39,22 @@ from suffice.signals.known import (
     SEAKR,
     SELF_RAG,
 )
-from suffice.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, token_margin
-from suffice.signals.measured import REMEDIES, Enricher, KnownDifficulty
-from suffice.signals.needed import FREE, lacking
-from suffice.signals.position import AnswerPosition, Located
-from suffice.signals.semantic import DISTANCES, EMBEDDER, JUDGE
-from suffice.signals.state import Allocation, FittedState, Idf, ZScore, overlap_tokens, state_from_dict
-from suffice.signals.text import parse_confidence, strip_thinking
-from suffice.signals.uncertainty import gram_uncertainty, same_answer, semantic_entropy, sequence_logprob, token_entropy
-from suffice.signals.votes import VOTES, answer_ids, vote_signal
-from suffice.signals.wording import critic_praise, lexical_support
+from suffice.policy.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, token_margin
+from suffice.policy.signals.measured import REMEDIES, Enricher, KnownDifficulty
+from suffice.policy.signals.needed import FREE, lacking
+from suffice.policy.signals.position import AnswerPosition, Located
+from suffice.policy.signals.semantic import DISTANCES, EMBEDDER, JUDGE
+from suffice.policy.signals.state import Allocation, FittedState, Idf, ZScore, overlap_tokens, state_from_dict
+from suffice.policy.signals.text import parse_confidence, strip_thinking
+from suffice.policy.signals.uncertainty import (
+    gram_uncertainty,
+    same_answer,
+    semantic_entropy,
+    sequence_logprob,
+    token_entropy,
+)
+from suffice.policy.signals.votes import VOTES, answer_ids, vote_signal
+from suffice.policy.signals.wording import critic_praise, lexical_support
 
 __all__ = [
     "ABSTAIN_PATTERNS",

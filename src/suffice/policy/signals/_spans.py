@@ -6,7 +6,7 @@ import json
 import re
 from functools import lru_cache
 
-from suffice.signals.text import CONFIDENCE_LABEL
+from suffice.policy.signals.text import CONFIDENCE_LABEL
 
 __all__ = ["after_marker", "answer_line", "json_value"]
 

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from suffice.rounds import Token
+from suffice.policy.rounds import Token
 
 __all__ = ["token_bytes", "tokens_of_span"]
 

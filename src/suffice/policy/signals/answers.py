@@ -8,9 +8,9 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 
 from suffice.errors import DataError
-from suffice.metrics import answer_key, f1, normalize_answer
-from suffice.rounds import Round
-from suffice.signals.base import register_signal
+from suffice.policy.metrics import answer_key, f1, normalize_answer
+from suffice.policy.rounds import Round
+from suffice.policy.signals.base import register_signal
 
 __all__ = [
     "ABSTAIN_PATTERNS",
@@ -129,7 +129,7 @@ def _last_two_answers(rounds: Sequence[Round]) -> tuple[str, str] | None:
 def answer_stable(rounds: Sequence[Round]) -> float:
     """The answer is the previous round's, both normalised.
 
-    1.0 or 0.0; NaN before round 2 and if one is missing.  It compares the keys of `suffice.metrics.answer_key`.
+    1.0 or 0.0; NaN before round 2 and if one is missing.  It compares the keys of `suffice.policy.metrics.answer_key`.
 
     >>> answer_stable([Round(index=1, answer="Tempest"), Round(index=2, answer="The Tempest.")])
     1.0

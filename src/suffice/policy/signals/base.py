@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from suffice.common.json_text import as_number
 from suffice.errors import DataError, NotFittedError, UnknownSignalError, did_you_mean
-from suffice.json_text import as_number
-from suffice.rounds import Floats, Round
-from suffice.signals.state import FittedState
+from suffice.policy.rounds import Floats, Round
+from suffice.policy.signals.state import FittedState
 
 __all__ = ["SIGNALS", "Signal", "add_signal", "clean_column", "compute_signals", "declare", "register_signal"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from suffice.signals.base import declare
+from suffice.policy.signals.base import declare
 
 __all__ = ["CHAIN"]
 

@@ -8,10 +8,10 @@ from functools import partial
 
 import numpy as np
 
-from suffice.rounds import Round
-from suffice.signals.base import declare, register_signal
-from suffice.signals.state import top_score
-from suffice.signals.text import parse_confidence
+from suffice.policy.rounds import Round
+from suffice.policy.signals.base import declare, register_signal
+from suffice.policy.signals.state import top_score
+from suffice.policy.signals.text import parse_confidence
 
 __all__ = [
     "EMBEDDING",

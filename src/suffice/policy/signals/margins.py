@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from suffice.rounds import Round, Token
-from suffice.signals.base import declare, register_signal
+from suffice.policy.rounds import Round, Token
+from suffice.policy.signals.base import declare, register_signal
 
 __all__ = [
     "HIGHEST_LOGPROB",

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
-from suffice.rounds import Cost, Reply, Round
-from suffice.signals.state import DIFFICULTY
+from suffice.policy.rounds import Cost, Reply, Round
+from suffice.policy.signals.state import DIFFICULTY
 
 __all__ = ["REMEDIES", "Enricher", "KnownDifficulty"]
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from suffice.json_text import as_number
-from suffice.rounds import Round
-from suffice.signals.base import SIGNALS
+from suffice.common.json_text import as_number
+from suffice.policy.rounds import Round
+from suffice.policy.signals.base import SIGNALS
 
 __all__ = ["FREE", "lacking"]
 

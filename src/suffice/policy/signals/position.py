@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
 from suffice.errors import DataError
-from suffice.rounds import Token
-from suffice.signals._spans import after_marker, answer_line, json_value
-from suffice.signals.alignment import tokens_of_span
-from suffice.signals.text import strip_thinking
+from suffice.policy.rounds import Token
+from suffice.policy.signals._spans import after_marker, answer_line, json_value
+from suffice.policy.signals.alignment import tokens_of_span
+from suffice.policy.signals.text import strip_thinking
 
 __all__ = ["AnswerPosition", "Located", "PositionKind"]
 

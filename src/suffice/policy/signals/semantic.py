@@ -12,14 +12,14 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from suffice.common.json_text import as_number
 from suffice.errors import DataError
-from suffice.json_text import as_number
-from suffice.metrics import EQUAL_WEIGHTS
-from suffice.metrics import information_score as score_of
-from suffice.rounds import Round
-from suffice.rules.selectors_of_drafts import DISTANCES
-from suffice.signals.base import SIGNALS, declare, register_signal
-from suffice.signals.from_policy import CRITIC, WRITERS
+from suffice.policy.metrics import EQUAL_WEIGHTS
+from suffice.policy.metrics import information_score as score_of
+from suffice.policy.rounds import Round
+from suffice.policy.rules.selectors_of_drafts import DISTANCES
+from suffice.policy.signals.base import SIGNALS, declare, register_signal
+from suffice.policy.signals.from_policy import CRITIC, WRITERS
 
 __all__ = [
     "DISTANCES",

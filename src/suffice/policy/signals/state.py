@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from suffice.common.json_text import as_number
 from suffice.errors import DataError
-from suffice.json_text import as_number
-from suffice.rounds import Floats, Passage, Round
-from suffice.seen import Seen
+from suffice.policy.rounds import Floats, Passage, Round
+from suffice.policy.seen import Seen
 
 __all__ = ["DIFFICULTY", "Allocation", "FittedState", "Idf", "ZScore", "overlap_tokens", "state_from_dict", "top_score"]
 

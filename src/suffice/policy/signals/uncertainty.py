@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.metrics import normalize_answer
-from suffice.rounds import Round, Token
-from suffice.signals.base import declare, register_signal
-from suffice.signals.margins import HIGHEST_LOGPROB, LOWEST_LOGPROB
+from suffice.policy.metrics import normalize_answer
+from suffice.policy.rounds import Round, Token
+from suffice.policy.signals.base import declare, register_signal
+from suffice.policy.signals.margins import HIGHEST_LOGPROB, LOWEST_LOGPROB
 
 __all__ = ["clusters", "gram_uncertainty", "same_answer", "semantic_entropy", "sequence_logprob", "token_entropy"]
 

@@ -15,11 +15,11 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from suffice.normalizers import ANSWER_ID, Grouping, Normalizer
-from suffice.rounds import Floats, Mask, Positions
-from suffice.rules.named import DSC_WINDOW, WINDOWS
-from suffice.signals.base import declare
-from suffice.signals.state import DIFFICULTY
+from suffice.policy.normalizers import ANSWER_ID, Grouping, Normalizer
+from suffice.policy.rounds import Floats, Mask, Positions
+from suffice.policy.rules.named import DSC_WINDOW, WINDOWS
+from suffice.policy.signals.base import declare
+from suffice.policy.signals.state import DIFFICULTY
 
 __all__ = ["ALLOCATED", "VOTES", "WEIGHT", "answer_ids", "vote_signal", "weights_of"]
 
@@ -39,7 +39,7 @@ VoteCounts = npt.NDArray[np.float64]
 def answer_ids(answers: npt.NDArray[np.object_], normalizer: Normalizer) -> Floats:
     """Return which of its question's distinct answers each round gives, numbered by first appearance.
 
-    >>> from suffice.normalizers import normalizer_of
+    >>> from suffice.policy.normalizers import normalizer_of
     >>> answer_ids(np.array([["18", "20", None, "18.0", "no idea"]], dtype=object), normalizer_of("number"))
     array([[ 0.,  1., nan,  0., nan]])
 

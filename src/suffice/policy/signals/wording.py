@@ -9,9 +9,9 @@ import math
 import re
 from collections.abc import Sequence
 
-from suffice.rounds import Passage, Round
-from suffice.signals.base import register_signal
-from suffice.signals.from_policy import CRITIC
+from suffice.policy.rounds import Passage, Round
+from suffice.policy.signals.base import register_signal
+from suffice.policy.signals.from_policy import CRITIC
 
 __all__ = ["CRITICISM", "FUNCTION_WORDS", "PRAISE", "critic_praise", "lexical_support"]
 

@@ -1,11 +1,10 @@
 """Certificates: the cheapest policy of a declared family whose loss is bounded with confidence."""
 
-from suffice.certificates.certificate import ASSUMES, BREAKS, Certificate
-from suffice.certificates.family import Family, arranged, listed, path_values, threshold_path
-from suffice.certificates.losses import COST_NAMES, Claim, MeasuredLosses, measure_losses
-from suffice.certificates.ltt import PROCEDURES, questions_needed, rejected
-from suffice.certificates.procedure import Certification, Need, certify
-from suffice.statistics import betting_p_value, hoeffding_bentkus_p_value, net_p_value
+from suffice.verdicts.certificates.certificate import ASSUMES, BREAKS, Certificate
+from suffice.verdicts.certificates.family import Family, arranged, listed, path_values, threshold_path
+from suffice.verdicts.certificates.losses import COST_NAMES, Claim, MeasuredLosses, measure_losses
+from suffice.verdicts.certificates.ltt import PROCEDURES, questions_needed, rejected
+from suffice.verdicts.certificates.procedure import Certification, Need, certify
 
 __all__ = [
     "ASSUMES",
@@ -19,12 +18,9 @@ __all__ = [
     "MeasuredLosses",
     "Need",
     "arranged",
-    "betting_p_value",
     "certify",
-    "hoeffding_bentkus_p_value",
     "listed",
     "measure_losses",
-    "net_p_value",
     "path_values",
     "questions_needed",
     "rejected",

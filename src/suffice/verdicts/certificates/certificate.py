@@ -7,14 +7,14 @@ from dataclasses import dataclass, fields, replace
 from types import NoneType
 from typing import Any
 
-from suffice.certificates.charts import family_chart
-from suffice.certificates.losses import COST_NAMES, failed_text
-from suffice.display import Chart
-from suffice.display.tables import facts_table
+from suffice.common.display import Chart
+from suffice.common.display.tables import facts_table
+from suffice.common.results import Result
+from suffice.common.tables import Column, Table, figure
 from suffice.errors import SchemaError
-from suffice.results import Result
-from suffice.session import Policy
-from suffice.tables import Column, Table, figure
+from suffice.policy.session import Policy
+from suffice.verdicts.certificates.charts import family_chart
+from suffice.verdicts.certificates.losses import COST_NAMES, failed_text
 
 __all__ = ["ASSUMES", "BREAKS", "Certificate"]
 

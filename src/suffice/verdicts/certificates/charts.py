@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from suffice.display import Chart
-from suffice.replays.charts import COST_TITLES, axis_of, bound_layer, chart_of, legend_entry, point_layer, scale_of
+from suffice.common.display import Chart
+from suffice.evaluation.replay.charts import (
+    COST_TITLES,
+    axis_of,
+    bound_layer,
+    chart_of,
+    legend_entry,
+    point_layer,
+    scale_of,
+)
 
 __all__ = ["family_chart"]
 

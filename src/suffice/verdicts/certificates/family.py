@@ -8,14 +8,14 @@ from typing import Literal
 
 import numpy as np
 
-from suffice.certificates.losses import Claim, MeasuredLosses, measure_losses
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.replays import Selected, even_thresholds, policy_for, reads_round_0, seen_from, selected_on
-from suffice.rounds import Floats
-from suffice.rules import Rule, find_threshold, parse_rule, with_threshold
-from suffice.seen import Seen
-from suffice.session import Policy
-from suffice.store.recording import Recording
+from suffice.evaluation.replay import Selected, even_thresholds, policy_for, reads_round_0, seen_from, selected_on
+from suffice.policy.rounds import Floats
+from suffice.policy.rules import Rule, find_threshold, parse_rule, with_threshold
+from suffice.policy.seen import Seen
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
+from suffice.verdicts.certificates.losses import Claim, MeasuredLosses, measure_losses
 
 __all__ = ["Family", "arranged", "listed", "path_values", "refuse_used_questions", "threshold_path"]
 
@@ -46,7 +46,7 @@ def threshold_path(policy: Policy, signal: str, values: Iterable[float]) -> Fami
 
     A rule stops earlier the easier one of its thresholds fires, so the order is known without data.
 
-    >>> from suffice.rules import tasr
+    >>> from suffice.policy.rules import tasr
     >>> path = threshold_path(Policy(rule=tasr()), "p_correct", [0.25, 0.75, 0.5])
     >>> [member.label for member in path.policies][:2]
     ['(answer_stable >= 1) & (p_correct > 0.75)', '(answer_stable >= 1) & (p_correct > 0.5)']

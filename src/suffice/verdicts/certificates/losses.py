@@ -8,21 +8,22 @@ from typing import Literal
 
 import numpy as np
 
+from suffice.common.tables import counted
 from suffice.errors import CensoredError, ConfigMismatchError, DataError
-from suffice.replays import check_policy, dividing_names, id_hash, outcome
-from suffice.replays.baselines import Run, closed_book, fixed_policy, oracle_best, oracle_earliest
-from suffice.replays.by_stop import run_all
-from suffice.replays.orders import mean_runs, n_orders, order_note, seed_of_names
-from suffice.replays.outcomes import agreement_note, choice_notes, is_agreement
-from suffice.replays.panels import best_single_note
-from suffice.replays.prepared import PreparedRecording
-from suffice.replays.references import baseline_policy, selectors_in_use
-from suffice.replays.rivals import Rival, find_rival
-from suffice.rounds import Floats, Mask
-from suffice.session import Policy
-from suffice.statistics import Units, hash_order, hoeffding_bentkus_p_value, net_p_value
-from suffice.store.recording import Recording
-from suffice.tables import counted
+from suffice.evaluation.replay import check_policy, dividing_names, outcome
+from suffice.evaluation.replay.baselines import Run, closed_book, fixed_policy, oracle_best, oracle_earliest
+from suffice.evaluation.replay.by_stop import run_all
+from suffice.evaluation.replay.orders import mean_runs, n_orders, order_note, seed_of_names
+from suffice.evaluation.replay.outcomes import agreement_note, choice_notes, is_agreement
+from suffice.evaluation.replay.panels import best_single_note
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.references import baseline_policy, selectors_in_use
+from suffice.evaluation.replay.rivals import Rival, find_rival
+from suffice.evaluation.statistics import Units, hash_order, hoeffding_bentkus_p_value, net_p_value
+from suffice.policy.rounds import Floats, Mask
+from suffice.policy.seen import id_hash
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
 
 __all__ = ["BINARY_METRICS", "COST_NAMES", "Claim", "MeasuredLosses", "failed_text", "measure_losses"]
 
@@ -44,7 +45,7 @@ class Claim:
     Attributes:
         epsilon: The largest expected loss, in the unit of the metric, in (0, 1).
         confidence: 1 - delta, in (0, 1): at most a share delta of all certification sets leads to a false certificate.
-        metric: A column in [0, 1], or `agreement` (see `suffice.replays.outcome`).
+        metric: A column in [0, 1], or `agreement` (see `suffice.evaluation.replay.outcome`).
         loss: `net` is metric(baseline) - metric(policy), in [-1, 1]; `harm` is max(0, net), in [0, 1], which no gain
             on another question makes up for: its bound holds for `net` too.
         baseline: `full` for the whole budget or the text of another rule, both with the selector of the policies; a
@@ -88,7 +89,7 @@ class Claim:
         """Return the claim with what the loss of a question is averaged over on a recording: orders, and rows.
 
         Raises:
-            DataError: A number of orders for rounds that have one, see `suffice.replays.orders.n_orders`.
+            DataError: A number of orders for rounds that have one, see `suffice.evaluation.replay.orders.n_orders`.
         """
         orders = n_orders(recording, self.orders, self.with_baseline(policies))
         repeated = len(set(dividing_names(recording))) < len(recording.question_ids)

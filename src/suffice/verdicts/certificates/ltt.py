@@ -13,9 +13,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from suffice.certificates.losses import Claim
 from suffice.errors import DataError
-from suffice.rounds import Floats, Mask
+from suffice.policy.rounds import Floats, Mask
+from suffice.verdicts.certificates.losses import Claim
 
 __all__ = ["MOST_QUESTIONS", "PROCEDURES", "level_of", "questions_needed", "rejected", "two_digits"]
 

@@ -12,21 +12,21 @@ from typing import Any
 import numpy as np
 
 from suffice._version import __version__
-from suffice.certificates.certificate import Certificate, figures_text
-from suffice.certificates.charts import family_chart
-from suffice.certificates.family import Family, arranged, listed, refuse_used_questions
-from suffice.certificates.losses import COST_NAMES, Claim, MeasuredLosses, failed_text, measure_losses
-from suffice.certificates.ltt import MOST_QUESTIONS, ProcedureName, level_of, questions_needed, rejected
-from suffice.display import Chart
+from suffice.common.display import Chart
+from suffice.common.results import Result, jsonable
+from suffice.common.tables import Column, Table, figure
 from suffice.errors import DataError
-from suffice.replays import seen_by, seen_from
-from suffice.results import Result, jsonable
-from suffice.rounds import Floats, Mask
-from suffice.rules import Rule
-from suffice.session import Policy
-from suffice.store.recording import Recording
-from suffice.store.runs import refuse_several_loops
-from suffice.tables import Column, Table, figure
+from suffice.evaluation.replay import seen_by, seen_from
+from suffice.policy.rounds import Floats, Mask
+from suffice.policy.rules import Rule
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
+from suffice.recordings.runs import refuse_several_loops
+from suffice.verdicts.certificates.certificate import Certificate, figures_text
+from suffice.verdicts.certificates.charts import family_chart
+from suffice.verdicts.certificates.family import Family, arranged, listed, refuse_used_questions
+from suffice.verdicts.certificates.losses import COST_NAMES, Claim, MeasuredLosses, failed_text, measure_losses
+from suffice.verdicts.certificates.ltt import MOST_QUESTIONS, ProcedureName, level_of, questions_needed, rejected
 
 __all__ = ["Certification", "Need", "certify"]
 
@@ -255,7 +255,7 @@ def certify(
     "selected here": the bound holds, the savings are slightly optimistic.
 
     >>> from suffice import Claim, certify
-    >>> from suffice.store import bundled_recording
+    >>> from suffice.recordings import bundled_recording
     >>> recording = bundled_recording("self_refine_gpt4")
     >>> claim = Claim(epsilon=0.03, metric="target_sentiment", leave_out_failed=True)
     >>> result = certify(recording, ["fixed_k(3)", "fixed_k(2)"], claim)

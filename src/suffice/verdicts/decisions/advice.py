@@ -12,21 +12,27 @@ from typing import Any, Literal
 import numpy as np
 
 from suffice._version import __version__
-from suffice.certificates.losses import failed_text
-from suffice.decisions.answer_counts import why_blind
-from suffice.decisions.candidates import change_text, is_fixed_budget, is_vote
-from suffice.decisions.figures import CandidateFigures, advice_chart, candidate_columns, candidate_figures, twin_table
-from suffice.decisions.trial import Trial
-from suffice.display import Chart
+from suffice.common.display import Chart
+from suffice.common.files import write_file
+from suffice.common.json_text import refuse_constant
+from suffice.common.results import Result, jsonable
+from suffice.common.tables import Table, counted, figure
 from suffice.errors import NotFoundError, SchemaError
-from suffice.files import write_file
-from suffice.json_text import refuse_constant
-from suffice.results import Result, jsonable
-from suffice.rounds import Mask
-from suffice.seen import id_hash
-from suffice.session import Policy
-from suffice.store.recording import Recording
-from suffice.tables import Table, counted, figure
+from suffice.policy.rounds import Mask
+from suffice.policy.seen import id_hash
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
+from suffice.verdicts.certificates.losses import failed_text
+from suffice.verdicts.decisions.answer_counts import why_blind
+from suffice.verdicts.decisions.candidates import change_text, is_fixed_budget, is_vote
+from suffice.verdicts.decisions.figures import (
+    CandidateFigures,
+    advice_chart,
+    candidate_columns,
+    candidate_figures,
+    twin_table,
+)
+from suffice.verdicts.decisions.trial import Trial
 
 __all__ = ["Advice", "AdviceKind"]
 

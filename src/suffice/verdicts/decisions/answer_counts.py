@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from suffice.metrics import METRICS, contains, exact_match, normalize_answer
-from suffice.normalizers import DEFAULT_NORMALIZER, MATCH, Grouping, normalizer_of
-from suffice.replays.outcomes import is_agreement, outcome
-from suffice.rounds import Floats, Mask
-from suffice.store.recording import Recording
-from suffice.tables import counted
+from suffice.common.tables import counted
+from suffice.evaluation.replay.outcomes import is_agreement, outcome
+from suffice.policy.metrics import METRICS, contains, exact_match, normalize_answer
+from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, Grouping, normalizer_of
+from suffice.policy.rounds import Floats, Mask
+from suffice.recordings.recording import Recording
 
 __all__ = ["AnswerCounts", "why_blind"]
 

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 
+from suffice.common.tables import counted
 from suffice.errors import SufficeError
-from suffice.metrics import METRICS
-from suffice.replays import calibrate, check_policy, policy_for, reads_round_0
-from suffice.replays.outcomes import has_outcome
-from suffice.rules import MajorityOfSamples, Selector, fixed_k
-from suffice.rules.algebra import Threshold
-from suffice.rules.named import WINDOWS, adaptive_consistency, esc, settled
-from suffice.session import Policy
-from suffice.store.recording import Recording
-from suffice.tables import counted
+from suffice.evaluation.replay import calibrate, check_policy, policy_for, reads_round_0
+from suffice.evaluation.replay.outcomes import has_outcome
+from suffice.policy.metrics import METRICS
+from suffice.policy.rules import MajorityOfSamples, Selector, fixed_k
+from suffice.policy.rules.algebra import Threshold
+from suffice.policy.rules.named import WINDOWS, adaptive_consistency, esc, settled
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
 
 __all__ = ["candidates", "change_text", "is_fixed_budget", "is_vote"]
 

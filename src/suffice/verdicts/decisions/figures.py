@@ -8,10 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from suffice.decisions.trial import Trial
-from suffice.display import Chart
-from suffice.replays.charts import COST_TITLES, axis_of, bound_layer, chart_of, legend_entry, point_layer, scale_of
-from suffice.tables import Column, Table
+from suffice.common.display import Chart
+from suffice.common.tables import Column, Table
+from suffice.evaluation.replay.charts import (
+    COST_TITLES,
+    axis_of,
+    bound_layer,
+    chart_of,
+    legend_entry,
+    point_layer,
+    scale_of,
+)
+from suffice.verdicts.decisions.trial import Trial
 
 __all__ = ["CandidateFigures", "advice_chart", "bar_heading", "candidate_columns", "candidate_figures", "twin_table"]
 

@@ -9,20 +9,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from suffice.common.tables import counted
 from suffice.errors import CensoredError, DataError
-from suffice.replays import check_policy, dividing_names
-from suffice.replays.baselines import Run, recorded_run
-from suffice.replays.by_stop import run_all
-from suffice.replays.orders import mean_runs, n_orders, seed_of_names
-from suffice.replays.outcomes import is_agreement
-from suffice.replays.prepared import PreparedRecording
-from suffice.replays.prices import Price
-from suffice.replays.references import answering_like, baseline_policy
-from suffice.rounds import Floats, Mask
-from suffice.session import Policy
-from suffice.statistics import Units
-from suffice.store.recording import Recording
-from suffice.tables import counted
+from suffice.evaluation.replay import check_policy, dividing_names
+from suffice.evaluation.replay.baselines import Run, recorded_run
+from suffice.evaluation.replay.by_stop import run_all
+from suffice.evaluation.replay.orders import mean_runs, n_orders, seed_of_names
+from suffice.evaluation.replay.outcomes import is_agreement
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.prices import Price
+from suffice.evaluation.replay.references import answering_like, baseline_policy
+from suffice.evaluation.statistics import Units
+from suffice.policy.rounds import Floats, Mask
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
 
 __all__ = ["SAVABLE", "Measured", "measure_candidates", "prices_text", "uncut"]
 
@@ -133,7 +133,7 @@ def measure_candidates(
         recording: Recorded rounds, failed questions included.
         policies: The candidates, all with one selector.
         baseline: `recorded` for what the log did itself, or a rule (`fixed_k(5)`, `full`).
-        metric: See `suffice.replays.outcome`.
+        metric: See `suffice.evaluation.replay.outcome`.
         prices: For money; None = unknown.
         with_twins: Places of the candidates that are compared with stopping at random.
         orders: Of independent samples, over how many random orders the loss of a question is averaged.

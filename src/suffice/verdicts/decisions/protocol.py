@@ -9,18 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.decisions.advice import Advice
-from suffice.decisions.answer_counts import AnswerCounts
-from suffice.decisions.candidates import candidates
-from suffice.decisions.losses import SAVABLE, measure_candidates, prices_text, uncut
-from suffice.decisions.same_loop import LoopStops, fingerprints, refuse_other_outcomes, rounds_text
-from suffice.decisions.trial import Trial
+from suffice.common.tables import counted
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.metrics import METRICS
-from suffice.normalizers import MATCH
-from suffice.replays import check_policy, dividing_names, seen_from, seen_in, selected_on
-from suffice.replays.orders import n_orders
-from suffice.replays.outcomes import (
+from suffice.evaluation.replay import check_policy, dividing_names, seen_from, seen_in, selected_on
+from suffice.evaluation.replay.orders import n_orders
+from suffice.evaluation.replay.outcomes import (
     agreement_note,
     choice_notes,
     default_metrics,
@@ -29,16 +22,23 @@ from suffice.replays.outcomes import (
     outcome,
     unanswered,
 )
-from suffice.replays.panels import best_single_note
-from suffice.replays.prepared import PreparedRecording
-from suffice.replays.prices import Price
-from suffice.rounds import Mask
-from suffice.rules import Selector, parse_selector
-from suffice.statistics import hash_order, hash_places
-from suffice.store.audits import without_audits
-from suffice.store.recording import Recording
-from suffice.store.runs import refuse_several_loops
-from suffice.tables import counted
+from suffice.evaluation.replay.panels import best_single_note
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.prices import Price
+from suffice.evaluation.statistics import hash_order, hash_places
+from suffice.policy.metrics import METRICS
+from suffice.policy.normalizers import MATCH
+from suffice.policy.rounds import Mask
+from suffice.policy.rules import Selector, parse_selector
+from suffice.recordings.audits import without_audits
+from suffice.recordings.recording import Recording
+from suffice.recordings.runs import refuse_several_loops
+from suffice.verdicts.decisions.advice import Advice
+from suffice.verdicts.decisions.answer_counts import AnswerCounts
+from suffice.verdicts.decisions.candidates import candidates
+from suffice.verdicts.decisions.losses import SAVABLE, measure_candidates, prices_text, uncut
+from suffice.verdicts.decisions.same_loop import LoopStops, fingerprints, refuse_other_outcomes, rounds_text
+from suffice.verdicts.decisions.trial import Trial
 
 __all__ = ["decide"]
 
@@ -76,7 +76,7 @@ def decide(
     that loses more than `max_loss` stays `alpha`.
 
     >>> from suffice import decide
-    >>> from suffice.store import bundled_recording
+    >>> from suffice.recordings import bundled_recording
     >>> recording = bundled_recording("self_refine_gpt4")
     >>> advice = decide(recording, metric="target_sentiment", leave_out_failed=True)
     >>> advice.verdict, advice.policy.label

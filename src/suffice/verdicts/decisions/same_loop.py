@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from suffice.common.tables import counted
 from suffice.errors import ConfigMismatchError
-from suffice.rounds import Positions
-from suffice.seen import id_hash
-from suffice.store.recording import Recording
-from suffice.store.runs import labels_differ, single_labels
-from suffice.tables import counted
+from suffice.policy.rounds import Positions
+from suffice.policy.seen import id_hash
+from suffice.recordings.recording import Recording
+from suffice.recordings.runs import labels_differ, single_labels
 
 __all__ = ["LoopStops", "fingerprints", "refuse_other_outcomes", "rounds_text"]
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from suffice.decisions.answer_counts import AnswerCounts
-from suffice.decisions.candidates import is_fixed_budget
-from suffice.decisions.losses import SAVABLE, Measured
-from suffice.decisions.same_loop import LoopStops
-from suffice.decisions.wealth import Wealth
+from suffice.common.results import jsonable
 from suffice.errors import SchemaError
-from suffice.results import jsonable
-from suffice.rounds import Floats, Mask
-from suffice.seen import Seen
-from suffice.session import Policy
+from suffice.policy.rounds import Floats, Mask
+from suffice.policy.seen import Seen
+from suffice.policy.session import Policy
+from suffice.verdicts.decisions.answer_counts import AnswerCounts
+from suffice.verdicts.decisions.candidates import is_fixed_budget
+from suffice.verdicts.decisions.losses import SAVABLE, Measured
+from suffice.verdicts.decisions.same_loop import LoopStops
+from suffice.verdicts.decisions.wealth import Wealth
 
 __all__ = ["Totals", "Trial", "frontier"]
 
@@ -156,7 +156,7 @@ class Trial:
     """The question that was put, the candidates in their order, and the evidence for and against each.
 
     Attributes:
-        metric: What must not be lost, see `suffice.replays.outcome`.
+        metric: What must not be lost, see `suffice.evaluation.replay.outcome`.
         max_loss: The largest mean loss against the baseline that one would accept, in (0, 1), unit of the metric.
         alpha: The risk of advice whose true loss is larger, in (0, 1).
         cost: What is to be saved, one of `SAVABLE`.

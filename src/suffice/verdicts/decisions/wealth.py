@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from suffice.certificates.ltt import two_digits
 from suffice.errors import DataError, SchemaError
-from suffice.rounds import Floats
+from suffice.policy.rounds import Floats
+from suffice.verdicts.certificates.ltt import two_digits
 
 __all__ = ["Wealth"]
 

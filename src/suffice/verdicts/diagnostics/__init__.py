@@ -1,21 +1,27 @@
 """Diagnostics of signals, calibrators, stops and selectors."""
 
-from suffice.diagnostics.calibration import CalibratorForm, Reliability, judge_calibrators
-from suffice.diagnostics.cells import CellRow, CellTable, compare_cells, cross_fitted_signal, matching_threshold
-from suffice.diagnostics.correlations import Correlations, correlate
-from suffice.diagnostics.diagnosis import Diagnosis, diagnose
-from suffice.diagnostics.drift import Drift, SignalDrift, kolmogorov_smirnov, measure_drift
-from suffice.diagnostics.floor import FloorEffect, compare_floor, without_floor
-from suffice.diagnostics.judged import JudgedComparison, JudgedRow, compare_judged
-from suffice.diagnostics.judging import Halving, JudgeAll, JudgeDistinct, JudgeUntil, Procedure, Unjudged
-from suffice.diagnostics.premature import PrematureStops, QuestionGroup, look_at_stops
-from suffice.diagnostics.question_types import ByType, TypeRow, by_type
-from suffice.diagnostics.ranking import RankerFit, fit_ranker
-from suffice.diagnostics.rows import Rows, right_or_wrong
-from suffice.diagnostics.selection import SelectorComparison, compare_selectors
-from suffice.diagnostics.separation import cohens_d, draw_d
-from suffice.diagnostics.signals import SignalSummary, SignalTable, entropy, summarise_signals
-from suffice.diagnostics.sweep import SweepPoint, ThresholdSweep, pareto_knee, sweep_threshold
+from suffice.verdicts.diagnostics.calibration import CalibratorForm, Reliability, judge_calibrators
+from suffice.verdicts.diagnostics.cells import (
+    CellRow,
+    CellTable,
+    compare_cells,
+    cross_fitted_signal,
+    matching_threshold,
+)
+from suffice.verdicts.diagnostics.correlations import Correlations, correlate
+from suffice.verdicts.diagnostics.diagnosis import Diagnosis, diagnose
+from suffice.verdicts.diagnostics.drift import Drift, SignalDrift, kolmogorov_smirnov, measure_drift
+from suffice.verdicts.diagnostics.floor import FloorEffect, compare_floor, without_floor
+from suffice.verdicts.diagnostics.judged import JudgedComparison, JudgedRow, compare_judged
+from suffice.verdicts.diagnostics.judging import Halving, JudgeAll, JudgeDistinct, JudgeUntil, Procedure, Unjudged
+from suffice.verdicts.diagnostics.premature import PrematureStops, QuestionGroup, look_at_stops
+from suffice.verdicts.diagnostics.question_types import ByType, TypeRow, by_type
+from suffice.verdicts.diagnostics.ranking import RankerFit, fit_ranker
+from suffice.verdicts.diagnostics.rows import Rows, right_or_wrong
+from suffice.verdicts.diagnostics.selection import SelectorComparison, compare_selectors
+from suffice.verdicts.diagnostics.separation import cohens_d, draw_d
+from suffice.verdicts.diagnostics.signals import SignalSummary, SignalTable, entropy, summarise_signals
+from suffice.verdicts.diagnostics.sweep import SweepPoint, ThresholdSweep, pareto_knee, sweep_threshold
 
 __all__ = [
     "ByType",

@@ -9,19 +9,19 @@ from functools import partial
 
 import numpy as np
 
-from suffice.calibration import CALIBRATED, CalibrationReport, Calibrator, calibration_report
-from suffice.calibration.calibrator import Method
-from suffice.diagnostics.rows import right_or_wrong
-from suffice.display import Chart
+from suffice.common.display import Chart
+from suffice.common.results import Result
+from suffice.common.tables import Column, Table
 from suffice.errors import DataError
-from suffice.replays.baselines import run_policy
-from suffice.replays.charts import reliability_chart
-from suffice.replays.prepared import PreparedRecording
-from suffice.results import Result
-from suffice.rounds import Floats
-from suffice.session import Policy
-from suffice.store.recording import Recording
-from suffice.tables import Column, Table
+from suffice.evaluation.replay.baselines import run_policy
+from suffice.evaluation.replay.charts import reliability_chart
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.policy.calibration import CALIBRATED, CalibrationReport, Calibrator, calibration_report
+from suffice.policy.calibration.calibrator import Method
+from suffice.policy.rounds import Floats
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
+from suffice.verdicts.diagnostics.rows import right_or_wrong
 
 __all__ = ["CalibratorForm", "Reliability", "judge_calibrators", "named_reports", "reports_by_round"]
 

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice.calibration import CALIBRATED, Calibrator
-from suffice.diagnostics.rows import column_or_nan, has_metric, right_if_known, right_or_wrong
-from suffice.replays import policy_for
-from suffice.replays.baselines import run_policy
-from suffice.replays.prepared import PreparedRecording
-from suffice.results import Result
-from suffice.rounds import Floats, Mask, Rounds
-from suffice.rules import Rule, Threshold, tasr, thresholds
-from suffice.rules.rethreshold import find_threshold, substitute
-from suffice.statistics import hash_folds
-from suffice.store.recording import Recording
-from suffice.tables import Column, Table
+from suffice.common.results import Result
+from suffice.common.tables import Column, Table
+from suffice.evaluation.replay import policy_for
+from suffice.evaluation.replay.baselines import run_policy
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.statistics import hash_folds
+from suffice.policy.calibration import CALIBRATED, Calibrator
+from suffice.policy.rounds import Floats, Mask, Rounds
+from suffice.policy.rules import Rule, Threshold, tasr, thresholds
+from suffice.policy.rules.rethreshold import find_threshold, substitute
+from suffice.recordings.recording import Recording
+from suffice.verdicts.diagnostics.rows import column_or_nan, has_metric, right_if_known, right_or_wrong
 
 __all__ = ["CellRow", "CellTable", "compare_cells", "cross_fitted_signal", "matching_threshold"]
 

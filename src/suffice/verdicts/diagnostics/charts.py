@@ -5,12 +5,20 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from suffice.display import Chart
-from suffice.replays.charts import COST_TITLES, axis_of, chart_of, front_layer, legend_entry, point_layer, scale_of
+from suffice.common.display import Chart
+from suffice.evaluation.replay.charts import (
+    COST_TITLES,
+    axis_of,
+    chart_of,
+    front_layer,
+    legend_entry,
+    point_layer,
+    scale_of,
+)
 
 if TYPE_CHECKING:
-    from suffice.diagnostics.signals import SignalTable
-    from suffice.diagnostics.sweep import ThresholdSweep
+    from suffice.verdicts.diagnostics.signals import SignalTable
+    from suffice.verdicts.diagnostics.sweep import ThresholdSweep
 
 __all__ = ["signals_chart", "sweep_chart"]
 

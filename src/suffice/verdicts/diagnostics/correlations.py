@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice.diagnostics.rows import Rows
-from suffice.results import Result
-from suffice.rounds import Floats
-from suffice.statistics import ROUNDING
-from suffice.tables import Column, Table
+from suffice.common.results import Result
+from suffice.common.tables import Column, Table
+from suffice.evaluation.statistics import ROUNDING
+from suffice.policy.rounds import Floats
+from suffice.verdicts.diagnostics.rows import Rows
 
 __all__ = ["Correlations", "correlate"]
 

@@ -8,32 +8,33 @@ from typing import Any
 
 import numpy as np
 
-from suffice.calibration import CALIBRATED
-from suffice.diagnostics.calibration import judge_calibrators
-from suffice.diagnostics.cells import compare_cells
-from suffice.diagnostics.correlations import correlate
-from suffice.diagnostics.drift import measure_drift
-from suffice.diagnostics.floor import compare_floor
-from suffice.diagnostics.premature import look_at_stops
-from suffice.diagnostics.question_types import by_type
-from suffice.diagnostics.rows import Rows, has_metric
-from suffice.diagnostics.separation import draw_d
-from suffice.diagnostics.signals import summarise_signals
-from suffice.diagnostics.sweep import sweep_threshold
-from suffice.display import Chart
+from suffice.common.display import Chart
+from suffice.common.results import Result
+from suffice.common.tables import Table, counted
 from suffice.errors import DataError
-from suffice.replays import calibrate, check_policy, policy_for, seen_from, seen_in, selected_on
-from suffice.replays.baselines import RECORDED, Run, recorded_run, run_policy
-from suffice.replays.outcomes import choice_note, default_metrics
-from suffice.replays.prepared import PreparedRecording
-from suffice.replays.references import answering_like, baseline_policy
-from suffice.results import Evaluation, Result
-from suffice.rules import Rule, parse_rule, thresholds
-from suffice.session import Policy
-from suffice.signals import KNOWN
-from suffice.statistics import Resampling, undefined_notes
-from suffice.store.recording import Recording
-from suffice.tables import Table, counted
+from suffice.evaluation.replay import calibrate, check_policy, policy_for, seen_from, seen_in, selected_on
+from suffice.evaluation.replay.baselines import RECORDED, Run, recorded_run, run_policy
+from suffice.evaluation.replay.outcomes import choice_note, default_metrics
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.references import answering_like, baseline_policy
+from suffice.evaluation.results import Evaluation
+from suffice.evaluation.statistics import Resampling, undefined_notes
+from suffice.policy.calibration import CALIBRATED
+from suffice.policy.rules import Rule, parse_rule, thresholds
+from suffice.policy.session import Policy
+from suffice.policy.signals import KNOWN
+from suffice.recordings.recording import Recording
+from suffice.verdicts.diagnostics.calibration import judge_calibrators
+from suffice.verdicts.diagnostics.cells import compare_cells
+from suffice.verdicts.diagnostics.correlations import correlate
+from suffice.verdicts.diagnostics.drift import measure_drift
+from suffice.verdicts.diagnostics.floor import compare_floor
+from suffice.verdicts.diagnostics.premature import look_at_stops
+from suffice.verdicts.diagnostics.question_types import by_type
+from suffice.verdicts.diagnostics.rows import Rows, has_metric
+from suffice.verdicts.diagnostics.separation import draw_d
+from suffice.verdicts.diagnostics.signals import summarise_signals
+from suffice.verdicts.diagnostics.sweep import sweep_threshold
 
 __all__ = ["Diagnosis", "diagnose"]
 
@@ -95,7 +96,7 @@ def diagnose(
     A part is left out if its inputs are missing, and a note says which.
 
     >>> from suffice import diagnose
-    >>> from suffice.store import bundled_recording
+    >>> from suffice.recordings import bundled_recording
     >>> result = diagnose(bundled_recording("self_refine_dv3"), metric="target_sentiment", resampling=Resampling(n_resamples=20))
     >>> print(", ".join(result.parts))
     signals, correlations

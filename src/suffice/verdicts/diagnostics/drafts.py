@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from suffice.diagnostics.judging import Halving, JudgeAll, JudgeDistinct, JudgeUntil, Procedure, Unjudged
-from suffice.rules.parse import parse_selector
-from suffice.rules.selectors import Last
-from suffice.store.recording import Recording
+from suffice.policy.rules.parse import parse_selector
+from suffice.policy.rules.selectors import Last
+from suffice.recordings.recording import Recording
+from suffice.verdicts.diagnostics.judging import Halving, JudgeAll, JudgeDistinct, JudgeUntil, Procedure, Unjudged
 
 __all__ = ["DRAFT_SELECTORS", "EPS", "draft_families", "usable_selectors"]
 
@@ -35,7 +35,7 @@ def usable_selectors(recording: Recording) -> list[str]:
 
 
 def draft_families(recording: Recording, *, judged: bool = True) -> dict[str, tuple[Procedure, ...]]:
-    """Return ways to choose by name: without a judge, and with few calls of one; see `suffice.diagnostics.judging`.
+    """Return ways to choose by name: without a judge, and with few calls of one; see `suffice.verdicts.diagnostics.judging`.
 
     Args:
         recording: What was recorded decides which are there.

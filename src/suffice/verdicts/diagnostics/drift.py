@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice.diagnostics.rows import Rows
-from suffice.diagnostics.separation import cohens_d, draw_d, ends, with_ends
-from suffice.results import Result
-from suffice.rounds import Floats
-from suffice.statistics import Coded
-from suffice.tables import Column, Table
+from suffice.common.results import Result
+from suffice.common.tables import Column, Table
+from suffice.evaluation.statistics import Coded
+from suffice.policy.rounds import Floats
+from suffice.verdicts.diagnostics.rows import Rows
+from suffice.verdicts.diagnostics.separation import cohens_d, draw_d, ends, with_ends
 
 __all__ = ["Drift", "SignalDrift", "kolmogorov_p", "kolmogorov_smirnov", "measure_drift"]
 

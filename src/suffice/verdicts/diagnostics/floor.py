@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from suffice.diagnostics.premature import QuestionGroup, fates_table, returned
-from suffice.diagnostics.rows import right_or_wrong
-from suffice.replays.prepared import PreparedRecording
-from suffice.results import Result
-from suffice.rounds import Mask
-from suffice.rules import AllOf, Rule, Threshold
-from suffice.session import Policy
-from suffice.statistics import PairedResult, Resampling
-from suffice.tables import Table, figure
+from suffice.common.results import Result
+from suffice.common.tables import Table, figure
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.statistics import PairedResult, Resampling
+from suffice.policy.rounds import Mask
+from suffice.policy.rules import AllOf, Rule, Threshold
+from suffice.policy.session import Policy
+from suffice.verdicts.diagnostics.premature import QuestionGroup, fates_table, returned
+from suffice.verdicts.diagnostics.rows import right_or_wrong
 
 __all__ = ["FloorEffect", "compare_floor", "without_floor"]
 
@@ -83,7 +83,7 @@ class FloorEffect(Result):
 def without_floor(rule: Rule, signal: str = "p_correct") -> tuple[Rule, Threshold] | None:
     """Return a rule of the form ``a & ... & (signal > t)`` without that floor, and the floor; None for other rules.
 
-    >>> from suffice.rules import tasr
+    >>> from suffice.policy.rules import tasr
     >>> bare, floor = without_floor(tasr())
     >>> print(bare, "|", floor)
     answer_stable >= 1 | p_correct > 0.25

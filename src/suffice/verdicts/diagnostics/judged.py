@@ -11,21 +11,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from suffice.diagnostics.judging import Choice, Procedure
-from suffice.diagnostics.rows import column_or_nan
-from suffice.diagnostics.selection import Reference, WithInterval
+from suffice.common.tables import Column, Table, figure
 from suffice.errors import DataError
-from suffice.replays.checks import check_policy
-from suffice.replays.outcomes import choice_notes, outcome
-from suffice.replays.prepared import PreparedRecording
-from suffice.results import Evaluation
-from suffice.rounds import Floats, Mask, Rounds
-from suffice.rules.selectors import Selector, last_of
-from suffice.session import Policy
-from suffice.statistics import ROUNDING, Draws, Resampling, hash_folds
-from suffice.store.recording import Recording
-from suffice.store.schema import cost_column
-from suffice.tables import Column, Table, figure
+from suffice.evaluation.replay.checks import check_policy
+from suffice.evaluation.replay.outcomes import choice_notes, outcome
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.results import Evaluation
+from suffice.evaluation.statistics import ROUNDING, Draws, Resampling, hash_folds
+from suffice.policy.rounds import Floats, Mask, Rounds
+from suffice.policy.rules.selectors import Selector, last_of
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import cost_column
+from suffice.verdicts.diagnostics.judging import Choice, Procedure
+from suffice.verdicts.diagnostics.rows import column_or_nan
+from suffice.verdicts.diagnostics.selection import Reference, WithInterval
 
 __all__ = ["CLOSED_SHARE", "JudgedComparison", "JudgedRow", "compare_judged", "select_variants", "whole_folds"]
 

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.rounds import Floats, Mask, Positions, Rounds
-from suffice.rules.selectors import Selector, answered, last_of, nearest, same_answers
-from suffice.rules.selectors_of_drafts import DISTANCES, pairwise_distances
+from suffice.policy.rounds import Floats, Mask, Positions, Rounds
+from suffice.policy.rules.selectors import Selector, answered, last_of, nearest, same_answers
+from suffice.policy.rules.selectors_of_drafts import DISTANCES, pairwise_distances
 
 __all__ = ["Choice", "Halving", "JudgeAll", "JudgeDistinct", "JudgeUntil", "Procedure", "Unjudged", "rank_rounds"]
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice.diagnostics.rows import column_or_nan, right_or_wrong
-from suffice.replays.prepared import PreparedRecording
-from suffice.results import Result
-from suffice.rounds import Floats, Mask
-from suffice.session import Policy, Stops
-from suffice.tables import Column, Table, figure
+from suffice.common.results import Result
+from suffice.common.tables import Column, Table, figure
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.policy.rounds import Floats, Mask
+from suffice.policy.session import Policy, Stops
+from suffice.verdicts.diagnostics.rows import column_or_nan, right_or_wrong
 
 __all__ = ["PrematureStops", "QuestionGroup", "fates_table", "look_at_stops", "returned"]
 

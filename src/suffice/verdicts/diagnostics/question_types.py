@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice.replays.baselines import Run
-from suffice.replays.prepared import PreparedRecording
-from suffice.results import Result
-from suffice.statistics import PairedResult, Resampling
-from suffice.tables import Column, Table
+from suffice.common.results import Result
+from suffice.common.tables import Column, Table
+from suffice.evaluation.replay.baselines import Run
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.statistics import PairedResult, Resampling
 
 __all__ = ["ByType", "TypeRow", "by_type"]
 

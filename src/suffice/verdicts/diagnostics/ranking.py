@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from suffice.common.results import Result
+from suffice.common.tables import Column, Table
 from suffice.errors import DataError
-from suffice.logistic import fit_logistic
-from suffice.replays.checks import check_policy
-from suffice.replays.outcomes import answers_by_stop, outcome, values_by_stop
-from suffice.replays.prepared import PreparedRecording
-from suffice.replays.selected import seen_from
-from suffice.results import Result
-from suffice.rounds import Floats, Mask, Rounds
-from suffice.rules.parse import parse_selector
-from suffice.rules.ranker import Ranked, Term
-from suffice.rules.selectors import Last, Selector, answered
-from suffice.seen import Seen
-from suffice.session import Policy
-from suffice.statistics import ROUNDING, Units, drawn_folds
-from suffice.store.recording import Recording
-from suffice.tables import Column, Table
+from suffice.evaluation.replay.checks import check_policy
+from suffice.evaluation.replay.outcomes import answers_by_stop, outcome, values_by_stop
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.selected import seen_from
+from suffice.evaluation.statistics import ROUNDING, Units, drawn_folds
+from suffice.policy.calibration.logistic import fit_logistic
+from suffice.policy.rounds import Floats, Mask, Rounds
+from suffice.policy.rules.parse import parse_selector
+from suffice.policy.rules.ranker import Ranked, Term
+from suffice.policy.rules.selectors import Last, Selector, answered
+from suffice.policy.seen import Seen
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
 
 __all__ = ["RANKER_FEATURES", "RankerFit", "fit_ranker"]
 
@@ -105,7 +105,7 @@ def fit_ranker(
         recording: Recorded rounds of tune questions.
         policy: Its calibrators make `p_correct`; its rule is not read.
         metric: A column in [0, 1], or `agreement`.
-        features: Names of terms, see `suffice.rules.ranker.Term`.
+        features: Names of terms, see `suffice.policy.rules.ranker.Term`.
         penalties: Inverse strengths of the L2 penalty on standardised weights; the best is chosen by cross-fitting.
         folds: Parts of the questions (clusters) for cross-fitting, at least 3.
         seed: Of the parts.

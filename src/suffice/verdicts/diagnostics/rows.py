@@ -9,13 +9,13 @@ from functools import cached_property
 import numpy as np
 
 from suffice.errors import DataError
-from suffice.replays import AGREEMENT, outcome
-from suffice.rounds import Floats, Mask
-from suffice.session import Policy
-from suffice.signals import SIGNALS, clean_column
-from suffice.statistics import Units
-from suffice.statistics.auroc import Coded, Codes
-from suffice.store.recording import Recording
+from suffice.evaluation.replay import AGREEMENT, outcome
+from suffice.evaluation.statistics import Units
+from suffice.evaluation.statistics.auroc import Coded, Codes
+from suffice.policy.rounds import Floats, Mask
+from suffice.policy.session import Policy
+from suffice.policy.signals import SIGNALS, clean_column
+from suffice.recordings.recording import Recording
 
 __all__ = ["Rows", "column_or_nan", "has_metric", "right_if_known", "right_or_wrong", "unit_of"]
 

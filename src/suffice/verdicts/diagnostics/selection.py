@@ -7,20 +7,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from suffice.common.tables import Column, Table
 from suffice.errors import CensoredError, DataError
-from suffice.replays.baselines import run_policy
-from suffice.replays.checks import check_policy
-from suffice.replays.outcomes import choice_notes
-from suffice.replays.prepared import PreparedRecording
-from suffice.replays.selected import tuned_on
-from suffice.results import Evaluation
-from suffice.rounds import Floats
-from suffice.rules.parse import parse_selector
-from suffice.rules.selectors import Last, Selector
-from suffice.session import Policy
-from suffice.statistics import Draws, Resampling, undefined_notes
-from suffice.store.recording import Recording
-from suffice.tables import Column, Table
+from suffice.evaluation.replay.baselines import run_policy
+from suffice.evaluation.replay.checks import check_policy
+from suffice.evaluation.replay.outcomes import choice_notes
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.selected import tuned_on
+from suffice.evaluation.results import Evaluation
+from suffice.evaluation.statistics import Draws, Resampling, undefined_notes
+from suffice.policy.rounds import Floats
+from suffice.policy.rules.parse import parse_selector
+from suffice.policy.rules.selectors import Last, Selector
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
 
 __all__ = ["Reference", "SelectorComparison", "SelectorRow", "WithInterval", "compare_selectors"]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from suffice.diagnostics.rows import Rows
-from suffice.rounds import Floats
-from suffice.statistics import ROUNDING, bootstrap_weights
+from suffice.evaluation.statistics import ROUNDING, bootstrap_weights
+from suffice.policy.rounds import Floats
+from suffice.verdicts.diagnostics.rows import Rows
 
 __all__ = ["cohens_d", "draw_d", "ends", "with_ends"]
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from suffice.diagnostics.charts import signals_chart
-from suffice.diagnostics.rows import Rows, unit_of
-from suffice.diagnostics.separation import cohens_d, ends, with_ends
-from suffice.display import Chart
-from suffice.results import Result
-from suffice.rounds import Floats, Mask
-from suffice.statistics import Coded, Resampling, area_under_roc
-from suffice.store.recording import Recording
-from suffice.tables import Column, Table
+from suffice.common.display import Chart
+from suffice.common.results import Result
+from suffice.common.tables import Column, Table
+from suffice.evaluation.statistics import Coded, Resampling, area_under_roc
+from suffice.policy.rounds import Floats, Mask
+from suffice.recordings.recording import Recording
+from suffice.verdicts.diagnostics.charts import signals_chart
+from suffice.verdicts.diagnostics.rows import Rows, unit_of
+from suffice.verdicts.diagnostics.separation import cohens_d, ends, with_ends
 
 __all__ = ["SignalSummary", "SignalTable", "entropy", "summarise_signals"]
 

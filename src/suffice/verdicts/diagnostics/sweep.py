@@ -10,19 +10,19 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from suffice.diagnostics.charts import sweep_chart
-from suffice.display import Chart
-from suffice.replays import even_thresholds
-from suffice.replays.baselines import Run
-from suffice.replays.front import pareto_front
-from suffice.replays.prepared import PreparedRecording
-from suffice.replays.sweep import region_of, regions
-from suffice.results import Result
-from suffice.rounds import Floats
-from suffice.rules import Threshold
-from suffice.session import Policy
-from suffice.statistics import ROUNDING
-from suffice.tables import Column, Table
+from suffice.common.display import Chart
+from suffice.common.results import Result
+from suffice.common.tables import Column, Table
+from suffice.evaluation.replay import even_thresholds
+from suffice.evaluation.replay.baselines import Run
+from suffice.evaluation.replay.front import pareto_front
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.sweep import region_of, regions
+from suffice.evaluation.statistics import ROUNDING
+from suffice.policy.rounds import Floats
+from suffice.policy.rules import Threshold
+from suffice.policy.session import Policy
+from suffice.verdicts.diagnostics.charts import sweep_chart
 
 __all__ = ["SweepPoint", "ThresholdSweep", "pareto_knee", "stack_outcomes", "sweep_threshold"]
 

@@ -1,10 +1,10 @@
 """Watch a deployed policy: from a production log to one verdict."""
 
-from suffice.watches.metrics import WatchCollector, export_metrics, prometheus_text
-from suffice.watches.requests import Requests
-from suffice.watches.result import STATUSES, WatchResult
-from suffice.watches.user_signals import UserSignal, by_request, seconds_of
-from suffice.watches.verdict import GOLD_DEADLINE, audited_recording, full_width, watch
+from suffice.verdicts.watches.metrics import WatchCollector, export_metrics, prometheus_text
+from suffice.verdicts.watches.requests import Requests
+from suffice.verdicts.watches.result import STATUSES, WatchResult
+from suffice.verdicts.watches.user_signals import UserSignal, by_request, seconds_of
+from suffice.verdicts.watches.verdict import GOLD_DEADLINE, audited_recording, full_width, watch
 
 __all__ = [
     "GOLD_DEADLINE",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from suffice.store.schema import REPLY_COLUMNS
-from suffice.tables import Column, Table
-from suffice.watches.requests import Requests, moment
+from suffice.common.tables import Column, Table
+from suffice.recordings.schema import REPLY_COLUMNS
+from suffice.verdicts.watches.requests import Requests, moment
 
 __all__ = ["ReplyChange", "changes_of", "changes_table"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from suffice.display import Chart
-from suffice.replays.charts import axis_of, bound_layer, chart_of, legend_entry
-from suffice.tables import figure
-from suffice.watches.evidence import LossWindow
-from suffice.watches.losses import LossClaim
+from suffice.common.display import Chart
+from suffice.common.tables import figure
+from suffice.evaluation.replay.charts import axis_of, bound_layer, chart_of, legend_entry
+from suffice.verdicts.watches.evidence import LossWindow
+from suffice.verdicts.watches.losses import LossClaim
 
 if TYPE_CHECKING:
-    from suffice.watches.result import WatchPoint
+    from suffice.verdicts.watches.result import WatchPoint
 
 __all__ = ["watch_chart"]
 

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from suffice.diagnostics.drift import kolmogorov_p, kolmogorov_smirnov
-from suffice.rounds import COST_KINDS, Floats, Mask
-from suffice.session import Policy
-from suffice.signals import ABSTAIN_PATTERNS, abstained_by, clean_column
-from suffice.statistics import Coded
-from suffice.statistics.shares import share
-from suffice.store.recording import Recording
-from suffice.tables import Column, Table, counted
-from suffice.watches.losses import reference_stops
-from suffice.watches.requests import Requests
+from suffice.common.tables import Column, Table, counted
+from suffice.evaluation.statistics import Coded
+from suffice.evaluation.statistics.shares import share
+from suffice.policy.rounds import COST_KINDS, Floats, Mask
+from suffice.policy.session import Policy
+from suffice.policy.signals import ABSTAIN_PATTERNS, abstained_by, clean_column
+from suffice.recordings.recording import Recording
+from suffice.verdicts.diagnostics.drift import kolmogorov_p, kolmogorov_smirnov
+from suffice.verdicts.watches.losses import reference_stops
+from suffice.verdicts.watches.requests import Requests
 
 __all__ = ["Drifts", "Movement", "drifts_of"]
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from suffice.rounds import Floats
-from suffice.statistics import Alarm, ConfidenceSequence, window_sequences
-from suffice.statistics.restarts import EVEN
-from suffice.statistics.shares import share
-from suffice.watches.losses import Losses
-from suffice.watches.requests import Requests
+from suffice.evaluation.statistics import Alarm, ConfidenceSequence, window_sequences
+from suffice.evaluation.statistics.restarts import EVEN
+from suffice.evaluation.statistics.shares import share
+from suffice.policy.rounds import Floats
+from suffice.verdicts.watches.losses import Losses
+from suffice.verdicts.watches.requests import Requests
 
 __all__ = [
     "LossAlarm",
@@ -63,7 +63,7 @@ class LossWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossAlarm:
-    """Evidence that the loss has passed its bound, see `suffice.statistics.Alarm`.
+    """Evidence that the loss has passed its bound, see `suffice.evaluation.statistics.Alarm`.
 
     Attributes:
         e_value: Evidence now.
@@ -155,7 +155,7 @@ def whole_log(requests: Requests, losses: Losses, alpha: float) -> LossWindow:
 
 
 def loss_windows(requests: Requests, losses: Losses, *, window: int, alpha: float) -> list[LossWindow]:
-    """Return the loss of each window of requests; the windows share alpha, see `suffice.statistics.window_sequences`."""
+    """Return the loss of each window of requests; the windows share alpha, see `suffice.evaluation.statistics.window_sequences`."""
     firsts = np.arange(0, len(requests), window)
     lengths = np.diff(np.searchsorted(losses.places, [*firsts, len(requests)])).tolist()
     lows, highs = (

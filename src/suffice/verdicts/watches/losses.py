@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from suffice.certificates import Certificate
+from suffice.common.tables import counted
 from suffice.errors import DataError, RuleSyntaxError
-from suffice.replays.outcomes import default_metrics, has_outcome, is_agreement, outcome
-from suffice.replays.references import answering_like, baseline_policy
-from suffice.rounds import Floats, Mask
-from suffice.rules import Never
-from suffice.session import Policy, Stops, stops
-from suffice.store.recording import Recording
-from suffice.tables import counted
-from suffice.watches.requests import Requests
+from suffice.evaluation.replay.outcomes import default_metrics, has_outcome, is_agreement, outcome
+from suffice.evaluation.replay.references import answering_like, baseline_policy
+from suffice.policy.rounds import Floats, Mask
+from suffice.policy.rules import Never
+from suffice.policy.session import Policy, Stops, stops
+from suffice.recordings.recording import Recording
+from suffice.verdicts.certificates import Certificate
+from suffice.verdicts.watches.requests import Requests
 
 __all__ = ["USER_SIGNAL", "LossClaim", "Losses", "audited_losses", "full_run_losses", "loss_bounds", "reference_stops"]
 
@@ -31,7 +31,7 @@ class LossClaim:
 
     Attributes:
         metric: What is lost: a metric, `agreement`, or `user signal`.
-        kind: `net` or `harm`, see `suffice.certificates.Claim`.
+        kind: `net` or `harm`, see `suffice.verdicts.certificates.Claim`.
         baseline: What the loss is against; the text of a rule.
         bound: The largest accepted mean loss; None where there is none.
         source: Where the bound comes from: `certificate`, `max_loss`, or empty.

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from suffice.errors import MissingExtraError
-from suffice.watches.result import WatchResult
+from suffice.verdicts.watches.result import WatchResult
 
 __all__ = ["WatchCollector", "WatchFigure", "export_metrics", "prometheus_text", "watch_figures"]
 

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from suffice.common.tables import counted
 from suffice.errors import DataError
-from suffice.replays import dividing_names
-from suffice.rounds import Floats, Mask
-from suffice.session import Policy
-from suffice.store.recording import Recording
-from suffice.store.schema import AUDIT_UNIT
-from suffice.tables import counted
+from suffice.evaluation.replay import dividing_names
+from suffice.policy.rounds import Floats, Mask
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import AUDIT_UNIT
 
 __all__ = ["RAN_ON", "Requests", "moment", "numbers_of", "times_of"]
 

@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from suffice.calibration import CalibrationReport
-from suffice.display import Chart, facts_table
-from suffice.results import Result, jsonable
-from suffice.tables import Column, Table, counted, figure
-from suffice.watches.changes import MODEL, ReplyChange, changes_table
-from suffice.watches.charts import watch_chart
-from suffice.watches.drift import Drifts, Movement
-from suffice.watches.evidence import LossAlarm, LossWindow
-from suffice.watches.losses import USER_SIGNAL, LossClaim
-from suffice.watches.requests import moment
-from suffice.watches.shadows import ShadowFigures, shadows_table
+from suffice.common.display import Chart, facts_table
+from suffice.common.results import Result, jsonable
+from suffice.common.tables import Column, Table, counted, figure
+from suffice.policy.calibration import CalibrationReport
+from suffice.verdicts.watches.changes import MODEL, ReplyChange, changes_table
+from suffice.verdicts.watches.charts import watch_chart
+from suffice.verdicts.watches.drift import Drifts, Movement
+from suffice.verdicts.watches.evidence import LossAlarm, LossWindow
+from suffice.verdicts.watches.losses import USER_SIGNAL, LossClaim
+from suffice.verdicts.watches.requests import moment
+from suffice.verdicts.watches.shadows import ShadowFigures, shadows_table
 
 __all__ = ["STATUSES", "WatchPoint", "WatchResult", "WatchStatus"]
 

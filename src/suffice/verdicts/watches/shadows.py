@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from suffice.rounds import Floats
-from suffice.store.schema import SHADOW
-from suffice.tables import Column, Table
-from suffice.watches.losses import LossClaim, full_run_losses, reference_stops
-from suffice.watches.requests import Requests
+from suffice.common.tables import Column, Table
+from suffice.policy.rounds import Floats
+from suffice.recordings.schema import SHADOW
+from suffice.verdicts.watches.losses import LossClaim, full_run_losses, reference_stops
+from suffice.verdicts.watches.requests import Requests
 
 __all__ = ["ShadowFigures", "shadow_figures", "shadows_table"]
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from suffice.common.tables import counted
 from suffice.errors import DataError
-from suffice.rounds import Mask
-from suffice.store.merging import RUN
-from suffice.tables import counted
-from suffice.watches.losses import Losses
-from suffice.watches.requests import Requests, moment
+from suffice.policy.rounds import Mask
+from suffice.recordings.merging import RUN
+from suffice.verdicts.watches.losses import Losses
+from suffice.verdicts.watches.requests import Requests, moment
 
 __all__ = ["UserSignal", "by_request", "seconds_of", "signalled_losses"]
 

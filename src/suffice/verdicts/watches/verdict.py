@@ -10,29 +10,29 @@ from dataclasses import replace
 
 import numpy as np
 
-from suffice.calibration import calibration_report
-from suffice.certificates import Certificate
-from suffice.diagnostics.rows import right_if_known
+from suffice.common.tables import counted
 from suffice.errors import DataError
-from suffice.replays import seen_from, seen_in
-from suffice.replays.outcomes import is_agreement
-from suffice.rounds import Floats, Mask
-from suffice.rules import Never
-from suffice.session import Policy
-from suffice.statistics import ConfidenceSequence
-from suffice.store.merging import RUN
-from suffice.store.recording import Recording
-from suffice.store.runs import refuse_several_loops
-from suffice.store.schema import DECISION_COLUMNS, SHADOW
-from suffice.tables import counted
-from suffice.watches.changes import changes_of
-from suffice.watches.drift import drifts_of
-from suffice.watches.evidence import audits_to_notice, loss_alarm, loss_windows, sequence_of, whole_log
-from suffice.watches.losses import USER_SIGNAL, LossClaim, Losses, audited_losses, loss_bounds
-from suffice.watches.requests import Requests, others_text
-from suffice.watches.result import SignalFit, WatchPoint, WatchResult
-from suffice.watches.shadows import shadow_figures
-from suffice.watches.user_signals import UserSignal, signalled_losses
+from suffice.evaluation.replay import seen_from, seen_in
+from suffice.evaluation.replay.outcomes import is_agreement
+from suffice.evaluation.statistics import ConfidenceSequence
+from suffice.policy.calibration import calibration_report
+from suffice.policy.rounds import Floats, Mask
+from suffice.policy.rules import Never
+from suffice.policy.session import Policy
+from suffice.recordings.merging import RUN
+from suffice.recordings.recording import Recording
+from suffice.recordings.runs import refuse_several_loops
+from suffice.recordings.schema import DECISION_COLUMNS, SHADOW
+from suffice.verdicts.certificates import Certificate
+from suffice.verdicts.diagnostics.rows import right_if_known
+from suffice.verdicts.watches.changes import changes_of
+from suffice.verdicts.watches.drift import drifts_of
+from suffice.verdicts.watches.evidence import audits_to_notice, loss_alarm, loss_windows, sequence_of, whole_log
+from suffice.verdicts.watches.losses import USER_SIGNAL, LossClaim, Losses, audited_losses, loss_bounds
+from suffice.verdicts.watches.requests import Requests, others_text
+from suffice.verdicts.watches.result import SignalFit, WatchPoint, WatchResult
+from suffice.verdicts.watches.shadows import shadow_figures
+from suffice.verdicts.watches.user_signals import UserSignal, signalled_losses
 
 __all__ = ["GOLD_DEADLINE", "audited_recording", "full_width", "watch"]
 

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from suffice.cli.compare_gates import read_answers
 from suffice.cli.gating import encoder_of
 from suffice.cli.output import Output, Screen
-from suffice.files import quoted
-from suffice.gates import BUNDLED_ANSWERS, fit_complexity
+from suffice.common.files import quoted
+from suffice_gates.commands.compare_gates import read_answers
+from suffice_gates.gates import BUNDLED_ANSWERS, fit_complexity
 
 __all__ = ["classify_command"]
 

@@ -12,9 +12,14 @@ from suffice.cli import options
 from suffice.cli.console import warn
 from suffice.cli.local import LocalRun
 from suffice.cli.output import Output, Screen
-from suffice.embedding import MiniLM
+from suffice.common.provided import provided
+from suffice.common.tables import render
 from suffice.errors import DataError
-from suffice.gates import (
+from suffice.evaluation.replay.outcomes import choice_note
+from suffice.loops.models import PROMPTS
+from suffice.loops.models.prompts import prompt as built_in_prompt
+from suffice.recordings import Recording, is_recording, read_recording
+from suffice_gates.gates import (
     BUNDLED_ANSWERS,
     GateComparison,
     GateEvaluation,
@@ -29,11 +34,7 @@ from suffice.gates import (
     question_gates,
     questions_of,
 )
-from suffice.llm import PROMPTS, TransformersModel
-from suffice.llm.prompts import prompt as built_in_prompt
-from suffice.replays.outcomes import choice_note
-from suffice.store import Recording, is_recording, read_recording
-from suffice.tables import render
+from suffice_gates.models import TransformersModel
 
 __all__ = ["GATE_METRICS", "compare_gates_command", "comparison_page", "comparison_screen", "read_answers"]
 
@@ -109,7 +110,7 @@ def compare_gates_command(
     answers = {source: read_answers(source) for source in recordings}
     names = tuple(metric or (("em",) if any(map(choice_note, answers.values())) else GATE_METRICS))
     tune_evaluation = None if tune is None else GateEvaluation(read_answers(tune), metrics=names, **how)
-    embedder = MiniLM() if questions else None
+    embedder = provided("MiniLM")() if questions else None
     comparisons: dict[str, GateComparison] = {}
     for source in recordings:
         evaluation = GateEvaluation(answers[source], metrics=names, **how)
@@ -158,7 +159,7 @@ def _of_the_model(
     local_model: TransformersModel, tune: GateEvaluation, evaluation: GateEvaluation, *, n: int, seed: int
 ) -> list[ScoredGate]:
     """Return the gates that need the model's own passes: entropies, samples, states, triggers during generation."""
-    from suffice.train.baselines import model_gates
+    from suffice_gates.training.baselines import model_gates
 
     tune_texts, texts = questions_of(tune.recording), questions_of(evaluation.recording)
     known = tune.answers.right[0]

@@ -10,8 +10,8 @@ from typer import BadParameter, Option
 
 from suffice.cli.local import LocalModel
 from suffice.errors import DataError
-from suffice.llm import TransformersModel
-from suffice.probes import Probe, ProbeConfidence
+from suffice_gates.models import TransformersModel
+from suffice_gates.probes import Probe, ProbeConfidence
 
 __all__ = ["AllowPrompt", "open_confidence"]
 

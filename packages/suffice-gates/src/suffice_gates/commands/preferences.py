@@ -10,20 +10,20 @@ import typer
 
 from suffice.cli import options
 from suffice.cli.cluster import ClusterOptions
-from suffice.cli.confidence import AllowPrompt, open_confidence
 from suffice.cli.console import progress_bar
 from suffice.cli.gating import note_fitted
 from suffice.cli.local import LocalModel
 from suffice.cli.output import Output, Screen
-from suffice.files import quoted
-from suffice.llm import TransformersModel
-from suffice.probes import LabelRule, ProbeConfidence
-from suffice.retrieval import AsyncRetriever, Question, Retriever, load_questions
-from suffice.seen import Seen
-from suffice.tables import counted
-from suffice.train.preference_file import PROMPT, card_path
-from suffice.train.preferences import PreferenceSummary, build_preferences, score_preferences
-from suffice.train.shift import Shift, measure_shift
+from suffice.common.files import quoted
+from suffice.common.tables import counted
+from suffice.loops.retrieval import AsyncRetriever, Question, Retriever, load_questions
+from suffice.policy.seen import Seen
+from suffice_gates.commands.confidence import AllowPrompt, open_confidence
+from suffice_gates.models import TransformersModel
+from suffice_gates.probes import LabelRule, ProbeConfidence
+from suffice_gates.training.preference_file import PROMPT, card_path
+from suffice_gates.training.preferences import PreferenceSummary, build_preferences, score_preferences
+from suffice_gates.training.shift import Shift, measure_shift
 
 __all__ = ["preferences_command"]
 

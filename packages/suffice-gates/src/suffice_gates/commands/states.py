@@ -13,16 +13,17 @@ from suffice.cli.cluster import ClusterOptions
 from suffice.cli.console import number, progress_bar
 from suffice.cli.local import LocalModel, json_object
 from suffice.cli.output import Output, Screen
+from suffice.common.files import quoted
 from suffice.errors import DataError
-from suffice.files import quoted
-from suffice.llm import EncoderStates, EndpointEmbedder, EndpointStates
-from suffice.llm.embedding_states import RAW
-from suffice.llm.prompts import prompt as built_in_prompt
-from suffice.llm.states import StateSource
-from suffice.probes.collect import CollectionSummary, StatePrompt, collect_states
-from suffice.retrieval import BUNDLED_QUESTIONS, PoolBM25, Question, load_questions
-from suffice.rounds import Passage
-from suffice.store import Recording, is_recording, read_recording
+from suffice.loops.models import EndpointEmbedder
+from suffice.loops.models.prompts import prompt as built_in_prompt
+from suffice.loops.retrieval import BUNDLED_QUESTIONS, PoolBM25, Question, load_questions
+from suffice.policy.rounds import Passage
+from suffice.recordings import Recording, is_recording, read_recording
+from suffice_gates.models import EncoderStates, EndpointStates
+from suffice_gates.models.embedding_states import RAW
+from suffice_gates.models.states import StateSource
+from suffice_gates.probes.collect import CollectionSummary, StatePrompt, collect_states
 
 __all__ = ["states_command"]
 

@@ -10,14 +10,14 @@ import typer
 
 from suffice.cli.console import status
 from suffice.cli.output import Output, Screen
+from suffice.common.files import json_lines, quoted
 from suffice.errors import DataError
-from suffice.files import json_lines, quoted
-from suffice.probes import closed_book_labels
-from suffice.store import is_recording, read_recording
-from suffice.store.states import read_states
-from suffice.train.examples import split_by_hash
-from suffice.train.probe import CALIBRATIONS, HIDDEN, ProbeSettings
-from suffice.train.probe_run import LabelledStates, ProbeRun, run_training
+from suffice.recordings import is_recording, read_recording
+from suffice_gates.models.state_files import read_states
+from suffice_gates.probes import closed_book_labels
+from suffice_gates.training.examples import split_by_hash
+from suffice_gates.training.probe import CALIBRATIONS, HIDDEN, ProbeSettings
+from suffice_gates.training.probe_run import LabelledStates, ProbeRun, run_training
 
 __all__ = ["train_probe_command"]
 

@@ -14,13 +14,14 @@ from suffice.cli import models, options
 from suffice.cli.console import quiet_bars
 from suffice.cli.local import LocalRun, hub_name
 from suffice.cli.output import Output, Screen
+from suffice.common.files import quoted
 from suffice.errors import DataError
-from suffice.files import quoted
-from suffice.retrieval import CrossEncoderScorer, PoolBM25, load_questions
-from suffice.statistics import Resampling
-from suffice.train.answers import answers_in_order, compare_answers
-from suffice.train.preference_file import card_path, read_preferences
-from suffice.train.reranker import FEWEST, RerankerSettings, train_reranker
+from suffice.evaluation.statistics import Resampling
+from suffice.loops.retrieval import PoolBM25, load_questions
+from suffice_gates.rerank import CrossEncoderScorer
+from suffice_gates.training.answers import answers_in_order, compare_answers
+from suffice_gates.training.preference_file import card_path, read_preferences
+from suffice_gates.training.reranker import FEWEST, RerankerSettings, train_reranker
 
 __all__ = ["train_reranker_command"]
 

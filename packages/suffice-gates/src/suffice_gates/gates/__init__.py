@@ -1,6 +1,6 @@
 """Gates judged offline, on questions that were answered without and with retrieval."""
 
-from suffice.gates.answered import (
+from suffice_gates.gates.answered import (
     BUNDLED_ANSWERS,
     Answered,
     answered_recording,
@@ -8,15 +8,15 @@ from suffice.gates.answered import (
     questions_of,
     with_scores,
 )
-from suffice.gates.changes import Transition, Transitions, transitions
-from suffice.gates.compare import ComparedGate, GateComparison, GatePrice, ScoredGate, compare_gates
-from suffice.gates.complexity import ComplexityGate, fit_complexity
-from suffice.gates.evaluation import GateEvaluation, even_betas, gate_rule
-from suffice.gates.features import FEATURES, question_features
-from suffice.gates.point import GatePoint
-from suffice.gates.question_only import Fitted, QuestionGate, adaptive_labels, fit_gate, question_folds
-from suffice.gates.standard import QUESTION_GATES, column_gate, held_out_gates, question_gates
-from suffice.gates.tables import (
+from suffice_gates.gates.changes import Transition, Transitions, transitions
+from suffice_gates.gates.compare import ComparedGate, GateComparison, GatePrice, ScoredGate, compare_gates
+from suffice_gates.gates.complexity import ComplexityGate, fit_complexity
+from suffice_gates.gates.evaluation import GateEvaluation, even_betas, gate_rule
+from suffice_gates.gates.features import FEATURES, question_features
+from suffice_gates.gates.point import GatePoint
+from suffice_gates.gates.question_only import Fitted, QuestionGate, adaptive_labels, fit_gate, question_folds
+from suffice_gates.gates.standard import QUESTION_GATES, column_gate, held_out_gates, question_gates
+from suffice_gates.gates.tables import (
     comparison_table,
     examples_table,
     knowledge_table,
@@ -24,7 +24,7 @@ from suffice.gates.tables import (
     rates_table,
     transitions_table,
 )
-from suffice.gates.threshold import BothWays, choose_beta
+from suffice_gates.gates.threshold import BothWays, choose_beta
 
 __all__ = [
     "BUNDLED_ANSWERS",

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from suffice.common.files import json_lines
 from suffice.errors import DataError, NotFoundError, SchemaError
-from suffice.files import json_lines
-from suffice.metrics import METRICS
-from suffice.rounds import Floats
-from suffice.store.recording import Recording
-from suffice.store.schema import build_table
+from suffice.policy.metrics import METRICS
+from suffice.policy.rounds import Floats
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import build_table
 
 __all__ = [
     "BUNDLED_ANSWERS",
@@ -71,7 +71,7 @@ def load_answered(source: str | Path) -> list[Answered]:
     """
     path = Path(source)
     if str(source) in BUNDLED_ANSWERS:
-        path = Path(str(files("suffice") / "data" / "answers" / f"{source}.jsonl.gz"))
+        path = Path(str(files("suffice_gates") / "data" / "answers" / f"{source}.jsonl.gz"))
     if not path.is_file():
         raise NotFoundError(f"there are no answers at {str(source)!r}; bundled are: {', '.join(BUNDLED_ANSWERS)}")
     questions = [_answered(row, where) for where, row in json_lines(path, "a question answered twice")]

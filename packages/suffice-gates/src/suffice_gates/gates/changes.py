@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice.gates.evaluation import GateEvaluation, gate_rule
-from suffice.rounds import Mask
+from suffice.policy.rounds import Mask
+from suffice_gates.gates.evaluation import GateEvaluation, gate_rule
 
 __all__ = ["Transition", "Transitions", "transitions"]
 

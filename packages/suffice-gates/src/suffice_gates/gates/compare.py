@@ -9,17 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from suffice.common.results import Result
+from suffice.common.tables import Table
 from suffice.errors import DataError
-from suffice.gates.evaluation import GateEvaluation, gate_rule
-from suffice.gates.point import GatePoint
-from suffice.gates.threshold import choose_beta
-from suffice.replays.selected import seen_from, seen_in, selected_on
-from suffice.results import Evaluation, Result
-from suffice.rounds import Floats
-from suffice.seen import Seen
-from suffice.signals import GATE, KNOWN
-from suffice.statistics import Area, area_under_roc, holm, undefined_notes
-from suffice.tables import Table
+from suffice.evaluation.replay.selected import seen_from, seen_in, selected_on
+from suffice.evaluation.results import Evaluation
+from suffice.evaluation.statistics import Area, area_under_roc, holm, undefined_notes
+from suffice.policy.rounds import Floats
+from suffice.policy.seen import Seen
+from suffice.policy.signals import GATE, KNOWN
+from suffice_gates.gates.evaluation import GateEvaluation, gate_rule
+from suffice_gates.gates.point import GatePoint
+from suffice_gates.gates.threshold import choose_beta
 
 __all__ = ["ComparedGate", "GateComparison", "GatePrice", "ScoredGate", "compare_gates"]
 
@@ -103,7 +104,7 @@ class ComparedGate(Result):
 
     def table(self) -> Table:
         """Return the gate, and the random gate at its retrieval rate."""
-        from suffice.gates.tables import points_table  # it reads this class
+        from suffice_gates.gates.tables import points_table  # it reads this class
 
         return points_table(self.name, [self.point, self.random], tuple(self.point.metrics))
 
@@ -132,7 +133,7 @@ class GateComparison(Evaluation):
 
     def tables(self) -> Sequence[Table]:
         """Return the gates side by side, and what their scores know."""
-        from suffice.gates.tables import comparison_table, knowledge_table  # they read this class
+        from suffice_gates.gates.tables import comparison_table, knowledge_table  # they read this class
 
         return [comparison_table(self), knowledge_table(self)]
 

@@ -14,22 +14,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.calibration.maps import map_from_dict
-from suffice.embedding import Embedder
-from suffice.embedding.base import identity
+from suffice.common.files import write_file
+from suffice.common.json_text import refuse_constant
 from suffice.errors import ConfigMismatchError, DataError, SchemaError
-from suffice.files import write_file
-from suffice.gates.answered import questions_of, require_round_0
-from suffice.gates.question_only import QuestionGate, adaptive_labels, fit_gate, question_folds
-from suffice.json_text import refuse_constant
-from suffice.llm.base import Verdict
-from suffice.llm.states import required_questions
-from suffice.replays import outcome, seen_from
-from suffice.replays.checks import require_whole
-from suffice.rounds import Cost, Floats, Mask
-from suffice.seen import Seen
-from suffice.signals import COMPLEXITY, KNOWN
-from suffice.store.recording import Recording
+from suffice.evaluation.replay import outcome, seen_from
+from suffice.evaluation.replay.checks import require_whole
+from suffice.loops.models.base import Verdict
+from suffice.policy.calibration.maps import map_from_dict
+from suffice.policy.embedding import Embedder
+from suffice.policy.embedding.base import identity
+from suffice.policy.rounds import Cost, Floats, Mask
+from suffice.policy.seen import Seen
+from suffice.policy.signals import COMPLEXITY, KNOWN
+from suffice.recordings.recording import Recording
+from suffice_gates.gates.answered import questions_of, require_round_0
+from suffice_gates.gates.question_only import QuestionGate, adaptive_labels, fit_gate, question_folds
+from suffice_gates.models.states import required_questions
 
 __all__ = ["ComplexityGate", "fit_complexity"]
 
@@ -174,6 +174,15 @@ class ComplexityGate:
         if {name: array.shape for name, array in arrays.items()} != shapes:
             raise SchemaError(f"the weights in {str(folder)!r} do not have the shapes of a gate: {shapes!r}")
         return cls(classifier, embedder, provenance=card["provenance"])
+
+
+def is_complexity_gate(folder: Path) -> bool:
+    """Return whether a folder holds a classifier of questions, by the format that its card names."""
+    try:
+        card = json.loads(folder.joinpath(CARD).read_bytes())
+    except (OSError, ValueError):
+        return False  # the reader of probes says what is wrong
+    return isinstance(card, dict) and card.get("format") == FORMAT
 
 
 def read_card(folder: str | Path) -> dict[str, Any]:

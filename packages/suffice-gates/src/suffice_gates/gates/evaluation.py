@@ -15,20 +15,20 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from suffice.common.tables import figure
 from suffice.errors import CensoredError, DataError
-from suffice.gates.answered import require_round_0, with_scores, without_gate
-from suffice.gates.point import ALWAYS, NEVER, PERFECT, GatePoint
-from suffice.gates.threshold import BothWays
-from suffice.replays import Price, check_policy, policy_for
-from suffice.replays.baselines import Run, closed_book, run_policy
-from suffice.replays.prepared import PreparedRecording
-from suffice.rounds import Floats, Mask
-from suffice.rules import Rule
-from suffice.rules import signal as named
-from suffice.session import Policy
-from suffice.statistics import ROUNDING, Resampling
-from suffice.store.recording import Recording
-from suffice.tables import figure
+from suffice.evaluation.replay import Price, check_policy, policy_for
+from suffice.evaluation.replay.baselines import Run, closed_book, run_policy
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.statistics import ROUNDING, Resampling
+from suffice.policy.rounds import Floats, Mask
+from suffice.policy.rules import Rule
+from suffice.policy.rules import signal as named
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
+from suffice_gates.gates.answered import require_round_0, with_scores, without_gate
+from suffice_gates.gates.point import ALWAYS, NEVER, PERFECT, GatePoint
+from suffice_gates.gates.threshold import BothWays
 
 __all__ = ["GateEvaluation", "even_betas", "gate_rule"]
 
@@ -113,7 +113,7 @@ class GateEvaluation:
                 )
 
     def with_scores(self, scores: Mapping[str, npt.ArrayLike], *, component: str = "gate") -> GateEvaluation:
-        """Return the evaluation with further signals at round 0, see `suffice.gates.answered.with_scores`; draws are shared."""
+        """Return the evaluation with further signals at round 0, see `suffice_gates.gates.answered.with_scores`; draws are shared."""
         return self._with(with_scores(self.recording, scores, component=component))
 
     def ungated(self) -> GateEvaluation:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from suffice.rounds import Floats
+from suffice.policy.rounds import Floats
 
 __all__ = ["FEATURES", "question_features"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from suffice.results import Result
-from suffice.statistics import MarginTest, PairedResult
-from suffice.tables import Table, figure
+from suffice.common.results import Result
+from suffice.common.tables import Table, figure
+from suffice.evaluation.statistics import MarginTest, PairedResult
 
 __all__ = ["ALWAYS", "NEVER", "PERFECT", "GatePoint"]
 
@@ -70,6 +70,6 @@ class GatePoint(Result):
 
     def table(self) -> Table:
         """Return the gate as a row of its quality, retrieval rate, differences and costs."""
-        from suffice.gates.tables import points_table  # it reads this class
+        from suffice_gates.gates.tables import points_table  # it reads this class
 
         return points_table(self.label, [self], tuple(self.metrics))

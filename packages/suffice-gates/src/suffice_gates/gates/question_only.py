@@ -3,7 +3,7 @@
 Three ways to turn a question into numbers and numbers into a gate, each small:
 
 - its embedding, and logistic regression on whether the closed-book answer was right (the label of CBDR);
-- what the question says about itself (`suffice.gates.features`), the same;
+- what the question says about itself (`suffice_gates.gates.features`), the same;
 - Adaptive-RAG's classifier into none, single and multi (Jeong et al. 2024, section 3.2), here on embeddings: the
   cheapest way that answered rightly is the label, and where none did the data set's own, multi for multi-hop questions.
 """
@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from suffice.calibration.maps import CalibrationMap, Constant, fit_platt
 from suffice.errors import DataError
-from suffice.logistic import fit_logistic
-from suffice.rounds import Floats, Mask
-from suffice.statistics import hash_folds
+from suffice.evaluation.statistics import hash_folds
+from suffice.policy.calibration.logistic import fit_logistic
+from suffice.policy.calibration.maps import CalibrationMap, Constant, fit_platt
+from suffice.policy.rounds import Floats, Mask
 
 __all__ = ["Fitted", "QuestionGate", "adaptive_labels", "fit_gate", "question_folds"]
 

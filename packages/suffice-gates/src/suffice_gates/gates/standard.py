@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.gates.answered import questions_of
-from suffice.gates.compare import GatePrice, ScoredGate
-from suffice.gates.evaluation import GateEvaluation
-from suffice.gates.features import question_features
-from suffice.gates.question_only import Fitted, Reader, adaptive_labels, fit_gate, question_folds
-from suffice.gates.threshold import BothWays, cross_fit
-from suffice.rounds import Floats, Mask
-from suffice.signals import SIGNALS
+from suffice.policy.rounds import Floats, Mask
+from suffice.policy.signals import SIGNALS
+from suffice_gates.gates.answered import questions_of
+from suffice_gates.gates.compare import GatePrice, ScoredGate
+from suffice_gates.gates.evaluation import GateEvaluation
+from suffice_gates.gates.features import question_features
+from suffice_gates.gates.question_only import Fitted, Reader, adaptive_labels, fit_gate, question_folds
+from suffice_gates.gates.threshold import BothWays, cross_fit
 
 __all__ = ["QUESTION_GATES", "QuestionOnly", "column_gate", "held_out_gates", "question_gates"]
 

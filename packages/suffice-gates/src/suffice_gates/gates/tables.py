@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from suffice.gates.changes import Transitions
-from suffice.gates.compare import GateComparison, GatePrice
-from suffice.gates.point import ALWAYS, NEVER, GatePoint
-from suffice.tables import Column, Table
+from suffice.common.tables import Column, Table
+from suffice_gates.gates.changes import Transitions
+from suffice_gates.gates.compare import GateComparison, GatePrice
+from suffice_gates.gates.point import ALWAYS, NEVER, GatePoint
 
 __all__ = ["comparison_table", "examples_table", "knowledge_table", "points_table", "rates_table", "transitions_table"]
 

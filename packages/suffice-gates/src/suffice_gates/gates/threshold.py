@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.rounds import Floats, Mask
+from suffice.policy.rounds import Floats, Mask
 
 __all__ = ["BothWays", "choose_beta", "cross_fit"]
 

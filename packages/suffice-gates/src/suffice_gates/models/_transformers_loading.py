@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from suffice.embedding.sentence_transformers import model_id
+from suffice.common.files import files_hash
+from suffice.common.identities import hub_folder, model_content, sha256_of
 from suffice.errors import MissingExtraError, ModelError
-from suffice.files import files_hash
-from suffice.identities import hub_folder, model_content, sha256_of
-from suffice.llm._transformers_batches import release_memory
+from suffice.loops.models.sentence_transformers import model_id
+from suffice_gates.models._transformers_batches import release_memory
 
 __all__ = ["LoadedModel", "folder_revision", "load_model", "off_the_device"]
 
@@ -153,7 +153,7 @@ def load_model(
         import torch
         import transformers
     except ImportError as error:
-        raise MissingExtraError("a local language model", "torch") from error
+        raise MissingExtraError("a local language model", "torch", "suffice-gates") from error
     folder = Path(model)
     target = device or ("cuda" if torch.cuda.is_available() else "cpu")
     placement = {} if target == "cpu" else {"device_map": target if target == "auto" else {"": target}}

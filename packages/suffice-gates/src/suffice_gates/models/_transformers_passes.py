@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from suffice.errors import ModelError
-from suffice.llm._transformers_loading import LoadedModel
-from suffice.llm.states import States
+from suffice_gates.models._transformers_loading import LoadedModel
+from suffice_gates.models.states import States
 
 __all__ = [
     "Choose",

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.llm._wire import as_prompt
-from suffice.llm.prompts import Message
+from suffice.loops.models._wire import as_prompt
+from suffice.loops.models.prompts import Message
 
 __all__ = ["PromptEncoder"]
 

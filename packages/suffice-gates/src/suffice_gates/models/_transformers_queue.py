@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from suffice.llm._transformers_batches import Batches, Ids
-from suffice.llm._wire import Completion
+from suffice.loops.models._wire import Completion
+from suffice_gates.models._transformers_batches import Batches, Ids
 
 __all__ = ["PromptQueue"]
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from suffice.embedding.base import Embedder, identity, required_texts
 from suffice.errors import DataError
-from suffice.llm.embeddings import EndpointEmbedder
-from suffice.llm.prompts import ANSWER_FIRST, Prompt, filled
-from suffice.llm.states import QA, RAG, State, States, passages_of_each, required_questions
-from suffice.rounds import Passage
+from suffice.loops.models.embeddings import EndpointEmbedder
+from suffice.loops.models.prompts import ANSWER_FIRST, Prompt, filled
+from suffice.policy.embedding.base import Embedder, identity, required_texts
+from suffice.policy.rounds import Passage
+from suffice_gates.models.states import QA, RAG, State, States, passages_of_each, required_questions
 
 __all__ = ["EncoderStates", "EndpointStates"]
 

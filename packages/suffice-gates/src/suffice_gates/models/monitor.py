@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from suffice.common.files import write_file
+from suffice.common.json_text import refuse_constant
 from suffice.errors import ConfigMismatchError, DataError, SchemaError
-from suffice.files import write_file
-from suffice.json_text import refuse_constant
-from suffice.llm.reply_states import read_text, words_of
-from suffice.llm.transformers_model import TransformersModel
-from suffice.llm.triggers import NO_CONTENT_WORDS
-from suffice.llm.uncertainty import STATEMENTS, Directions, contrast_directions
-from suffice.rounds import Cost, Floats, Passage, Reply, Round, total_cost
-from suffice.signals import MONITOR, NEW_CONFIDENCE
+from suffice.loops.models.triggers import NO_CONTENT_WORDS
+from suffice.policy.rounds import Cost, Floats, Passage, Reply, Round, total_cost
+from suffice.policy.signals import MONITOR, NEW_CONFIDENCE
+from suffice_gates.models.reply_states import read_text, words_of
+from suffice_gates.models.transformers_model import TransformersModel
+from suffice_gates.models.uncertainty import STATEMENTS, Directions, contrast_directions
 
 __all__ = ["CONFIDENCE", "HONESTY", "ConfidenceMonitor", "fit_directions"]
 

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError, ModelError, NotFoundError
-from suffice.llm._transformers_passes import Prefill, greedy, prefill
-from suffice.llm.base import Verdict
-from suffice.llm.reply_states import check_context
-from suffice.llm.states import required_questions
-from suffice.llm.transformers_model import TransformersModel
-from suffice.rounds import Cost, Passage, Reply, Round
-from suffice.signals import CRITIQUE, RETRIEVE, SELF_RAG
+from suffice.loops.models.base import Verdict
+from suffice.policy.rounds import Cost, Passage, Reply, Round
+from suffice.policy.signals import CRITIQUE, RETRIEVE, SELF_RAG
+from suffice_gates.models._transformers_passes import Prefill, greedy, prefill
+from suffice_gates.models.reply_states import check_context
+from suffice_gates.models.states import required_questions
+from suffice_gates.models.transformers_model import TransformersModel
 
 __all__ = ["Critique", "CritiqueWeights", "ReflectionGate", "SelfCritique", "critique_of"]
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from suffice.errors import ModelError
-from suffice.llm._transformers_passes import position_states
-from suffice.llm.states import State, States, passages_of_each, required_questions
-from suffice.llm.transformers_model import TransformersModel
-from suffice.rounds import Cost, Passage, Reply, total_cost
+from suffice.policy.rounds import Cost, Passage, Reply, total_cost
+from suffice_gates.models._transformers_passes import position_states
+from suffice_gates.models.states import State, States, passages_of_each, required_questions
+from suffice_gates.models.transformers_model import TransformersModel
 
 __all__ = ["ReplyStates", "TextReading", "check_context", "read_text", "words_of"]
 

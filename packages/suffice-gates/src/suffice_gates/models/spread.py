@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from suffice.errors import DataError
-from suffice.llm.states import layer_index
-from suffice.llm.transformers_model import TransformersModel
-from suffice.llm.uncertainty import sample_states
-from suffice.rounds import Cost, Passage, Reply, Round, total_cost
-from suffice.signals import SAMPLE_SPREAD, SEAKR, gram_uncertainty
+from suffice.policy.rounds import Cost, Passage, Reply, Round, total_cost
+from suffice.policy.signals import SAMPLE_SPREAD, SEAKR, gram_uncertainty
+from suffice_gates.models.states import layer_index
+from suffice_gates.models.transformers_model import TransformersModel
+from suffice_gates.models.uncertainty import sample_states
 
 __all__ = ["SampleSpread"]
 

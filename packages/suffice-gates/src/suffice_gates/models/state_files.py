@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from suffice.common.files import write_file
 from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
-from suffice.files import write_file
-from suffice.store.journal import differences
-from suffice.store.shards import Shard, listed_shards
+from suffice.recordings.journal import differences
+from suffice.recordings.shards import Shard, listed_shards
 
 __all__ = ["STATES_FORMAT", "StateWriter", "StoredStates", "check_states_shard", "read_states"]
 

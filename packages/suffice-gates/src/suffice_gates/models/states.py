@@ -9,9 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from suffice.common.tables import counted
 from suffice.errors import DataError, NotFoundError
-from suffice.rounds import Cost, Passage, Reply
-from suffice.tables import counted
+from suffice.policy.rounds import Cost, Passage, Reply
 
 __all__ = [
     "QA",

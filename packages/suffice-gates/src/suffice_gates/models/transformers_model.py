@@ -15,9 +15,15 @@ from typing import Any
 import numpy as np
 
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError
-from suffice.llm._transformers_batches import Batches
-from suffice.llm._transformers_loading import LoadedModel, load_model
-from suffice.llm._transformers_passes import (
+from suffice.loops.models._wire import Completion
+from suffice.loops.models.prompted import PromptedModel
+from suffice.loops.models.prompts import ANSWER_FIRST, Prompt
+from suffice.policy.rounds import Cost, Passage, Reply, Token
+from suffice.policy.signals.margins import LOGPROB_NEEDS
+from suffice.policy.signals.position import AnswerPosition
+from suffice_gates.models._transformers_batches import Batches
+from suffice_gates.models._transformers_loading import LoadedModel, load_model
+from suffice_gates.models._transformers_passes import (
     Choose,
     GeneratedToken,
     Prefill,
@@ -27,15 +33,9 @@ from suffice.llm._transformers_passes import (
     prefill,
     sampling_at,
 )
-from suffice.llm._transformers_prompts import PromptEncoder
-from suffice.llm._transformers_queue import PromptQueue
-from suffice.llm._wire import Completion
-from suffice.llm.prompted import PromptedModel
-from suffice.llm.prompts import ANSWER_FIRST, Prompt
-from suffice.llm.states import QA, RAG, State, States, layer_index, passages_of_each, required_questions
-from suffice.rounds import Cost, Passage, Reply, Token
-from suffice.signals.margins import LOGPROB_NEEDS
-from suffice.signals.position import AnswerPosition
+from suffice_gates.models._transformers_prompts import PromptEncoder
+from suffice_gates.models._transformers_queue import PromptQueue
+from suffice_gates.models.states import QA, RAG, State, States, layer_index, passages_of_each, required_questions
 
 __all__ = ["LoadedModel", "TransformersModel", "load_model"]
 
@@ -86,6 +86,8 @@ class TransformersModel(PromptedModel):
 
     prompts = (QA, RAG)
     top_logprobs: int
+
+    runs_here = True
 
     def __init__(
         self,

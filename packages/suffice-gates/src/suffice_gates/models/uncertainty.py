@@ -1,6 +1,6 @@
 """Measures of a local model's knowledge from its own passes: states of samples, and directions.
 
-Each measure follows one paper; those without a pass of their own (entropies) are in `suffice.signals.uncertainty`.
+Each measure follows one paper; those without a pass of their own (entropies) are in `suffice.policy.signals.uncertainty`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.llm._transformers_passes import last_states
-from suffice.llm.transformers_model import TransformersModel
-from suffice.llm.triggers import reply_ids
-from suffice.rounds import Cost, Passage, Reply
+from suffice.policy.rounds import Cost, Passage, Reply
+from suffice_gates.models._transformers_passes import last_states
+from suffice_gates.models.attention import reply_ids
+from suffice_gates.models.transformers_model import TransformersModel
 
 __all__ = [
     "STATEMENTS",

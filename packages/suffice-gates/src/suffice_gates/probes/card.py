@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from suffice.calibration.maps import CalibrationMap, Sigmoid, map_from_dict
+from suffice.common.identities import same_model
 from suffice.errors import ConfigMismatchError, SchemaError
-from suffice.identities import same_model
-from suffice.llm.states import QA, RAG, StateSource
-from suffice.seen import Seen
+from suffice.policy.calibration.maps import CalibrationMap, Sigmoid, map_from_dict
+from suffice.policy.seen import Seen
+from suffice_gates.models.states import QA, RAG, StateSource
 
 __all__ = ["Calibration", "ProbeCard", "pinned_of"]
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.llm.states import QA, RAG, StateSource, prompt_id
-from suffice.rounds import Passage
-from suffice.store.shards import Shard
-from suffice.store.states import StateWriter, check_states_shard
+from suffice.policy.rounds import Passage
+from suffice.recordings.shards import Shard
+from suffice_gates.models.state_files import StateWriter, check_states_shard
+from suffice_gates.models.states import QA, RAG, StateSource, prompt_id
 
 __all__ = ["CollectionSummary", "StatePrompt", "collect_states"]
 

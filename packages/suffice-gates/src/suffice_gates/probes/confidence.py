@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from suffice.llm.states import QA, RAG, StateSource
-from suffice.probes.probe import Probe
-from suffice.rounds import Floats, Passage
+from suffice.policy.rounds import Floats, Passage
+from suffice_gates.models.states import QA, RAG, StateSource
+from suffice_gates.probes.probe import Probe
 
 __all__ = ["Confidence", "ProbeConfidence"]
 

@@ -7,13 +7,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from suffice.llm.reply_states import ReplyStates
-from suffice.llm.states import QA, RAG
-from suffice.probes.gate import combined, pin_of, rows_of, seen_by_probes
-from suffice.probes.probe import Probe
-from suffice.rounds import Cost, Reply, Round
-from suffice.seen import Seen
-from suffice.signals import ENOUGH, PROBER
+from suffice.policy.rounds import Cost, Reply, Round
+from suffice.policy.seen import Seen
+from suffice.policy.signals import ENOUGH, PROBER
+from suffice_gates.models.reply_states import ReplyStates
+from suffice_gates.models.states import QA, RAG
+from suffice_gates.probes.gate import combined, pin_of, rows_of, seen_by_probes
+from suffice_gates.probes.probe import Probe
 
 __all__ = ["ReplyProbes"]
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from suffice.errors import DataError
-from suffice.llm.base import Verdict
-from suffice.llm.states import QA, States, StateSource
-from suffice.probes.probe import Probe
-from suffice.rounds import Cost
-from suffice.seen import Seen
-from suffice.signals import KNOWN
+from suffice.loops.models.base import Verdict
+from suffice.policy.rounds import Cost
+from suffice.policy.seen import Seen
+from suffice.policy.signals import KNOWN
+from suffice_gates.models.states import QA, States, StateSource
+from suffice_gates.probes.probe import Probe
 
 __all__ = ["ProbeGate"]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from suffice.errors import DataError, NotFoundError
-from suffice.metrics import METRICS, normalize_answer
-from suffice.store.recording import Recording
+from suffice.policy.metrics import METRICS, normalize_answer
+from suffice.recordings.recording import Recording
 
 __all__ = ["LabelRule", "QuestionLabels", "closed_book_labels", "is_right"]
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from suffice.common.results import jsonable
 from suffice.errors import DataError
-from suffice.results import jsonable
-from suffice.rounds import Floats
-from suffice.statistics import Resampling, areas_by_draw, bootstrap_weights
+from suffice.evaluation.statistics import Resampling, areas_by_draw, bootstrap_weights
+from suffice.policy.rounds import Floats
 
 __all__ = ["MEASURES", "ProbeFigure", "ProbeMeasures", "measure_probe"]
 

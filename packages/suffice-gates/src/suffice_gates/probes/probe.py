@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from suffice.common.files import write_file
+from suffice.common.json_text import refuse_constant
 from suffice.errors import DataError, SchemaError
-from suffice.files import write_file
-from suffice.json_text import refuse_constant
-from suffice.probes.card import Calibration, ProbeCard
-from suffice.rounds import Floats
+from suffice.policy.rounds import Floats
+from suffice_gates.probes.card import Calibration, ProbeCard
 
 __all__ = ["CARD", "WEIGHTS", "Layer", "Probe"]
 

@@ -8,15 +8,16 @@ from pathlib import Path
 import numpy as np
 
 from suffice.errors import DataError
-from suffice.llm.base import Answerer
-from suffice.loop import RetrievalLoop, record
-from suffice.retrieval import CrossEncoderScorer, Question, Reranked, Retriever
-from suffice.rounds import Floats, Mask
-from suffice.session import Policy
-from suffice.signals.position import AnswerPosition
-from suffice.statistics import Resampling
-from suffice.store import Recording, read_recording
-from suffice.train.ranking import DEPTHS, RankingReport, compare_rankings
+from suffice.evaluation.statistics import Resampling
+from suffice.loops import RetrievalLoop, record
+from suffice.loops.models.base import Answerer
+from suffice.loops.retrieval import Question, Retriever
+from suffice.policy.rounds import Floats, Mask
+from suffice.policy.session import Policy
+from suffice.policy.signals.position import AnswerPosition
+from suffice.recordings import Recording, read_recording
+from suffice_gates.rerank import CrossEncoderScorer, Reranked
+from suffice_gates.training.ranking import DEPTHS, RankingReport, compare_rankings
 
 __all__ = ["answers_in_order", "compare_answers"]
 

@@ -1,7 +1,7 @@
 """Gates of other papers that need passes of the model itself: a score for each question and its cost.
 
 `known_scores` computes them all for one local model; `model_gates` turns them into gates for `compare_gates`
-(`suffice.gates.Scored`: scores of tune and eval questions, price per question).
+(`suffice_gates.gates.Scored`: scores of tune and eval questions, price per question).
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError, NotFoundError
-from suffice.gates.compare import GatePrice, ScoredGate
-from suffice.gates.question_only import fit_gate, question_folds
-from suffice.llm.monitor import CONFIDENCE, HONESTY, ConfidenceMonitor, fit_directions
-from suffice.llm.reflection import ReflectionGate
-from suffice.llm.reply_states import ReplyStates
-from suffice.llm.states import required_questions
-from suffice.llm.transformers_model import TransformersModel
-from suffice.llm.triggers import dragin_scores, first_sentence
-from suffice.llm.uncertainty import sample_states
-from suffice.rounds import Cost, Floats, Mask, Reply, Round, total_cost
-from suffice.signals import RETRIEVE, SIGNALS
-from suffice.signals.uncertainty import gram_uncertainty, semantic_entropy
+from suffice.loops.models.triggers import first_sentence
+from suffice.policy.rounds import Cost, Floats, Mask, Reply, Round, total_cost
+from suffice.policy.signals import RETRIEVE, SIGNALS
+from suffice.policy.signals.uncertainty import gram_uncertainty, semantic_entropy
+from suffice_gates.gates.compare import GatePrice, ScoredGate
+from suffice_gates.gates.question_only import fit_gate, question_folds
+from suffice_gates.models.attention import dragin_scores
+from suffice_gates.models.monitor import CONFIDENCE, HONESTY, ConfidenceMonitor, fit_directions
+from suffice_gates.models.reflection import ReflectionGate
+from suffice_gates.models.reply_states import ReplyStates
+from suffice_gates.models.states import required_questions
+from suffice_gates.models.transformers_model import TransformersModel
+from suffice_gates.models.uncertainty import sample_states
 
 __all__ = ["LEARNED", "METHODS", "KnowledgeScores", "known_scores", "model_gates"]
 
@@ -116,7 +117,7 @@ def model_gates(
     n_samples: int = 10,
     known: Mask | None = None,
 ) -> list[ScoredGate]:
-    """Return the methods as gates for `suffice.gates.compare_gates`; their thresholds are chosen on tune.
+    """Return the methods as gates for `suffice_gates.gates.compare_gates`; their thresholds are chosen on tune.
 
     Self-RAG is among them where the model has its tokens, Probing-RAG where labels of both kinds are given.
 

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.llm.states import States
-from suffice.rounds import Floats, Mask
-from suffice.seen import id_hash, one_name_per_text
-from suffice.statistics import hash_places
-from suffice.store.states import StoredStates
+from suffice.evaluation.statistics import hash_places
+from suffice.policy.rounds import Floats, Mask
+from suffice.policy.seen import id_hash, one_name_per_text
+from suffice_gates.models.state_files import StoredStates
+from suffice_gates.models.states import States
 
 __all__ = ["Examples", "Split", "sets_by_hash", "split_by_hash"]
 

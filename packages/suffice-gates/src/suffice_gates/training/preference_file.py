@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from suffice.common.files import json_lines
 from suffice.errors import DataError
-from suffice.files import json_lines
 
 __all__ = ["PROMPT", "Preference", "card_path", "preference_lines", "read_preferences"]
 

@@ -21,16 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from suffice._version import __version__
+from suffice.common.files import write_file
+from suffice.common.results import jsonable
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.files import write_file
-from suffice.probes.confidence import Confidence
-from suffice.results import jsonable
-from suffice.retrieval import AsyncRetriever, PoolBM25, Question, Retriever, dataset_hash, ranked_now
-from suffice.retrieval.tokens import passage_text
-from suffice.rounds import Passage
-from suffice.store.journal import Journal, differences
-from suffice.store.shards import Shard
-from suffice.train.preference_file import PROMPT, Preference, card_path, preference_lines
+from suffice.loops.retrieval import AsyncRetriever, PoolBM25, Question, Retriever, dataset_hash, ranked_now
+from suffice.loops.retrieval.tokens import passage_text
+from suffice.policy.rounds import Passage
+from suffice.recordings.journal import Journal, differences
+from suffice.recordings.shards import Shard
+from suffice_gates.probes.confidence import Confidence
+from suffice_gates.training.preference_file import PROMPT, Preference, card_path, preference_lines
 
 __all__ = ["CandidateScores", "PreferenceSummary", "build_preferences", "candidates_of", "score_preferences"]
 
@@ -123,7 +123,7 @@ def candidates_of(question: Question, retriever: Retriever | AsyncRetriever, n: 
     There are none if the retriever ranks pools and the question has no pool.  Where passages repeat, the retriever is
     asked for more, so that up to `n` different ones are returned.
 
-    >>> from suffice.retrieval import load_questions
+    >>> from suffice.loops.retrieval import load_questions
     >>> candidates, repeated, empty = candidates_of(load_questions("hotpotqa_tune", limit=1)[0], PoolBM25(), 8)
     >>> len(candidates), repeated, empty
     (8, 0, 0)

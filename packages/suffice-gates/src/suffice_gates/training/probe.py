@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from suffice.calibration.maps import CalibrationMap, Sigmoid, fit_isotonic, fit_platt
 from suffice.errors import DataError, MissingExtraError, NotFoundError
-from suffice.llm.states import States
-from suffice.logistic import fit_logistic
-from suffice.probes import Calibration, Probe, ProbeCard
-from suffice.probes.probe import Layer
-from suffice.rounds import Floats
-from suffice.statistics import area_under_roc
-from suffice.train.examples import Examples
+from suffice.evaluation.statistics import area_under_roc
+from suffice.policy.calibration.logistic import fit_logistic
+from suffice.policy.calibration.maps import CalibrationMap, Sigmoid, fit_isotonic, fit_platt
+from suffice.policy.rounds import Floats
+from suffice_gates.models.states import States
+from suffice_gates.probes import Calibration, Probe, ProbeCard
+from suffice_gates.probes.probe import Layer
+from suffice_gates.training.examples import Examples
 
 __all__ = [
     "CALIBRATIONS",
@@ -345,5 +345,5 @@ def _torch() -> Any:
     try:
         import torch
     except ImportError:
-        raise MissingExtraError("training a probe other than a logistic regression", "torch") from None
+        raise MissingExtraError("training a probe other than a logistic regression", "torch", "suffice-gates") from None
     return torch

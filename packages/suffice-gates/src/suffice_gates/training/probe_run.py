@@ -8,17 +8,24 @@ from typing import Any, Literal
 
 import numpy as np
 
+from suffice.common.identities import aligned
+from suffice.common.results import Result, jsonable
+from suffice.common.tables import Column, Table
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.identities import aligned
-from suffice.llm.states import QA, RAG
-from suffice.probes import MEASURES, Probe, ProbeCard, ProbeMeasures, measure_probe
-from suffice.probes.card import pinned_of
-from suffice.results import Result, jsonable
-from suffice.seen import Seen
-from suffice.store.states import StoredStates
-from suffice.tables import Column, Table
-from suffice.train.examples import Examples, Split
-from suffice.train.probe import ProbeSettings, TrainedProbe, calibrate_probe, logistic_probe, probe_auroc, train_probe
+from suffice.policy.seen import Seen
+from suffice_gates.models.state_files import StoredStates
+from suffice_gates.models.states import QA, RAG
+from suffice_gates.probes import MEASURES, Probe, ProbeCard, ProbeMeasures, measure_probe
+from suffice_gates.probes.card import pinned_of
+from suffice_gates.training.examples import Examples, Split
+from suffice_gates.training.probe import (
+    ProbeSettings,
+    TrainedProbe,
+    calibrate_probe,
+    logistic_probe,
+    probe_auroc,
+    train_probe,
+)
 
 __all__ = ["Candidate", "Kind", "LabelledStates", "ProbeFigures", "ProbeRun", "run_training"]
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from suffice.common.results import Result
+from suffice.common.tables import Column, Table
 from suffice.errors import DataError
-from suffice.metrics import precision_at, recall_at, reciprocal_rank_at
-from suffice.results import Result
-from suffice.rounds import Floats
-from suffice.statistics import (
+from suffice.evaluation.statistics import (
     PairedResult,
     Resampling,
     bootstrap_weights,
@@ -20,8 +19,9 @@ from suffice.statistics import (
     paired_results,
     permutation_tests,
 )
-from suffice.tables import Column, Table
-from suffice.train.preference_file import Preference
+from suffice.policy.metrics import precision_at, recall_at, reciprocal_rank_at
+from suffice.policy.rounds import Floats
+from suffice_gates.training.preference_file import Preference
 
 __all__ = ["DEPTHS", "NAMES", "RankingReport", "ScorePairs", "compare_rankings", "rank_metrics", "relevance_by_rank"]
 

@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 
 from suffice.errors import DataError
-from suffice.llm.reply_states import ReplyStates
-from suffice.llm.states import prompt_id
-from suffice.probes import LabelRule, Probe, ProbeCard, is_right, pinned_of
-from suffice.probes.collect import StatePrompt
-from suffice.rounds import Mask
-from suffice.seen import Seen
-from suffice.statistics import hash_places
-from suffice.train.examples import Examples
-from suffice.train.probe import ProbeSettings, logistic_probe, train_probe
+from suffice.evaluation.statistics import hash_places
+from suffice.policy.rounds import Mask
+from suffice.policy.seen import Seen
+from suffice_gates.models.reply_states import ReplyStates
+from suffice_gates.models.states import prompt_id
+from suffice_gates.probes import LabelRule, Probe, ProbeCard, is_right, pinned_of
+from suffice_gates.probes.collect import StatePrompt
+from suffice_gates.training.examples import Examples
+from suffice_gates.training.probe import ProbeSettings, logistic_probe, train_probe
 
 __all__ = ["PROBER", "fit_reply_probes"]
 

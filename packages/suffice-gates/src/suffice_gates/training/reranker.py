@@ -20,18 +20,18 @@ from pathlib import Path
 from typing import Any
 
 from suffice._version import __version__
+from suffice.common.files import remove_leftovers, replacing_folder, write_file
+from suffice.common.tables import Table
 from suffice.errors import ConfigMismatchError, DataError, ModelError
-from suffice.files import remove_leftovers, replacing_folder, write_file
-from suffice.llm._transformers_batches import is_out_of_memory, release_memory
-from suffice.metrics import answer_key
-from suffice.retrieval.rerank import RERANKER_CARD, CrossEncoderScorer
-from suffice.seen import Seen
-from suffice.statistics import Resampling
-from suffice.store.journal import differences
-from suffice.tables import Table
-from suffice.train.preference_file import Preference
-from suffice.train.ranking import RankingReport, compare_rankings, rank_metrics
-from suffice.train.reranker_trainer import (
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.metrics import answer_key
+from suffice.policy.seen import Seen
+from suffice.recordings.journal import differences
+from suffice_gates.models._transformers_batches import is_out_of_memory, release_memory
+from suffice_gates.rerank import RERANKER_CARD, CrossEncoderScorer
+from suffice_gates.training.preference_file import Preference
+from suffice_gates.training.ranking import RankingReport, compare_rankings, rank_metrics
+from suffice_gates.training.reranker_trainer import (
     LOGGED,
     RerankerSettings,
     changed_settings,

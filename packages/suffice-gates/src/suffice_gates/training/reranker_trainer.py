@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError, MissingExtraError, ModelError
-from suffice.retrieval.rerank import load_cross_encoder
-from suffice.store.journal import differences
-from suffice.train.info_nce import info_nce
-from suffice.train.memory import GIB, MOST_OF, MemoryEstimate, parts_of_batch, training_memory
-from suffice.train.preference_file import Preference
-from suffice.train.ranking import NAMES, ScorePairs, rank_metrics
+from suffice.recordings.journal import differences
+from suffice_gates.rerank import load_cross_encoder
+from suffice_gates.training.info_nce import info_nce
+from suffice_gates.training.memory import GIB, MOST_OF, MemoryEstimate, parts_of_batch, training_memory
+from suffice_gates.training.preference_file import Preference
+from suffice_gates.training.ranking import NAMES, ScorePairs, rank_metrics
 
 __all__ = [
     "LOGGED",
@@ -50,7 +50,7 @@ class RerankerSettings:
         batch: Rows per step and device; a row is a positive with its negatives.
         accumulate: Parts into which a batch is cut to save memory; the gradient stays the same unless negatives come from
             the batch.  None = as many as `memory` demands, and 1 with negatives from the batch.
-        memory: GiB of the device that training may take, see `suffice.train.memory`; more parts are made where it runs out
+        memory: GiB of the device that training may take, see `suffice_gates.training.memory`; more parts are made where it runs out
             nevertheless.
         checkpointing: Whether layers are computed again in the backward pass: a third slower, for much less memory.
         epochs: Passes over the data.
@@ -158,7 +158,7 @@ def load_base(
         import datasets  # noqa: F401
         import torch
     except ImportError as error:
-        raise MissingExtraError("training a reranker", "torch") from error
+        raise MissingExtraError("training a reranker", "torch", "suffice-gates") from error
     torch.manual_seed(seed)  # a base without a head gets a new one
     encoder = load_cross_encoder(model, revision, device, new_head=new_head)
     if encoder.num_labels != 1:

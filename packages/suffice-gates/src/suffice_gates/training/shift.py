@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from suffice.common.results import Result
+from suffice.common.tables import Column, Table
 from suffice.errors import DataError
-from suffice.llm.base import Answerer
-from suffice.metrics import normalize_answer
-from suffice.probes import LabelRule, ProbeMeasures, is_right, measure_probe
-from suffice.probes.confidence import Confidence
-from suffice.results import Result
-from suffice.retrieval import AsyncRetriever, PoolBM25, Question, Retriever
-from suffice.rounds import Floats, Passage, Reply
-from suffice.tables import Column, Table
-from suffice.train.preferences import candidates_of
+from suffice.loops.models.base import Answerer
+from suffice.loops.retrieval import AsyncRetriever, PoolBM25, Question, Retriever
+from suffice.policy.metrics import normalize_answer
+from suffice.policy.rounds import Floats, Passage, Reply
+from suffice_gates.probes import LabelRule, ProbeMeasures, is_right, measure_probe
+from suffice_gates.probes.confidence import Confidence
+from suffice_gates.training.preferences import candidates_of
 
 __all__ = ["Shift", "draw_contexts", "measure_prompt", "measure_shift"]
 

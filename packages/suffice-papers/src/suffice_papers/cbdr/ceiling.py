@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice.gates.evaluation import GateEvaluation
-from suffice.tables import Column, Table
+from suffice.common.tables import Column, Table
+from suffice_gates.gates.evaluation import GateEvaluation
 
 __all__ = ["Headroom", "headroom", "headroom_table"]
 

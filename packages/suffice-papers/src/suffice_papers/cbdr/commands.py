@@ -13,15 +13,15 @@ from suffice.cli import options
 from suffice.cli.local import LocalModel
 from suffice.cli.output import Output
 from suffice.errors import DataError
-from suffice.llm.states import QA
-from suffice.papers.cbdr.plan import CbdrSettings
-from suffice.papers.cbdr.run import run_cbdr
-from suffice.papers.cbdr.tables import paper_cbdr
-from suffice.papers.printing import FiguresOption, FormatOption, OutOption, checked_form, print_paper, stage_bar
-from suffice.retrieval import load_questions
-from suffice.statistics import Resampling
-from suffice.train.probe import HIDDEN, ProbeSettings
-from suffice.train.reranker_trainer import RerankerSettings
+from suffice.evaluation.statistics import Resampling
+from suffice.loops.retrieval import load_questions
+from suffice_gates.models.states import QA
+from suffice_gates.training.probe import HIDDEN, ProbeSettings
+from suffice_gates.training.reranker_trainer import RerankerSettings
+from suffice_papers.cbdr.plan import CbdrSettings
+from suffice_papers.cbdr.run import run_cbdr
+from suffice_papers.cbdr.tables import paper_cbdr
+from suffice_papers.printing import FiguresOption, FormatOption, OutOption, checked_form, print_paper, stage_bar
 
 __all__ = ["cbdr_command"]
 

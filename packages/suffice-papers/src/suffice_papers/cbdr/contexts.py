@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from suffice.errors import DataError
-from suffice.metrics import normalize_answer
-from suffice.retrieval import PoolBM25, Question
-from suffice.rounds import Passage
+from suffice.loops.retrieval import PoolBM25, Question
+from suffice.policy.metrics import normalize_answer
+from suffice.policy.rounds import Passage
 
 __all__ = ["TYPES", "ContextSet", "build_contexts", "sentences"]
 

@@ -12,15 +12,19 @@ from typing import Annotated, Any
 import typer
 
 from suffice._version import __version__
-from suffice.certificates import Certification, Claim, certify, path_values, threshold_path
 from suffice.cli import options
-from suffice.cli.compare_gates import GATE_METRICS, comparison_page, comparison_screen
 from suffice.cli.console import print_json, print_table, say
 from suffice.cli.output import Output, Screen
-from suffice.embedding import MiniLM
+from suffice.common.files import quoted
+from suffice.common.results import jsonable
+from suffice.common.tables import Table, render
 from suffice.errors import DataError
-from suffice.files import quoted
-from suffice.gates import (
+from suffice.evaluation.replay import policy_for
+from suffice.policy.rules import find_threshold
+from suffice.recordings import Recording, write_recording
+from suffice.verdicts.certificates import Certification, Claim, certify, path_values, threshold_path
+from suffice_gates.commands.compare_gates import GATE_METRICS, comparison_page, comparison_screen
+from suffice_gates.gates import (
     ComparedGate,
     GateComparison,
     GateEvaluation,
@@ -42,13 +46,9 @@ from suffice.gates import (
     transitions_table,
     with_scores,
 )
-from suffice.papers.cbdr.ceiling import headroom, headroom_table
-from suffice.papers.paper import narrow
-from suffice.replays import policy_for
-from suffice.results import jsonable
-from suffice.rules import find_threshold
-from suffice.store import Recording, write_recording
-from suffice.tables import Table, render
+from suffice_papers.cbdr.ceiling import headroom, headroom_table
+from suffice_papers.paper import narrow
+from suffice_reader.minilm import MiniLM
 
 __all__ = ["demo_gate", "gate_column"]
 

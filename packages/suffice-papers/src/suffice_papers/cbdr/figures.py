@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from suffice.gates import GatePoint
-from suffice.papers.cbdr.run import CbdrRun
-from suffice.papers.paper import PaperFigure
-from suffice.replays.charts import legend_entry
-from suffice.reports.gate import gate_steps_chart, gate_sweep_chart
+from suffice.evaluation.replay.charts import legend_entry
+from suffice_gates.gates import GatePoint
+from suffice_gates.report import gate_steps_chart, gate_sweep_chart
+from suffice_papers.cbdr.run import CbdrRun
+from suffice_papers.paper import PaperFigure
 
 __all__ = ["cbdr_charts"]
 

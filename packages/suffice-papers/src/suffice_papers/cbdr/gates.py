@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from suffice.gates import GateEvaluation, GatePoint, gate_rule
-from suffice.gates.point import ALWAYS, NEVER
-from suffice.statistics import holm, permutation_tests
+from suffice.evaluation.statistics import holm, permutation_tests
+from suffice_gates.gates import GateEvaluation, GatePoint, gate_rule
+from suffice_gates.gates.point import ALWAYS, NEVER
 
 __all__ = ["gate_points", "probe_signal"]
 

@@ -7,10 +7,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from suffice.llm.transformers_model import TransformersModel
-from suffice.retrieval import Question, Retriever, dataset_hash
-from suffice.rounds import Passage
-from suffice.store.journal import Journal
+from suffice.loops.retrieval import Question, Retriever, dataset_hash
+from suffice.policy.rounds import Passage
+from suffice.recordings.journal import Journal
+from suffice_gates.models.transformers_model import TransformersModel
 
 __all__ = ["JournaledWork", "OnStage", "answers_path"]
 

@@ -12,17 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice._version import __version__
+from suffice.common.results import Result
+from suffice.common.tables import Column, Table, render
 from suffice.errors import DataError, MissingExtraError
-from suffice.llm.prompts import PREFILLED
-from suffice.llm.transformers_model import TransformersModel
-from suffice.metrics import exact_match
-from suffice.papers.cbdr.world import PROCESSOR_NOTE
-from suffice.results import Result
-from suffice.retrieval import Question, dataset_hash, load_questions
-from suffice.rounds import Floats, Mask, Passage
-from suffice.signals.uncertainty import sequence_logprob
-from suffice.statistics import Area, area_under_roc
-from suffice.tables import Column, Table, render
+from suffice.evaluation.statistics import Area, area_under_roc
+from suffice.loops.models.prompts import PREFILLED
+from suffice.loops.retrieval import Question, dataset_hash, load_questions
+from suffice.policy.metrics import exact_match
+from suffice.policy.rounds import Floats, Mask, Passage
+from suffice.policy.signals.uncertainty import sequence_logprob
+from suffice_gates.models.transformers_model import TransformersModel
+from suffice_papers.cbdr.world import PROCESSOR_NOTE
 
 __all__ = ["CONTROLS", "KnownWorld", "known_world", "known_world_page", "known_world_tables"]
 
@@ -146,7 +146,7 @@ def _fit_probe(features: npt.NDArray[Any], labels: Mask, groups: Sequence[str]) 
         from sklearn.linear_model import LogisticRegression
         from sklearn.model_selection import GroupKFold
     except ImportError as error:
-        raise MissingExtraError("the probes of the known world (scikit-learn)", "torch") from error
+        raise MissingExtraError("the probes of the known world (scikit-learn)", "torch", "suffice-papers") from error
 
     if len(np.unique(labels)) == 1:
         raise DataError(

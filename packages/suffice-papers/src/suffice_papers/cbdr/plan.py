@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from suffice.errors import DataError
-from suffice.retrieval import Question
-from suffice.statistics import Resampling
-from suffice.train.examples import Split, sets_by_hash, split_by_hash
-from suffice.train.probe import ProbeSettings
-from suffice.train.reranker_trainer import RerankerSettings
+from suffice.evaluation.statistics import Resampling
+from suffice.loops.retrieval import Question
+from suffice_gates.training.examples import Split, sets_by_hash, split_by_hash
+from suffice_gates.training.probe import ProbeSettings
+from suffice_gates.training.reranker_trainer import RerankerSettings
 
 __all__ = ["CbdrSettings", "Parts", "divide"]
 

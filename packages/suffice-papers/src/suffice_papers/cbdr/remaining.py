@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from suffice.papers.cbdr.journaled import answers_path
-from suffice.papers.cbdr.plan import CbdrSettings, divide
-from suffice.retrieval import Question
-from suffice.store.journal import count_finished
+from suffice.loops.retrieval import Question
+from suffice.recordings.journal import count_finished
+from suffice_papers.cbdr.journaled import answers_path
+from suffice_papers.cbdr.plan import CbdrSettings, divide
 
 __all__ = [
     "ALIGNED",

@@ -20,31 +20,32 @@ import numpy as np
 from suffice.cli.local import hub_name
 from suffice.cli.models import cross_encoder
 from suffice.errors import ConfigMismatchError
-from suffice.gates import GateEvaluation, GatePoint, Transitions, transitions
-from suffice.gates.answered import Answered, answered_recording
-from suffice.llm._transformers_loading import off_the_device
-from suffice.llm.states import QA, States
-from suffice.llm.transformers_model import TransformersModel
-from suffice.papers.cbdr.gates import gate_points, probe_signal
-from suffice.papers.cbdr.journaled import JournaledWork, OnStage
-from suffice.papers.cbdr.plan import CbdrSettings, Parts, divide
-from suffice.papers.cbdr.remaining import ALIGNED, CLOSED_BOOK, ONE_PASSAGE, RETRIEVER, answers_of_order, display_name
-from suffice.probes import LabelRule, is_right
-from suffice.probes.collect import StatePrompt, collect_states
-from suffice.probes.confidence import ProbeConfidence
-from suffice.retrieval import PoolBM25, Question, Reranked, Retriever
-from suffice.rounds import Floats
-from suffice.statistics import Resampling
-from suffice.store.journal import differences
-from suffice.store.states import StoredStates, read_states
-from suffice.train.examples import Split
-from suffice.train.preference_file import Preference, read_preferences
-from suffice.train.preferences import PreferenceSummary, build_preferences
-from suffice.train.probe_run import LabelledStates, ProbeRun, run_training
-from suffice.train.ranking import rank_metrics
-from suffice.train.reranker import RERANKER_CARD, preferences_hash, train_reranker
-from suffice.train.reranker_trainer import changed_settings, load_base, pair_scorer
-from suffice.train.shift import Shift, draw_contexts, measure_prompt
+from suffice.evaluation.statistics import Resampling
+from suffice.loops.retrieval import PoolBM25, Question, Retriever
+from suffice.policy.rounds import Floats
+from suffice.recordings.journal import differences
+from suffice_gates.gates import GateEvaluation, GatePoint, Transitions, transitions
+from suffice_gates.gates.answered import Answered, answered_recording
+from suffice_gates.models._transformers_loading import off_the_device
+from suffice_gates.models.state_files import StoredStates, read_states
+from suffice_gates.models.states import QA, States
+from suffice_gates.models.transformers_model import TransformersModel
+from suffice_gates.probes import LabelRule, is_right
+from suffice_gates.probes.collect import StatePrompt, collect_states
+from suffice_gates.probes.confidence import ProbeConfidence
+from suffice_gates.rerank import Reranked
+from suffice_gates.training.examples import Split
+from suffice_gates.training.preference_file import Preference, read_preferences
+from suffice_gates.training.preferences import PreferenceSummary, build_preferences
+from suffice_gates.training.probe_run import LabelledStates, ProbeRun, run_training
+from suffice_gates.training.ranking import rank_metrics
+from suffice_gates.training.reranker import RERANKER_CARD, preferences_hash, train_reranker
+from suffice_gates.training.reranker_trainer import changed_settings, load_base, pair_scorer
+from suffice_gates.training.shift import Shift, draw_contexts, measure_prompt
+from suffice_papers.cbdr.gates import gate_points, probe_signal
+from suffice_papers.cbdr.journaled import JournaledWork, OnStage
+from suffice_papers.cbdr.plan import CbdrSettings, Parts, divide
+from suffice_papers.cbdr.remaining import ALIGNED, CLOSED_BOOK, ONE_PASSAGE, RETRIEVER, answers_of_order, display_name
 
 __all__ = ["CbdrRun", "run_cbdr"]
 

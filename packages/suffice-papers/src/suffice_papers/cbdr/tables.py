@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from suffice.gates import GatePoint
-from suffice.gates.point import ALWAYS
-from suffice.gates.tables import transitions_table, verdict
-from suffice.papers.cbdr.figures import cbdr_charts
-from suffice.papers.cbdr.plan import CbdrSettings
-from suffice.papers.cbdr.remaining import ALIGNED, RETRIEVER
-from suffice.papers.cbdr.run import CbdrRun
-from suffice.papers.paper import Paper, flags_table, narrow, origin_table
-from suffice.papers.published import Flag, flagged, read_published
-from suffice.tables import Column, Table
-from suffice.train.ranking import NAMES
+from suffice.common.tables import Column, Table
+from suffice_gates.gates import GatePoint
+from suffice_gates.gates.point import ALWAYS
+from suffice_gates.gates.tables import transitions_table, verdict
+from suffice_gates.training.ranking import NAMES
+from suffice_papers.cbdr.figures import cbdr_charts
+from suffice_papers.cbdr.plan import CbdrSettings
+from suffice_papers.cbdr.remaining import ALIGNED, RETRIEVER
+from suffice_papers.cbdr.run import CbdrRun
+from suffice_papers.paper import Paper, flags_table, narrow, origin_table
+from suffice_papers.published import Flag, flagged, read_published
 
 __all__ = ["PublishedCbdr", "paper_cbdr", "published_cbdr"]
 
@@ -65,7 +65,7 @@ def published_cbdr() -> PublishedCbdr:
 
 
 def paper_cbdr(
-    run: CbdrRun, *, model: str, reranker: str, data: str, command: str = "suffice.papers.cbdr.run.run_cbdr"
+    run: CbdrRun, *, model: str, reranker: str, data: str, command: str = "suffice_papers.cbdr.run.run_cbdr"
 ) -> Paper:
     """Return the tables of a run beside the published figures.
 

@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import MissingExtraError
-from suffice.llm.prompts import PREFILLED
-from suffice.papers.cbdr.world import (
+from suffice.loops.models.prompts import PREFILLED
+from suffice.policy.rounds import Passage
+from suffice_papers.cbdr.world import (
     EXPOSURES,
     TITLES,
     VAGUE,
@@ -28,7 +29,6 @@ from suffice.papers.cbdr.world import (
     make_world,
     write_questions,
 )
-from suffice.rounds import Passage
 
 __all__ = [
     "END_TOKEN",
@@ -86,7 +86,7 @@ def train_tiny(
         import torch
         import transformers  # noqa: F401 - the same message for both
     except ImportError as error:
-        raise MissingExtraError("training a tiny model", "torch") from error
+        raise MissingExtraError("training a tiny model", "torch", "suffice-papers") from error
     world = make_world(seed)
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)

@@ -10,12 +10,12 @@ import typer
 
 from suffice.cli.console import progress_bar, quiet_bars
 from suffice.cli.output import Output, Screen
+from suffice.common.files import quoted
 from suffice.errors import DataError
-from suffice.files import quoted
-from suffice.papers.cbdr.known_world import known_world, known_world_page, known_world_tables
-from suffice.papers.cbdr.tiny import train_tiny
-from suffice.papers.cbdr.tiny_reranker import write_tiny_reranker
-from suffice.papers.cbdr.world import EXPOSURES
+from suffice_papers.cbdr.known_world import known_world, known_world_page, known_world_tables
+from suffice_papers.cbdr.tiny import train_tiny
+from suffice_papers.cbdr.tiny_reranker import write_tiny_reranker
+from suffice_papers.cbdr.world import EXPOSURES
 
 __all__ = ["tiny_model_command"]
 

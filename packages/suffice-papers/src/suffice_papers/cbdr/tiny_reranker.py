@@ -24,7 +24,7 @@ def write_tiny_reranker(folder: str | Path, model: str | Path, *, seed: int = 0)
         import torch
         from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification, BertTokenizerFast
     except ImportError:
-        raise MissingExtraError("writing a tiny reranker", "torch") from None
+        raise MissingExtraError("writing a tiny reranker", "torch", "suffice-papers") from None
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     vocabulary = AutoTokenizer.from_pretrained(str(model), trust_remote_code=False).get_vocab()

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from suffice.common.results import Result, jsonable
+from suffice.common.tables import Column, Table
 from suffice.errors import DataError
-from suffice.papers.cbdr.contexts import TYPES, ContextSet
-from suffice.probes.confidence import Confidence
-from suffice.results import Result, jsonable
-from suffice.rounds import Floats
-from suffice.statistics import PairedResult, bootstrap_weights, holm, paired_results, permutation_tests
-from suffice.tables import Column, Table
+from suffice.evaluation.statistics import PairedResult, bootstrap_weights, holm, paired_results, permutation_tests
+from suffice.policy.rounds import Floats
+from suffice_gates.probes.confidence import Confidence
+from suffice_papers.cbdr.contexts import TYPES, ContextSet
 
 __all__ = ["Change", "Contrast", "TransferReport", "read_contexts", "transfer_check"]
 

@@ -8,15 +8,15 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from suffice.cli.confidence import AllowPrompt, open_confidence
 from suffice.cli.local import LocalModel
 from suffice.cli.output import Output, Screen
+from suffice.common.tables import Column, Table
 from suffice.errors import DataError
-from suffice.papers.cbdr.contexts import build_contexts
-from suffice.papers.cbdr.transfer import read_contexts, transfer_check
-from suffice.retrieval import BUNDLED_QUESTIONS, load_questions
-from suffice.rounds import Floats
-from suffice.tables import Column, Table
+from suffice.loops.retrieval import BUNDLED_QUESTIONS, load_questions
+from suffice.policy.rounds import Floats
+from suffice_gates.commands.confidence import AllowPrompt, open_confidence
+from suffice_papers.cbdr.contexts import build_contexts
+from suffice_papers.cbdr.transfer import read_contexts, transfer_check
 
 __all__ = ["transfer_check_command"]
 

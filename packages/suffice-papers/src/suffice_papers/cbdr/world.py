@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.retrieval import Question
-from suffice.rounds import Passage
+from suffice.loops.retrieval import Question
+from suffice.policy.rounds import Passage
 
 __all__ = [
     "EXPOSURES",

@@ -10,18 +10,19 @@ import numpy as np
 import typer
 
 from suffice._version import __version__
-from suffice.certificates import Certification, Claim, certify
 from suffice.cli import options
 from suffice.cli.console import status
 from suffice.cli.output import Output, Screen
+from suffice.common.tables import Column, Table, render
 from suffice.errors import DataError
-from suffice.replays import id_hash, policy_for
-from suffice.replays.panels import BestSingle, best_single
-from suffice.rounds import Floats
-from suffice.session import Policy
-from suffice.statistics import Resampling
-from suffice.store import Recording, bundled_recording
-from suffice.tables import Column, Table, render
+from suffice.evaluation.replay import policy_for
+from suffice.evaluation.replay.panels import BestSingle, best_single
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.rounds import Floats
+from suffice.policy.seen import id_hash
+from suffice.policy.session import Policy
+from suffice.recordings import Recording, bundled_recording
+from suffice.verdicts.certificates import Certification, Claim, certify
 
 __all__ = ["demo_samples"]
 

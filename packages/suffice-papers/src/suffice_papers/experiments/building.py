@@ -17,19 +17,20 @@ from suffice.cli.drafting import drafting_loop
 from suffice.cli.local import json_object
 from suffice.cli.options import idf_state
 from suffice.cli.panel import require_contexts
-from suffice.files import file_sha256, files_hash
-from suffice.llm import Answerer, ScriptedModel
-from suffice.llm.prompts import DRAFTING, prompt
-from suffice.loop import DraftingLoop, QueryLoop, RetrievalLoop
-from suffice.papers.experiments.choices import DraftOptions, ModelOptions, RivalChoice
-from suffice.papers.experiments.fields import toml_name
-from suffice.papers.experiments.plan import Cell, Experiment
-from suffice.retrieval import Question, dataset_hash
-from suffice.retrieval.stores import is_store_address, shown_address
-from suffice.rounds import Reply
-from suffice.session import Policy
-from suffice.signals import LOGPROB_NEEDS
-from suffice.signals.position import AnswerPosition
+from suffice.common.files import file_sha256, files_hash
+from suffice.loops import DraftingLoop, RetrievalLoop
+from suffice.loops.models import Answerer, ScriptedModel
+from suffice.loops.models.prompts import DRAFTING, prompt
+from suffice.loops.retrieval import Question, dataset_hash
+from suffice.policy.rounds import Reply
+from suffice.policy.session import Policy
+from suffice.policy.signals import LOGPROB_NEEDS
+from suffice.policy.signals.position import AnswerPosition
+from suffice_papers.experiments.choices import DraftOptions, ModelOptions, RivalChoice
+from suffice_papers.experiments.fields import toml_name
+from suffice_papers.experiments.plan import Cell, Experiment
+from suffice_retrieval.methods import QueryLoop
+from suffice_retrieval.stores import is_store_address, shown_address
 
 __all__ = [
     "Loaded",

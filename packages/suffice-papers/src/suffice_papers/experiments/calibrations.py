@@ -9,21 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from suffice.calibration import calibration_report
-from suffice.diagnostics.floor import without_floor
-from suffice.diagnostics.sweep import sweep_threshold
+from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError, SufficeError
-from suffice.papers.experiments.plan import FEWEST_TUNE
-from suffice.papers.tasr.cells import CellRuns
-from suffice.replays import outcome
-from suffice.replays.baselines import Run, run_policy
-from suffice.replays.prepared import PreparedRecording
-from suffice.rounds import Floats, Mask
-from suffice.rules import Threshold
-from suffice.rules.rethreshold import with_threshold
-from suffice.session import Policy
-from suffice.statistics import ROUNDING, Resampling
-from suffice.tables import Column, Table, counted
+from suffice.evaluation.replay import outcome
+from suffice.evaluation.replay.baselines import Run, run_policy
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.statistics import ROUNDING, Resampling
+from suffice.policy.calibration import calibration_report
+from suffice.policy.rounds import Floats, Mask
+from suffice.policy.rules import Threshold
+from suffice.policy.rules.rethreshold import with_threshold
+from suffice.policy.session import Policy
+from suffice.verdicts.diagnostics.floor import without_floor
+from suffice.verdicts.diagnostics.sweep import sweep_threshold
+from suffice_papers.experiments.plan import FEWEST_TUNE
+from suffice_papers.tasr.cells import CellRuns
 
 __all__ = ["curve_table", "floor_table", "transfer_table"]
 

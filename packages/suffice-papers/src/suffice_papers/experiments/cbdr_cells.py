@@ -10,21 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from suffice.files import write_file
-from suffice.llm.prompts import prompt
-from suffice.papers.cbdr.plan import CbdrSettings
-from suffice.papers.cbdr.remaining import PipelineWork, pipeline_work
-from suffice.papers.cbdr.run import CbdrRun, run_cbdr
-from suffice.papers.cbdr.tables import paper_cbdr
-from suffice.papers.experiments.building import content_of, stated_options
-from suffice.papers.experiments.plan import Experiment
-from suffice.papers.experiments.stages import CellFolder, StageOutcome, is_current, run_stage
-from suffice.papers.experiments.stored_tables import read_paper, stored_value, write_paper
-from suffice.papers.experiments.variance import NOT_KNOWN, repeated
-from suffice.papers.paper import Paper, origin_table
-from suffice.retrieval import Question
-from suffice.statistics import Resampling
-from suffice.tables import Column, Table
+from suffice.common.files import write_file
+from suffice.common.tables import Column, Table
+from suffice.evaluation.statistics import Resampling
+from suffice.loops.models.prompts import prompt
+from suffice.loops.retrieval import Question
+from suffice_papers.cbdr.plan import CbdrSettings
+from suffice_papers.cbdr.remaining import PipelineWork, pipeline_work
+from suffice_papers.cbdr.run import CbdrRun, run_cbdr
+from suffice_papers.cbdr.tables import paper_cbdr
+from suffice_papers.experiments.building import content_of, stated_options
+from suffice_papers.experiments.plan import Experiment
+from suffice_papers.experiments.stages import CellFolder, StageOutcome, is_current, run_stage
+from suffice_papers.experiments.stored_tables import read_paper, stored_value, write_paper
+from suffice_papers.experiments.variance import NOT_KNOWN, repeated
+from suffice_papers.paper import Paper, origin_table
 
 __all__ = ["cbdr_paper", "evaluate_cbdr", "is_finished", "work_of"]
 

@@ -10,17 +10,17 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from suffice.cli.models import api_key
+from suffice.common.tables import counted
 from suffice.errors import DataError, SufficeError
-from suffice.llm import EntailmentJudge
-from suffice.papers.experiments.cbdr_cells import is_finished, work_of
-from suffice.papers.experiments.choices import DraftOptions, ModelChoice
-from suffice.papers.experiments.plan import Cell, Experiment
-from suffice.papers.experiments.stages import CellFolder
-from suffice.papers.tasr.cells import TasrCell
-from suffice.replays import Price, component_prices
-from suffice.signals import GATE, LOGPROB_NEEDS, QUERY
-from suffice.signals.semantic import JUDGE
-from suffice.tables import counted
+from suffice.evaluation.replay import Price, component_prices
+from suffice.loops.models import EntailmentJudge
+from suffice.policy.signals import GATE, LOGPROB_NEEDS, QUERY
+from suffice.policy.signals.semantic import JUDGE
+from suffice_papers.experiments.cbdr_cells import is_finished, work_of
+from suffice_papers.experiments.choices import DraftOptions, ModelChoice
+from suffice_papers.experiments.plan import Cell, Experiment
+from suffice_papers.experiments.stages import CellFolder
+from suffice_papers.tasr.cells import TasrCell
 
 __all__ = ["cell_prices", "find_problems", "listed_cell"]
 

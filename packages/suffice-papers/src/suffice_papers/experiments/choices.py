@@ -17,8 +17,8 @@ from suffice.cli.models import Answering
 from suffice.cli.options import Retrieval
 from suffice.cli.panel import PanelOptions
 from suffice.cli.querying import LoopOptions
-from suffice.papers.cbdr.plan import CbdrSettings
-from suffice.retrieval import BUNDLED_QUESTIONS, Question, bundled_path, dataset_hash, load_questions
+from suffice.loops.retrieval import BUNDLED_QUESTIONS, Question, bundled_path, dataset_hash, load_questions
+from suffice_papers.cbdr.plan import CbdrSettings
 
 __all__ = [
     "MODEL_OPTIONS",

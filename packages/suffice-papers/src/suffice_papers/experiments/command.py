@@ -11,13 +11,13 @@ import typer
 from suffice.cli.console import progress_bar
 from suffice.cli.groups import command_line
 from suffice.cli.output import Output, Screen
-from suffice.files import quoted
-from suffice.loop import Progress
-from suffice.papers.experiments.estimate import estimate_experiment
-from suffice.papers.experiments.plan import Experiment
-from suffice.papers.experiments.reading import read_experiment
-from suffice.papers.experiments.run import PAGE, ExperimentRun, run_experiment
-from suffice.papers.printing import stage_bar
+from suffice.common.files import quoted
+from suffice.loops import Progress
+from suffice_papers.experiments.estimate import estimate_experiment
+from suffice_papers.experiments.plan import Experiment
+from suffice_papers.experiments.reading import read_experiment
+from suffice_papers.experiments.run import PAGE, ExperimentRun, run_experiment
+from suffice_papers.printing import stage_bar
 
 __all__ = ["run_command"]
 

@@ -10,21 +10,21 @@ from typing import Any
 
 import numpy as np
 
+from suffice.common.results import Result
+from suffice.common.tables import Column, Table, counted
 from suffice.errors import SufficeError
-from suffice.papers.experiments.building import has_round_zero
-from suffice.papers.experiments.cbdr_cells import is_finished, work_of
-from suffice.papers.experiments.checks import cell_prices, find_problems
-from suffice.papers.experiments.choices import SPLITS
-from suffice.papers.experiments.plan import Experiment
-from suffice.papers.experiments.sources import convert_sources, source_notes
-from suffice.papers.experiments.stages import CellFolder
-from suffice.papers.experiments.variance import NOT_KNOWN
-from suffice.replays.costs import NOT_LANGUAGE_MODELS
-from suffice.results import Result
-from suffice.retrieval import Question
-from suffice.rounds import Floats
-from suffice.store import Recording, read_recording
-from suffice.tables import Column, Table, counted
+from suffice.evaluation.replay.costs import NOT_LANGUAGE_MODELS
+from suffice.loops.retrieval import Question
+from suffice.policy.rounds import Floats
+from suffice.recordings import Recording, read_recording
+from suffice_papers.experiments.building import has_round_zero
+from suffice_papers.experiments.cbdr_cells import is_finished, work_of
+from suffice_papers.experiments.checks import cell_prices, find_problems
+from suffice_papers.experiments.choices import SPLITS
+from suffice_papers.experiments.plan import Experiment
+from suffice_papers.experiments.sources import convert_sources, source_notes
+from suffice_papers.experiments.stages import CellFolder
+from suffice_papers.experiments.variance import NOT_KNOWN
 
 __all__ = ["CellEstimate", "Estimate", "Extrapolated", "estimate_experiment", "extrapolate"]
 

@@ -10,12 +10,16 @@ from typing import Annotated, Any
 
 from typer import BadParameter, Option
 
-from suffice.certificates import Claim
 from suffice.cli.local import json_object
 from suffice.cli.models import Signals
 from suffice.errors import DataError, RuleSyntaxError, SufficeError
-from suffice.llm.prompts import prompt
-from suffice.papers.experiments.choices import (
+from suffice.evaluation.statistics import Resampling
+from suffice.loops.models.prompts import prompt
+from suffice.policy.rules import Never, parse_rule
+from suffice.policy.rules.rethreshold import find_threshold
+from suffice.policy.signals import SIGNALS
+from suffice.verdicts.certificates import Claim
+from suffice_papers.experiments.choices import (
     MODEL_OPTIONS,
     CbdrChoice,
     DataChoice,
@@ -25,13 +29,9 @@ from suffice.papers.experiments.choices import (
     RivalChoice,
     SemanticChoice,
 )
-from suffice.papers.experiments.fields import among
-from suffice.papers.published import published_tasr
-from suffice.papers.tasr.cells import SETTINGS
-from suffice.rules import Never, parse_rule
-from suffice.rules.rethreshold import find_threshold
-from suffice.signals import SIGNALS
-from suffice.statistics import Resampling
+from suffice_papers.experiments.fields import among
+from suffice_papers.published import published_tasr
+from suffice_papers.tasr.cells import SETTINGS
 
 __all__ = ["PROTOCOLS", "Cell", "Experiment"]
 

@@ -15,9 +15,9 @@ from suffice.cli.converting import split_sizes
 from suffice.cli.gating import GateOptions
 from suffice.cli.options import Retrieval
 from suffice.cli.querying import LoopOptions
-from suffice.cli.stores import is_engine
 from suffice.errors import DataError, NotFoundError, SchemaError, did_you_mean
-from suffice.papers.experiments.choices import (
+from suffice.loops.retrieval import BUNDLED_QUESTIONS
+from suffice_papers.experiments.choices import (
     MODEL_OPTIONS,
     SPLITS,
     DataChoice,
@@ -27,10 +27,10 @@ from suffice.papers.experiments.choices import (
     RivalChoice,
     SourceChoice,
 )
-from suffice.papers.experiments.fields import among, check_keys, read_fields, toml_name
-from suffice.papers.experiments.plan import PROTOCOLS, Experiment
-from suffice.retrieval import BUNDLED_QUESTIONS
-from suffice.retrieval.corpus_forms import HUB
+from suffice_papers.experiments.fields import among, check_keys, read_fields, toml_name
+from suffice_papers.experiments.plan import PROTOCOLS, Experiment
+from suffice_retrieval.commands.stores import is_engine
+from suffice_retrieval.indexes.corpus_forms import HUB
 
 __all__ = ["read_experiment"]
 

@@ -9,22 +9,22 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from suffice.diagnostics.sweep import sweep_threshold
+from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError, SufficeError
-from suffice.papers.experiments.choices import RivalChoice
-from suffice.papers.experiments.plan import Cell, Experiment
-from suffice.papers.experiments.stages import CellFolder
-from suffice.papers.experiments.variance import RunValues, Shown, runs_tables
-from suffice.papers.paper import narrow
-from suffice.papers.rivals.lines import FIXED, RivalLine, fixed_lines, line_of, rivals_table
-from suffice.replays import calibrate, policy_for
-from suffice.replays.prepared import PreparedRecording
-from suffice.replays.selected import selected_on
-from suffice.rules.rethreshold import find_threshold, with_threshold
-from suffice.session import Policy
-from suffice.statistics import Units, undefined_notes
-from suffice.store import Recording, read_recording
-from suffice.tables import Column, Table, counted
+from suffice.evaluation.replay import calibrate, policy_for
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.selected import selected_on
+from suffice.evaluation.statistics import Units, undefined_notes
+from suffice.policy.rules.rethreshold import find_threshold, with_threshold
+from suffice.policy.session import Policy
+from suffice.recordings import Recording, read_recording
+from suffice.verdicts.diagnostics.sweep import sweep_threshold
+from suffice_papers.experiments.choices import RivalChoice
+from suffice_papers.experiments.plan import Cell, Experiment
+from suffice_papers.experiments.stages import CellFolder
+from suffice_papers.experiments.variance import RunValues, Shown, runs_tables
+from suffice_papers.paper import narrow
+from suffice_papers.rivals.lines import FIXED, RivalLine, fixed_lines, line_of, rivals_table
 
 __all__ = ["WaysOfAsking"]
 

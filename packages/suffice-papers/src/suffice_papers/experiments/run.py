@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from suffice.common.files import file_sha256, write_file
+from suffice.common.results import Result, jsonable
+from suffice.common.tables import Column, Table, counted, render
 from suffice.errors import ConfigMismatchError, DataError, ModelError
-from suffice.files import file_sha256, write_file
-from suffice.loop import LiveLoop, Progress
-from suffice.papers.experiments.building import Loaded, drafts_loop, retrieval_loop
-from suffice.papers.experiments.cbdr_cells import cbdr_paper, evaluate_cbdr
-from suffice.papers.experiments.checks import find_problems
-from suffice.papers.experiments.choices import SPLITS
-from suffice.papers.experiments.plan import Cell, Experiment
-from suffice.papers.experiments.semantic_cells import evaluate_semantic, semantic_inputs, semantic_paper
-from suffice.papers.experiments.sources import convert_sources
-from suffice.papers.experiments.stages import CellFolder, StageOutcome, record_cell, run_stage
-from suffice.papers.experiments.stored_tables import read_paper, write_paper
-from suffice.papers.experiments.tasr_cells import evaluate_tasr, tasr_inputs, tasr_paper
-from suffice.papers.page import paper_page
-from suffice.papers.paper import Paper
-from suffice.results import Result, jsonable
-from suffice.tables import Column, Table, counted, render
+from suffice.loops import LiveLoop, Progress
+from suffice_papers.experiments.building import Loaded, drafts_loop, retrieval_loop
+from suffice_papers.experiments.cbdr_cells import cbdr_paper, evaluate_cbdr
+from suffice_papers.experiments.checks import find_problems
+from suffice_papers.experiments.choices import SPLITS
+from suffice_papers.experiments.plan import Cell, Experiment
+from suffice_papers.experiments.semantic_cells import evaluate_semantic, semantic_inputs, semantic_paper
+from suffice_papers.experiments.sources import convert_sources
+from suffice_papers.experiments.stages import CellFolder, StageOutcome, record_cell, run_stage
+from suffice_papers.experiments.stored_tables import read_paper, write_paper
+from suffice_papers.experiments.tasr_cells import evaluate_tasr, tasr_inputs, tasr_paper
+from suffice_papers.page import paper_page
+from suffice_papers.paper import Paper
 
 __all__ = ["ExperimentRun", "run_experiment"]
 

@@ -6,18 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from suffice.common.files import file_sha256
+from suffice.common.tables import Table
 from suffice.errors import SufficeError
-from suffice.files import file_sha256
-from suffice.papers.experiments.choices import SPLITS
-from suffice.papers.experiments.plan import Experiment
-from suffice.papers.experiments.stages import CellFolder, StageOutcome, write_stage
-from suffice.papers.experiments.variance import RunValues, Shown, runs_tables
-from suffice.papers.paper import Paper, PaperFigure, not_made_table, origin_table
-from suffice.papers.semantic import SemanticProtocol, semantic_protocol, tune
-from suffice.papers.semantic.page import protocol_part
-from suffice.papers.semantic.protocol_tables import summary_table
-from suffice.store import read_recording
-from suffice.tables import Table
+from suffice.recordings import read_recording
+from suffice_papers.experiments.choices import SPLITS
+from suffice_papers.experiments.plan import Experiment
+from suffice_papers.experiments.stages import CellFolder, StageOutcome, write_stage
+from suffice_papers.experiments.variance import RunValues, Shown, runs_tables
+from suffice_papers.paper import Paper, PaperFigure, not_made_table, origin_table
+from suffice_papers.semantic import SemanticProtocol, semantic_protocol, tune
+from suffice_papers.semantic.page import protocol_part
+from suffice_papers.semantic.protocol_tables import summary_table
 
 __all__ = ["evaluate_semantic", "semantic_inputs", "semantic_paper"]
 

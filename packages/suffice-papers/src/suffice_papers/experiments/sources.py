@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from suffice.adapters.converting import convert_questions
 from suffice.cli.converting import split_sizes
+from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
-from suffice.papers.experiments.building import stated_options
-from suffice.papers.experiments.choices import DataChoice
-from suffice.papers.experiments.plan import Experiment
-from suffice.papers.experiments.stages import StageOutcome, run_stage
-from suffice.tables import counted
+from suffice.importers.converting import convert_questions
+from suffice_papers.experiments.building import stated_options
+from suffice_papers.experiments.choices import DataChoice
+from suffice_papers.experiments.plan import Experiment
+from suffice_papers.experiments.stages import StageOutcome, run_stage
 
 __all__ = ["convert_sources", "source_notes"]
 

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from suffice._version import __version__
+from suffice.common.files import file_sha256, files_hash, write_file
+from suffice.common.results import jsonable
 from suffice.errors import ConfigMismatchError, DataError, SufficeError
-from suffice.files import file_sha256, files_hash, write_file
-from suffice.loop import LiveLoop, Progress, RecordSummary, RetrievalLoop, record
-from suffice.papers.experiments.building import Loaded, cell_settings
-from suffice.papers.experiments.choices import SPLITS
-from suffice.papers.experiments.plan import Cell, Experiment
-from suffice.replays.costs import NOT_LANGUAGE_MODELS
-from suffice.results import jsonable
-from suffice.retrieval import Question
-from suffice.store.journal import differences
-from suffice.store.recording import open_recording
-from suffice.store.stored import StoredRows
+from suffice.evaluation.replay.costs import NOT_LANGUAGE_MODELS
+from suffice.loops import LiveLoop, Progress, RecordSummary, RetrievalLoop, record
+from suffice.loops.retrieval import Question
+from suffice.recordings.journal import differences
+from suffice.recordings.recording import open_recording
+from suffice.recordings.stored import StoredRows
+from suffice_papers.experiments.building import Loaded, cell_settings
+from suffice_papers.experiments.choices import SPLITS
+from suffice_papers.experiments.plan import Cell, Experiment
 
 __all__ = ["CellFolder", "StageOutcome", "is_current", "record_cell", "run_stage", "write_stage"]
 

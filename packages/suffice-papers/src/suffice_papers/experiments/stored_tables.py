@@ -7,12 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from suffice.common.files import write_file
+from suffice.common.json_text import load_json
+from suffice.common.results import jsonable
+from suffice.common.tables import Column, Table
 from suffice.errors import SchemaError
-from suffice.files import write_file
-from suffice.json_text import load_json
-from suffice.papers.paper import Paper, PaperFigure
-from suffice.results import jsonable
-from suffice.tables import Column, Table
+from suffice_papers.paper import Paper, PaperFigure
 
 __all__ = ["read_paper", "stored_value", "write_paper"]
 

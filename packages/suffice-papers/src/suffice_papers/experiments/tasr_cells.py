@@ -9,24 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from suffice.cli.certify import certify_path
+from suffice.common.files import file_sha256
+from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError
-from suffice.files import file_sha256
-from suffice.papers.experiments.calibrations import curve_table, floor_table, transfer_table
-from suffice.papers.experiments.checks import cell_prices, listed_cell
-from suffice.papers.experiments.choices import SPLITS
-from suffice.papers.experiments.plan import Experiment
-from suffice.papers.experiments.rival_cells import WaysOfAsking
-from suffice.papers.experiments.stages import CellFolder, StageOutcome, run_stage, write_stage
-from suffice.papers.experiments.variance import RunValues, Shown, runs_tables
-from suffice.papers.paper import NOT_MADE, Paper, not_made_table
-from suffice.papers.tasr.cells import CellRuns, TasrCell, load_cell
-from suffice.papers.tasr.frontier import tasr_figures
-from suffice.papers.tasr.tables import paper_of_cells
-from suffice.replays import calibrate, replay
-from suffice.session import Policy
-from suffice.statistics import Resampling
-from suffice.store import merge_recordings, read_recording
-from suffice.tables import Column, Table, counted
+from suffice.evaluation.replay import calibrate, replay
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.session import Policy
+from suffice.recordings import merge_recordings, read_recording
+from suffice_papers.experiments.calibrations import curve_table, floor_table, transfer_table
+from suffice_papers.experiments.checks import cell_prices, listed_cell
+from suffice_papers.experiments.choices import SPLITS
+from suffice_papers.experiments.plan import Experiment
+from suffice_papers.experiments.rival_cells import WaysOfAsking
+from suffice_papers.experiments.stages import CellFolder, StageOutcome, run_stage, write_stage
+from suffice_papers.experiments.variance import RunValues, Shown, runs_tables
+from suffice_papers.paper import NOT_MADE, Paper, not_made_table
+from suffice_papers.tasr.cells import CellRuns, TasrCell, load_cell
+from suffice_papers.tasr.frontier import tasr_figures
+from suffice_papers.tasr.tables import paper_of_cells
 
 __all__ = ["evaluate_tasr", "tasr_cell", "tasr_inputs", "tasr_paper"]
 

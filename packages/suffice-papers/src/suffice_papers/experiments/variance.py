@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from suffice.common.tables import Column, Table
 from suffice.errors import DataError
-from suffice.rounds import Floats
-from suffice.statistics import CellDeltas, Resampling, Units, macro_bootstrap, undefined_notes
-from suffice.statistics.units import Clusters
-from suffice.tables import Column, Table
+from suffice.evaluation.statistics import CellDeltas, Resampling, Units, macro_bootstrap, undefined_notes
+from suffice.evaluation.statistics.units import Clusters
+from suffice.policy.rounds import Floats
 
 __all__ = ["METHOD", "NOT_KNOWN", "Repeated", "RunValues", "Shown", "repeated", "runs_tables"]
 

@@ -13,9 +13,9 @@ from typing import Literal
 
 import numpy as np
 
-from suffice.papers.cbdr.world import KINDS, TITLES, make_world
-from suffice.retrieval import Question
-from suffice.rounds import Passage
+from suffice.loops.retrieval import Question
+from suffice.policy.rounds import Passage
+from suffice_papers.cbdr.world import KINDS, TITLES, make_world
 
 __all__ = ["BRIDGES", "LEAVES", "ChainedWorld", "Pair", "make_chained_world"]
 

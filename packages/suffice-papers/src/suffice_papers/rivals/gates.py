@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from suffice.cli.console import status
-from suffice.embedding import MiniLM
 from suffice.errors import DataError, NotFoundError, UnknownSignalError
-from suffice.gates import even_betas, fit_complexity
-from suffice.llm import (
+from suffice.evaluation.replay import learn_stop
+from suffice.loops import RetrievalLoop
+from suffice.loops.retrieval import PoolBM25, Question
+from suffice.policy.signals import Enricher
+from suffice.recordings import Recording
+from suffice_gates.gates import even_betas, fit_complexity
+from suffice_gates.models import (
     ConfidenceMonitor,
     ReflectionGate,
     ReplyStates,
@@ -19,18 +23,14 @@ from suffice.llm import (
     TransformersModel,
     fit_directions,
 )
-from suffice.loop import RetrievalLoop
-from suffice.papers.rivals.lines import RivalLine, line_of
-from suffice.probes import ReplyProbes
-from suffice.probes.collect import StatePrompt
-from suffice.replays import learn_stop
-from suffice.retrieval import PoolBM25, Question
-from suffice.signals import Enricher
-from suffice.store import Recording
-from suffice.train.reply_probes import fit_reply_probes
+from suffice_gates.probes import ReplyProbes
+from suffice_gates.probes.collect import StatePrompt
+from suffice_gates.training.reply_probes import fit_reply_probes
+from suffice_papers.rivals.lines import RivalLine, line_of
+from suffice_reader.minilm import MiniLM
 
 if TYPE_CHECKING:
-    from suffice.papers.rivals.rivals_demo import Bench
+    from suffice_papers.rivals.rivals_demo import Bench
 
 __all__ = ["gate_lines"]
 

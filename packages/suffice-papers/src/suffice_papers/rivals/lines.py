@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from suffice.common.tables import Column, Table
 from suffice.errors import DataError
-from suffice.replays.baselines import run_policy
-from suffice.replays.prepared import PreparedRecording
-from suffice.rounds import Floats
-from suffice.session import Policy
-from suffice.statistics import Clusters, Resampling
-from suffice.store import Recording
-from suffice.tables import Column, Table
+from suffice.evaluation.replay.baselines import run_policy
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.statistics import Clusters, Resampling
+from suffice.policy.rounds import Floats
+from suffice.policy.session import Policy
+from suffice.recordings import Recording
 
 __all__ = ["FIXED", "RivalLine", "fixed_lines", "line_of", "rivals_table"]
 

@@ -14,20 +14,21 @@ from suffice._version import __version__
 from suffice.cli import options
 from suffice.cli.console import progress_bar, quiet_bars, status
 from suffice.cli.output import Output, Screen
+from suffice.common.files import quoted
+from suffice.common.tables import Column, Table, render
 from suffice.errors import DataError
-from suffice.files import quoted
-from suffice.llm import TransformersModel
-from suffice.loop import ChainMethod, Dragin, Flare, IRCoT, LiveLoop, QueryLoop, RetrievalLoop, SelfAsk, record
-from suffice.papers.cbdr.world import PROCESSOR_NOTE
-from suffice.papers.rivals.gates import gate_lines
-from suffice.papers.rivals.lines import RivalLine, fixed_lines, line_of, rivals_table
-from suffice.papers.rivals.taught import ASKING_LENGTH, READER, STEPS, TINY_CHAIN, TINY_SELF_ASK, train_chains
-from suffice.retrieval import PoolBM25, Question, dataset_hash, load_questions
-from suffice.session import Policy
-from suffice.signals.position import AnswerPosition
-from suffice.statistics import Resampling
-from suffice.store import Recording, read_recording
-from suffice.tables import Column, Table, render
+from suffice.evaluation.statistics import Resampling
+from suffice.loops import LiveLoop, RetrievalLoop, record
+from suffice.loops.retrieval import PoolBM25, Question, dataset_hash, load_questions
+from suffice.policy.session import Policy
+from suffice.policy.signals.position import AnswerPosition
+from suffice.recordings import Recording, read_recording
+from suffice_gates.models import TransformersModel
+from suffice_papers.cbdr.world import PROCESSOR_NOTE
+from suffice_papers.rivals.gates import gate_lines
+from suffice_papers.rivals.lines import RivalLine, fixed_lines, line_of, rivals_table
+from suffice_papers.rivals.taught import ASKING_LENGTH, READER, STEPS, TINY_CHAIN, TINY_SELF_ASK, train_chains
+from suffice_retrieval.methods import ChainMethod, Dragin, Flare, IRCoT, QueryLoop, SelfAsk
 
 __all__ = ["demo_rivals"]
 

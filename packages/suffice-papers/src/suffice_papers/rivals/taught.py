@@ -17,10 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import MissingExtraError
-from suffice.llm.prompts import ChainPrompt, Prompt
-from suffice.papers.cbdr.tiny import END_TOKEN, look_back, train_network, word_tokenizer
-from suffice.papers.cbdr.world import TITLES, write_questions
-from suffice.papers.rivals.chained_world import (
+from suffice.loops.models.prompts import ChainPrompt, Prompt
+from suffice.policy.rounds import Passage
+from suffice_papers.cbdr.tiny import END_TOKEN, look_back, train_network, word_tokenizer
+from suffice_papers.cbdr.world import TITLES, write_questions
+from suffice_papers.rivals.chained_world import (
     BRIDGES,
     LEAVES,
     ChainedWorld,
@@ -28,7 +29,6 @@ from suffice.papers.rivals.chained_world import (
     make_chained_world,
     two_step_question,
 )
-from suffice.rounds import Passage
 
 __all__ = ["ASKING_LENGTH", "READER", "STEPS", "TINY_CHAIN", "TINY_SELF_ASK", "rendered", "train_chains"]
 
@@ -100,7 +100,7 @@ def train_chains(
         import torch
         import transformers  # noqa: F401 - the same message for both
     except ImportError as error:
-        raise MissingExtraError("teaching a tiny model the methods", "torch") from error
+        raise MissingExtraError("teaching a tiny model the methods", "torch", "suffice-papers") from error
     world = make_chained_world(seed)
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice.papers.semantic.data import Drafts
-from suffice.replays.outcomes import answers_by_stop, values_by_stop
-from suffice.rounds import Floats
-from suffice.session import Policy
-from suffice.statistics import ROUNDING, Resampling
+from suffice.evaluation.replay.outcomes import answers_by_stop, values_by_stop
+from suffice.evaluation.statistics import ROUNDING, Resampling
+from suffice.policy.rounds import Floats
+from suffice.policy.session import Policy
+from suffice_papers.semantic.data import Drafts
 
 __all__ = ["Chance", "against_chance"]
 

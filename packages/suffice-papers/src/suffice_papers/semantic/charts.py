@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from suffice.papers.semantic.comparisons import PolicyComparison
-from suffice.papers.semantic.convergence import Convergence
-from suffice.papers.semantic.figures import BASELINE, FigureSplit, PublishedRun
-from suffice.replays.charts import KIND_MARKS, chart_of, legend_entry, points_chart, scale_of
+from suffice.evaluation.replay.charts import KIND_MARKS, chart_of, legend_entry, points_chart, scale_of
+from suffice_papers.semantic.comparisons import PolicyComparison
+from suffice_papers.semantic.convergence import Convergence
+from suffice_papers.semantic.figures import BASELINE, FigureSplit, PublishedRun
 
 __all__ = ["distance_chart", "frontier_chart", "published_chart", "saved_chart"]
 

@@ -12,10 +12,15 @@ from suffice.cli import options
 from suffice.cli.console import status
 from suffice.cli.groups import RecordingPath, command_line
 from suffice.cli.output import Output, Screen
-from suffice.display import Chart
-from suffice.files import quoted, write_file
-from suffice.papers.printing import FiguresOption
-from suffice.papers.semantic import (
+from suffice.common.display import Chart
+from suffice.common.files import quoted, write_file
+from suffice.common.tables import FORMATS, render
+from suffice.evaluation.replay import LEDGERS
+from suffice.policy.rules.named import BGE_PATIENCE
+from suffice.recordings import Recording, read_recording
+from suffice.recordings.bundled import BUNDLED_RECORDINGS, bundled_recording
+from suffice_papers.printing import FiguresOption
+from suffice_papers.semantic import (
     MARGINS,
     SemanticProtocol,
     Tuned,
@@ -25,13 +30,8 @@ from suffice.papers.semantic import (
     split_drafts,
     tune,
 )
-from suffice.papers.semantic.data import metric_of
-from suffice.papers.semantic.page import protocol_page, protocol_part
-from suffice.replays import LEDGERS
-from suffice.rules.named import BGE_PATIENCE
-from suffice.store import Recording, read_recording
-from suffice.store.bundled import BUNDLED_RECORDINGS, bundled_recording
-from suffice.tables import FORMATS, render
+from suffice_papers.semantic.data import metric_of
+from suffice_papers.semantic.page import protocol_page, protocol_part
 
 __all__ = ["protocol_command"]
 

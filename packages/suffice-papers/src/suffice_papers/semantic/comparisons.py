@@ -7,9 +7,7 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from suffice.papers.semantic.policies import CELLS, MAIN, Replayed
-from suffice.rounds import Floats
-from suffice.statistics import (
+from suffice.evaluation.statistics import (
     ROUNDING,
     Draws,
     MarginTest,
@@ -20,6 +18,8 @@ from suffice.statistics import (
     paired_t_test,
     wilcoxon_test,
 )
+from suffice.policy.rounds import Floats
+from suffice_papers.semantic.policies import CELLS, MAIN, Replayed
 
 __all__ = ["Margin", "PolicyComparison", "PolicyDifference", "compare"]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from suffice.papers.semantic.data import Drafts
-from suffice.rounds import Floats, Mask
-from suffice.statistics import Resampling, cohens_d_z, paired_t_test, wilcoxon_test
+from suffice.evaluation.statistics import Resampling, cohens_d_z, paired_t_test, wilcoxon_test
+from suffice.policy.rounds import Floats, Mask
+from suffice_papers.semantic.data import Drafts
 
 __all__ = ["AtRound", "Convergence", "Pooled", "converge", "monotone", "slopes"]
 

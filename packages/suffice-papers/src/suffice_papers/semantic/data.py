@@ -10,15 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.replays import dividing_names, outcome, seen_in
-from suffice.replays.checks import require_whole
-from suffice.replays.outcomes import answers_by_stop, values_by_stop
-from suffice.replays.prepared import PreparedRecording
-from suffice.rounds import Floats
-from suffice.seen import Seen
-from suffice.session import Policy
-from suffice.statistics import hash_places
-from suffice.store.recording import Recording
+from suffice.evaluation.replay import dividing_names, outcome, seen_in
+from suffice.evaluation.replay.checks import require_whole
+from suffice.evaluation.replay.outcomes import answers_by_stop, values_by_stop
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.statistics import hash_places
+from suffice.policy.rounds import Floats
+from suffice.policy.seen import Seen
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
 
 __all__ = ["Drafts", "check_apart", "embedder_of", "metric_of", "read_drafts", "split_drafts"]
 
@@ -92,8 +92,8 @@ def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> D
 
     Args:
         recording: Recorded rounds.
-        metric: A column in [0, 1], or `agreement`, see `suffice.replays.outcome`.
-        ledger: See `suffice.replays.replay`.
+        metric: A column in [0, 1], or `agreement`, see `suffice.evaluation.replay.outcome`.
+        ledger: See `suffice.evaluation.replay.replay`.
 
     Raises:
         DataError: The drafts were not embedded, all have one round, the metric is missing or out of range, or no

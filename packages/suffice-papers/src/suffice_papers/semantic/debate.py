@@ -20,12 +20,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from suffice.adapters.base import ImportedRun, ImportedTrajectory, one_call
+from suffice.common.files import decoded, unpacked
 from suffice.errors import DataError, SchemaError
-from suffice.files import decoded, unpacked
-from suffice.papers.importing import existing, run_labels
-from suffice.retrieval import text_id
-from suffice.rounds import Round
+from suffice.importers.base import ImportedRun, ImportedTrajectory, one_call
+from suffice.loops.retrieval import text_id
+from suffice.policy.rounds import Round
+from suffice_papers.importing import existing, run_labels
 
 __all__ = ["numeric_answer", "read_debate"]
 

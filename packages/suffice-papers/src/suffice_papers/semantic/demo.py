@@ -14,21 +14,21 @@ import typer
 
 from suffice.cli.console import print_json, say
 from suffice.cli.output import Output, Screen
-from suffice.diagnostics.drafts import draft_families
-from suffice.diagnostics.judged import JudgedComparison, compare_judged, select_variants
-from suffice.diagnostics.judging import Unjudged
-from suffice.files import write_file
-from suffice.papers.semantic import SemanticProtocol, semantic_protocol, split_drafts, tune
-from suffice.papers.semantic.page import protocol_report
-from suffice.papers.semantic.protocol_tables import summary_table
-from suffice.replays import policy_for, replay
-from suffice.replays.prepared import PreparedRecording
-from suffice.replays.result import Row
-from suffice.reports import render_html
-from suffice.reports.part import ReportPart
-from suffice.statistics import PairedResult
-from suffice.store import BUNDLED_RECORDINGS, Recording, bundled_recording, write_recording
-from suffice.tables import Table, figure
+from suffice.common.files import write_file
+from suffice.common.tables import Table, figure
+from suffice.evaluation.replay import policy_for, replay
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.result import Row
+from suffice.evaluation.statistics import PairedResult
+from suffice.presentation import render_html
+from suffice.presentation.part import ReportPart
+from suffice.recordings import BUNDLED_RECORDINGS, Recording, bundled_recording, write_recording
+from suffice.verdicts.diagnostics.drafts import draft_families
+from suffice.verdicts.diagnostics.judged import JudgedComparison, compare_judged, select_variants
+from suffice.verdicts.diagnostics.judging import Unjudged
+from suffice_papers.semantic import SemanticProtocol, semantic_protocol, split_drafts, tune
+from suffice_papers.semantic.page import protocol_report
+from suffice_papers.semantic.protocol_tables import summary_table
 
 __all__ = ["semantic"]
 

@@ -10,8 +10,8 @@ from itertools import pairwise
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.papers.published import Flag, flagged, read_published
-from suffice.statistics import holm
+from suffice.evaluation.statistics import holm
+from suffice_papers.published import Flag, flagged, read_published
 
 __all__ = [
     "BASELINE",

@@ -21,10 +21,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from suffice.adapters.base import ImportedRun, ImportedTrajectory, one_call, score, unknown_metrics
 from suffice.errors import DataError, SchemaError
-from suffice.papers.importing import existing, run_labels
-from suffice.rounds import Cost, Passage, Round
+from suffice.importers.base import ImportedRun, ImportedTrajectory, one_call, score, unknown_metrics
+from suffice.policy.rounds import Cost, Passage, Round
+from suffice_papers.importing import existing, run_labels
 
 __all__ = ["read_ircot"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from suffice.papers.semantic.charts import distance_chart, frontier_chart, saved_chart
-from suffice.papers.semantic.policies import MAIN
-from suffice.papers.semantic.protocol import SemanticProtocol
-from suffice.reports.data import Report, Settings, make_report
-from suffice.reports.html import render_html
-from suffice.reports.part import ReportPart
+from suffice.presentation.data import Report, Settings, make_report
+from suffice.presentation.html import render_html
+from suffice.presentation.part import ReportPart
+from suffice_papers.semantic.charts import distance_chart, frontier_chart, saved_chart
+from suffice_papers.semantic.policies import MAIN
+from suffice_papers.semantic.protocol import SemanticProtocol
 
 __all__ = ["protocol_page", "protocol_part", "protocol_report"]
 

@@ -8,14 +8,14 @@ from types import MappingProxyType
 
 import numpy as np
 
-from suffice.papers.semantic.data import Drafts
-from suffice.papers.semantic.tuning import Tuned
-from suffice.replays import policy_for
-from suffice.replays.baselines import Run, fixed_budget, oracle_best, random_stop, run_policy
-from suffice.rounds import Floats
-from suffice.rules import FirstOf, Rule
-from suffice.rules.named import semantic_full
-from suffice.session import Policy
+from suffice.evaluation.replay import policy_for
+from suffice.evaluation.replay.baselines import Run, fixed_budget, oracle_best, random_stop, run_policy
+from suffice.policy.rounds import Floats
+from suffice.policy.rules import FirstOf, Rule
+from suffice.policy.rules.named import semantic_full
+from suffice.policy.session import Policy
+from suffice_papers.semantic.data import Drafts
+from suffice_papers.semantic.tuning import Tuned
 
 __all__ = ["CELLS", "MAIN", "MEMBERS", "Replayed", "policies_of", "replay_all"]
 

@@ -9,15 +9,21 @@ from typing import Any
 import numpy as np
 
 from suffice._version import __version__
+from suffice.common.results import jsonable
+from suffice.common.tables import Table, figure
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.papers.paper import origin_table
-from suffice.papers.semantic.chance import Chance, against_chance
-from suffice.papers.semantic.comparisons import PolicyComparison, compare
-from suffice.papers.semantic.convergence import Convergence, converge
-from suffice.papers.semantic.data import Drafts, check_apart, embedder_of, metric_of, read_drafts
-from suffice.papers.semantic.figures import MARGINS
-from suffice.papers.semantic.policies import MAIN, MEMBERS, Replayed, replay_all
-from suffice.papers.semantic.protocol_tables import (
+from suffice.evaluation.replay import ReplayResult, Row, replay
+from suffice.evaluation.results import Evaluation
+from suffice.evaluation.statistics import Resampling
+from suffice.recordings.recording import Recording
+from suffice_papers.paper import origin_table
+from suffice_papers.semantic.chance import Chance, against_chance
+from suffice_papers.semantic.comparisons import PolicyComparison, compare
+from suffice_papers.semantic.convergence import Convergence, converge
+from suffice_papers.semantic.data import Drafts, check_apart, embedder_of, metric_of, read_drafts
+from suffice_papers.semantic.figures import MARGINS
+from suffice_papers.semantic.policies import MAIN, MEMBERS, Replayed, replay_all
+from suffice_papers.semantic.protocol_tables import (
     ablations_table,
     chance_table,
     conjecture_table,
@@ -27,13 +33,8 @@ from suffice.papers.semantic.protocol_tables import (
     summary_table,
     tests_table,
 )
-from suffice.papers.semantic.theory import Checked, check_theory, theory_table
-from suffice.papers.semantic.tuning import Tuned
-from suffice.replays import ReplayResult, Row, replay
-from suffice.results import Evaluation, jsonable
-from suffice.statistics import Resampling
-from suffice.store.recording import Recording
-from suffice.tables import Table, figure
+from suffice_papers.semantic.theory import Checked, check_theory, theory_table
+from suffice_papers.semantic.tuning import Tuned
 
 __all__ = ["SemanticProtocol", "semantic_protocol"]
 
@@ -203,7 +204,7 @@ def semantic_protocol(
         metric: What quality means, a column in [0, 1] or `agreement`; None = `information_score`.
         margins: Of quality, for non-inferiority and equivalence.
         resampling: How intervals are made; its level is also the one-sided confidence of the margins' bounds.
-        ledger: `live`, or `published` as the paper charges judges; see `suffice.replays.replay`.
+        ledger: `live`, or `published` as the paper charges judges; see `suffice.evaluation.replay.replay`.
         command: What was run, for the provenance.
 
     Raises:

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from suffice.papers.semantic.chance import Chance
-from suffice.papers.semantic.comparisons import PolicyComparison, PolicyDifference
-from suffice.papers.semantic.convergence import Convergence
-from suffice.papers.semantic.policies import CELLS, MEMBERS, Replayed
-from suffice.replays import ReplayResult
-from suffice.statistics import MarginTest, holm
-from suffice.tables import Column, Table, figure
+from suffice.common.tables import Column, Table, figure
+from suffice.evaluation.replay import ReplayResult
+from suffice.evaluation.statistics import MarginTest, holm
+from suffice_papers.semantic.chance import Chance
+from suffice_papers.semantic.comparisons import PolicyComparison, PolicyDifference
+from suffice_papers.semantic.convergence import Convergence
+from suffice_papers.semantic.policies import CELLS, MEMBERS, Replayed
 
 __all__ = [
     "ablations_table",

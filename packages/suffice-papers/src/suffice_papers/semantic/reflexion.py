@@ -17,18 +17,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from suffice.adapters.base import (
-    ImportedRun,
-    ImportedTrajectory,
-    one_call,
-    score,
-    unknown_metrics,
-)
+from suffice.common.files import json_lines
 from suffice.errors import DataError
-from suffice.files import json_lines
-from suffice.papers.importing import existing
-from suffice.retrieval import text_id
-from suffice.rounds import Round
+from suffice.importers.base import ImportedRun, ImportedTrajectory, one_call, score, unknown_metrics
+from suffice.loops.retrieval import text_id
+from suffice.policy.rounds import Round
+from suffice_papers.importing import existing
 
 __all__ = ["read_reflexion"]
 

@@ -26,13 +26,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.adapters.base import ImportedRun, ImportedTrajectory, one_call
-from suffice.embedding import Embedder, identity
+from suffice.common.files import json_lines
 from suffice.errors import DataError
-from suffice.files import json_lines
-from suffice.papers.importing import existing
-from suffice.rounds import Cost, Passage, Round
-from suffice.signals import EMBEDDER
+from suffice.importers.base import ImportedRun, ImportedTrajectory, one_call
+from suffice.policy.embedding import Embedder, identity
+from suffice.policy.rounds import Cost, Passage, Round
+from suffice.policy.signals import EMBEDDER
+from suffice_papers.importing import existing
 
 __all__ = ["read_self_refine", "sentiment_reached", "sentiment_stated", "words_and_marks"]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from suffice.papers.paper import Paper, PaperFigure, flags_table, origin_table
-from suffice.papers.semantic.charts import published_chart
-from suffice.papers.semantic.figures import (
+from suffice.common.tables import Column, Table, figure
+from suffice_papers.paper import Paper, PaperFigure, flags_table, origin_table
+from suffice_papers.semantic.charts import published_chart
+from suffice_papers.semantic.figures import (
     BASELINE,
     MARGINS,
     FigureSplit,
@@ -14,7 +15,6 @@ from suffice.papers.semantic.figures import (
     PublishedSemantic,
     published_semantic,
 )
-from suffice.tables import Column, Table, figure
 
 __all__ = ["paper_semantic"]
 

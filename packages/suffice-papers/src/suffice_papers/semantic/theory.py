@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice.papers.semantic.data import DISTANCE, SCORE, Drafts
-from suffice.papers.semantic.policies import Replayed
-from suffice.rounds import Round
-from suffice.session import Policy, Session, Stops
-from suffice.tables import Column, Table
+from suffice.common.tables import Column, Table
+from suffice.policy.rounds import Round
+from suffice.policy.session import Policy, Session, Stops
+from suffice_papers.semantic.data import DISTANCE, SCORE, Drafts
+from suffice_papers.semantic.policies import Replayed
 
 __all__ = ["PROVED", "Checked", "check_theory", "theory_table"]
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from suffice.common.tables import Column, Table
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.papers.semantic.data import Drafts, embedder_of, read_drafts
-from suffice.replays import seen_from
-from suffice.replays.front import pareto_front
-from suffice.rules.named import BGE_EPS, BGE_PATIENCE, converged
-from suffice.seen import Seen
-from suffice.session import Policy
-from suffice.statistics import ROUNDING
-from suffice.store.recording import Recording
-from suffice.tables import Column, Table
+from suffice.evaluation.replay import seen_from
+from suffice.evaluation.replay.front import pareto_front
+from suffice.evaluation.statistics import ROUNDING
+from suffice.policy.rules.named import BGE_EPS, BGE_PATIENCE, converged
+from suffice.policy.seen import Seen
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
+from suffice_papers.semantic.data import Drafts, embedder_of, read_drafts
 
 __all__ = ["PATIENCES", "Point", "Tuned", "given", "published", "tune"]
 

@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow.compute as pc
 
 from suffice.errors import CensoredError, DataError, NotFoundError, SufficeError
-from suffice.papers.published import published_tasr
-from suffice.replays import ReplayResult, calibrate, policy_for, replay
-from suffice.replays.baselines import (
+from suffice.evaluation.replay import ReplayResult, calibrate, policy_for, replay
+from suffice.evaluation.replay.baselines import (
     Run,
     closed_book,
     fixed_budget,
@@ -24,12 +23,13 @@ from suffice.replays.baselines import (
     random_stop,
     run_policy,
 )
-from suffice.replays.outcomes import outcome
-from suffice.replays.prepared import PreparedRecording
-from suffice.searches.data import by_prompt
-from suffice.session import Policy
-from suffice.statistics import Resampling
-from suffice.store import Recording, read_recording
+from suffice.evaluation.replay.outcomes import outcome
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.search.data import by_prompt
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.session import Policy
+from suffice.recordings import Recording, read_recording
+from suffice_papers.published import published_tasr
 
 __all__ = [
     "BUDGET",

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from suffice.calibration import CALIBRATED
-from suffice.diagnostics.drift import Drift, measure_drift
-from suffice.diagnostics.rows import Rows
-from suffice.diagnostics.separation import draw_d
+from suffice.common.tables import Column, Table
 from suffice.errors import DataError
-from suffice.papers.published import FigureValue, Published
-from suffice.papers.tasr.cells import CellRuns, defined, main_prompt, with_evidence
-from suffice.papers.tasr.rows import Layout, interval_note
-from suffice.replays import calibrate
-from suffice.session import Policy
-from suffice.statistics import Resampling
-from suffice.tables import Column, Table
+from suffice.evaluation.replay import calibrate
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.calibration import CALIBRATED
+from suffice.policy.session import Policy
+from suffice.verdicts.diagnostics.drift import Drift, measure_drift
+from suffice.verdicts.diagnostics.rows import Rows
+from suffice.verdicts.diagnostics.separation import draw_d
+from suffice_papers.published import FigureValue, Published
+from suffice_papers.tasr.cells import CellRuns, defined, main_prompt, with_evidence
+from suffice_papers.tasr.rows import Layout, interval_note
 
 __all__ = ["drift_table"]
 

@@ -8,12 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from suffice.papers.paper import PaperFigure
-from suffice.papers.published import FigureValue, Published
-from suffice.papers.tasr.cells import BUDGET, SETTINGS, CellRuns, defined, with_evidence
-from suffice.papers.tasr.rows import value_of
-from suffice.papers.tasr.signal_tables import first_by_tune
-from suffice.replays.charts import (
+from suffice.common.tables import Table, counted
+from suffice.evaluation.replay.charts import (
     COST_TITLES,
     KIND_MARKS,
     accent_shades,
@@ -23,8 +19,12 @@ from suffice.replays.charts import (
     points_chart,
     scale_of,
 )
-from suffice.rounds import Floats
-from suffice.tables import Table, counted
+from suffice.policy.rounds import Floats
+from suffice_papers.paper import PaperFigure
+from suffice_papers.published import FigureValue, Published
+from suffice_papers.tasr.cells import BUDGET, SETTINGS, CellRuns, defined, with_evidence
+from suffice_papers.tasr.rows import value_of
+from suffice_papers.tasr.signal_tables import first_by_tune
 
 __all__ = ["tasr_charts"]
 

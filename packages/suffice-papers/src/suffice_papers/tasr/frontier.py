@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError
-from suffice.papers.published import FigureValue, Published
-from suffice.papers.tasr.cells import BUDGET, SETTINGS, CellRuns, main_prompt
-from suffice.papers.tasr.rows import Layout, cell_means, interval_note, value_of
-from suffice.rounds import Floats
-from suffice.statistics import ROUNDING, Resampling
-from suffice.tables import Column, Table, counted
+from suffice.evaluation.statistics import ROUNDING, Resampling
+from suffice.policy.rounds import Floats
+from suffice_papers.published import FigureValue, Published
+from suffice_papers.tasr.cells import BUDGET, SETTINGS, CellRuns, main_prompt
+from suffice_papers.tasr.rows import Layout, cell_means, interval_note, value_of
 
 __all__ = ["cell_table", "figure3", "figure4", "macro_table", "tasr_figures", "with_runs"]
 

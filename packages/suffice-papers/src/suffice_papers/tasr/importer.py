@@ -14,13 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from suffice.adapters.base import ImportedRun, ImportedTrajectory, one_call
-from suffice.adapters.grid import Grid, group_trajectories
-from suffice.adapters.records import parquet_rows
 from suffice.errors import SchemaError
-from suffice.papers.importing import existing
-from suffice.rounds import Round
-from suffice.signals import SIGNALS
+from suffice.importers.base import ImportedRun, ImportedTrajectory, one_call
+from suffice.importers.grid import Grid, group_trajectories
+from suffice.importers.records import parquet_rows
+from suffice.policy.rounds import Round
+from suffice.policy.signals import SIGNALS
+from suffice_papers.importing import existing
 
 __all__ = ["TASR_COLUMNS", "read_tasr"]
 

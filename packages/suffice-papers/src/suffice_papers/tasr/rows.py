@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from suffice.common.tables import Column, Table
 from suffice.errors import DataError
-from suffice.papers.published import FigureValue, Published
-from suffice.papers.tasr.cells import CellRuns
-from suffice.rounds import Floats, Mask
-from suffice.statistics import ROUNDING, CellDeltas, Resampling, macro_bootstrap
-from suffice.tables import Column, Table
+from suffice.evaluation.statistics import ROUNDING, CellDeltas, Resampling, macro_bootstrap
+from suffice.policy.rounds import Floats, Mask
+from suffice_papers.published import FigureValue, Published
+from suffice_papers.tasr.cells import CellRuns
 
 __all__ = ["NOT_PUBLISHED", "Layout", "cell_means", "interval_note", "macro_means", "separation", "value_of"]
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from suffice.common.tables import Column, Table
 from suffice.errors import ConfigMismatchError, DataError, UnknownSignalError
-from suffice.papers.published import FigureValue, Published
-from suffice.papers.tasr.cells import CellRuns
-from suffice.papers.tasr.frontier import with_runs
-from suffice.papers.tasr.rows import Layout, interval_note
-from suffice.searches import SearchResult, search
-from suffice.statistics import ROUNDING, Resampling
-from suffice.tables import Column, Table
+from suffice.evaluation.search import SearchResult, search
+from suffice.evaluation.statistics import ROUNDING, Resampling
+from suffice_papers.published import FigureValue, Published
+from suffice_papers.tasr.cells import CellRuns
+from suffice_papers.tasr.frontier import with_runs
+from suffice_papers.tasr.rows import Layout, interval_note
 
 __all__ = ["search_summary", "search_table"]
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from suffice.common.tables import Column, Table
 from suffice.errors import DataError
-from suffice.papers.published import FigureValue, Published
-from suffice.papers.tasr.cells import SETTINGS, CellRuns, with_evidence
-from suffice.papers.tasr.frontier import tasr_figures, with_runs
-from suffice.papers.tasr.rows import Layout, cell_means, interval_note, macro_means, separation
-from suffice.rounds import Floats
-from suffice.statistics import Resampling
-from suffice.store import Recording
-from suffice.tables import Column, Table
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.rounds import Floats
+from suffice.recordings import Recording
+from suffice_papers.published import FigureValue, Published
+from suffice_papers.tasr.cells import SETTINGS, CellRuns, with_evidence
+from suffice_papers.tasr.frontier import tasr_figures, with_runs
+from suffice_papers.tasr.rows import Layout, cell_means, interval_note, macro_means, separation
 
 __all__ = ["confidence_figure", "first_by_tune", "margin_figure", "models_table", "reliability_figure"]
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from suffice.common.tables import Column, Table
 from suffice.errors import DataError, UnknownSignalError
-from suffice.papers.paper import Paper, flags_table, narrow, not_made_table, origin_table
-from suffice.papers.published import Published, published_tasr
-from suffice.papers.tasr.cells import CellRuns, TasrCell, load_cell
-from suffice.papers.tasr.drift import drift_table
-from suffice.papers.tasr.figures import tasr_charts
-from suffice.papers.tasr.frontier import cell_table, figure3, figure4, macro_table
-from suffice.papers.tasr.searched import search_table
-from suffice.papers.tasr.signal_tables import confidence_figure, margin_figure, models_table, reliability_figure
-from suffice.statistics import Resampling
-from suffice.tables import Column, Table
+from suffice.evaluation.statistics import Resampling
+from suffice_papers.paper import Paper, flags_table, narrow, not_made_table, origin_table
+from suffice_papers.published import Published, published_tasr
+from suffice_papers.tasr.cells import CellRuns, TasrCell, load_cell
+from suffice_papers.tasr.drift import drift_table
+from suffice_papers.tasr.figures import tasr_charts
+from suffice_papers.tasr.frontier import cell_table, figure3, figure4, macro_table
+from suffice_papers.tasr.searched import search_table
+from suffice_papers.tasr.signal_tables import confidence_figure, margin_figure, models_table, reliability_figure
 
 __all__ = ["PARTS", "paper_of_cells", "paper_tasr"]
 
@@ -58,7 +58,7 @@ def paper_tasr(
     Args:
         cells: At least one, from `read_cells` or made by hand.
         resampling: How intervals are made; questions are drawn in the order of their ids, whatever a recording's, and
-            for one cell the intervals are those of `suffice.replays.replay` on a recording in that order.
+            for one cell the intervals are those of `suffice.evaluation.replay.replay` on a recording in that order.
         command: The command that was run, for the provenance.
         on_progress: Called with the current part, the number of parts done and their total.
 
@@ -109,7 +109,7 @@ def paper_of_cells(
     report("done", len(PARTS), len(PARTS))
     facts = (
         ("paper", f"{published.title} (arXiv {published.arxiv})"),
-        ("command", command or "suffice.papers.tasr.tables.paper_tasr"),
+        ("command", command or "suffice_papers.tasr.tables.paper_tasr"),
         ("draws", f"{resampling.n_resamples:,}, seed {resampling.seed}, {100 * resampling.level:g} % intervals"),
     )
     missing = not_made_table(not_made)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from suffice.cli.options import overlap_state
 from suffice.cli.show import recording_progress
-from suffice.llm import SpanReaderModel
-from suffice.loop import RecordSummary, RetrievalLoop, record
-from suffice.retrieval import PoolBM25, load_questions
-from suffice.session import Policy
+from suffice.loops import RecordSummary, RetrievalLoop, record
+from suffice.loops.retrieval import PoolBM25, load_questions
+from suffice.policy.session import Policy
+from suffice_reader.model import SpanReaderModel
 
 __all__ = ["record_bundled"]
 

@@ -15,24 +15,24 @@ import numpy as np
 import typer
 from rich.progress import track
 
-from suffice.certificates import Claim
-from suffice.cli.bundled import record_bundled
 from suffice.cli.certify import certification_screen, certify_path
 from suffice.cli.console import errors, print_json, say
 from suffice.cli.offline import replay_screen
 from suffice.cli.output import Output, Screen
-from suffice.decisions import Advice, decide
+from suffice.common.files import quoted, write_file
+from suffice.common.tables import Column, Table, figure
 from suffice.errors import DataError, SufficeError
-from suffice.files import quoted, write_file
-from suffice.llm import SpanReaderModel
-from suffice.loop import Outcome, RetrievalLoop
-from suffice.replays import calibrate, replay
-from suffice.reports import Settings, make_report, render_html
-from suffice.reports.trajectories import evidence
-from suffice.retrieval import PoolBM25, Question, load_questions
-from suffice.session import Policy, stops
-from suffice.store import Recording, read_recording
-from suffice.tables import Column, Table, figure
+from suffice.evaluation.replay import calibrate, replay
+from suffice.loops import Outcome, RetrievalLoop
+from suffice.loops.retrieval import PoolBM25, Question, load_questions
+from suffice.policy.session import Policy, stops
+from suffice.presentation import Settings, make_report, render_html
+from suffice.presentation.trajectories import evidence
+from suffice.recordings import Recording, read_recording
+from suffice.verdicts.certificates import Claim
+from suffice.verdicts.decisions import Advice, decide
+from suffice_reader.demo.bundled import record_bundled
+from suffice_reader.model import SpanReaderModel
 
 __all__ = ["demo"]
 

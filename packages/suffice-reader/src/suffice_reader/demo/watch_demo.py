@@ -14,23 +14,23 @@ import numpy.typing as npt
 import typer
 
 from suffice._version import __version__
-from suffice.certificates import Claim
 from suffice.cli import options
-from suffice.cli.bundled import record_bundled
 from suffice.cli.certify import certify_path
 from suffice.cli.console import print_json, say, status
 from suffice.cli.output import Output, Screen
+from suffice.common.files import quoted, write_file
+from suffice.common.results import jsonable
+from suffice.common.tables import Column, Table, figure, render
 from suffice.errors import DataError
-from suffice.files import quoted, write_file
-from suffice.loop.rows import decision_columns
-from suffice.replays import calibrate, outcome
-from suffice.results import jsonable
-from suffice.rounds import Cost, Floats, Round
-from suffice.session import Audit, Policy, Session
-from suffice.store import Recording, read_recording, write_recording
-from suffice.store.schema import AUDIT_UNIT
-from suffice.tables import Column, Table, figure, render
-from suffice.watches import WatchResult, full_width, watch
+from suffice.evaluation.replay import calibrate, outcome
+from suffice.loops.rows import decision_columns
+from suffice.policy.rounds import Cost, Floats, Round
+from suffice.policy.session import Audit, Policy, Session
+from suffice.recordings import Recording, read_recording, write_recording
+from suffice.recordings.schema import AUDIT_UNIT
+from suffice.verdicts.certificates import Claim
+from suffice.verdicts.watches import WatchResult, full_width, watch
+from suffice_reader.demo.bundled import record_bundled
 
 __all__ = ["WatchedRun", "certified_policy", "demo_watch", "watched_runs"]
 

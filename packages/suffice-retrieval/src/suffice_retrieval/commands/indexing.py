@@ -13,11 +13,11 @@ from suffice.cli.console import progress_bar
 from suffice.cli.local import DeviceName
 from suffice.cli.options import PassageEncoder
 from suffice.cli.output import Output, Screen
-from suffice.files import quoted
-from suffice.retrieval import CorpusIndex, DenseIndex, index_corpus, index_dense
-from suffice.retrieval.bm25 import K1, B
-from suffice.store.shards import Shard
-from suffice.tables import counted
+from suffice.common.files import quoted
+from suffice.common.tables import counted
+from suffice.loops.retrieval.bm25 import K1, B
+from suffice.recordings.shards import Shard
+from suffice_retrieval.indexes import CorpusIndex, DenseIndex, index_corpus, index_dense
 
 __all__ = ["index_command"]
 

@@ -16,10 +16,10 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from suffice.common.files import replacing
+from suffice.common.identities import sha256_of
 from suffice.errors import DataError, MissingExtraError, SchemaError
-from suffice.files import replacing
-from suffice.identities import sha256_of
-from suffice.retrieval.vectors import StoredVectors
+from suffice_retrieval.indexes.vectors import StoredVectors
 
 __all__ = ["RECALL_K", "ApproximateSearch", "ApproximateSettings"]
 
@@ -225,5 +225,5 @@ def _faiss() -> Any:
     try:
         import faiss
     except ImportError as error:
-        raise MissingExtraError("an approximate index", "faiss") from error
+        raise MissingExtraError("an approximate index", "faiss", "suffice-retrieval") from error
     return faiss

@@ -7,20 +7,28 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
-from suffice.blocking import finished
+from suffice.common.blocking import finished
+from suffice.common.json_text import number_from_json, number_to_json
 from suffice.errors import DataError, SchemaError
-from suffice.json_text import number_from_json, number_to_json
-from suffice.retrieval.base import AsyncRetriever, Identity, Retriever, ScoreKind, identity_of, is_async, score_kind_of
-from suffice.retrieval.corpus_bm25 import passages_hash
-from suffice.retrieval.ranking import RankedPassages, costed_ranking, is_pinned
-from suffice.rounds import Cost, Passage
-from suffice.seen import Seen
+from suffice.loops.retrieval.base import (
+    AsyncRetriever,
+    Identity,
+    Retriever,
+    ScoreKind,
+    identity_of,
+    is_async,
+    score_kind_of,
+)
+from suffice.loops.retrieval.ranking import RankedPassages, costed_ranking, is_pinned
+from suffice.policy.rounds import Cost, Passage
+from suffice.policy.seen import Seen
+from suffice_retrieval.indexes.corpus_bm25 import passages_hash
 
 __all__ = ["CachedRetriever", "RankingCache"]
 
 
 class RankingCache(Protocol):
-    """A cache of JSON by request, such as `suffice.store.ResponseCache`."""
+    """A cache of JSON by request, such as `suffice.recordings.ResponseCache`."""
 
     def get(self, request: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return what was stored for a request; None if there is nothing."""
@@ -44,7 +52,7 @@ class CachedRetriever:
     >>> class Once(dict):
     ...     def get(self, request): return super().get(str(request))
     ...     def put(self, request, response): self[str(request)] = response
-    >>> from suffice.retrieval.bm25 import PoolBM25
+    >>> from suffice.loops.retrieval.bm25 import PoolBM25
     >>> retriever = CachedRetriever(PoolBM25(), Once())
     >>> pool = [Passage(passage_id="1", title="Munch", text="Munch was born in Norway.")]
     >>> retriever.rank("Munch", pool=pool) == retriever.rank("Munch", pool=pool)

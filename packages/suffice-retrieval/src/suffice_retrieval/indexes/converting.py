@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suffice.adapters.question_sets import CORPUS_FORM, QuestionSource
+from suffice.common.files import check_file, replacing
+from suffice.common.results import Result
+from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError
-from suffice.files import check_file, replacing
-from suffice.results import Result
-from suffice.retrieval.corpus_forms import PASSAGE_IDS, PASSAGE_TEXTS, title_and_text
-from suffice.tables import Column, Table, counted
+from suffice.importers.question_sets import CORPUS_FORM, QuestionSource
+from suffice.loops.retrieval.fields import PASSAGE_IDS, PASSAGE_TEXTS
+from suffice_retrieval.indexes.corpus_forms import title_and_text
 
 __all__ = ["CorpusConversion", "convert_corpus"]
 

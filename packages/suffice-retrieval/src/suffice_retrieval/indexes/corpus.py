@@ -9,15 +9,15 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from suffice.common.results import Result
+from suffice.common.tables import Column, Table
 from suffice.errors import DataError, SchemaError
-from suffice.results import Result
-from suffice.retrieval.bm25 import K1, B
-from suffice.retrieval.corpus_bm25 import CorpusBM25
-from suffice.retrieval.corpus_forms import HUB, Corpus, corpus_of
-from suffice.retrieval.documents import Decoding, is_left_out
-from suffice.retrieval.storage import building, is_index
-from suffice.rounds import Passage
-from suffice.tables import Column, Table
+from suffice.loops.retrieval.bm25 import K1, B
+from suffice.policy.rounds import Passage
+from suffice_retrieval.indexes.corpus_bm25 import CorpusBM25
+from suffice_retrieval.indexes.corpus_forms import HUB, Corpus, corpus_of
+from suffice_retrieval.indexes.documents import Decoding, is_left_out
+from suffice_retrieval.indexes.storage import building, is_index
 
 __all__ = [
     "CorpusIndex",
@@ -37,7 +37,7 @@ def read_corpus(path: str | Path, *, errors: Decoding = "skip") -> Iterator[Pass
     """Yield the passages of a corpus in a fixed order, without holding more than one.
 
     Args:
-        path: A file or folder, a data set (``hf:NAME``) or an index; `suffice.retrieval.corpus_forms` lists the forms.
+        path: A file or folder, a data set (``hf:NAME``) or an index; `suffice_retrieval.indexes.corpus_forms` lists the forms.
         errors: `"skip"` leaves files of a folder of documents out that are not UTF-8, and logs their names; `"strict"`
             refuses them, as all but `"replace"` do with other forms; `"replace"` puts U+FFFD in place of the bytes.
 

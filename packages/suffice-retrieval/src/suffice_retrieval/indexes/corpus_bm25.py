@@ -17,14 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import SchemaError
-from suffice.retrieval.base import ScoreKind, checked_k
-from suffice.retrieval.bm25 import K1, B, bm25_fingerprint, check_parameters
-from suffice.retrieval.maxscore import TermLists, added_up, best_k, best_passages
-from suffice.retrieval.postings import Inverter, counted_passages
-from suffice.retrieval.storage import Stored, mapped_bytes, open_stored, passage_line, write_stored
-from suffice.retrieval.tokens import TOKENS, words
-from suffice.retrieval.vocabulary import WordList
-from suffice.rounds import Passage
+from suffice.loops.retrieval.base import ScoreKind, checked_k
+from suffice.loops.retrieval.bm25 import K1, B, bm25_fingerprint, check_parameters
+from suffice.loops.retrieval.tokens import TOKENS, words
+from suffice.policy.rounds import Passage
+from suffice_retrieval.indexes.maxscore import TermLists, added_up, best_k, best_passages
+from suffice_retrieval.indexes.postings import Inverter, counted_passages
+from suffice_retrieval.indexes.storage import Stored, mapped_bytes, open_stored, passage_line, write_stored
+from suffice_retrieval.indexes.vocabulary import WordList
 
 __all__ = ["CorpusBM25", "best_k", "passages_hash"]
 

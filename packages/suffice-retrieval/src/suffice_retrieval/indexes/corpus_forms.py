@@ -8,7 +8,7 @@
 - Folders with a ``corpus.jsonl``, or with files of one of these forms; every file may be gzipped.
 - Data sets of the library `datasets`: a folder that it saved, or ``hf:NAME[:CONFIG[:SPLIT]][@REVISION]`` from the hub, in a
   stream; their rows have the fields above.
-- Folders of text and Markdown documents, see `suffice.retrieval.documents`.
+- Folders of text and Markdown documents, see `suffice_retrieval.indexes.documents`.
 - Folders of an index, whose passages these are.
 """
 
@@ -26,24 +26,19 @@ from typing import Any
 
 import numpy as np
 
+from suffice.common.files import decoded, json_lines, unpacked
+from suffice.common.identities import sha256_of
 from suffice.errors import DataError, MissingExtraError, NotFoundError
-from suffice.files import decoded, json_lines, unpacked
-from suffice.identities import sha256_of
-from suffice.retrieval.documents import Decoding, corpus_files, documents, log_skipped, read_documents
-from suffice.retrieval.passages import PASSAGE_WORDS
-from suffice.retrieval.storage import is_index, open_passages
-from suffice.rounds import Passage
+from suffice.loops.retrieval.fields import PASSAGE_IDS, PASSAGE_TEXTS
+from suffice.policy.rounds import Passage
+from suffice_retrieval.indexes.documents import Decoding, corpus_files, documents, log_skipped, read_documents
+from suffice_retrieval.indexes.passages import PASSAGE_WORDS
+from suffice_retrieval.indexes.storage import is_index, open_passages
 
-__all__ = ["HUB", "PASSAGE_IDS", "PASSAGE_TEXTS", "Corpus", "corpus_of", "title_and_text"]
+__all__ = ["HUB", "Corpus", "corpus_of", "title_and_text"]
 
 HUB = "hf:"
 """The beginning of the name of a data set on the hub."""
-
-PASSAGE_IDS = ("id", "_id", "docid", "doc_id", "pid", "passage_id")
-"""Fields with the id of a passage."""
-
-PASSAGE_TEXTS = ("text", "contents", "passage")
-"""Fields with its text."""
 
 _Placed = Iterator[tuple[str, Passage]]
 """Passages, each with its place for messages."""
@@ -356,7 +351,9 @@ def _datasets(name: str) -> Any:
     try:
         import datasets
     except ImportError:
-        raise MissingExtraError(f"a corpus that the library datasets reads ({name})", "torch") from None
+        raise MissingExtraError(
+            f"a corpus that the library datasets reads ({name})", "datasets", "suffice-retrieval"
+        ) from None
     return datasets
 
 

@@ -14,16 +14,16 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from suffice.embedding.sentence_transformers import Encoder, load_encoder, model_id, pooling_of, weights_hash
+from suffice.common.identities import aligned, hub_folder, model_content
 from suffice.errors import DataError, ModelError, SchemaError
-from suffice.identities import aligned, hub_folder, model_content
-from suffice.retrieval.approximate import ApproximateSearch, ApproximateSettings
-from suffice.retrieval.base import ScoreKind, checked_k, required_pool
-from suffice.retrieval.corpus_bm25 import passages_hash
-from suffice.retrieval.storage import Stored, open_stored, write_stored
-from suffice.retrieval.tokens import passage_text
-from suffice.retrieval.vectors import StoredVectors
-from suffice.rounds import Passage
+from suffice.loops.models.sentence_transformers import Encoder, load_encoder, model_id, pooling_of, weights_hash
+from suffice.loops.retrieval.base import ScoreKind, checked_k, required_pool
+from suffice.loops.retrieval.tokens import passage_text
+from suffice.policy.rounds import Passage
+from suffice_retrieval.indexes.approximate import ApproximateSearch, ApproximateSettings
+from suffice_retrieval.indexes.corpus_bm25 import passages_hash
+from suffice_retrieval.indexes.storage import Stored, open_stored, write_stored
+from suffice_retrieval.indexes.vectors import StoredVectors
 
 __all__ = ["DenseRetriever", "Encoder", "Similarity", "vector_files"]
 

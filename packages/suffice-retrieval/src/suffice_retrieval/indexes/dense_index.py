@@ -22,13 +22,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from suffice.common.files import disk_fault, write_file
+from suffice.common.results import Result
+from suffice.common.tables import Column, Table
 from suffice.errors import DataError, SchemaError
-from suffice.files import disk_fault, write_file
-from suffice.results import Result
-from suffice.retrieval.approximate import RECALL_K, ApproximateSearch, ApproximateSettings
-from suffice.retrieval.corpus import check_apart, index_beside
-from suffice.retrieval.corpus_forms import corpus_of
-from suffice.retrieval.dense import (
+from suffice.policy.rounds import Passage
+from suffice_retrieval.indexes.approximate import RECALL_K, ApproximateSearch, ApproximateSettings
+from suffice_retrieval.indexes.corpus import check_apart, index_beside
+from suffice_retrieval.indexes.corpus_forms import corpus_of
+from suffice_retrieval.indexes.dense import (
     APPROXIMATE,
     APPROXIMATE_FILE,
     DENSE_KIND,
@@ -37,11 +39,17 @@ from suffice.retrieval.dense import (
     DenseRetriever,
     vector_files,
 )
-from suffice.retrieval.documents import Decoding
-from suffice.retrieval.storage import Stored, begin_stored, building, finish_stored, is_index, join_stored, open_stored
-from suffice.retrieval.vectors import StoredVectors
-from suffice.rounds import Passage
-from suffice.tables import Column, Table
+from suffice_retrieval.indexes.documents import Decoding
+from suffice_retrieval.indexes.storage import (
+    Stored,
+    begin_stored,
+    building,
+    finish_stored,
+    is_index,
+    join_stored,
+    open_stored,
+)
+from suffice_retrieval.indexes.vectors import StoredVectors
 
 __all__ = ["DenseIndex", "index_dense", "is_dense_index", "open_dense", "write_vectors"]
 

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+from suffice.common.json_text import well_formed
 from suffice.errors import DataError
-from suffice.json_text import well_formed
-from suffice.retrieval.passages import split_text
-from suffice.rounds import Passage
+from suffice.policy.rounds import Passage
+from suffice_retrieval.indexes.passages import split_text
 
 __all__ = ["Decoding", "corpus_files", "documents", "is_left_out", "log_skipped", "read_documents"]
 
@@ -29,7 +29,7 @@ _SUFFIXES = (".txt", ".md")
 _FILES_NAMED = 5
 """Largest number of files named in a log message."""
 
-_CORPUS_LOG = logging.getLogger("suffice.retrieval.corpus")
+_CORPUS_LOG = logging.getLogger("suffice_retrieval.indexes.corpus")
 
 
 def documents(folder: Path) -> list[Path]:

@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.processes import spawning_pool
-from suffice.retrieval.storage import passage_line
-from suffice.retrieval.tokens import passage_text, words
-from suffice.rounds import Passage
+from suffice.common.processes import spawning_pool
+from suffice.loops.retrieval.tokens import passage_text, words
+from suffice.policy.rounds import Passage
+from suffice_retrieval.indexes.storage import passage_line
 
 __all__ = ["CountedPassages", "Inverter", "MergedTerms", "counted_passages"]
 

@@ -27,10 +27,10 @@ from typing import IO, Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from suffice.common.files import LOCK, locking, remove_leftovers, replacing, write_file
+from suffice.common.identities import sha256_of
 from suffice.errors import DataError, SchemaError
-from suffice.files import LOCK, locking, remove_leftovers, replacing, write_file
-from suffice.identities import sha256_of
-from suffice.rounds import Passage
+from suffice.policy.rounds import Passage
 
 __all__ = [
     "MANIFEST",
@@ -78,7 +78,7 @@ _NUMBERED = re.compile(r"\.?vectors-\d{5}\.(?:npy|json)(?:\.[\w-]+\.tmp)?")
 
 _SPILL = "spill"
 _LEFTOVER = re.compile(rf"\.({'|'.join(map(re.escape, (*sorted(_INDEX_FILES), _SPILL)))})\..*\.tmp")
-"""What killed processes leave of a file, see `suffice.files.remove_leftovers`."""
+"""What killed processes leave of a file, see `suffice.common.files.remove_leftovers`."""
 
 _WHOLE = 2**24
 """Files below this size are read in full when an index is opened; others stay on disk."""
@@ -274,7 +274,7 @@ def write_stored(directory: Path, kind: str, version: int, plan: Mapping[str, An
 
 @contextmanager
 def building(directory: Path, what: str) -> Iterator[None]:
-    """Let one process at a time build an index in a folder, which is created; see `suffice.files.locking`.
+    """Let one process at a time build an index in a folder, which is created; see `suffice.common.files.locking`.
 
     Raises:
         DataError: The folder contains other files, or cannot be written.

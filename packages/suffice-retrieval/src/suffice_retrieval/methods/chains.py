@@ -15,14 +15,14 @@ from dataclasses import asdict, dataclass, field, fields
 from itertools import zip_longest
 from typing import Any, ClassVar
 
+from suffice.common.syntax import parse_expression
 from suffice.errors import DataError, ModelError, NotFoundError, did_you_mean
-from suffice.llm.prompts import CHAIN_OF_THOUGHT, SELF_ASK, ChainPrompt, Message
-from suffice.llm.sentences import sentence_end, sentences
-from suffice.llm.triggers import flare_trigger, masked_text, uncertain_spans
-from suffice.rounds import Passage, Reply
-from suffice.signals.alignment import tokens_of_span
-from suffice.signals.text import strip_thinking
-from suffice.syntax import parse_expression
+from suffice.loops.models.prompts import CHAIN_OF_THOUGHT, SELF_ASK, ChainPrompt, Message
+from suffice.loops.models.sentences import sentence_end, sentences
+from suffice.loops.models.triggers import flare_trigger, masked_text, uncertain_spans
+from suffice.policy.rounds import Passage, Reply
+from suffice.policy.signals.alignment import tokens_of_span
+from suffice.policy.signals.text import strip_thinking
 
 __all__ = [
     "CHAIN_METHODS",
@@ -85,7 +85,7 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Reread:
-    """DRAGIN's reading of a reply, see `suffice.llm.triggers.dragin_query`.
+    """DRAGIN's reading of a reply, see `suffice_gates.models.attention.dragin_query`.
 
     Attributes:
         messages: What the model replied to.

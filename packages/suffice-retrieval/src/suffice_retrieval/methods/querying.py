@@ -9,13 +9,24 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
-from suffice.blocking import finished
+from suffice.common.blocking import finished
+from suffice.common.provided import provided
 from suffice.errors import DataError, ModelError
-from suffice.llm._wire import Completion, is_cut
-from suffice.llm.base import Answerer, Completer
-from suffice.llm.transformers_model import TransformersModel
-from suffice.llm.triggers import dragin_query
-from suffice.loop.chains import (
+from suffice.loops.course import Call, RoundResult, Steps
+from suffice.loops.evidence import distinct_passages
+from suffice.loops.live import LiveLoop, check_position, fitted_of
+from suffice.loops.models._wire import Completion, is_cut
+from suffice.loops.models.base import Answerer, Completer, has_attentions
+from suffice.loops.retrieval import AsyncRetriever, Retriever, identity_of, is_async, score_kind_of
+from suffice.loops.retrieval.base import required_pool
+from suffice.loops.retrieval.ranking import added_costs, costed_ranking
+from suffice.loops.retrieval_loop import RetrievalLoop
+from suffice.policy.rounds import Cost, Passage, Reply, Round, Token
+from suffice.policy.rules import Never
+from suffice.policy.seen import Seen
+from suffice.policy.signals import CHAIN, LOGPROB_NEEDS, RETRIEVAL
+from suffice.policy.signals.alignment import tokens_of_span
+from suffice_retrieval.methods.chains import (
     CHAIN_METHODS,
     Action,
     Ask,
@@ -27,18 +38,6 @@ from suffice.loop.chains import (
     answer_of_chain,
     interleaved,
 )
-from suffice.loop.course import Call, RoundResult, Steps
-from suffice.loop.evidence import distinct_passages
-from suffice.loop.live import LiveLoop, check_position, fitted_of
-from suffice.loop.retrieval import RetrievalLoop
-from suffice.retrieval import AsyncRetriever, Retriever, identity_of, is_async, score_kind_of
-from suffice.retrieval.base import required_pool
-from suffice.retrieval.ranking import added_costs, costed_ranking
-from suffice.rounds import Cost, Passage, Reply, Round, Token
-from suffice.rules import Never
-from suffice.seen import Seen
-from suffice.signals import CHAIN, LOGPROB_NEEDS, RETRIEVAL
-from suffice.signals.alignment import tokens_of_span
 
 __all__ = ["QueryLoop"]
 
@@ -150,7 +149,7 @@ class QueryLoop(LiveLoop):
                 f"{self.method.name} writes a chain, and {getattr(self.model, 'name', self.model)!r} only answers from "
                 "passages: use an endpoint or a local model"
             )
-        if "attentions" in self.method.needs and not isinstance(self.model, TransformersModel):
+        if "attentions" in self.method.needs and not has_attentions(self.model):
             raise ModelError(
                 f"{self.method.name} reads attentions, which {self.model.name!r} does not give: run the model here "
                 "(--local, TransformersModel), or use a method that needs none"
@@ -344,8 +343,9 @@ class _RoundCalls:
 
     def _reread(self, action: Reread) -> Reply:
         model = self.loop.model
-        assert isinstance(model, TransformersModel)  # see `verify`
-        return dragin_query(model, action.messages, action.reply, action.texts, theta=action.theta, n=action.n)
+        return provided("dragin_query")(  # a model that runs here, see `verify`
+            model, action.messages, action.reply, action.texts, theta=action.theta, n=action.n
+        )
 
     async def _search(self, queries: Sequence[str], *, threads: bool) -> Reply:
         """Return the passages of all queries as JSON, so that a journal keeps them."""

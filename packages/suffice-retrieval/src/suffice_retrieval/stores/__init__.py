@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from suffice.retrieval.stores.addresses import STORE_FORMS, is_store_address, open_store, shown_address, store_variables
-from suffice.retrieval.stores.base import Distance, QuestionEmbedder, Store
-from suffice.retrieval.stores.elastic import ElasticsearchStore, OpenSearchStore, SearchEngineStore
-from suffice.retrieval.stores.lance import LanceDBStore
-from suffice.retrieval.stores.postgres import PostgresStore
-from suffice.retrieval.stores.qdrant import QdrantStore
+from suffice_retrieval.stores.addresses import (
+    STORE_FORMS,
+    is_store_address,
+    open_store,
+    shown_address,
+    store_variables,
+)
+from suffice_retrieval.stores.base import Distance, QuestionEmbedder, Store
+from suffice_retrieval.stores.elastic import ElasticsearchStore, OpenSearchStore, SearchEngineStore
+from suffice_retrieval.stores.lance import LanceDBStore
+from suffice_retrieval.stores.postgres import PostgresStore
+from suffice_retrieval.stores.qdrant import QdrantStore
 
 __all__ = [
     "STORE_FORMS",

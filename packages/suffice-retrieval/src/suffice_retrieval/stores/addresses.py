@@ -9,11 +9,11 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from suffice.errors import DataError, did_you_mean
-from suffice.retrieval.stores.base import QuestionEmbedder, Store
-from suffice.retrieval.stores.elastic import ElasticsearchStore, OpenSearchStore
-from suffice.retrieval.stores.lance import LanceDBStore
-from suffice.retrieval.stores.postgres import PostgresStore
-from suffice.retrieval.stores.qdrant import QdrantStore
+from suffice_retrieval.stores.base import QuestionEmbedder, Store
+from suffice_retrieval.stores.elastic import ElasticsearchStore, OpenSearchStore
+from suffice_retrieval.stores.lance import LanceDBStore
+from suffice_retrieval.stores.postgres import PostgresStore
+from suffice_retrieval.stores.qdrant import QdrantStore
 
 __all__ = ["STORE_FORMS", "is_store_address", "open_store", "shown_address", "store_variables"]
 

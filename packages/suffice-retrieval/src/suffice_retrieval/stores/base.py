@@ -20,8 +20,7 @@ from typing import Any, ClassVar, Literal, NoReturn, TypeVar, get_args
 import numpy as np
 import numpy.typing as npt
 
-from suffice.embedding import Embedder, identity
-from suffice.embedding.base import checked_vectors
+from suffice.common.redaction import Redactor, shortened
 from suffice.errors import (
     AuthenticationFailedError,
     DataError,
@@ -31,14 +30,15 @@ from suffice.errors import (
     NotFoundError,
     SufficeError,
 )
-from suffice.redaction import Redactor, shortened
-from suffice.retrieval.base import Identity, ScoreKind, checked_k, refuse_pool
-from suffice.retrieval.dense import DenseRetriever
-from suffice.retrieval.ranking import RankedPassages
-from suffice.retrieval.stores.background import BackgroundClient, in_background
-from suffice.retrieval.stores.filters import Condition, conditions_of
-from suffice.rounds import Cost, Passage
-from suffice.signals import EMBEDDING, RETRIEVAL
+from suffice.loops.retrieval.base import Identity, ScoreKind, checked_k, refuse_pool
+from suffice.loops.retrieval.ranking import RankedPassages
+from suffice.policy.embedding import Embedder, identity
+from suffice.policy.embedding.base import checked_vectors
+from suffice.policy.rounds import Cost, Passage
+from suffice.policy.signals import EMBEDDING, RETRIEVAL
+from suffice_retrieval.indexes.dense import DenseRetriever
+from suffice_retrieval.stores.background import BackgroundClient, in_background
+from suffice_retrieval.stores.filters import Condition, conditions_of
 
 __all__ = [
     "Content",
@@ -116,7 +116,7 @@ class Content:
 
 
 class Store(ABC):
-    """A search engine or database as a retriever; see `suffice.retrieval.AsyncRetriever`.
+    """A search engine or database as a retriever; see `suffice.loops.retrieval.AsyncRetriever`.
 
     `rank` is awaited, from any event loop and from any number of them, one after the other or at the same time.  A blank
     question, or one without a word that the embedder or the store knows, has no hits.

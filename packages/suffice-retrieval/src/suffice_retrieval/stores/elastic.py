@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError, MissingExtraError, ModelTimeoutError, SufficeError
-from suffice.retrieval.base import Identity
-from suffice.retrieval.stores.base import (
+from suffice.loops.retrieval.base import Identity
+from suffice_retrieval.stores.base import (
     Content,
     Fields,
     Hit,
@@ -24,7 +24,7 @@ from suffice.retrieval.stores.base import (
     no_passage,
     not_among,
 )
-from suffice.retrieval.stores.filters import Condition
+from suffice_retrieval.stores.filters import Condition
 
 if TYPE_CHECKING:
     from elasticsearch import AsyncElasticsearch
@@ -239,7 +239,9 @@ class ElasticsearchStore(SearchEngineStore):
 
     @staticmethod
     def _missing() -> MissingExtraError:
-        return MissingExtraError("searching an index of Elasticsearch (elasticsearch)", "elasticsearch")
+        return MissingExtraError(
+            "searching an index of Elasticsearch (elasticsearch)", "elasticsearch", "suffice-retrieval"
+        )
 
     async def _open(self) -> AsyncElasticsearch:
         from elasticsearch import AsyncElasticsearch
@@ -290,7 +292,7 @@ class OpenSearchStore(SearchEngineStore):
 
     @staticmethod
     def _missing() -> MissingExtraError:
-        return MissingExtraError("searching an index of OpenSearch (opensearch-py)", "opensearch")
+        return MissingExtraError("searching an index of OpenSearch (opensearch-py)", "opensearch", "suffice-retrieval")
 
     async def _open(self) -> AsyncOpenSearch:
         from opensearchpy import AsyncOpenSearch

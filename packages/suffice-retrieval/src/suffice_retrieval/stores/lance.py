@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError, MissingExtraError, SufficeError
-from suffice.retrieval.base import Identity, ScoreKind
-from suffice.retrieval.stores.base import (
+from suffice.loops.retrieval.base import Identity, ScoreKind
+from suffice_retrieval.stores.base import (
     SCORE_OF,
     Content,
     Distance,
@@ -25,7 +25,7 @@ from suffice.retrieval.stores.base import (
     not_among,
     require_folder,
 )
-from suffice.retrieval.stores.filters import SQL_BOUNDS, Condition, Scalar
+from suffice_retrieval.stores.filters import SQL_BOUNDS, Condition, Scalar
 
 if TYPE_CHECKING:
     from lancedb import AsyncConnection, AsyncTable
@@ -108,7 +108,7 @@ class LanceDBStore(Store):
 
     @staticmethod
     def _missing() -> MissingExtraError:
-        return MissingExtraError("searching a table of LanceDB (lancedb)", "lancedb")
+        return MissingExtraError("searching a table of LanceDB (lancedb)", "lancedb", "suffice-retrieval")
 
     async def _open(self) -> tuple[AsyncConnection, AsyncTable]:
         import lancedb

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import AuthenticationFailedError, DataError, MissingExtraError, ModelTimeoutError, SufficeError
-from suffice.retrieval.base import Identity, ScoreKind
-from suffice.retrieval.stores.base import (
+from suffice.loops.retrieval.base import Identity, ScoreKind
+from suffice_retrieval.stores.base import (
     SCORE_OF,
     Content,
     Distance,
@@ -24,8 +24,8 @@ from suffice.retrieval.stores.base import (
     no_passage,
     not_among,
 )
-from suffice.retrieval.stores.filters import SQL_BOUNDS
-from suffice.retrieval.stores.postgres_connections import (
+from suffice_retrieval.stores.filters import SQL_BOUNDS
+from suffice_retrieval.stores.postgres_connections import (
     SECRET_PARAMETERS,
     ReadingPool,
     connection_parameters,
@@ -151,7 +151,7 @@ class PostgresStore(Store):
 
     @staticmethod
     def _missing() -> MissingExtraError:
-        return MissingExtraError("searching a table of Postgres (psycopg, pgvector)", "postgres")
+        return MissingExtraError("searching a table of Postgres (psycopg, pgvector)", "postgres", "suffice-retrieval")
 
     async def _open(self) -> ReadingPool:
         return ReadingPool({"application_name": "suffice", **self._parameters}, self.connections)

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import AuthenticationFailedError, DataError, MissingExtraError, SufficeError
-from suffice.retrieval.base import Identity, ScoreKind
-from suffice.retrieval.stores.base import (
+from suffice.loops.retrieval.base import Identity, ScoreKind
+from suffice_retrieval.stores.base import (
     Content,
     Fields,
     Hit,
@@ -24,7 +24,7 @@ from suffice.retrieval.stores.base import (
     not_among,
     require_folder,
 )
-from suffice.retrieval.stores.filters import Condition
+from suffice_retrieval.stores.filters import Condition
 
 if TYPE_CHECKING:
     from qdrant_client import AsyncQdrantClient, models
@@ -116,7 +116,7 @@ class QdrantStore(Store):
 
     @staticmethod
     def _missing() -> MissingExtraError:
-        return MissingExtraError("searching a collection of Qdrant (qdrant-client)", "qdrant")
+        return MissingExtraError("searching a collection of Qdrant (qdrant-client)", "qdrant", "suffice-retrieval")
 
     async def _open(self) -> AsyncQdrantClient:
         from qdrant_client import AsyncQdrantClient

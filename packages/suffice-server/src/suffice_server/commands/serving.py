@@ -10,10 +10,10 @@ from typing import Annotated, ClassVar
 from typer import Argument, Option
 
 from suffice.cli.console import say
+from suffice.common.tables import counted
 from suffice.errors import DataError
-from suffice.serve import check_extra
-from suffice.session import Audit
-from suffice.tables import counted
+from suffice.policy.session import Audit
+from suffice_server.serve import check_extra
 
 __all__ = ["serve_command"]
 
@@ -77,13 +77,13 @@ def serve_command(
     Example: suffice serve policies --no-token
     """
     check_extra("suffice serve")
-    from suffice.serve.app import make_app
-    from suffice.serve.guard import LOCAL_HOSTS, Limits
-    from suffice.serve.log import DecisionLog, audit_seed
-    from suffice.serve.policies import PolicyFolder
-    from suffice.serve.running import bind, run_app, url_of
-    from suffice.serve.service import Service
-    from suffice.serve.sessions import SessionStore
+    from suffice_server.serve.app import make_app
+    from suffice_server.serve.guard import LOCAL_HOSTS, Limits
+    from suffice_server.serve.log import DecisionLog, audit_seed
+    from suffice_server.serve.policies import PolicyFolder
+    from suffice_server.serve.running import bind, run_app, url_of
+    from suffice_server.serve.service import Service
+    from suffice_server.serve.sessions import SessionStore
 
     token = _token_for(access)
     values = asdict(limit)
@@ -126,7 +126,7 @@ def _log_to_stderr() -> None:
 
 def _token_for(access: Access) -> str | None:
     """Return the token to ask for; None = none, where only this machine can ask."""
-    from suffice.serve.guard import read_token
+    from suffice_server.serve.guard import read_token
 
     if access.no_token and access.token_file is not None:
         raise DataError("--no-token asks for no token, and --token-file has one: give one of the two")

@@ -12,7 +12,7 @@ import typer
 
 from suffice.cli.console import say
 from suffice.errors import MissingExtraError
-from suffice.serve import check_extra
+from suffice_server.serve import check_extra
 
 __all__ = ["studio_command"]
 
@@ -29,10 +29,10 @@ def studio_command(
     try:
         check_extra("the studio")
     except MissingExtraError as error:
-        raise MissingExtraError("the studio", "studio") from error
-    from suffice.serve.running import bind, run_app, url_of
-    from suffice.studio import studio_app
-    from suffice.studio.door import OPEN
+        raise MissingExtraError("the studio", distribution="suffice-server") from error
+    from suffice_server.serve.running import bind, run_app, url_of
+    from suffice_server.studio import studio_app
+    from suffice_server.studio.door import OPEN
 
     token, once = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
     app = studio_app(folder, token=token, once=once if browser else None)

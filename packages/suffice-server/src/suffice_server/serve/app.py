@@ -18,15 +18,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from suffice.common.json_text import refuse_constant, well_formed
 from suffice.errors import DataError, SufficeError
-from suffice.json_text import refuse_constant, well_formed
-from suffice.serve.answers import Handler, RefusedError, json_response, refused, responding
-from suffice.serve.document import openapi, schemas_for
-from suffice.serve.guard import Guard, Limits, read_body
-from suffice.serve.metrics import METRICS_TYPE
-from suffice.serve.operations import OPEN_PATHS, OPERATIONS, Operation
-from suffice.serve.schema import check_value
-from suffice.serve.service import Service
+from suffice_server.serve.answers import Handler, RefusedError, json_response, refused, responding
+from suffice_server.serve.document import openapi, schemas_for
+from suffice_server.serve.guard import Guard, Limits, read_body
+from suffice_server.serve.metrics import METRICS_TYPE
+from suffice_server.serve.operations import OPEN_PATHS, OPERATIONS, Operation
+from suffice_server.serve.schema import check_value
+from suffice_server.serve.service import Service
 
 __all__ = ["make_app"]
 

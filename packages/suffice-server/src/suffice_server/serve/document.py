@@ -6,11 +6,11 @@ import re
 from typing import Any, get_args
 
 from suffice._version import __version__
-from suffice.rounds import COST_KINDS, Reason
-from suffice.serve.guard import Limits
-from suffice.serve.operations import OPEN_PATHS, OPERATIONS, Operation
-from suffice.serve.schema import Schema
-from suffice.watches import STATUSES
+from suffice.policy.rounds import COST_KINDS, Reason
+from suffice.verdicts.watches import STATUSES
+from suffice_server.serve.guard import Limits
+from suffice_server.serve.operations import OPEN_PATHS, OPERATIONS, Operation
+from suffice_server.serve.schema import Schema
 
 __all__ = ["openapi", "schemas_for"]
 

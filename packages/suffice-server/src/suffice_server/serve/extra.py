@@ -19,4 +19,4 @@ def check_extra(feature: str) -> None:
     """
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
-        raise MissingExtraError(f"{feature} ({', '.join(missing)})", "serve")
+        raise MissingExtraError(f"{feature} ({', '.join(missing)})", distribution="suffice-server")

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from suffice.errors import DataError
-from suffice.serve.answers import RefusedError, refused
+from suffice_server.serve.answers import RefusedError, refused
 
 __all__ = ["LOCAL_HOSTS", "Guard", "Limits", "bearer_token", "read_body", "read_token", "same_token"]
 

@@ -12,12 +12,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from suffice.common.files import disk_fault
 from suffice.errors import DataError, SufficeError
-from suffice.files import disk_fault
-from suffice.loop import OpenQuestion, Recorder
-from suffice.serve.answers import RefusedError
-from suffice.serve.policies import NamedPolicy
-from suffice.session import Audit, Session
+from suffice.loops import OpenQuestion, Recorder
+from suffice.policy.session import Audit, Session
+from suffice_server.serve.answers import RefusedError
+from suffice_server.serve.policies import NamedPolicy
 
 __all__ = ["DecisionLog", "audit_seed", "question_names"]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from suffice.rounds import Decision
-from suffice.serve.policies import NamedPolicy
+from suffice.policy.rounds import Decision
+from suffice_server.serve.policies import NamedPolicy
 
 __all__ = ["METRICS_TYPE", "Metrics"]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suffice.errors import DataError, NotFoundError, SufficeError, did_you_mean
-from suffice.session import Policy
+from suffice.policy.session import Policy
 
 __all__ = ["NamedPolicy", "PolicyFolder"]
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from suffice.common.json_text import number_from_json
 from suffice.errors import DataError
-from suffice.json_text import number_from_json
-from suffice.loop.host_values import check_signal_names
-from suffice.rounds import Round
-from suffice.session import Session, read_reply
+from suffice.loops.host_values import check_signal_names
+from suffice.policy.rounds import Round
+from suffice.policy.session import Session, read_reply
 
 __all__ = ["round_of"]
 

@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from suffice.errors import ConfigMismatchError, NotFoundError, SufficeError
-from suffice.loop import OpenQuestion
-from suffice.rounds import Decision, Reason, Round
-from suffice.serve.answers import RefusedError
-from suffice.serve.log import DecisionLog, question_names
-from suffice.serve.metrics import Metrics
-from suffice.serve.policies import NamedPolicy, PolicyFolder
-from suffice.serve.rounds_in import round_of
-from suffice.serve.sessions import SessionStore
-from suffice.serve.watching import LogWatch
-from suffice.session import Policy, Session
-from suffice.watches import WatchCollector
+from suffice.loops import OpenQuestion
+from suffice.policy.rounds import Decision, Reason, Round
+from suffice.policy.session import Policy, Session
+from suffice.verdicts.watches import WatchCollector
+from suffice_server.serve.answers import RefusedError
+from suffice_server.serve.log import DecisionLog, question_names
+from suffice_server.serve.metrics import Metrics
+from suffice_server.serve.policies import NamedPolicy, PolicyFolder
+from suffice_server.serve.rounds_in import round_of
+from suffice_server.serve.sessions import SessionStore
+from suffice_server.serve.watching import LogWatch
 
 __all__ = ["Service"]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.serve.answers import RefusedError
-from suffice.serve.guard import Limits
+from suffice_server.serve.answers import RefusedError
+from suffice_server.serve.guard import Limits
 
 __all__ = ["SessionStore", "StoredSession"]
 

@@ -8,12 +8,12 @@ import threading
 import time
 from typing import Any
 
+from suffice.common.json_text import number_or_none
 from suffice.errors import NotFoundError, SufficeError
-from suffice.json_text import number_or_none
-from suffice.serve.log import DecisionLog
-from suffice.serve.policies import NamedPolicy
-from suffice.store import read_recording
-from suffice.watches import WatchResult, watch
+from suffice.recordings import read_recording
+from suffice.verdicts.watches import WatchResult, watch
+from suffice_server.serve.log import DecisionLog
+from suffice_server.serve.policies import NamedPolicy
 
 __all__ = ["LogWatch"]
 

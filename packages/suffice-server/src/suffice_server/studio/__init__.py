@@ -1,6 +1,6 @@
 """The studio: a local page over a folder of recordings, policies and logs."""
 
-from suffice.studio.app import studio_app
-from suffice.studio.folder import Folder, Item
+from suffice_server.studio.app import studio_app
+from suffice_server.studio.folder import Folder, Item
 
 __all__ = ["Folder", "Item", "studio_app"]

@@ -11,12 +11,12 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from suffice.errors import NotFoundError, SufficeError
-from suffice.serve.guard import LOCAL_HOSTS, Guard
-from suffice.studio.door import Door
-from suffice.studio.folder import Folder
-from suffice.studio.pages import assets, render_page
-from suffice.studio.view import View
-from suffice.studio.views import (
+from suffice_server.serve.guard import LOCAL_HOSTS, Guard
+from suffice_server.studio.door import Door
+from suffice_server.studio.folder import Folder
+from suffice_server.studio.pages import assets, render_page
+from suffice_server.studio.view import View
+from suffice_server.studio.views import (
     CONTENTS_VIEW,
     DECIDING_VIEW,
     EXPORTS_VIEW,

@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from suffice.common.tables import Column, Table
 from suffice.errors import DataError, NotFoundError
-from suffice.metrics import METRICS
-from suffice.replays import check_policy, policy_for
-from suffice.replays.baselines import fixed_budget
-from suffice.replays.prepared import PreparedRecording
-from suffice.reports.trajectories import Passages, Stopped, to_dicts
-from suffice.rounds import Floats, Mask
-from suffice.session import Policy
-from suffice.store import Recording, read_recording
-from suffice.studio.describing import headline_metric
-from suffice.studio.workbench import Workbench
-from suffice.tables import Column, Table
-from suffice.watches.requests import numbers_of
+from suffice.evaluation.replay import check_policy, policy_for
+from suffice.evaluation.replay.baselines import fixed_budget
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.policy.metrics import METRICS
+from suffice.policy.rounds import Floats, Mask
+from suffice.policy.session import Policy
+from suffice.presentation.trajectories import Passages, Stopped, to_dicts
+from suffice.recordings import Recording, read_recording
+from suffice.verdicts.watches.requests import numbers_of
+from suffice_server.studio.describing import headline_metric
+from suffice_server.studio.workbench import Workbench
 
 __all__ = ["FILTERS", "PAGE_SIZE", "Browsed", "Fates"]
 

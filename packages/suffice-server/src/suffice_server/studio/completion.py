@@ -10,9 +10,9 @@ from difflib import get_close_matches
 from typing import Literal
 
 from suffice.errors import RuleSyntaxError
-from suffice.rules import NAMED_RULES, SELECTORS, parse_rule, parse_selector
-from suffice.rules.named import spelled
-from suffice.rules.parse import OWN_RULES, OWN_SELECTORS
+from suffice.policy.rules import NAMED_RULES, SELECTORS, parse_rule, parse_selector
+from suffice.policy.rules.named import spelled
+from suffice.policy.rules.parse import OWN_RULES, OWN_SELECTORS
 
 __all__ = [
     "LONGEST",

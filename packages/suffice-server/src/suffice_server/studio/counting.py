@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from suffice.display import Chart
-from suffice.replays.charts import accent_shades, shares_chart
-from suffice.store import Recording
-from suffice.tables import Column, Table, counted
-from suffice.watches.requests import RAN_ON, moment, numbers_of, times_of
+from suffice.common.display import Chart
+from suffice.common.tables import Column, Table, counted
+from suffice.evaluation.replay.charts import accent_shades, shares_chart
+from suffice.recordings import Recording
+from suffice.verdicts.watches.requests import RAN_ON, moment, numbers_of, times_of
 
 __all__ = ["audits_table", "deciders_table", "flat_facts", "reasons_table", "stops_over_time"]
 

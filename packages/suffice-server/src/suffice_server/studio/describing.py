@@ -13,24 +13,24 @@ from pathlib import Path
 
 import numpy as np
 
-from suffice.adapters.names import ANSWERS, IDS, QUESTIONS, ROUND_WORDS, WEAK_REPLIES, is_round_name, plain_name
-from suffice.adapters.recognise import Head, head_of, json_document, recognise
-from suffice.certificates import Certificate
-from suffice.decisions import Advice
-from suffice.decisions.advice import FORMAT as DECISION_FORMAT
+from suffice.common.files import quoted
+from suffice.common.tables import counted, figure
 from suffice.errors import SufficeError
-from suffice.files import quoted
-from suffice.replays.costs import NOT_LANGUAGE_MODELS
-from suffice.replays.outcomes import default_metrics, has_outcome, outcome
-from suffice.retrieval import load_questions
-from suffice.rounds import Floats
-from suffice.session import Policy
-from suffice.session.policy import POLICY_FORMAT
-from suffice.store import Recording, read_recording
-from suffice.store.parts import part_paths
-from suffice.store.round_journal import RoundJournal
-from suffice.store.schema import META_KEY
-from suffice.tables import counted, figure
+from suffice.evaluation.replay.costs import NOT_LANGUAGE_MODELS
+from suffice.evaluation.replay.outcomes import default_metrics, has_outcome, outcome
+from suffice.importers.names import ANSWERS, IDS, QUESTIONS, ROUND_WORDS, WEAK_REPLIES, is_round_name, plain_name
+from suffice.importers.recognise import Head, head_of, json_document, recognise
+from suffice.loops.retrieval import load_questions
+from suffice.policy.rounds import Floats
+from suffice.policy.session import Policy
+from suffice.policy.session.policy import POLICY_FORMAT
+from suffice.recordings import Recording, read_recording
+from suffice.recordings.parts import part_paths
+from suffice.recordings.round_journal import RoundJournal
+from suffice.recordings.schema import META_KEY
+from suffice.verdicts.certificates import Certificate
+from suffice.verdicts.decisions import Advice
+from suffice.verdicts.decisions.advice import FORMAT as DECISION_FORMAT
 
 __all__ = [
     "DECIDER",

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from suffice.serve.guard import same_token
+from suffice_server.serve.guard import same_token
 
 __all__ = ["HEADERS", "OPEN", "Door"]
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from suffice.errors import NotFoundError
-from suffice.reports.trajectories import Passages, evidence
-from suffice.session import Policy
-from suffice.studio.browsing import Browsed
-from suffice.studio.describing import Description, beside, describe, is_part, loaded_policy
+from suffice.policy.session import Policy
+from suffice.presentation.trajectories import Passages, evidence
+from suffice_server.studio.browsing import Browsed
+from suffice_server.studio.describing import Description, beside, describe, is_part, loaded_policy
 
 __all__ = ["MOST_FILES", "Folder", "Item"]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from suffice.display.chart import VENDOR, components, vendored
-from suffice.reports.html import environment, page_style
-from suffice.reports.packing import json_in_html
-from suffice.results import jsonable
+from suffice.common.display.chart import VENDOR, components, vendored
+from suffice.common.results import jsonable
+from suffice.presentation.html import environment, page_style
+from suffice.presentation.packing import json_in_html
 
 __all__ = ["LONGEST_TEXT", "assets", "render_page", "visible"]
 
@@ -50,7 +50,7 @@ def _environment() -> Any:
     from jinja2 import ChoiceLoader, PackageLoader
 
     filled = environment()
-    filled.loader = ChoiceLoader([PackageLoader("suffice.studio", "templates"), filled.loader])
+    filled.loader = ChoiceLoader([PackageLoader("suffice_server.studio", "templates"), filled.loader])
     filled.filters["shown"] = _shown
     filled.filters["data"] = lambda value: Markup(json_in_html(jsonable(value)))  # noqa: S704 - it escapes what could end a script
     filled.filters["counted"] = lambda n: f"{n:,}"
@@ -68,7 +68,7 @@ def assets() -> dict[str, tuple[str, str]]:
     """Return the files that pages load, by name, each with its media type: style, scripts, and those of the report."""
     own = {
         entry.name: entry.read_text("utf-8")
-        for entry in files("suffice.studio").joinpath("static").iterdir()
+        for entry in files("suffice_server.studio").joinpath("static").iterdir()
         if entry.name.endswith((".js", ".css"))
     }
     own["studio.css"] = page_style() + own["studio.css"]

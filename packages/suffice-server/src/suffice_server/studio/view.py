@@ -12,14 +12,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from suffice._version import __version__
+from suffice.common.files import quoted
+from suffice.common.results import jsonable
 from suffice.errors import NotFoundError
-from suffice.files import quoted
-from suffice.reports.trajectories import Passages, evidence
-from suffice.results import jsonable
-from suffice.retrieval import BUNDLED_QUESTIONS
-from suffice.studio.describing import DECIDER
-from suffice.studio.folder import Folder, Item
-from suffice.studio.pages import render_page
+from suffice.loops.retrieval import BUNDLED_QUESTIONS
+from suffice.presentation.trajectories import Passages, evidence
+from suffice_server.studio.describing import DECIDER
+from suffice_server.studio.folder import Folder, Item
+from suffice_server.studio.pages import render_page
 
 __all__ = ["Page", "Tab", "View", "ViewModule"]
 

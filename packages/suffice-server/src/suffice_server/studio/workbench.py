@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from suffice.errors import DataError, SufficeError
-from suffice.replays import (
+from suffice.evaluation.replay import (
     Price,
     ReplayResult,
     Row,
@@ -26,17 +26,17 @@ from suffice.replays import (
     seen_by,
     seen_from,
 )
-from suffice.replays.outcomes import default_metrics
-from suffice.replays.prepared import PreparedRecording
-from suffice.replays.prices import LIST_PRICES
-from suffice.replays.replayer import ComparedRuns, Replayer
-from suffice.rules import parse_rule, parse_selector
-from suffice.session import Policy
-from suffice.signals import SIGNALS
-from suffice.signals.votes import VOTES, weights_of
-from suffice.statistics import Resampling
-from suffice.store.recording import Recording
-from suffice.studio.completion import Vocabulary
+from suffice.evaluation.replay.outcomes import default_metrics
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.prices import LIST_PRICES
+from suffice.evaluation.replay.replayer import ComparedRuns, Replayer
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.rules import parse_rule, parse_selector
+from suffice.policy.session import Policy
+from suffice.policy.signals import SIGNALS
+from suffice.policy.signals.votes import VOTES, weights_of
+from suffice.recordings.recording import Recording
+from suffice_server.studio.completion import Vocabulary
 
 __all__ = ["RuleDraft", "SupersededError", "Tryout", "Turns", "Workbench"]
 

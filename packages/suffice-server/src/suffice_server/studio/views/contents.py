@@ -6,10 +6,10 @@ from collections import Counter
 
 from starlette.responses import Response
 
-from suffice.files import quoted
-from suffice.studio.describing import ITEM_KINDS
-from suffice.studio.view import View, ViewModule
-from suffice.tables import counted
+from suffice.common.files import quoted
+from suffice.common.tables import counted
+from suffice_server.studio.describing import ITEM_KINDS
+from suffice_server.studio.view import View, ViewModule
 
 __all__ = ["CONTENTS_VIEW", "contents_page"]
 

@@ -16,18 +16,18 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
-from suffice.decisions import SAVABLE, Advice
-from suffice.decisions.figures import bar_heading
+from suffice.common.files import quoted
+from suffice.common.processes import start_python_async
+from suffice.common.tables import Table
 from suffice.errors import DataError, SufficeError
-from suffice.files import quoted
-from suffice.processes import start_python_async
-from suffice.replays.outcomes import has_outcome
-from suffice.replays.prices import list_prices
-from suffice.studio.folder import Item
-from suffice.studio.pages import render_page
-from suffice.studio.view import Tab, View, ViewModule
-from suffice.studio.views.recordings import RECORDINGS
-from suffice.tables import Table
+from suffice.evaluation.replay.outcomes import has_outcome
+from suffice.evaluation.replay.prices import list_prices
+from suffice.verdicts.decisions import SAVABLE, Advice
+from suffice.verdicts.decisions.figures import bar_heading
+from suffice_server.studio.folder import Item
+from suffice_server.studio.pages import render_page
+from suffice_server.studio.view import Tab, View, ViewModule
+from suffice_server.studio.views.recordings import RECORDINGS
 
 __all__ = ["DECIDING_VIEW", "advice_answer", "decide_page"]
 

@@ -8,12 +8,12 @@ import shlex
 
 from starlette.responses import Response
 
-from suffice.replays import policy_for
-from suffice.replays.guarded import with_guarded
-from suffice.replays.outcomes import default_metrics
-from suffice.reports import Settings, make_report, render_html
-from suffice.studio.view import View, ViewModule
-from suffice.studio.views.recordings import RECORDINGS
+from suffice.evaluation.replay import policy_for
+from suffice.evaluation.replay.guarded import with_guarded
+from suffice.evaluation.replay.outcomes import default_metrics
+from suffice.presentation import Settings, make_report, render_html
+from suffice_server.studio.view import View, ViewModule
+from suffice_server.studio.views.recordings import RECORDINGS
 
 __all__ = ["EXPORTS_VIEW", "policy_file", "report_file", "report_page"]
 

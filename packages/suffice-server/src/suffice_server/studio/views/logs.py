@@ -6,12 +6,12 @@ from typing import Any
 
 from starlette.responses import Response
 
+from suffice.common.files import quoted
 from suffice.errors import SufficeError
-from suffice.files import quoted
-from suffice.studio.counting import audits_table, deciders_table, reasons_table, stops_over_time
-from suffice.studio.folder import Item
-from suffice.studio.view import Tab, View, ViewModule
-from suffice.watches import WatchResult, watch
+from suffice.verdicts.watches import WatchResult, watch
+from suffice_server.studio.counting import audits_table, deciders_table, reasons_table, stops_over_time
+from suffice_server.studio.folder import Item
+from suffice_server.studio.view import Tab, View, ViewModule
 
 __all__ = ["LOG_VIEW", "log_page"]
 

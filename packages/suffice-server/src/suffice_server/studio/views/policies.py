@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from suffice.certificates import Certificate
-from suffice.display import facts_table
-from suffice.frameworks import frameworks, snippet
-from suffice.frameworks.lines import own_lines
-from suffice.studio.counting import flat_facts
-from suffice.studio.view import Tab, View, ViewModule
-from suffice.tables import Column, Table
+from suffice.common.display import facts_table
+from suffice.common.tables import Column, Table
+from suffice.hosts import frameworks, snippet
+from suffice.hosts.lines import own_lines
+from suffice.verdicts.certificates import Certificate
+from suffice_server.studio.counting import flat_facts
+from suffice_server.studio.view import Tab, View, ViewModule
 
 __all__ = ["POLICY_VIEW", "policy_page"]
 

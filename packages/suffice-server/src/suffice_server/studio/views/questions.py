@@ -9,15 +9,15 @@ import numpy as np
 from starlette.responses import PlainTextResponse, Response
 
 from suffice.errors import SufficeError
-from suffice.replays.baselines import RECORDED
-from suffice.replays.references import baseline_policy
-from suffice.session import Policy
-from suffice.studio.browsing import FILTERS, PAGE_SIZE, Browsed, Fates
-from suffice.studio.folder import Item
-from suffice.studio.pages import LONGEST_TEXT
-from suffice.studio.view import Tab, View, ViewModule
-from suffice.studio.views.recordings import RECORDINGS
-from suffice.studio.views.trying import draft_of
+from suffice.evaluation.replay.baselines import RECORDED
+from suffice.evaluation.replay.references import baseline_policy
+from suffice.policy.session import Policy
+from suffice_server.studio.browsing import FILTERS, PAGE_SIZE, Browsed, Fates
+from suffice_server.studio.folder import Item
+from suffice_server.studio.pages import LONGEST_TEXT
+from suffice_server.studio.view import Tab, View, ViewModule
+from suffice_server.studio.views.recordings import RECORDINGS
+from suffice_server.studio.views.trying import draft_of
 
 __all__ = ["QUESTIONS_VIEW", "question_page", "questions_page", "text_page"]
 

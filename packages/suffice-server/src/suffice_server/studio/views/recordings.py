@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from suffice.display import facts_table
+from suffice.common.display import facts_table
+from suffice.common.tables import Column, Table
 from suffice.errors import DataError
-from suffice.studio.counting import flat_facts
-from suffice.studio.view import Tab, View, ViewModule
-from suffice.tables import Column, Table
+from suffice_server.studio.counting import flat_facts
+from suffice_server.studio.view import Tab, View, ViewModule
 
 __all__ = ["RECORDINGS", "RECORDING_VIEW", "recording_page"]
 

@@ -12,25 +12,25 @@ from typing import Any
 
 from starlette.responses import Response, StreamingResponse
 
+from suffice.common.files import quoted
+from suffice.common.results import jsonable
+from suffice.common.tables import Column, Table
 from suffice.errors import NotFittedError, RuleSyntaxError, SufficeError
-from suffice.files import quoted
-from suffice.replays.baselines import RECORDED
-from suffice.replays.charts import pareto_chart, pareto_costs, stops_chart
-from suffice.replays.costs import COSTS
-from suffice.replays.outcomes import default_metrics, has_outcome
-from suffice.replays.prices import list_prices
-from suffice.replays.tables import costs_table, outcomes_table, replay_notes, stops_table
-from suffice.reports.headline import headline
-from suffice.reports.html import tiles
-from suffice.results import jsonable
-from suffice.rules import parse_rule
-from suffice.studio.completion import Offers, Problem, complete_rule, complete_selector
-from suffice.studio.folder import Item
-from suffice.studio.pages import render_page
-from suffice.studio.view import Tab, View, ViewModule
-from suffice.studio.views.recordings import RECORDINGS
-from suffice.studio.workbench import RuleDraft, SupersededError, Tryout, Workbench
-from suffice.tables import Column, Table
+from suffice.evaluation.replay.baselines import RECORDED
+from suffice.evaluation.replay.charts import pareto_chart, pareto_costs, stops_chart
+from suffice.evaluation.replay.costs import COSTS
+from suffice.evaluation.replay.outcomes import default_metrics, has_outcome
+from suffice.evaluation.replay.prices import list_prices
+from suffice.evaluation.replay.tables import costs_table, outcomes_table, replay_notes, stops_table
+from suffice.policy.rules import parse_rule
+from suffice.presentation.headline import headline
+from suffice.presentation.html import tiles
+from suffice_server.studio.completion import Offers, Problem, complete_rule, complete_selector
+from suffice_server.studio.folder import Item
+from suffice_server.studio.pages import render_page
+from suffice_server.studio.view import Tab, View, ViewModule
+from suffice_server.studio.views.recordings import RECORDINGS
+from suffice_server.studio.workbench import RuleDraft, SupersededError, Tryout, Workbench
 
 __all__ = ["TRYING_VIEW", "completion_answer", "draft_of", "figures_answer", "policy_answer", "try_page"]
 

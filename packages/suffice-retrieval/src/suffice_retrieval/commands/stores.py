@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from suffice.cli.extensions import load_extensions
-from suffice.embedding import MiniLM
+from suffice.common.files import file_sha256
+from suffice.common.provided import provided
 from suffice.errors import DataError
-from suffice.files import file_sha256
-from suffice.llm import EndpointEmbedder
-from suffice.retrieval import AsyncRetriever, DenseRetriever, Retriever, from_callable
-from suffice.retrieval.corpus_forms import HUB
-from suffice.retrieval.stores import QuestionEmbedder, Store, is_store_address, open_store, shown_address
+from suffice.loops.models import EndpointEmbedder
+from suffice.loops.retrieval import AsyncRetriever, Retriever, from_callable
+from suffice_retrieval.indexes import DenseRetriever
+from suffice_retrieval.indexes.corpus_forms import HUB
+from suffice_retrieval.stores import QuestionEmbedder, Store, is_store_address, open_store, shown_address
 
 __all__ = ["is_engine", "open_engine", "shown_corpus"]
 
@@ -77,7 +78,7 @@ def _embedder(dense: str, settings: dict[str, Any], options: Collection[str]) ->
             f"{min(options)} is for a model of sentence-transformers, and --dense is {dense!r}: leave it out"
         )
     if packaged:
-        return MiniLM()
+        return provided("MiniLM")()
     if dense.startswith(_AT_ENDPOINT):
         return EndpointEmbedder(dense.removeprefix(_AT_ENDPOINT))
     return DenseRetriever(**{**settings, "similarity": "dot"})  # vectors as they are: the store compares them

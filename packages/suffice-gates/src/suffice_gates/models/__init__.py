@@ -1,0 +1,30 @@
+"""Local models and what is read from their passes: hidden states, attention, reflection tokens."""
+
+from suffice_gates.models.embedding_states import EncoderStates, EndpointStates
+from suffice_gates.models.monitor import ConfidenceMonitor, fit_directions
+from suffice_gates.models.reflection import CritiqueWeights, ReflectionGate, SelfCritique
+from suffice_gates.models.reply_states import ReplyStates
+from suffice_gates.models.spread import SampleSpread
+from suffice_gates.models.state_files import StateWriter, StoredStates, read_states
+from suffice_gates.models.states import State, StateSource
+from suffice_gates.models.transformers_model import LoadedModel, TransformersModel, load_model
+
+__all__ = [
+    "ConfidenceMonitor",
+    "CritiqueWeights",
+    "EncoderStates",
+    "EndpointStates",
+    "LoadedModel",
+    "ReflectionGate",
+    "ReplyStates",
+    "SampleSpread",
+    "SelfCritique",
+    "State",
+    "StateSource",
+    "StateWriter",
+    "StoredStates",
+    "TransformersModel",
+    "fit_directions",
+    "load_model",
+    "read_states",
+]

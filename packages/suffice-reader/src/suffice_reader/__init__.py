@@ -1,0 +1,7 @@
+"""The embedded reader and embedder: real answers offline, on two cores, and the demo that asks them."""
+
+from suffice_reader.minilm import MiniLM
+from suffice_reader.model import SpanReaderModel
+from suffice_reader.span_reader import SpanReader
+
+__all__ = ["MiniLM", "SpanReader", "SpanReaderModel"]

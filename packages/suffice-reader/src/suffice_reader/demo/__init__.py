@@ -1,0 +1,1 @@
+"""Demonstrations on bundled questions, offline."""

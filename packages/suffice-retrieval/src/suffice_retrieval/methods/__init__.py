@@ -1,0 +1,6 @@
+"""Methods that ask for their own evidence: Self-Ask, IRCoT, FLARE and DRAGIN."""
+
+from suffice_retrieval.methods.chains import CHAIN_METHODS, ChainMethod, Dragin, Flare, IRCoT, SelfAsk, parse_method
+from suffice_retrieval.methods.querying import QueryLoop
+
+__all__ = ["CHAIN_METHODS", "ChainMethod", "Dragin", "Flare", "IRCoT", "QueryLoop", "SelfAsk", "parse_method"]

@@ -1,0 +1,38 @@
+"""Set the version of every distribution: `python scripts/version.py 0.5.0`."""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def files() -> list[Path]:
+    """Return the files that name the version."""
+    return [
+        ROOT / "pyproject.toml",
+        ROOT / "CITATION.cff",
+        ROOT / "src" / "suffice" / "_version.py",
+        *sorted(ROOT.glob("packages/*/pyproject.toml")),
+    ]
+
+
+def versions() -> dict[Path, set[str]]:
+    """Return every version that each file names, pins among distributions included."""
+    pattern = re.compile(r'^(?:version(?: =|:) "?|__version__ = "|  "suffice(?:-[a-z]+)?==)([^"\n]+)', re.MULTILINE)
+    return {path: set(pattern.findall(path.read_text("utf-8"))) for path in files()}
+
+
+def set_version(version: str) -> None:
+    """Write a version into every file."""
+    for path, before in versions().items():
+        text = path.read_text("utf-8")
+        for old in before:
+            text = re.sub(rf'(?<=[ "=]){re.escape(old)}(?="|$)', version, text, flags=re.MULTILINE)
+        path.write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:  # noqa: PLR2004 - the program and the version
+        sys.exit("which version? for instance: python scripts/version.py 0.5.0")
+    set_version(sys.argv[1])

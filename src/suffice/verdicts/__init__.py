@@ -1,0 +1,1 @@
+"""Verdicts about loops and policies: decide, certify, watch and diagnose."""

@@ -12,11 +12,14 @@ ROOM ?=
 MUTANTS_ARGS ?=
 MUTMUT ?= mutmut==3.8.1
 CHROMIUM ?= $(or $(SUFFICE_CHROMIUM),$(shell command -v chromium || command -v chromium-browser))
-CORE := $(patsubst %,tests/test_%.py,audit baseline_selectors calibrate calibration cascade choice difficulty display draft_selectors \
-	errors evidence expressions extensions groupings metrics_golden own_rules policy position ranker recorded_signals replies rules seen \
-	selectors semantic_scores semantic_signals session session_missing session_state signals_answers signals_base signals_evidence \
-	signals_margins signals_text start_round surface uncertainty votes by_stop)
-SOURCES := pyproject.toml $(shell find src -type f -not -name '*.pyc')
+# The main package and those beside it, as pip takes them: always together, since no index has these names.
+PACKAGES := . $(addprefix ./packages/suffice-,reader retrieval gates server papers)
+CORE := $(foreach name,audit baseline_selectors calibrate calibration cascade choice difficulty display \
+	draft_selectors errors evidence expressions extensions groupings metrics_golden own_rules policy position ranker \
+	recorded_signals replies rules seen selectors semantic_scores semantic_signals session session_missing \
+	session_state signals_answers signals_base signals_evidence signals_margins signals_text start_round surface \
+	uncertainty votes by_stop,$(wildcard tests/*/test_$(name).py tests/*/*/test_$(name).py))
+SOURCES := pyproject.toml $(shell find src packages -type f -not -name '*.pyc')
 
 .DEFAULT_GOAL := help
 .PHONY: help demo check core coverage test test-browser test-frameworks test-crewai test-cloud stress mutants lint prove bench docs results results-check dev clean
@@ -44,13 +47,15 @@ $(BIN)/python:
 
 # The package and its embedded reader, which the demo asks, unless the environment already holds the editable one.
 $(VENV)/.installed: $(SOURCES) | $(BIN)/python
-	test -e $(VENV)/.dev || $(BIN)/python -m pip install --quiet --disable-pip-version-check ".[reader]"
+	test -e $(VENV)/.dev || $(BIN)/python -m pip install --quiet --disable-pip-version-check . ./packages/suffice-reader
 	touch $@
 
 # PyTorch goes first and alone: pip may then take a CPU build, and nothing later asks for another one.
-$(VENV)/.dev: pyproject.toml | $(BIN)/python
+$(VENV)/.dev: pyproject.toml $(wildcard packages/*/pyproject.toml) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,dense,torch,training]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,dense,datasets]" \
+		-e ./packages/suffice-reader -e "./packages/suffice-retrieval[fast,faiss,postgres,qdrant,lancedb,opensearch,elasticsearch]" \
+		-e "./packages/suffice-gates[torch]" -e ./packages/suffice-server -e "./packages/suffice-papers[training]"
 	touch $@
 
 dev: $(VENV)/.dev
@@ -81,7 +86,7 @@ test-browser: $(VENV)/.dev
 # Each environment is exactly what its file pins; CrewAI's pins contradict those of the others.
 $(VENV)-%/.pinned: tests/frameworks/requirements/%.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)-$*
-	$(VENV)-$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $< -e .
+	$(VENV)-$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $< $(addprefix -e ,$(PACKAGES))
 	touch $@
 
 FRAMEWORKS = -m pytest -c tests/frameworks/pytest.ini --rootdir tests/frameworks --confcutdir tests/frameworks
@@ -95,7 +100,7 @@ test-crewai: $(VENV)-crewai/.pinned
 # A server that speaks S3, and the driver of fsspec for it.
 $(VENV)-cloud/.pinned: tests/cloud/requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)-cloud
-	$(VENV)-cloud/bin/python -m pip install --quiet --disable-pip-version-check -r $< -e ".[cloud,endpoint]"
+	$(VENV)-cloud/bin/python -m pip install --quiet --disable-pip-version-check -r $< -e ".[cloud,endpoint]" -e ./packages/suffice-reader
 	touch $@
 
 test-cloud: $(VENV)-cloud/.pinned

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.batches import BatchEndpoint, run_batch
+from tests.support.batches import BatchEndpoint, run_batch
 
 from suffice import ChatModel, Policy, RetrievalLoop, load_questions, read_recording, record
 from suffice.loops import BatchQueue

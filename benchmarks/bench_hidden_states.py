@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from tests.local_models import SHORT, network, tokenizer
+from tests.support.local_models import SHORT, network, tokenizer
 
 from suffice.loops.retrieval import load_questions
 from suffice_gates.models import LoadedModel, TransformersModel

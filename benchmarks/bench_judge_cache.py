@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests.endpoint import Endpoint
+from tests.support.endpoint import Endpoint
 
 from suffice import Passage
 from suffice.loops.judges import MARKS, Draft, JudgeModel, MarkJudge

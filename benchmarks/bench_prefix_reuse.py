@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from tests.llamacpp import build_model, start_server
+from tests.support.llamacpp import build_model, start_server
 
 from suffice.loops.models.chat import ChatModel, Completion
 from suffice.policy.rounds import Passage

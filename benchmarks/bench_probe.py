@@ -19,7 +19,7 @@ from itertools import pairwise
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
-from tests.local_models import SHORT, START, network, tokenizer
+from tests.support.local_models import SHORT, START, network, tokenizer
 
 from suffice import Policy, RetrievalLoop, parse_rule
 from suffice.loops.retrieval import InMemoryRetriever, load_questions

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from tests.protocol_tools import plain_cell
+from tests.support.protocol_tools import plain_cell
 
 from suffice.recordings import Recording
 from suffice_papers.semantic import given

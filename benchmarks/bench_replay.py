@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from tests import reference
+from tests.support import reference
 
 from suffice.evaluation.replay import replay_matrix
 from suffice.evaluation.replay.outcomes import answers_by_stop, values_by_stop

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from tests.report_tools import array, page_data
+from tests.support.report_tools import array, page_data
 
 from suffice.evaluation.replay import Price, policy_for, replay
 from suffice.evaluation.statistics import Resampling

@@ -25,7 +25,7 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-from tests import reference
+from tests.support import reference
 from threadpoolctl import threadpool_limits
 
 from benchmarks.bench_replay import THRESHOLDS, data, interleaved

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.report_tools import rows
-from tests.studio import opened_studio
+from tests.support.report_tools import rows
+from tests.support.studio import opened_studio
 
 from suffice.common.tables import Column, Table, render
 from suffice.evaluation.replay import policy_for

@@ -16,7 +16,7 @@ import time
 from typing import Any
 
 import numpy as np
-from tests.cascade import ROUNDS, TOGGLES, cascade, drafts, rule_of
+from tests.support.cascade import ROUNDS, TOGGLES, cascade, drafts, rule_of
 
 from suffice.evaluation.replay.baselines import Run, fixed_budget, oracle_best, random_stop, run_policy
 from suffice.evaluation.replay.prepared import PreparedRecording

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests.local_models import SHORT, START, tokenizer
+from tests.support.local_models import SHORT, START, tokenizer
 
 from benchmarks.bench_hidden_states import bare, batches
 from suffice.errors import SufficeError

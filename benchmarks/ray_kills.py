@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from tests.cli_tools import question, reply
-from tests.endpoint import Endpoint
+from tests.support.cli_tools import question, reply
+from tests.support.endpoint import Endpoint
 
 from suffice import read_recording
 

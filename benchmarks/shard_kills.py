@@ -21,8 +21,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from tests import recording
-from tests.endpoint import Endpoint, prompt_of
+from tests.support import recording
+from tests.support.endpoint import Endpoint, prompt_of
 
 from suffice import read_recording, record
 from suffice.errors import DataError

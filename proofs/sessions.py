@@ -12,7 +12,7 @@ import numpy as np
 import z3
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests import strategies
+from tests.support import strategies
 
 from proofs.claims import Claim, demand
 from proofs.rules import anything

@@ -22,9 +22,9 @@ from hypothesis import HealthCheck, Phase, settings  # noqa: E402
 from suffice.recordings.recording import write_recording  # noqa: E402
 from suffice_reader.minilm import MiniLM  # noqa: E402
 from suffice_reader.span_reader import SpanReader  # noqa: E402
-from tests import shared  # noqa: E402
-from tests.coin import coin  # noqa: E402
-from tests.shared import *  # noqa: E402, F403
+from tests.support import shared  # noqa: E402
+from tests.support.coin import coin  # noqa: E402
+from tests.support.shared import *  # noqa: E402, F403
 
 # A law holds on slow and busy machines too.
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -91,7 +91,7 @@ def _own_configuration(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def cut():
-    """Real answers that a coin cut, see `tests/coin.py`."""
+    """Real answers that a coin cut, see `tests/support/coin.py`."""
     return coin()
 
 
@@ -107,7 +107,7 @@ def cut_path(cut, tmp_path_factory):
 def remembered_windows(tmp_path_factory):
     """Let the embedded reader and encoder encode each window and piece once in a test session, whichever worker comes first.
 
-    Nothing else decides what they return for one, see `tests/test_span_reader.py` and `tests/test_embedder.py`.
+    Nothing else decides what they return for one, see `tests/suffice_reader/test_span_reader.py` and `tests/suffice/policy/test_embedder.py`.
     """
     folder = shared.once(tmp_path_factory, "windows", Path.mkdir)
 

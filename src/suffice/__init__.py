@@ -72,7 +72,7 @@ _LAZY = {
     "replay": "suffice.evaluation.replay",
     "register_importer": "suffice.importers",
     "report": "suffice.presentation",
-    "search": "suffice.searches",
+    "search": "suffice.evaluation.search",
     "watch": "suffice.verdicts.watches",
     "write_recording": "suffice.recordings",
 }

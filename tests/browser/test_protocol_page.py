@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from suffice.recordings import write_recording
 from tests.browser.watching import Watched
-from tests.cli_tools import cli
-from tests.protocol_tools import drafts
+from tests.support.cli_tools import cli
+from tests.support.protocol_tools import drafts
 
 
 def test_the_protocol_draws_its_three_charts_and_asks_for_nothing(browser, tmp_path):

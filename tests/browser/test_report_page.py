@@ -14,8 +14,8 @@ from suffice.policy.rules.rethreshold import with_threshold
 from suffice.policy.session import Policy
 from suffice.recordings import read_recording
 from tests.browser.watching import Watched
-from tests.cli_tools import cli
-from tests.report_tools import HOSTILE, hostile, questions, recording
+from tests.support.cli_tools import cli
+from tests.support.report_tools import HOSTILE, hostile, questions, recording
 
 RULE = "((p_correct > 0.4) & (judge_entailment >= 4)) | (overlap < 0.1)"
 PRICE = {"uncached": 0.5, "cached": 0.05, "output": 1.5}

@@ -9,8 +9,8 @@ from suffice.evaluation.replay import replay
 from suffice.policy.session import Policy
 from suffice.recordings import read_recording
 from suffice.verdicts.watches import watch
-from tests.cli_tools import cli
-from tests.studio import LONG, filled, log, opened_studio, strange
+from tests.support.cli_tools import cli
+from tests.support.studio import LONG, filled, log, opened_studio, strange
 
 
 class Visit:

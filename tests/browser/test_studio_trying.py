@@ -10,8 +10,8 @@ from playwright.sync_api import expect
 
 from suffice.recordings import write_recording
 from tests.browser.test_studio import Visit
-from tests.report_tools import HOSTILE, hostile, rows
-from tests.studio import filled, opened_studio
+from tests.support.report_tools import HOSTILE, hostile, rows
+from tests.support.studio import filled, opened_studio
 
 
 @pytest.fixture(scope="module")

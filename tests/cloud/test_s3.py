@@ -15,11 +15,8 @@ from suffice import read_recording, record
 from suffice.common.files import place, write_file
 from suffice.errors import DataError
 from suffice.recordings.shards import Shard
-from tests import test_places
-from tests.cli_tools import cli
-from tests.endpoint import Endpoint
-from tests.recording import reply
-from tests.test_places import (  # noqa: F401 - pytest runs them here with the bucket below
+from tests.suffice.recordings import test_places
+from tests.suffice.recordings.test_places import (  # noqa: F401 - pytest runs them here with the bucket below
     shards,
     test_a_folder_of_shards_at_a_url_is_the_same_recording,
     test_a_log_that_was_uploaded_is_read_with_its_journals_and_a_recorder_logs_to_this_machine,
@@ -28,7 +25,10 @@ from tests.test_places import (  # noqa: F401 - pytest runs them here with the b
     test_every_command_takes_the_url_of_a_recording_and_refuses_another_one,
     test_shards_are_recorded_to_a_url_with_their_journal_on_this_machine,
 )
-from tests.test_shards import columns_of, loop, questions, record_shards
+from tests.suffice.recordings.test_shards import columns_of, loop, questions, record_shards
+from tests.support.cli_tools import cli
+from tests.support.endpoint import Endpoint
+from tests.support.recording import reply
 
 SECRET = "a-secret-key"
 """Of the server's only user."""

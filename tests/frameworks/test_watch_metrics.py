@@ -8,7 +8,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from suffice.verdicts.watches import export_metrics, watch
 from suffice.verdicts.watches.metrics import watch_figures
-from tests.production import certified, production_log
+from tests.support.production import certified, production_log
 
 
 def test_the_figures_of_a_watch_are_gauges():

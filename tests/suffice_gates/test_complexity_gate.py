@@ -19,7 +19,7 @@ from suffice.recordings import Recording, read_recording, write_recording
 from suffice.recordings.schema import build_table
 from suffice_gates.gates import ComplexityGate, adaptive_labels, fit_complexity
 from suffice_gates.gates.complexity import CARD, WEIGHTS
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 HIGHEST = 3
 WORDS = ("known", "single", "several", "red", "blue", "green", "old", "new")

@@ -13,10 +13,10 @@ from suffice.loops.models.prompts import PROMPTS
 from suffice.policy.calibration.maps import Sigmoid
 from suffice_gates.models import EncoderStates, EndpointStates, TransformersModel
 from suffice_gates.probes import Calibration, Probe, ProbeCard, pinned_of
-from tests import local_models
-from tests.batches import BatchEndpoint
-from tests.cli_tools import cli, corpus, dataset
-from tests.test_embedder import letters, server
+from tests.suffice.policy.test_embedder import letters, server
+from tests.support import local_models
+from tests.support.batches import BatchEndpoint
+from tests.support.cli_tools import cli, corpus, dataset
 
 pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")]
 

@@ -34,10 +34,10 @@ from suffice.loops.retrieval import InMemoryRetriever, Question
 from suffice.policy.rounds import COST_KINDS
 from suffice.policy.session import stops
 from suffice.policy.signals import Idf
-from tests import strategies as drawn
-from tests.gating import ScriptedGate
-from tests.test_loop import Judge
-from tests.test_loop_replay import pool
+from tests.suffice.loops.test_loop import Judge
+from tests.suffice.loops.test_loop_replay import pool
+from tests.support import strategies as drawn
+from tests.support.gating import ScriptedGate
 
 ROUNDS = 3
 QUESTION = "Who made it?"

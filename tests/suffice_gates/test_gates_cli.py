@@ -14,9 +14,9 @@ from docs.build import kept_gates
 
 from suffice.recordings import read_recording, write_recording
 from suffice_gates.gates import answered_recording, load_answered
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def close(one, other):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

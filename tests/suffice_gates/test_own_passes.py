@@ -38,8 +38,8 @@ from suffice_gates.probes.collect import StatePrompt
 from suffice_gates.probes.gate import combined
 from suffice_gates.training.baselines import model_gates
 from suffice_gates.training.reply_probes import PROBER, fit_reply_probes
-from tests import local_models
-from tests.cli_tools import cli, dataset
+from tests.support import local_models
+from tests.support.cli_tools import cli, dataset
 
 pytestmark = pytest.mark.whole
 

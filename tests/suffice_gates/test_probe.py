@@ -36,7 +36,7 @@ from suffice_gates.probes import (
     is_right,
     measure_probe,
 )
-from tests import local_models
+from tests.support import local_models
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 

@@ -11,7 +11,7 @@ from suffice.errors import DataError, ModelError
 from suffice_gates.training.memory import GIB, MOST_OF, parts_of_batch, training_memory
 from suffice_gates.training.reranker import RerankerSettings, train_reranker
 from suffice_gates.training.reranker_trainer import changed_settings, in_parts, more_parts
-from tests.tiny_reranker import overlap_preferences, tiny_cross_encoder
+from tests.support.tiny_reranker import overlap_preferences, tiny_cross_encoder
 
 LARGE = SimpleNamespace(num_hidden_layers=24, hidden_size=1024, intermediate_size=4096, model_type="xlm-roberta")
 """The shape of bge-reranker-v2-m3, 568 million weights."""
@@ -178,7 +178,7 @@ def test_where_memory_runs_out_the_batch_is_halved_and_training_goes_on(tmp_path
 @pytest.mark.whole
 @pytest.mark.filterwarnings("ignore")
 def test_layers_that_are_computed_again_learn_the_same(tmp_path):
-    from tests.test_reranker import same, weights
+    from tests.suffice_gates.test_reranker import same, weights
 
     base, data = tiny_cross_encoder(tmp_path / "base", dropout=0.1), overlap_preferences(8, seed=3)
     for name in ("kept", "again"):

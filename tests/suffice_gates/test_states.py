@@ -24,9 +24,9 @@ from suffice_gates.models import EncoderStates, EndpointStates, StateSource, Sta
 from suffice_gates.models.states import State
 from suffice_gates.probes.collect import StatePrompt, collect_states
 from suffice_reader.minilm import MiniLM
-from tests.cli_tools import cli, dataset
-from tests.llamacpp import TEMPLATE, build_model, questions, start_server
-from tests.local_models import save
+from tests.support.cli_tools import cli, dataset
+from tests.support.llamacpp import TEMPLATE, build_model, questions, start_server
+from tests.support.local_models import save
 
 pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::FutureWarning:transformers")]
 PASSAGE = Passage(passage_id="p", title="It", text="King wrote it.")
@@ -326,7 +326,7 @@ def test_a_path_that_is_no_folder_of_states_is_refused(tmp_path):
 KILLED = """
 import signal, sys
 import numpy as np
-from tests.test_states import Source, prompts
+from tests.suffice_gates.test_states import Source, prompts
 from suffice_gates.probes.collect import collect_states
 class Stopping(Source):
     n = 0

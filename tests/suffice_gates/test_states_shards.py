@@ -13,7 +13,7 @@ from suffice.errors import ConfigMismatchError, DataError, SchemaError
 from suffice.recordings.shards import Shard
 from suffice_gates.models.state_files import read_states
 from suffice_gates.probes.collect import StatePrompt, collect_states
-from tests.cli_tools import cli, dataset
+from tests.support.cli_tools import cli, dataset
 
 
 class Source:

@@ -20,7 +20,7 @@ from suffice_gates.probes import Probe, ProbeCard, measure_probe
 from suffice_gates.training.examples import Examples, Split, split_by_hash
 from suffice_gates.training.probe import ProbeSettings, calibrate_probe, fit_calibration, logistic_probe, train_probe
 from suffice_gates.training.probe_run import LabelledStates, run_training
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 pytestmark = pytest.mark.whole
 

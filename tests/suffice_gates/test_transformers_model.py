@@ -27,7 +27,7 @@ from suffice.recordings import read_recording
 from suffice_gates.models import LoadedModel, StateSource, TransformersModel
 from suffice_gates.models._transformers_loading import folder_revision, off_the_device
 from suffice_gates.models._transformers_passes import GeneratedToken, generate, last_states, prefill
-from tests.local_models import (
+from tests.support.local_models import (
     LAYERS,
     NO_SYSTEM,
     SHORT,

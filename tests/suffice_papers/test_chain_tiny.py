@@ -6,7 +6,7 @@ import pytest
 from suffice.recordings import read_recording
 from suffice_gates.probes import Probe
 from suffice_papers.cbdr.tiny_reranker import write_tiny_reranker
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),

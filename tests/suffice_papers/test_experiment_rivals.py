@@ -16,8 +16,8 @@ from suffice.recordings import read_recording
 from suffice_gates.gates import fit_complexity
 from suffice_papers.experiments import read_experiment
 from suffice_reader.minilm import MiniLM
-from tests.cli_tools import CITIES, cli, dataset, question, reply
-from tests.endpoint import Endpoint, prompt_of
+from tests.support.cli_tools import CITIES, cli, dataset, question, reply
+from tests.support.endpoint import Endpoint, prompt_of
 
 WAYS = """
 seeds = [1, 2]

@@ -47,8 +47,8 @@ from suffice_papers.semantic import semantic_protocol
 from suffice_papers.semantic import tune as select_eps
 from suffice_papers.tasr.cells import load_cell
 from suffice_retrieval.indexes import CachedRetriever
-from tests.cli_tools import cli, dataset, question, reply
-from tests.endpoint import Endpoint, prompt_of
+from tests.support.cli_tools import cli, dataset, question, reply
+from tests.support.endpoint import Endpoint, prompt_of
 
 SMALL = """
 seeds = [1, 2]
@@ -1008,7 +1008,7 @@ def test_cbdr_runs_from_a_file_and_its_second_run_opens_no_model(tiny_model, tmp
 
 @pytest.mark.usefixtures("remembered_windows")
 def test_the_example_runs_offline_and_the_second_run_asks_nothing(tmp_path):
-    text = (Path(__file__).resolve().parent.parent / "examples/small.toml").read_text("utf-8")
+    text = (Path(__file__).resolve().parents[2] / "examples/small.toml").read_text("utf-8")
     quick = {"max-rounds = 5": "max-rounds = 3\nresamples = 20\ntune-draws = 1", "seeds = [1, 2]": "seeds = [1]"}
     for old, new in quick.items():
         assert old in text

@@ -13,7 +13,7 @@ from suffice.errors import DataError
 from suffice.evaluation.statistics import bootstrap_weights, equivalence, holm, non_inferiority
 from suffice_papers.semantic.figures import BASELINE, MARGINS, FigureDifference, published_semantic
 from suffice_papers.semantic.tables import paper_semantic
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 PAPER = published_semantic()
 TEST, DEV = PAPER.splits["test"], PAPER.splits["dev"]
@@ -302,5 +302,5 @@ def test_the_policies_are_drawn_at_their_published_means(tmp_path):
 
 
 def test_the_page_of_the_documentation_is_what_the_command_prints():
-    page = Path(__file__).resolve().parent.parent / "docs" / "results" / "paper-semantic.md"
+    page = Path(__file__).resolve().parents[2] / "docs" / "results" / "paper-semantic.md"
     assert page.read_text("utf-8") == cli("paper", "semantic", "--format", "md").out

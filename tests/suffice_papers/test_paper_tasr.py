@@ -28,13 +28,13 @@ from suffice_papers.tasr.frontier import cell_table, figure3, macro_table
 from suffice_papers.tasr.searched import search_summary
 from suffice_papers.tasr.signal_tables import margin_figure
 from suffice_papers.tasr.tables import PARTS, paper_tasr
-from tests import paper
-from tests.cli_tools import cli
-from tests.reference import dominated
+from tests.support import paper
+from tests.support.cli_tools import cli
+from tests.support.reference import dominated
 
 pytestmark = pytest.mark.usefixtures("remembered_windows")
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 DRAWS = Resampling(n_resamples=200)
 
 

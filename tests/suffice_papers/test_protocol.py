@@ -26,7 +26,7 @@ from suffice_papers.semantic.data import read_drafts
 from suffice_papers.semantic.policies import CELLS, MEMBERS, replay_all
 from suffice_papers.semantic.theory import PROVED, check_theory
 from suffice_papers.semantic.tuning import distance_thresholds
-from tests.protocol_tools import EMBEDDER, NAN, drafts, plain_cell, row, table
+from tests.support.protocol_tools import EMBEDDER, NAN, drafts, plain_cell, row, table
 
 pytestmark = pytest.mark.usefixtures("no_collecting")
 

@@ -12,9 +12,9 @@ from suffice.evaluation.statistics import Resampling
 from suffice.recordings import write_recording
 from suffice_papers.semantic import given, semantic_protocol
 from suffice_papers.semantic.page import protocol_report
-from tests.cli_tools import cli
-from tests.protocol_tools import NAN, drafts, row, table
-from tests.report_tools import HOSTILE, page_data
+from tests.support.cli_tools import cli
+from tests.support.protocol_tools import NAN, drafts, row, table
+from tests.support.report_tools import HOSTILE, page_data
 
 FAST = ("--resamples", "50")
 

@@ -21,10 +21,10 @@ from suffice_papers.cbdr.tables import published_cbdr
 from suffice_papers.experiments import read_experiment
 from suffice_papers.experiments.checks import find_problems
 from suffice_papers.published import published_tasr
-from tests.cli_tools import cli
-from tests.test_convert import TRIVIA, authors_rows, columns_of
+from tests.suffice.importers.test_convert import TRIVIA, authors_rows, columns_of
+from tests.support.cli_tools import cli
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 LINE = re.compile(r"^# +suffice (convert .*?)(?: +#.*)?$", re.MULTILINE)
 

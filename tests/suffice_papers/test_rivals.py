@@ -24,7 +24,7 @@ from suffice_papers.rivals.taught import (
     _ChainLessons,
     rendered,
 )
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ from suffice_gates.training.baselines import METHODS, known_scores, model_gates
 from suffice_papers.cbdr.known_world import CONTROLS, _fit_probe, known_world, known_world_page
 from suffice_papers.cbdr.tiny import _Lessons, _network, _tokenizer, train_tiny
 from suffice_papers.cbdr.world import EXPOSURES, KINDS, VAGUE, VAGUE_EXPOSURES, make_world, write_questions
-from tests.cli_tools import cli
-from tests.shared import STORED_TINY_MODEL
+from tests.support.cli_tools import cli
+from tests.support.shared import STORED_TINY_MODEL
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import pytest
 
 from suffice.loops.retrieval import load_questions
 from suffice_retrieval.indexes import CorpusBM25, index_corpus, open_corpus, open_dense, read_corpus
-from tests.cli_tools import cli, dataset, reply
-from tests.endpoint import Endpoint
+from tests.support.cli_tools import cli, dataset, reply
+from tests.support.endpoint import Endpoint
 
 PASSAGES = [passage for question in load_questions("hotpotqa_tune", limit=12) for passage in question.passages]
 

@@ -15,7 +15,7 @@ from suffice.loops.retrieval import load_questions
 from suffice_retrieval.indexes import index_corpus, open_corpus, read_corpus
 from suffice_retrieval.indexes.corpus import corpus_source
 from suffice_retrieval.indexes.corpus_forms import corpus_of
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 PASSAGES = [passage for question in load_questions("2wiki_tune", limit=4) for passage in question.passages][:30]
 ROWS = [(str(i), p.title, p.text) for i, p in enumerate(PASSAGES, start=1)]

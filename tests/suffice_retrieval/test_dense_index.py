@@ -26,7 +26,7 @@ from suffice_retrieval.indexes import DenseRetriever, index_corpus, index_dense,
 from suffice_retrieval.indexes.approximate import ApproximateSearch
 from suffice_retrieval.indexes.storage import MANIFEST
 from suffice_retrieval.indexes.vectors import StoredVectors
-from tests.cli_tools import cli, dataset
+from tests.support.cli_tools import cli, dataset
 
 N, DIMENSION = 37, 16
 
@@ -190,7 +190,7 @@ def test_a_killed_process_loses_nothing_but_the_block_in_hand(corpus, tmp_path):
     folder = tmp_path / "index"
     script = (
         "import os, sys, time; sys.path.insert(0, '.')\n"
-        "from tests.test_dense_index import Hashed\n"
+        "from tests.suffice_retrieval.test_dense_index import Hashed\n"
         "from suffice.loops.retrieval import dense_index\n"
         "dense_index._BLOCK, dense_index._FILE_ROWS = 3, 6\n"
         "class Slow(Hashed):\n"

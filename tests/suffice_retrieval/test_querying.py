@@ -31,8 +31,8 @@ from suffice_gates.models.attention import dragin_query
 from suffice_reader.model import SpanReaderModel
 from suffice_retrieval.methods import CHAIN_METHODS, Dragin, Flare, IRCoT, QueryLoop, SelfAsk, parse_method
 from suffice_retrieval.methods.chains import answer_of_chain
-from tests.cli_tools import cli, corpus, dataset
-from tests.endpoint import Endpoint, prompt_of
+from tests.support.cli_tools import cli, corpus, dataset
+from tests.support.endpoint import Endpoint, prompt_of
 
 Q = "Name the home of the guide of Zorbek."
 FACTS = (
@@ -632,7 +632,7 @@ def local_policy(model, **settings):
 
 
 def chain_reply(body):
-    """Write a chain about the towers of `tests.cli_tools`, and their questions if asked."""
+    """Write a chain about the towers of `tests.support.cli_tools`, and their questions if asked."""
     prompt = prompt_of(body)
     if "Ask one question" in prompt:
         return "Where is the tower?"

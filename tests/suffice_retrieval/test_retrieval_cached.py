@@ -19,7 +19,7 @@ from suffice.policy.rounds import Cost
 from suffice.recordings import ResponseCache
 from suffice_gates.rerank import CrossEncoderScorer, Reranked
 from suffice_retrieval.indexes import CachedRetriever, CorpusBM25, DenseRetriever
-from tests.cli_tools import cli, corpus, dataset
+from tests.support.cli_tools import cli, corpus, dataset
 
 TEXTS = ["red apple", "green apple", "blue sky", "red sky"]
 PASSAGES = [Passage(passage_id=str(i), title=f"t{i}", text=text) for i, text in enumerate(TEXTS)]

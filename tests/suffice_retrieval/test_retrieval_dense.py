@@ -16,7 +16,7 @@ from suffice.policy.rounds import Passage
 from suffice.recordings import read_recording
 from suffice_retrieval.indexes import DenseRetriever, open_dense
 from suffice_retrieval.indexes.storage import MANIFEST
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 TEXTS = ["red apple", "green apple", "blue sky", "", "red apple"]
 

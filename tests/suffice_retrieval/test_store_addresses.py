@@ -21,7 +21,7 @@ from suffice_retrieval.stores import (
     open_store,
     shown_address,
 )
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 
 class Short:

@@ -14,7 +14,7 @@ from suffice import Policy, RetrievalLoop, ScriptedModel, load_questions, read_r
 from suffice.errors import AuthenticationFailedError, DataError, MissingExtraError, ModelError, ModelTimeoutError
 from suffice.loops.retrieval import ranked_now, score_kind_of
 from suffice_retrieval.stores import ElasticsearchStore, OpenSearchStore, QdrantStore, open_store
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 ENGINES = {"elasticsearch": ElasticsearchStore, "opensearch": OpenSearchStore}
 

@@ -32,9 +32,9 @@ from suffice.recordings import ResponseCache
 from suffice_reader.model import SpanReaderModel
 from suffice_retrieval.indexes import CachedRetriever, DenseRetriever
 from suffice_retrieval.stores import LanceDBStore, PostgresStore, QdrantStore
-from tests.cli_tools import cli
-from tests.endpoint import Endpoint
-from tests.stores import (
+from tests.support.cli_tools import cli
+from tests.support.endpoint import Endpoint
+from tests.support.stores import (
     EMBEDDER,
     PASSAGES,
     QUESTIONS,

@@ -33,7 +33,7 @@ from suffice_server.serve.policies import PolicyFolder
 from suffice_server.serve.schema import check_value
 from suffice_server.serve.service import Service
 from suffice_server.serve.sessions import SessionStore
-from tests.serving import running
+from tests.support.serving import running
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 STABLE = Policy(rule="answer_stable", max_rounds=4, name="stable")
@@ -292,7 +292,7 @@ def shared(tmp_path_factory):
 
 
 def test_the_page_shows_a_request_and_its_response(ask):
-    page = (Path(__file__).parent.parent / "docs" / "how-to" / "serve.md").read_text("utf-8")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "serve.md").read_text("utf-8")
     body = json.loads(re.search(r"/v1/decide .* -d '(.*?)'\n", page, re.DOTALL)[1])
     assert ask("POST", "/v1/decide", body, status=200) == json.loads(
         re.search(r"```json\n(.*?)```", page, re.DOTALL)[1]

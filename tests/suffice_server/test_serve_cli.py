@@ -16,8 +16,8 @@ from playwright._impl._driver import compute_driver_executable
 from suffice import Policy
 from suffice_server.serve.document import schemas_for
 from suffice_server.serve.guard import Limits
-from tests.cli_tools import cli
-from tests.serving import ending
+from tests.support.cli_tools import cli
+from tests.support.serving import ending
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 
@@ -66,7 +66,7 @@ def test_the_server_starts_answers_and_ends(folder, tmp_path, number):
         )
 
 
-CLIENT = Path(__file__).resolve().parent.parent / "examples" / "typescript" / "client.ts"
+CLIENT = Path(__file__).resolve().parents[2] / "examples" / "typescript" / "client.ts"
 
 
 @pytest.mark.whole

@@ -14,7 +14,7 @@ from suffice.errors import DataError, NotFoundError
 from suffice_server.serve.answers import RefusedError, json_response, responding
 from suffice_server.serve.guard import LOCAL_HOSTS, Guard, Limits, bearer_token, read_body, read_token, same_token
 from suffice_server.serve.running import PatientProtocol, bind, url_of
-from tests.serving import raw, running
+from tests.support.serving import raw, running
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 LIMITS = Limits(body=1000, seconds=0.3)

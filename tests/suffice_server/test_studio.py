@@ -26,9 +26,9 @@ from suffice_server.studio import Folder
 from suffice_server.studio.browsing import FILTERS, Browsed
 from suffice_server.studio.door import HEADERS
 from suffice_server.studio.pages import _environment
-from tests.cli_tools import cli
-from tests.serving import ending
-from tests.studio import TOKEN, filled, opened_studio
+from tests.support.cli_tools import cli
+from tests.support.serving import ending
+from tests.support.studio import TOKEN, filled, opened_studio
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import httpx
 import psutil
 import pytest
 
-from tests.cli_tools import cli
-from tests.studio import filled, opened_studio
+from tests.support.cli_tools import cli
+from tests.support.studio import filled, opened_studio
 
 pytestmark = pytest.mark.whole
 

@@ -24,10 +24,10 @@ from suffice.policy.session import Policy, stops
 from suffice.recordings import Recording, bundled_recording, read_recording, write_recording
 from suffice_server.studio.describing import headline_metric
 from suffice_server.studio.workbench import RuleDraft, SupersededError, Workbench
-from tests.cli_tools import cli
-from tests.report_tools import HOSTILE, hostile, recording
-from tests.shared import recording_of
-from tests.studio import filled, opened_studio
+from tests.support.cli_tools import cli
+from tests.support.report_tools import HOSTILE, hostile, recording
+from tests.support.shared import recording_of
+from tests.support.studio import filled, opened_studio
 
 
 def bench_of(known):

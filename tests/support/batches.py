@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from tests.endpoint import Endpoint, Request
+from tests.support.endpoint import Endpoint, Request
 
 ROUTES = ("/v1/files", "/v1/batches")
 

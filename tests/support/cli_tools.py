@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.cli.main import run
-from tests.endpoint import prompt_of
+from tests.support.endpoint import prompt_of
 
 CITIES = ("Oslo", "Lima", "Rome", "Cairo")
 

@@ -1,6 +1,6 @@
 """A writer and a critic behind a local endpoint, and a recording run that a test can kill.
 
-``python -m tests.drafting URL PATH CONCURRENCY`` records `questions`, or, one at a time, `known_questions`.
+``python -m tests.support.drafting URL PATH CONCURRENCY`` records `questions`, or, one at a time, `known_questions`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from suffice import ChatModel, DraftingLoop, Passage, Policy, record
 from suffice.loops.retrieval import Question
-from tests.endpoint import prompt_of
+from tests.support.endpoint import prompt_of
 
 CONTEXTS = (
     Passage(passage_id="c1", title="Tower", text="The tower stands in Oslo."),
@@ -46,8 +46,8 @@ def questions(n: int = 12) -> list[Question]:
 
 
 def known_questions(n: int = 8) -> list[Question]:
-    """Return questions of the world that the model of `tests.llamacpp` was taught."""
-    from tests import llamacpp
+    """Return questions of the world that the model of `tests.support.llamacpp` was taught."""
+    from tests.support import llamacpp
 
     return [
         Question(question_id=f"q{i}", question=q.question, answers=(q.answer,), passages=q.passages[:2])

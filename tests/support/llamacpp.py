@@ -66,7 +66,7 @@ TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-STORED_MODEL = Path(__file__).parent / "data" / "taught_model"
+STORED_MODEL = Path(__file__).resolve().parents[1] / "data" / "taught_model"
 HIDDEN, LAYERS, HEADS, KV_HEADS, CONTEXT = 64, 2, 4, 2, 4096
 
 

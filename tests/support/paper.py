@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 ROUNDS = 5
 MODELS = {"qwen": (0.15, 1.0, 0.96), "gemma": (0.05, 2.0, 0.9)}

@@ -10,7 +10,7 @@ import numpy as np
 
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
-from tests.shared import recording_of
+from tests.support.shared import recording_of
 
 MINUTE = 60.0
 BEGIN = 1_767_225_600.0

@@ -1,6 +1,6 @@
 """Scripted samples behind a local endpoint, and a recording run that a test can kill.
 
-``python -m tests.sampling URL PATH`` records `questions` in waves of two.
+``python -m tests.support.sampling URL PATH`` records `questions` in waves of two.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from suffice.loops.sampling_loop import sample_seed
 from suffice.policy.rounds import total_cost
 from suffice.policy.session import stops
 from suffice.recordings import Recording
-from tests.endpoint import Endpoint, prompt_of
+from tests.support.endpoint import Endpoint, prompt_of
 
 TOWER = "Where is tower 0?"
 SAMPLES = 8

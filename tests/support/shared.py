@@ -17,7 +17,7 @@ import pytest
 
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
-from tests import llamacpp
+from tests.support import llamacpp
 
 __all__ = ["STORED_TINY_MODEL", "taught_model", "tiny_model"]
 
@@ -66,7 +66,7 @@ def once(factory: pytest.TempPathFactory, name: str, write: Callable[[Path], obj
     return folder
 
 
-STORED_TINY_MODEL = Path(__file__).parent / "data" / "tiny_model"
+STORED_TINY_MODEL = Path(__file__).resolve().parents[1] / "data" / "tiny_model"
 TRAIN_TINY_MODEL = "SUFFICE_TRAIN_TINY_MODEL"
 
 
@@ -92,6 +92,6 @@ def _write_tiny_model(folder: Path) -> None:
 
 @pytest.fixture(scope="session")
 def taught_model(tmp_path_factory) -> llamacpp.TinyModel:
-    """The model that `tests.llamacpp` teaches, stored as well; `make stress` teaches it anew."""
+    """The model that `tests.support.llamacpp` teaches, stored as well; `make stress` teaches it anew."""
     write = llamacpp.build_model if os.environ.get(TRAIN_TINY_MODEL) else llamacpp.stored_model
     return llamacpp.TinyModel(once(tmp_path_factory, "taught_model", write))

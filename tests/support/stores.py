@@ -19,7 +19,7 @@ from qdrant_client import QdrantClient, models
 from suffice import Passage, load_questions
 from suffice_reader.minilm import MiniLM
 from suffice_retrieval.stores import LanceDBStore, PostgresStore, QdrantStore, Store
-from tests.shared import once
+from tests.support.shared import once
 
 QUESTIONS = load_questions("hotpotqa_eval", limit=10)
 PASSAGES = list({p.title: p for question in QUESTIONS for p in question.passages}.values())

@@ -180,7 +180,7 @@ def policies(draw, recording: Recording, names: tuple[str, ...] = RULE_SIGNALS, 
 
 
 def reference_rows(item: Trajectory, policy: Policy) -> list[dict]:
-    """The rows that `tests/reference.py` reads, signals derived one number at a time."""
+    """The rows that `tests/support/reference.py` reads, signals derived one number at a time."""
     rows: list[dict] = []
     spent = {"calls": 0.0, "tokens": 0.0}
     votes: list[tuple[str, float]] = []

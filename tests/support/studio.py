@@ -13,8 +13,8 @@ from suffice.recordings import read_recording, write_recording
 from suffice.verdicts.certificates import Claim, certify
 from suffice_server.studio import studio_app
 from suffice_server.studio.door import OPEN
-from tests.report_tools import hostile, questions, recording, rows
-from tests.serving import running
+from tests.support.report_tools import hostile, questions, recording, rows
+from tests.support.serving import running
 
 TOKEN = "a-token-of-the-tests"
 

@@ -23,6 +23,7 @@ from suffice.cli.extensions import load_extensions
 from suffice.cli.tree import Group
 from suffice.common.files import quoted
 from suffice.common.processes import keep_folder_out
+from suffice.common.provided import DISTRIBUTIONS
 from suffice.errors import BusyError, NotFoundError, RuleSyntaxError, SufficeError, UnknownSignalError, UnsettledError
 from suffice.loops.clusters.sink import current_sink
 
@@ -88,7 +89,8 @@ def run(arguments: list[str] | None = None) -> None:
     """Run the command line and exit; the entry point of the `suffice` script."""
     words = _program_words() if arguments is None else arguments
     debug = "--debug" in words
-    logging.getLogger("suffice").addHandler(_LOG_NOTES)
+    for package in ("suffice", *(name.replace("-", "_") for name in DISTRIBUTIONS)):
+        logging.getLogger(package).addHandler(_LOG_NOTES)
     if threading.current_thread() is threading.main_thread():
         # A background job of a shell inherits Ctrl-C as ignored; a recording must end by it all the same.
         signal.signal(signal.SIGINT, signal.default_int_handler)

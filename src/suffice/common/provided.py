@@ -12,7 +12,7 @@ from typing import Any
 
 from suffice.errors import MissingExtraError
 
-__all__ = ["PROVIDERS", "PROVIDES", "is_provided", "provided"]
+__all__ = ["DISTRIBUTIONS", "PROVIDERS", "PROVIDES", "is_provided", "provided"]
 
 PROVIDES = "suffice.provides"
 """The group of entry points."""
@@ -58,6 +58,10 @@ PROVIDERS = {
     ),
 }
 """The components of each distribution of this project; any other distribution may provide more."""
+
+
+DISTRIBUTIONS = ("suffice-gates", "suffice-papers", "suffice-reader", "suffice-retrieval", "suffice-server")
+"""The packages beside the main one, by the names that pip has for them."""
 
 
 @cache

@@ -14,8 +14,8 @@ from suffice.cli.approvals import Approval, approvals_file, approvals_here, is_l
 from suffice.cli.tree import Command, commands
 from suffice.errors import DataError
 from suffice.loops.models._clients import checked_url
-from tests.cli_tools import cli, corpus, dataset
-from tests.endpoint import Endpoint, nobody
+from tests.support.cli_tools import cli, corpus, dataset
+from tests.support.endpoint import Endpoint, nobody
 
 ELSEWHERE = "http://example.invalid:8443/v1"
 ORIGIN = "http://example.invalid:8443"

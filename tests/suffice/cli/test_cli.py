@@ -19,9 +19,9 @@ from suffice import Policy, parse_rule
 from suffice.cli.tree import RENAMED, TREE, commands
 from suffice.recordings import read_recording, write_recording
 from suffice.recordings.schema import META_KEY, build_table
-from tests.cli_tools import cli, dataset, question, reply
-from tests.endpoint import Endpoint
-from tests.test_importers import IRCOT, REFLEXION, tasr_file, tasr_row
+from tests.suffice.importers.test_importers import IRCOT, REFLEXION, tasr_file, tasr_row
+from tests.support.cli_tools import cli, dataset, question, reply
+from tests.support.endpoint import Endpoint
 
 ALL = dict(commands())
 ESCAPE = re.compile(r"\x1b")

@@ -9,8 +9,8 @@ import pytest
 
 from suffice import Policy, parse_rule
 from suffice.recordings import read_recording
-from tests.cli_tools import CITIES, cli, corpus, dataset, question, reply
-from tests.endpoint import Endpoint, prompt_of
+from tests.support.cli_tools import CITIES, cli, corpus, dataset, question, reply
+from tests.support.endpoint import Endpoint, prompt_of
 
 pytestmark = pytest.mark.usefixtures("remembered_windows")
 

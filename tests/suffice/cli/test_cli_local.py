@@ -7,8 +7,8 @@ import pytest
 from suffice import read_recording
 from suffice.cli.local import LocalRun, hub_name
 from suffice.errors import DataError
-from tests import local_models
-from tests.cli_tools import cli, dataset
+from tests.support import local_models
+from tests.support.cli_tools import cli, dataset
 
 
 def test_a_name_holds_its_revision_unless_it_is_a_folder(tmp_path):

@@ -14,8 +14,8 @@ from suffice.common.tables import Column, Table
 from suffice.recordings import bundled_recording, write_recording
 from suffice.verdicts.decisions import decide
 from suffice_gates.gates import answered_recording, load_answered
-from tests.cli_tools import cli, corpus, dataset, question, reply
-from tests.endpoint import Endpoint
+from tests.support.cli_tools import cli, corpus, dataset, question, reply
+from tests.support.endpoint import Endpoint
 
 ALL = dict(commands())
 QUICK = "--resamples 50"

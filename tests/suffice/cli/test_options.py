@@ -11,7 +11,7 @@ import pytest
 from suffice.cli.main import app
 from suffice.cli.tree import commands
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 SOURCES = sorted((ROOT / "src" / "suffice").rglob("*.py"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FOREIGN = {

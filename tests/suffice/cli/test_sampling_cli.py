@@ -7,9 +7,9 @@ import json
 import pytest
 
 from suffice import Policy, read_recording
-from tests.cli_tools import cli, corpus, dataset
-from tests.endpoint import Endpoint
-from tests.sampling import SAMPLES, TOWER, VOTES, reply, sample_of, several
+from tests.support.cli_tools import cli, corpus, dataset
+from tests.support.endpoint import Endpoint
+from tests.support.sampling import SAMPLES, TOWER, VOTES, reply, sample_of, several
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from suffice.cli.settings import KEYS, settings_text
 from suffice.cli.tree import commands
 from suffice.recordings import write_recording
-from tests.cli_tools import cli
-from tests.test_decide import converged_at_2, log_of
+from tests.suffice.verdicts.test_decide import converged_at_2, log_of
+from tests.support.cli_tools import cli
 
 
 @pytest.fixture

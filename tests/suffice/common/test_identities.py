@@ -14,7 +14,7 @@ from suffice.recordings.journal import differences
 from suffice_gates.models import TransformersModel
 from suffice_gates.probes import ProbeCard, pinned_of
 from suffice_gates.probes.collect import StatePrompt, collect_states
-from tests.local_models import SHORT, save
+from tests.support.local_models import SHORT, save
 
 CLUSTER = {"model": "jobs/llama", "revision": "00112233aabbccdd", "content": "0123456789abcdef"}
 

@@ -13,11 +13,11 @@ import httpx
 import pytest
 
 import suffice
-from tests.cli_tools import dataset, reply
-from tests.endpoint import Endpoint
-from tests.report_tools import recording, rows
-from tests.serving import ending
-from tests.test_search_parts import write_parts
+from tests.suffice.evaluation.test_search_parts import write_parts
+from tests.support.cli_tools import dataset, reply
+from tests.support.endpoint import Endpoint
+from tests.support.report_tools import recording, rows
+from tests.support.serving import ending
 
 PLANTED = (
     *("typer", "multiprocessing", "numpy", "json", "pickle", "concurrent", "asyncio", "subprocess", "sitecustomize"),

@@ -21,9 +21,9 @@ from suffice.loops.models.sentence_transformers import load_encoder
 from suffice.recordings import write_recording
 from suffice_gates.models import load_model
 from suffice_gates.rerank import load_cross_encoder
-from tests import local_models
-from tests.cli_tools import cli, dataset, reply
-from tests.endpoint import Endpoint
+from tests.support import local_models
+from tests.support.cli_tools import cli, dataset, reply
+from tests.support.endpoint import Endpoint
 
 OTHER_KEY = "sk-another-provider-0001"
 

@@ -21,7 +21,7 @@ from suffice.policy.session import Policy, Session, stops
 from suffice.policy.signals import Idf
 from suffice.recordings.recording import Recording, write_recording
 from suffice.verdicts.certificates import Claim, listed, measure_losses
-from tests.strategies import CALIBRATOR, NAN, RECORDED, RULE_SIGNALS, Trajectory, record, recorded, rules
+from tests.support.strategies import CALIBRATOR, NAN, RECORDED, RULE_SIGNALS, Trajectory, record, recorded, rules
 
 TEXTS = (
     "full",

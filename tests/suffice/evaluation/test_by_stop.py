@@ -17,7 +17,7 @@ from suffice.policy.calibration import Calibrator
 from suffice.policy.normalizers import _ALL_NORMALIZERS, Grouping
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
-from tests.test_votes import policy, sampled
+from tests.suffice.policy.test_votes import policy, sampled
 
 
 def same_runs(ours, theirs):

@@ -21,10 +21,10 @@ from suffice.recordings.recording import write_recording
 from suffice.recordings.schema import build_table
 from suffice.verdicts.certificates import Claim
 from suffice.verdicts.certificates.losses import measure_losses
-from tests import strategies as drawn
-from tests.cli_tools import cli
-from tests.coin import RULE, no_false_gain
-from tests.strategies import Trajectory
+from tests.support import strategies as drawn
+from tests.support.cli_tools import cli
+from tests.support.coin import RULE, no_false_gain
+from tests.support.strategies import Trajectory
 
 FULL = "full"
 

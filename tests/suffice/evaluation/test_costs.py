@@ -23,8 +23,8 @@ from suffice.policy.signals import SIGNALS, Signal
 from suffice.policy.signals import base as signals_base
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
-from tests import reference
-from tests.strategies import policies, recorded, reference_rows
+from tests.support import reference
+from tests.support.strategies import policies, recorded, reference_rows
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 PRICE = Price(uncached=1.0, cached=0.1, output=4.0)

@@ -26,7 +26,7 @@ from benchmarks.coverage import (
 
 from suffice.evaluation.statistics import DEFAULT_INTERVAL, Units
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "results" / "coverage.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "results" / "coverage.md"
 FAST = {"datasets": 600, "draws": 400}
 
 

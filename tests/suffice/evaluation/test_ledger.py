@@ -14,7 +14,7 @@ from suffice.policy.session import Policy, stops
 from suffice.recordings import write_recording
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 WRITER, CRITIC, JUDGE, EMBEDDER = 100.0, 50.0, 1000.0, 7.0
 LOOP = WRITER + CRITIC

@@ -17,8 +17,8 @@ from suffice.verdicts.diagnostics.selection import compare_selectors
 from suffice_gates.gates import GateEvaluation, column_gate, compare_gates, comparison_table
 from suffice_papers.semantic.protocol import semantic_protocol
 from suffice_papers.semantic.tuning import given
-from tests.protocol_tools import drafts
-from tests.shared import recording_of
+from tests.support.protocol_tools import drafts
+from tests.support.shared import recording_of
 
 RULE = "answer_stable >= 1"
 

@@ -14,7 +14,7 @@ from suffice.evaluation.replay.panels import best_single, best_single_note, pane
 from suffice.policy.seen import Seen
 from suffice.recordings import Recording, bundled_recording, read_recording, write_recording
 from suffice.recordings.schema import build_table
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 RIGHT = {"small": 0.5, "large": 0.9, "middle": 0.75}
 

@@ -18,7 +18,7 @@ from suffice.evaluation.replay.prices import price_table
 from suffice.evaluation.statistics import Resampling
 from suffice.recordings.recording import Recording, write_recording
 from suffice.recordings.schema import build_table
-from tests import strategies as drawn
+from tests.support import strategies as drawn
 
 PRICE = Price(uncached=1.0, cached=0.1, output=2.0)
 

@@ -21,8 +21,8 @@ from suffice.verdicts.certificates import Claim, certify, listed
 from suffice.verdicts.diagnostics import compare_selectors, diagnose
 from suffice_gates.gates import GateEvaluation, column_gate, compare_gates
 from suffice_gates.gates.compare import ScoredGate
-from tests.cli_tools import cli
-from tests.shared import recording_of
+from tests.support.cli_tools import cli
+from tests.support.shared import recording_of
 
 ANSWERS = [["b", "a", "a"], ["a", "a", "b"], ["b", "b", "a"], ["a", "b", "b"]]
 NOTHING = [[None] * 3] * 4

@@ -27,9 +27,9 @@ from suffice.policy.signals import AnswerPosition
 from suffice.recordings import bundled_recording
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
-from tests import reference
-from tests.shared import recording_of
-from tests.strategies import CALIBRATOR, MEASURED, Trajectory, policies, record, recorded, reference_rows, rules
+from tests.support import reference
+from tests.support.shared import recording_of
+from tests.support.strategies import CALIBRATOR, MEASURED, Trajectory, policies, record, recorded, reference_rows, rules
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -44,7 +44,7 @@ from suffice.policy.signals import SIGNALS
 from suffice.recordings import Recording, read_recording, write_recording
 from suffice.recordings.schema import build_table
 from suffice_papers.tasr import read_tasr
-from tests import reference
+from tests.support import reference
 
 NAN = float("nan")
 NAMES = ("overlap", "score_gap", "p_correct", "top_score_z_pool")

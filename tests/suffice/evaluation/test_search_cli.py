@@ -10,8 +10,8 @@ from suffice.evaluation.search import search
 from suffice.evaluation.statistics import Resampling
 from suffice.policy.session import Policy
 from suffice.recordings import read_recording, write_recording
-from tests.cli_tools import cli
-from tests.test_search import rows_of
+from tests.suffice.evaluation.test_search import rows_of
+from tests.support.cli_tools import cli
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,8 @@ from suffice.policy.seen import id_hash
 from suffice.recordings import Recording, read_recording, write_recording
 from suffice.recordings.opened import write_tables
 from suffice.recordings.schema import build_table
-from tests.cli_tools import cli
-from tests.test_search import all_numbers, explorer, gated, gated_space, literals, rows_of, space
+from tests.suffice.evaluation.test_search import all_numbers, explorer, gated, gated_space, literals, rows_of, space
+from tests.support.cli_tools import cli
 
 FEW = Resampling(n_resamples=40)
 

@@ -25,7 +25,7 @@ from suffice.recordings import read_recording, write_recording
 from suffice_papers.tasr import read_tasr
 from suffice_papers.tasr.importer import TASR_COLUMNS
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 FILES = {split: ROOT / "tests" / "data" / "imports" / f"tasr_{split}.parquet" for split in ("tune", "eval")}
 LAST_SIX = (
     "calibrated_logit_margin",

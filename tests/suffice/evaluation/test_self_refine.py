@@ -22,7 +22,7 @@ from suffice.recordings.schema import build_table
 from suffice_papers.semantic import read_self_refine
 from suffice_papers.semantic.self_refine import sentiment_reached, sentiment_stated
 from suffice_reader.minilm import MiniLM
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 PUBLISHED = {"gpt4": [57, 93, 81, 85, 76]}
 

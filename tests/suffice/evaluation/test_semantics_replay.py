@@ -23,8 +23,8 @@ from suffice.policy.session import Policy, stops
 from suffice.policy.signals import ZScore
 from suffice.presentation.headline import headline
 from suffice.recordings.recording import Recording
-from tests import shared
-from tests.strategies import CALIBRATOR, policies, record, recorded, rules, shortened
+from tests.support import shared
+from tests.support.strategies import CALIBRATOR, policies, record, recorded, rules, shortened
 
 SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

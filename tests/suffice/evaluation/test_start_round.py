@@ -13,7 +13,7 @@ from suffice.policy.session import Policy, stops
 from suffice.recordings import Recording, write_recording
 from suffice.recordings.schema import build_table
 from suffice.verdicts.certificates import Claim, listed, measure_losses
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 N = 60
 

@@ -23,7 +23,7 @@ from suffice.evaluation.statistics import (
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 RULES = ("round >= 1", "round >= 2", "overlap > 0.5")
 N = 60

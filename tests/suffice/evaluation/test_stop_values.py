@@ -11,7 +11,7 @@ from suffice.policy.rounds import Round, Rounds
 from suffice.policy.session import Policy, Session
 from suffice.recordings.recording import Recording, write_recording
 from suffice.recordings.schema import build_table
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 # A chain of three states: what a round's answer is worth there, and where the next round leads, round by round.
 WORTH = np.array([[0.1, 0.5, 0.7], [0.2, 0.6, 0.9], [0.3, 0.5, 0.8], [0.4, 0.7, 0.6]])

@@ -21,8 +21,8 @@ from suffice.evaluation.replay.streaming import replay_stream
 from suffice.evaluation.replay.tables import replay_notes
 from suffice.policy.rules import parse_selector
 from suffice.recordings.recording import Recording, read_recording, write_recording
-from tests import strategies as drawn
-from tests.cli_tools import cli
+from tests.support import strategies as drawn
+from tests.support.cli_tools import cli
 
 PRICE = Price(uncached=1.0, cached=0.5, output=2.0)
 

@@ -25,7 +25,7 @@ from suffice.recordings.digest import DIGEST_KEY, ColumnDigest
 from suffice.recordings.opened import write_tables
 from suffice.recordings.recording import read_recording, write_recording
 from suffice.recordings.text_keys import text_keys
-from tests import strategies as drawn
+from tests.support import strategies as drawn
 
 PRICE = Price(uncached=1.0, cached=0.5, output=2.0)
 

@@ -8,8 +8,8 @@ from suffice.hosts import frameworks, snippet
 from suffice.hosts.lines import own_lines
 from suffice.policy.session import Policy
 from suffice.verdicts.decisions import decide
-from tests.cli_tools import cli
-from tests.test_decide import converged_at_2, log_of, losing_three_points
+from tests.suffice.verdicts.test_decide import converged_at_2, log_of, losing_three_points
+from tests.support.cli_tools import cli
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from suffice import AnswerPosition, Policy, Recorder
 from suffice.hosts import QuestionRun, frameworks, reply_round, snippet
 from suffice.hosts.lines import own_lines
 from suffice.policy.session import Session
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 ANSWERS = ("Bergen", "Oslo", "Oslo", "Oslo")
 POSITIONS = {

@@ -19,7 +19,7 @@ from suffice.errors import ConfigMismatchError, DataError, NotFittedError, Schem
 from suffice.hosts import QuestionRun, call_cost, frameworks, snippet, trace_decision
 from tests.frameworks.acceptance import QUESTION, RULE, SCRIPT, measured
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 PAGES = ROOT / "docs" / "how-to" / "frameworks"
 POLICY = Policy(rule=RULE, selector="max_quality", max_rounds=6)
 

@@ -22,7 +22,7 @@ from suffice.loops.retrieval import dataset_hash, load_questions
 from suffice.loops.retrieval.forms import QUESTION_FORMS
 from suffice.policy.metrics import normalize_answer
 from suffice_retrieval.indexes import convert_corpus, open_corpus, read_corpus
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 MUSIQUE = {
     "id": "3hop1__136129_87694_124169",

@@ -13,7 +13,7 @@ import pytest
 
 from suffice import Policy
 from suffice.recordings import read_recording
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 GOLDS = ("Oslo", "Lima", "Rome", "Cairo", "Quito", "Kyoto")
 

@@ -13,7 +13,7 @@ from suffice import Round, decide, import_recording
 from suffice.errors import DataError
 from suffice.importers import read_tabular
 from suffice.recordings import read_recording, write_recording
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 ANSWERS = ("Bern", "Oslo", "Oslo")
 
@@ -332,7 +332,7 @@ def next_command(done):
     return next(line.removeprefix("next: ") for line in done.out.splitlines() if line.startswith("next: "))
 
 
-REPLIES = Path(__file__).parent / "data" / "replies"
+REPLIES = Path(__file__).resolve().parents[2] / "data" / "replies"
 
 
 @pytest.mark.parametrize("name", ["openai_chat", "openai_response", "anthropic", "openai_chat_refusal"])

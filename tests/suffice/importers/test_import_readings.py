@@ -17,7 +17,7 @@ from suffice.evaluation.replay import outcome, policy_for
 from suffice.importers import read_tabular, table_parts
 from suffice.importers.names import REPLIES
 from suffice.policy.normalizers import guess_normalizer
-from tests.cli_tools import CITIES, cli
+from tests.support.cli_tools import CITIES, cli
 
 MODEL_TEXTS = (
     *REPLIES,

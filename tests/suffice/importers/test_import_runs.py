@@ -12,7 +12,7 @@ from suffice.evaluation.replay.panels import panel_members
 from suffice.importers import streaming, table_parts
 from suffice.importers.recognise import data_files
 from suffice.importers.tabular import read_tabular
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 MODELS = ("gpt-4o", "haiku", "llama-3.1")
 

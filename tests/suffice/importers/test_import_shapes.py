@@ -19,9 +19,9 @@ from suffice import import_recording
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers import read_tabular
 from suffice.recordings import read_recording
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
-IMPORTS = Path(__file__).parent / "data" / "imports"
+IMPORTS = Path(__file__).resolve().parents[2] / "data" / "imports"
 N = 40
 CITIES = ("Oslo", "Lima", "Rome", "Cairo")
 

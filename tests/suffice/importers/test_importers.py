@@ -21,7 +21,7 @@ from suffice_papers.semantic import read_debate, read_ircot, read_reflexion
 from suffice_papers.semantic.debate import numeric_answer
 from suffice_papers.tasr import read_tasr
 
-IMPORTS = Path(__file__).resolve().parent / "data" / "imports"
+IMPORTS = Path(__file__).resolve().parents[2] / "data" / "imports"
 IRCOT = IMPORTS / "ircot_qa_codex_hotpotqa_prompt_set_2.zip"
 REFLEXION = IMPORTS / "reflexion_trials.jsonl"
 NAN = math.nan

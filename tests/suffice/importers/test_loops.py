@@ -11,9 +11,9 @@ from suffice.recordings.recording import Recording
 from suffice.recordings.runs import loops_by_label
 from suffice.verdicts.decisions import Advice
 from suffice.verdicts.watches import watch
-from tests.cli_tools import cli
-from tests.production import POLICY, production_log
-from tests.shared import recording_of
+from tests.support.cli_tools import cli
+from tests.support.production import POLICY, production_log
+from tests.support.shared import recording_of
 
 CLAIM = Claim(epsilon=0.05)
 

@@ -13,8 +13,8 @@ from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.importers import importer_names, kind_of
 from suffice.importers.recognise import FORMAT_TESTS
 from suffice.recordings import read_recording
-from tests.cli_tools import cli
-from tests.test_importers import IRCOT, REFLEXION, tasr_file, tasr_row
+from tests.suffice.importers.test_importers import IRCOT, REFLEXION, tasr_file, tasr_row
+from tests.support.cli_tools import cli
 
 TABLE = "question_id,round,answer,golds\nq1,1,Rome,Oslo\nq1,2,Oslo,Oslo\n"
 DRAFTS = {"record_id": 0, "attempt": 0, "transferred_review": "x"}

@@ -16,7 +16,7 @@ from suffice.errors import DataError, NotFoundError, SchemaError, SufficeError, 
 from suffice.importers import import_recording, importer
 from suffice.importers.traces import read_inspect, read_langfuse, read_langsmith, read_mlflow, read_openai, read_otlp
 from suffice.importers.traces.mlflow import mlflow_log
-from tests.test_traces import MADE, PUBLISHED, TRACES, answers, read
+from tests.suffice.importers.test_traces import MADE, PUBLISHED, TRACES, answers, read
 
 START = 1_700_000_000_000_000_000
 
@@ -361,7 +361,7 @@ def test_a_failed_span_of_mlflow_is_known_by_any_code_of_opentelemetry(status, t
 
 
 def test_a_published_response_with_log_probabilities_is_read():
-    path = Path(__file__).parent / "data" / "logprobs"
+    path = Path(__file__).resolve().parents[2] / "data" / "logprobs"
     [item] = read_openai(min(path.glob("*.json"))).trajectories
     assert item.rounds[0].answer_tokens
 

@@ -16,9 +16,9 @@ from suffice.errors import DataError
 from suffice.importers import import_recording, importer, kind_of
 from suffice.importers.traces.files import dotted_fields
 from suffice.recordings import read_recording
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
-TRACES = Path(__file__).parent / "data" / "traces"
+TRACES = Path(__file__).resolve().parents[2] / "data" / "traces"
 N, ROUNDS = 24, 4
 MADE = {
     "otlp_genai.jsonl.gz": "otlp",

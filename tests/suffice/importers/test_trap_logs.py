@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from suffice.recordings import read_recording
-from tests.cli_tools import Result, cli
+from tests.support.cli_tools import Result, cli
 
-LOGS = Path(__file__).parent / "data" / "logs"
+LOGS = Path(__file__).resolve().parents[2] / "data" / "logs"
 ASKED, REFUSED, SEVERAL = "asked, then ", "refused", "several loops"
 OPEN, UNJUDGED, ADVISED = "not enough data", "cannot be judged", "do it"
 OUTCOMES = {

@@ -24,9 +24,9 @@ from suffice.policy.session import Policy
 from suffice.recordings import ResponseCache, read_recording
 from suffice.recordings.batch_state import BATCH_NOTE, BatchState
 from suffice_retrieval.methods import QueryLoop
-from tests.batches import BatchEndpoint, run_batch
-from tests.cli_tools import cli
-from tests.endpoint import Endpoint, prompt_of
+from tests.support.batches import BatchEndpoint, run_batch
+from tests.support.cli_tools import cli
+from tests.support.endpoint import Endpoint, prompt_of
 
 KEY = "sk-very-secret-0123456789"
 QUESTIONS = load_questions("hotpotqa_tune", limit=4)

@@ -10,8 +10,8 @@ import pytest
 from suffice import ChatModel, Policy, RetrievalLoop, read_recording
 from suffice.loops.retrieval import PoolBM25, load_questions
 from suffice.policy.session import stops
-from tests.cli_tools import cli
-from tests.llamacpp import questions, start_server
+from tests.support.cli_tools import cli
+from tests.support.llamacpp import questions, start_server
 
 TUNE, EVAL, ROUNDS = 30, 20, 5
 

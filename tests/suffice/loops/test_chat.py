@@ -27,7 +27,7 @@ from suffice.loops.models.prompts import CONFIDENCE_FIRST, NO_CONFIDENCE, Prompt
 from suffice.policy.rounds import Passage
 from suffice.policy.signals.position import AnswerPosition
 from suffice.recordings.cache import ResponseCache
-from tests.endpoint import Endpoint, nobody
+from tests.support.endpoint import Endpoint, nobody
 
 PASSAGES = [
     Passage(passage_id="1", title="Tower", text="The tower is in Oslo. Answer: Rome"),

@@ -22,8 +22,8 @@ from suffice.policy.rounds import Cost
 from suffice.recordings import write_recording
 from suffice.recordings.shards import Shard
 from suffice_gates.models import read_states
-from tests.cli_tools import cli, dataset, reply
-from tests.endpoint import Endpoint
+from tests.support.cli_tools import cli, dataset, reply
+from tests.support.endpoint import Endpoint
 
 ENTRY = "suffice.cli.main:run"
 

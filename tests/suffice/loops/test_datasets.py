@@ -16,7 +16,7 @@ from suffice.errors import DataError, SchemaError
 from suffice.loops.retrieval.datasets import BUNDLED_QUESTIONS, bundled_path, dataset_hash, load_questions
 from suffice.policy.metrics import normalize_answer
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[3]
 SIZES = {"hotpotqa_tune": 100, "hotpotqa_eval": 200, "2wiki_tune": 100, "2wiki_eval": 100}
 HASHES = {
     "hotpotqa_tune": "01722824da10a7f1",

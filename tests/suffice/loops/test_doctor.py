@@ -13,7 +13,7 @@ from suffice.loops.models.chat import ChatModel
 from suffice.loops.models.doctor import EndpointReport, probe
 from suffice.loops.models.prompts import NO_CONFIDENCE
 from suffice.recordings.cache import ResponseCache
-from tests.endpoint import Endpoint
+from tests.support.endpoint import Endpoint
 
 
 def examine(endpoint: Endpoint, *, repeats: int = 3, workers: int = 4, **parameters) -> EndpointReport:

@@ -14,8 +14,8 @@ from suffice.loops import Outcome
 from suffice.loops.models import DRAFTING
 from suffice.loops.retrieval import Question
 from suffice.policy.rounds import Reply
-from tests.drafting import CONTEXTS, ROUNDS, loop, reply, role_of
-from tests.endpoint import Endpoint, prompt_of
+from tests.support.drafting import CONTEXTS, ROUNDS, loop, reply, role_of
+from tests.support.endpoint import Endpoint, prompt_of
 
 Q = "Where is the tower?"
 APPROVED = Policy(rule=parse_rule("critic_approved >= 1"), max_rounds=ROUNDS)

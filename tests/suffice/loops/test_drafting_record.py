@@ -30,11 +30,11 @@ from suffice.policy.embedding import DraftEmbedder
 from suffice.policy.session import stops
 from suffice.recordings import Recording, ResponseCache
 from suffice_reader.minilm import MiniLM
-from tests import llamacpp
-from tests import strategies as drawn
-from tests.cli_tools import cli
-from tests.drafting import ROUNDS, known_questions, loop, questions, reply, role_of
-from tests.endpoint import Endpoint, prompt_of
+from tests.support import llamacpp
+from tests.support import strategies as drawn
+from tests.support.cli_tools import cli
+from tests.support.drafting import ROUNDS, known_questions, loop, questions, reply, role_of
+from tests.support.endpoint import Endpoint, prompt_of
 
 RULES = ["critic_approved >= 1", "answer_stable >= 1", "round >= 2", "first_of((critic_approved >= 1), (tokens > 400))"]
 
@@ -77,7 +77,7 @@ def key_of(prompt):
 
 def kill_after(replies, url, path, concurrency):
     """Record in a process of its own and kill it once it has committed that many replies."""
-    command = [sys.executable, "-m", "tests.drafting", url, str(path), str(concurrency)]
+    command = [sys.executable, "-m", "tests.support.drafting", url, str(path), str(concurrency)]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
     for number in range(replies):
         if number:
@@ -369,7 +369,7 @@ def test_on_llamacpp_a_killed_recording_goes_on_and_replay_equals_live(taught_mo
 
 
 def test_the_command_line_records_and_drafts(tmp_path):
-    from tests.cli_tools import corpus, dataset
+    from tests.support.cli_tools import corpus, dataset
 
     file, folder = dataset(tmp_path / "q.jsonl", n=2), corpus(tmp_path / "docs")
     with Endpoint(reply) as endpoint:
@@ -408,7 +408,7 @@ def marked(body):
 
 
 def test_the_whole_cascade_runs_from_the_command_line_and_its_recording_replays(tmp_path):
-    from tests.cli_tools import corpus, dataset
+    from tests.support.cli_tools import corpus, dataset
 
     folder = corpus(tmp_path / "docs")
     paragraphs = [{"title": f"T{i}", "text": f"Text {i}."} for i in range(2)]
@@ -490,7 +490,7 @@ def test_what_the_cascade_lacks_is_an_error_with_a_remedy_before_the_first_call(
     ],
 )
 def test_a_signal_that_nothing_measures_is_refused_before_the_first_call(tmp_path, rule, options, says):
-    from tests.cli_tools import corpus
+    from tests.support.cli_tools import corpus
 
     folder = corpus(tmp_path / "docs")
     with Endpoint(marked) as endpoint:

@@ -30,8 +30,8 @@ from suffice.policy.embedding import DraftEmbedder
 from suffice.policy.rounds import Round
 from suffice.policy.signals.semantic import semantic_distance
 from suffice.recordings import ResponseCache, read_recording, write_recording
-from tests.cli_tools import cli
-from tests.llamacpp import HIDDEN, build_model, start_server
+from tests.support.cli_tools import cli
+from tests.support.llamacpp import HIDDEN, build_model, start_server
 
 pytestmark = pytest.mark.whole
 

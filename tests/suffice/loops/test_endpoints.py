@@ -26,7 +26,7 @@ from suffice.loops.retrieval import PoolBM25, load_questions
 from suffice.policy.session import Policy
 from suffice.recordings import read_recording
 from suffice.recordings.journal import differences
-from tests.endpoint import Endpoint, nobody
+from tests.support.endpoint import Endpoint, nobody
 
 TIMES = re.compile("seconds|latency|recorded_at")
 KEY = "sk-very-secret-0123456789"

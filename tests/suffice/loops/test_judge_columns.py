@@ -25,8 +25,8 @@ from suffice.loops.judges import (
 )
 from suffice.recordings import Recording, ResponseCache, read_recording, write_recording
 from suffice.recordings.schema import build_table
-from tests.cli_tools import cli
-from tests.endpoint import Endpoint, prompt_of
+from tests.support.cli_tools import cli
+from tests.support.endpoint import Endpoint, prompt_of
 
 DRAFTS = {
     "a": ["It lies in Lima.", "Oslo, Norway.", "It lies in Lima.", "Oslo."],

@@ -19,7 +19,7 @@ from suffice.policy.rules import parse_rule
 from suffice.policy.session import Policy, Session
 from suffice.policy.signals import Enricher
 from suffice.recordings import ResponseCache
-from tests.endpoint import Endpoint, prompt_of
+from tests.support.endpoint import Endpoint, prompt_of
 
 PASSAGES = (
     Passage(passage_id="1", title="Norway", text="Oslo is its capital."),

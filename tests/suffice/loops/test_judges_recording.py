@@ -17,8 +17,8 @@ from suffice.loops.judges import JudgeModel, Panel, drafts_of, judge_recording, 
 from suffice.loops.models import ChatModel
 from suffice.policy.signals import SIGNALS
 from suffice.recordings import ResponseCache, write_recording
-from tests.cli_tools import cli, dataset
-from tests.endpoint import Endpoint, prompt_of
+from tests.support.cli_tools import cli, dataset
+from tests.support.endpoint import Endpoint, prompt_of
 
 ANSWERS = {"q0": ["Oslo", "Bergen", "Oslo"], "q1": ["Lima", "Lima", None], "q2": ["Oslo"]}
 

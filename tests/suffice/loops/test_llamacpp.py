@@ -14,7 +14,16 @@ from suffice.loops.models.doctor import probe
 from suffice.loops.models.prompts import CONFIDENCE_FIRST
 from suffice.policy.rounds import Reply
 from suffice.policy.signals.margins import token_margin
-from tests.llamacpp import CITIES, KNOWN, STORED_MODEL, TinyModel, build_model, chat_text, questions, start_server
+from tests.support.llamacpp import (
+    CITIES,
+    KNOWN,
+    STORED_MODEL,
+    TinyModel,
+    build_model,
+    chat_text,
+    questions,
+    start_server,
+)
 
 ROUNDS = [(question, k) for question in questions(6, seed=3) for k in (0, 1, 3, 5)]
 

@@ -36,7 +36,7 @@ from suffice.loops.models import ChatModel
 from suffice.loops.retrieval import InMemoryRetriever, PoolBM25
 from suffice_gates.rerank import CrossEncoderScorer, Reranked
 from suffice_retrieval.indexes import CorpusBM25, DenseRetriever
-from tests.endpoint import Endpoint
+from tests.support.endpoint import Endpoint
 
 Q = "Where is it?"
 POOL = tuple(Passage(passage_id=str(i), title=f"t{i}", text=f"text {i}") for i in range(1, 6))
@@ -459,7 +459,7 @@ def test_fixed_k_and_tasr_are_what_they_are_called():
 def test_a_policy_that_reads_answers_elsewhere_than_the_model_is_refused_before_the_first_call(tmp_path):
     from suffice import AnswerPosition, ChatModel, record
     from suffice.loops.retrieval import Question
-    from tests.endpoint import Endpoint
+    from tests.support.endpoint import Endpoint
 
     passage = Passage(passage_id="p", title="t", text="x")
     with Endpoint('{"answer": "yes"}') as endpoint:

@@ -28,8 +28,8 @@ from suffice.evaluation.statistics import Resampling
 from suffice.loops.retrieval import InMemoryRetriever, PoolBM25, Question
 from suffice.policy.session import stops
 from suffice.policy.signals import Idf
-from tests import strategies as drawn
-from tests.test_loop import Judge
+from tests.suffice.loops.test_loop import Judge
+from tests.support import strategies as drawn
 
 ROUNDS = 4
 SIGNALS = ("answer_margin", "verbal_confidence", "overlap", "score_gap", "judge_entailment", "rerank_score", "own")

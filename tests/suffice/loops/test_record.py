@@ -19,8 +19,8 @@ from suffice import Passage, Policy, Reply, RetrievalLoop, ScriptedModel, read_r
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, DataError, ModelError, SchemaError
 from suffice.loops.retrieval import InMemoryRetriever, PoolBM25, Question
 from suffice.recordings import Journal
-from tests import recording as run
-from tests.endpoint import Endpoint, prompt_of
+from tests.support import recording as run
+from tests.support.endpoint import Endpoint, prompt_of
 
 VOLATILE = ("recorded_at", "cost.generator.seconds", "cost.retrieval.seconds")
 

@@ -13,7 +13,7 @@ import pytest
 from suffice import record
 from suffice.errors import AuthenticationFailedError
 from suffice.recordings import Journal
-from tests.test_record import scripted
+from tests.suffice.loops.test_record import scripted
 
 TEXT, ROUNDS = 4_000, 10
 """Characters of each reply, and replies to each question."""

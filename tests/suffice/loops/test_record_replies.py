@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from suffice.recordings import read_recording
-from tests import local_models
-from tests.cli_tools import cli, dataset, question
-from tests.endpoint import Endpoint
+from tests.support import local_models
+from tests.support.cli_tools import cli, dataset, question
+from tests.support.endpoint import Endpoint
 
 
 def record(endpoint, questions, out, *more, command=("record",)):

@@ -10,7 +10,7 @@ from suffice import Passage, record
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, ModelError
 from suffice.loops import RetrievalLoop
 from suffice.recordings import read_recording
-from tests.test_record import scripted
+from tests.suffice.loops.test_record import scripted
 
 STOP = AuthenticationFailedError("401")
 
@@ -78,7 +78,7 @@ def test_a_finished_question_in_the_journal_is_not_taken_for_another_of_its_id(t
 
 
 def test_a_judge_that_failed_is_asked_again_and_the_model_is_not(tmp_path):
-    from tests.test_loop import Judge
+    from tests.suffice.loops.test_loop import Judge
 
     questions, loop = scripted(n=1)
     judge = Judge(failures=(2,))

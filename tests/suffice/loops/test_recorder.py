@@ -18,10 +18,10 @@ from suffice import Cost, Passage, Policy, Recorder, Reply, Round, calibrate, de
 from suffice.errors import ConfigMismatchError, DataError, SchemaError, UnknownSignalError
 from suffice.policy.signals import AnswerPosition, Idf
 from suffice.recordings import write_recording
-from tests.strategies import NAN
-from tests.test_replies import PAYLOADS
+from tests.suffice.policy.test_replies import PAYLOADS
+from tests.support.strategies import NAN
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture

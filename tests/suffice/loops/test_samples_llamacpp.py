@@ -17,8 +17,8 @@ from suffice.evaluation.replay import policy_for
 from suffice.loops.models._http import AsyncBoundedClient
 from suffice.loops.retrieval import Question
 from suffice.loops.sampling_loop import sample_seed
-from tests import llamacpp
-from tests.sampling import assert_replayed
+from tests.support import llamacpp
+from tests.support.sampling import assert_replayed
 
 pytestmark = pytest.mark.whole
 

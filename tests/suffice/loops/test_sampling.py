@@ -18,8 +18,8 @@ from suffice.loops.sampling_loop import sample_seed
 from suffice.loops.waves import Surplus, Wave
 from suffice.policy.rounds import Cost, Round
 from suffice.recordings import ResponseCache
-from tests.endpoint import Endpoint
-from tests.sampling import SAMPLES, TOWER, VOTES, loop, models_of, reply, sample_of, several
+from tests.support.endpoint import Endpoint
+from tests.support.sampling import SAMPLES, TOWER, VOTES, loop, models_of, reply, sample_of, several
 
 # --- one answer after the other -------------------------------------------------------------------------------------
 

@@ -22,8 +22,8 @@ from suffice.evaluation.statistics import Resampling
 from suffice.recordings import Recording, ResponseCache
 from suffice.recordings.schema import build_table
 from suffice.verdicts.certificates import Claim
-from tests.endpoint import Endpoint
-from tests.sampling import (
+from tests.support.endpoint import Endpoint
+from tests.support.sampling import (
     SAMPLES,
     VOTES,
     answer_of,
@@ -217,7 +217,9 @@ def test_a_killed_recording_goes_on_without_repeating_a_call(tmp_path):
     with Endpoint(reply, usage="plain") as endpoint:
         endpoint.allow = 20
         child = subprocess.Popen(
-            [sys.executable, "-m", "tests.sampling", endpoint.url, str(killed)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "tests.support.sampling", endpoint.url, str(killed)],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for _ in range(16):
             assert child.stdout.readline() == "ready\n"

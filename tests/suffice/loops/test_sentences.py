@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from suffice import Passage, Policy, PoolBM25, ScriptedModel, Token
 from suffice.loops.models.sentences import sentence_end, sentences
-from suffice.loops.models.triggers import _is_content, first_sentence, flare_trigger
+from suffice.loops.models.triggers import first_sentence, flare_trigger
+from suffice_gates.models.attention import _is_content
 from suffice_retrieval.methods import IRCoT, QueryLoop
 from suffice_retrieval.methods.chains import _last_sentence, answer_of_chain
 

@@ -25,13 +25,13 @@ import numpy as np
 import pytest
 
 from suffice.recordings import read_recording, write_recording
-from tests.batches import BatchEndpoint
-from tests.cli_tools import cli
-from tests.endpoint import prompt_of
+from tests.support.batches import BatchEndpoint
+from tests.support.cli_tools import cli
+from tests.support.endpoint import prompt_of
 
 pytestmark = pytest.mark.usefixtures("remembered_windows", "no_collecting")
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 URL = "http://localhost:8000/v1"
@@ -171,7 +171,7 @@ def test_every_block_is_run_or_says_why_not(name):
     for block in blocks(ROOT / name):
         where = f"{name}:{block.line}"
         assert block.language in ("", "python", "console", "json", "toml", "sh", "ts"), where
-        if block.language == "ts":  # a part of what tests/test_serve_cli.py runs with node
+        if block.language == "ts":  # a part of what tests/suffice_server/test_serve_cli.py runs with node
             assert block.text in (ROOT / "examples" / "typescript" / "client.ts").read_text("utf-8"), where
         assert (block.language == "sh") == (block.not_run is not None), f"{where}: `sh` and the comment go together"
         assert block.elsewhere is None or (block.language == "python" and (ROOT / block.elsewhere).is_file()), where

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from suffice.loops.models.batch_api import rows_of_output
-from tests.endpoint import Endpoint
+from tests.support.endpoint import Endpoint
 
 pytestmark = pytest.mark.whole
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 SAYS = {
     "custom_signal.py": "'shared_words': 1.0} stop",
     "own_loop.py": "answer 'The Danube' of draft 5; rule: (answer_stable >= 1) & (abstained < 1)",

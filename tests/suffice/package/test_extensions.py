@@ -24,7 +24,7 @@ from suffice.importers import importer, importer_names
 from suffice.policy.rules import find_threshold, with_threshold
 from suffice.recordings import Recording
 from suffice.recordings.schema import build_table
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 
 @register_rule("test_ext_from")

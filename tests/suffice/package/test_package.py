@@ -20,7 +20,7 @@ from scripts.lowest import lowest
 import suffice
 from suffice.errors import NotFittedError
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 SOURCE = ROOT / "src" / "suffice"
 PACKAGES = sorted(
     ["suffice", *(m.name for m in pkgutil.walk_packages(suffice.__path__, "suffice.") if m.ispkg)],

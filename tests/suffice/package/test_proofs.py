@@ -26,7 +26,7 @@ from suffice.policy.signals import Signal, semantic
 
 pytestmark = pytest.mark.whole
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "explanation" / "theory.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "explanation" / "theory.md"
 CHECKS = {claim.check.__name__: claim for claim in CLAIMS}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from suffice_reader.minilm import MiniLM
 from suffice_reader.span_reader import SpanReader
-from tests.shared import once
+from tests.support.shared import once
 
 
 def test_what_is_shared_is_made_once(tmp_path_factory):

@@ -11,7 +11,7 @@ import pytest
 
 from suffice.errors import DataError
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT))  # training/ is no part of the package
 
 from training.prepare import (  # noqa: E402

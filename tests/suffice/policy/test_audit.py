@@ -21,7 +21,7 @@ from suffice.errors import (
     UnknownSignalError,
 )
 from suffice.policy.rules import Rule
-from tests.strategies import policies, recorded
+from tests.support.strategies import policies, recorded
 
 ALWAYS = Audit(rate=1.0, seed=1)
 

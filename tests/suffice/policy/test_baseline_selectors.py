@@ -18,8 +18,8 @@ from suffice.recordings.schema import build_table
 from suffice.verdicts.certificates import Claim
 from suffice.verdicts.certificates.losses import measure_losses
 from suffice.verdicts.diagnostics import diagnose
-from tests.cli_tools import cli
-from tests.shared import recording_of
+from tests.support.cli_tools import cli
+from tests.support.shared import recording_of
 
 RULE = "vote_lead >= 2"
 ROUNDS = 10

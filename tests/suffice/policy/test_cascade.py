@@ -9,7 +9,7 @@ from suffice.evaluation.replay import LIVE, CostTable
 from suffice.policy.rounds import Round, Rounds
 from suffice.policy.rules import parse_rule
 from suffice.policy.session import Policy, Session, stops
-from tests.cascade import EPSILONS, ROUNDS, TOGGLES, Drafts, cascade, drafts, rule_of
+from tests.support.cascade import EPSILONS, ROUNDS, TOGGLES, Drafts, cascade, drafts, rule_of
 
 CHUNKS, CHUNK = 10, 10_000
 SAMPLE = 60

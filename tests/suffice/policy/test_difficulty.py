@@ -17,10 +17,10 @@ from suffice.policy.session import stops
 from suffice.policy.signals import Allocation, KnownDifficulty, compute_signals, state_from_dict
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
-from tests.endpoint import Endpoint
-from tests.sampling import TOWER, models_of
-from tests.strategies import NAN
-from tests.test_votes import beats
+from tests.suffice.policy.test_votes import beats
+from tests.support.endpoint import Endpoint
+from tests.support.sampling import TOWER, models_of
+from tests.support.strategies import NAN
 
 WIDTH = 20
 

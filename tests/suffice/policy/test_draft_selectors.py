@@ -23,7 +23,7 @@ from suffice.policy.signals.semantic import semantic_distance
 from suffice.recordings import read_recording
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
-from tests.test_semantic_signals import QUESTION, Axes, loop, replayed
+from tests.suffice.policy.test_semantic_signals import QUESTION, Axes, loop, replayed
 
 NAN = math.nan
 SELECTORS = (

@@ -19,7 +19,7 @@ from suffice.loops.retrieval import InMemoryRetriever, Question
 from suffice.policy.session import Policy
 from suffice.policy.signals.measured import Enricher
 from suffice_gates.rerank import CrossEncoderScorer
-from tests.endpoint import Endpoint
+from tests.support.endpoint import Endpoint
 
 PASSAGES = (
     Passage(passage_id="1", title="Norway", text="Oslo is its capital."),

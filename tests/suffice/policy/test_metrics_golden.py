@@ -20,7 +20,7 @@ from suffice.policy.metrics import (
     reciprocal_rank_at,
 )
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = json.loads((ROOT / "tests" / "data" / "hotpot_scorer_golden.json").read_text(encoding="utf-8"))
 
 

@@ -12,11 +12,11 @@ from suffice.errors import DataError
 from suffice.policy.rounds import Token
 from suffice.policy.signals import AnswerPosition, Located
 from suffice.policy.signals.alignment import _BYTE_LEVEL, token_bytes
-from tests.linear import takes_linear_time
+from tests.support.linear import takes_linear_time
 
 MARKER, JSON, START, WHOLE = map(AnswerPosition, ("marker", "json", "start", "whole"))
 BYTE_LEVEL = {byte: character for character, byte in _BYTE_LEVEL.items()}
-PAYLOAD = Path(__file__).parent / "data" / "logprobs" / "debug_response_simple_fact.json"
+PAYLOAD = Path(__file__).resolve().parents[2] / "data" / "logprobs" / "debug_response_simple_fact.json"
 
 
 def spelled(*texts):

@@ -15,7 +15,7 @@ from suffice.policy.rounds import Rounds
 from suffice.policy.rules import Ranked, Term, fixed_k, parse_selector
 from suffice.policy.rules.selectors import answered, total
 from suffice.policy.session import Policy, Session, stops
-from tests import strategies as drawn
+from tests.support import strategies as drawn
 
 NAMES = (
     "votes",

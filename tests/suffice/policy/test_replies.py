@@ -15,7 +15,7 @@ from suffice.loops.models.replies import reply_of_response
 from suffice.policy.session.replies import read_reply
 from suffice.policy.signals import compute_signals
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).resolve().parents[2] / "data"
 PAYLOADS = {path.stem: json.loads(path.read_text("utf-8")) for path in (DATA / "replies").glob("*.json")}
 COST = Cost(calls=1.0, uncached_tokens=20.0, cached_tokens=100.0, output_tokens=3.0, seconds=2.0)
 

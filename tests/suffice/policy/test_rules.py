@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from suffice import FirstOf, KOf, Patience, Rounds, fixed_k, parse_rule, parse_selector, signal, tasr
 from suffice.errors import DataError, RuleSyntaxError, UnknownSignalError
 from suffice.policy.rules import NAMED_RULES, AllOf, AnyOf, Threshold, WeightedSum, answer_stable, round_aware
-from tests import strategies as drawn
+from tests.support import strategies as drawn
 
 NAMES = ("a", "b", "c", "p_correct")
 rules = drawn.rules(NAMES, (-1.5, -1.0, 0.0, 0.25, 0.5, 1.0, 2.0, 1e-9, 1e20, 1 / 3), max_leaves=8)

@@ -10,8 +10,8 @@ import pytest
 from suffice.errors import DataError, SchemaError
 from suffice.loops.retrieval import dataset_hash, load_questions
 from suffice.recordings import read_recording
-from tests.cli_tools import cli
-from tests.endpoint import Endpoint
+from tests.support.cli_tools import cli
+from tests.support.endpoint import Endpoint
 
 
 def scenario(number: int, **changes) -> dict:

@@ -25,9 +25,9 @@ from suffice.verdicts.diagnostics import diagnose
 from suffice_gates.gates import GateEvaluation, column_gate, compare_gates
 from suffice_gates.report import gate_part
 from suffice_gates.rerank import RERANKER_CARD, CrossEncoderScorer, Reranked
-from tests.certify_tools import planted
-from tests.cli_tools import cli
-from tests.gating import ScriptedGate
+from tests.support.certify_tools import planted
+from tests.support.cli_tools import cli
+from tests.support.gating import ScriptedGate
 
 N = 40
 LOOSE = Claim(epsilon=0.9)

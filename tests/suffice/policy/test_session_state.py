@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from suffice import Cost, Decision, Passage, Policy, Round, Session, Token
 from suffice.errors import ConfigMismatchError, DataError, NotFittedError, SchemaError, UnknownSignalError
 from suffice.policy.signals import AnswerPosition, Idf
-from tests.strategies import INF, NAN, policies, recorded
+from tests.support.strategies import INF, NAN, policies, recorded
 
 
 def stored(session: Session) -> Session:

@@ -15,7 +15,7 @@ from suffice.policy.signals.margins import answer_logprob_mean, answer_margin
 
 INF, NAN = math.inf, math.nan
 AGGREGATES = ("answer_margin_min", "answer_margin_p10", "answer_margin_mean", "answer_margin_median")
-PAYLOAD = Path(__file__).parent / "data" / "logprobs" / "debug_response_simple_fact.json"
+PAYLOAD = Path(__file__).resolve().parents[2] / "data" / "logprobs" / "debug_response_simple_fact.json"
 
 
 def token(*logprobs, text="a", own=None):

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice.policy.signals import parse_confidence, strip_thinking
-from tests.linear import takes_linear_time
+from tests.support.linear import takes_linear_time
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from suffice.policy.session import stops
 from suffice.policy.signals import answer_ids, member_component, vote_signal
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
-from tests.strategies import NAN
+from tests.support.strategies import NAN
 
 WIDTH = 12
 

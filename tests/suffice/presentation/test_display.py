@@ -22,7 +22,7 @@ from suffice.presentation import Settings
 from suffice.recordings import bundled_recording
 from suffice.verdicts.certificates import Claim
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 QUALITY = "target_sentiment"
 HOSTILE = "<script>alert('x')</script> & \"more\""
 

@@ -35,10 +35,10 @@ from suffice.presentation.slider import make_slider, slidable
 from suffice.presentation.trajectories import Stopped, choose
 from suffice.recordings import read_recording, write_recording
 from suffice.verdicts.certificates import Claim, certify, listed
-from tests.cli_tools import cli
-from tests.report_tools import HOSTILE, array, hostile, page_data, questions, recording, rows, trajectories
-from tests.shared import recording_of
-from tests.strategies import policies, recorded
+from tests.support.cli_tools import cli
+from tests.support.report_tools import HOSTILE, array, hostile, page_data, questions, recording, rows, trajectories
+from tests.support.shared import recording_of
+from tests.support.strategies import policies, recorded
 
 SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TASR = "(answer_stable >= 1) & (p_correct > 0.25)"

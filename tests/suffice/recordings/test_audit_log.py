@@ -27,8 +27,8 @@ from suffice.policy.session.sources import shadow_policies
 from suffice.policy.signals import AnswerPosition
 from suffice.recordings.audits import without_audits
 from suffice.recordings.round_journal import RoundJournal
-from tests.strategies import NAN
-from tests.test_replies import PAYLOADS
+from tests.suffice.policy.test_replies import PAYLOADS
+from tests.support.strategies import NAN
 
 POLICY = Policy(rule="answer_stable", max_rounds=4, name="deployed")
 SHADOWS = (Policy(rule="fixed_k(1)", name="one"), Policy(rule="fixed_k(3)", name="three"), "never()")

@@ -25,9 +25,9 @@ from suffice.recordings import Journal, ResponseCache, write_recording
 from suffice.recordings.digest import ColumnDigest
 from suffice.recordings.schema import META_KEY
 from suffice_gates.models import StateWriter, read_states
-from tests.cli_tools import cli, dataset, reply
-from tests.endpoint import Endpoint
-from tests.test_record import scripted
+from tests.suffice.loops.test_record import scripted
+from tests.support.cli_tools import cli, dataset, reply
+from tests.support.endpoint import Endpoint
 
 VOLATILE = ("recorded_at", "cost.generator.seconds", "cost.retrieval.seconds")
 HUGE = 10**400
@@ -308,7 +308,7 @@ from pathlib import Path
 from suffice import record
 from suffice.errors import SufficeError
 from suffice.recordings import ResponseCache
-from tests.test_record import scripted
+from tests.suffice.loops.test_record import scripted
 told = {}
 for kib in (1, 9, 33, 80, 2000):
     with tempfile.TemporaryDirectory() as folder:

@@ -10,11 +10,11 @@ from suffice.evaluation.search.data import by_prompt
 from suffice.loops.retrieval import PoolBM25
 from suffice.recordings import Journal, Recording, merge_recordings, write_recording
 from suffice_papers.tasr import read_tasr
-from tests.cli_tools import cli, dataset
-from tests.endpoint import Endpoint
-from tests.recording import questions
-from tests.shared import recording_of
-from tests.test_search import tasr_file
+from tests.suffice.evaluation.test_search import tasr_file
+from tests.support.cli_tools import cli, dataset
+from tests.support.endpoint import Endpoint
+from tests.support.recording import questions
+from tests.support.shared import recording_of
 
 MEASURED = ("recorded_at", "seconds")
 

@@ -32,7 +32,7 @@ from suffice.recordings.merging import RUN
 from suffice.recordings.parts import part_paths
 from suffice.recordings.recording import open_recording
 from suffice.recordings.round_journal import RoundJournal, SealedError
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 
 @pytest.fixture

@@ -23,10 +23,10 @@ from suffice.evaluation.search import Block, Literal, Space, search
 from suffice.recordings import is_recording, merge_recordings, uploads, write_recording
 from suffice.recordings.recording import open_recording
 from suffice.recordings.shards import Shard
-from tests import recording
-from tests.cli_tools import cli
-from tests.endpoint import Endpoint
-from tests.test_shards import answering, columns_of, loop, questions, record_shards
+from tests.suffice.recordings.test_shards import answering, columns_of, loop, questions, record_shards
+from tests.support import recording
+from tests.support.cli_tools import cli
+from tests.support.endpoint import Endpoint
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from suffice.recordings.opened import write_tables
 from suffice.recordings.recording import open_recording
 from suffice.recordings.schema import Columns, build_table
 from suffice.recordings.stored import StoredRows
-from tests.test_record import scripted
+from tests.suffice.loops.test_record import scripted
 
 TEXT = st.text(max_size=8)
 NUMBER = st.floats(allow_nan=True, allow_infinity=True)

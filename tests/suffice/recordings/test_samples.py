@@ -13,7 +13,7 @@ import pytest
 from suffice import Policy, import_recording, read_recording, replay
 from suffice.errors import NotFoundError
 from suffice.recordings.bundled import BUNDLED_SAMPLES, bundled_recording
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 
 def file_of(path, answers, golds, **columns):

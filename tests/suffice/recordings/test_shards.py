@@ -23,10 +23,10 @@ from suffice.recordings import compact_recording, merge_recordings, write_record
 from suffice.recordings.recording import open_recording
 from suffice.recordings.sharded import MANIFEST_FILE, complete_shards
 from suffice.recordings.shards import DATASET_INDEX, Shard, listed_shards
-from tests.cli_tools import cli
-from tests.endpoint import Endpoint
+from tests.support.cli_tools import cli
+from tests.support.endpoint import Endpoint
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples" / "shards"
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "shards"
 CLOCKS = ("recorded_at", "seconds")
 
 

@@ -15,9 +15,9 @@ from suffice.recordings.schema import build_table
 from suffice.verdicts.diagnostics import diagnose
 from suffice.verdicts.diagnostics.selection import compare_selectors
 from suffice_gates.gates import GateEvaluation
-from tests.cli_tools import cli
-from tests.coin import RULE, no_false_gain
-from tests.test_diagnose_stops import made
+from tests.suffice.verdicts.test_diagnose_stops import made
+from tests.support.cli_tools import cli
+from tests.support.coin import RULE, no_false_gain
 
 
 def shortened(recording: Recording, keep: int, every: int = 2) -> Recording:

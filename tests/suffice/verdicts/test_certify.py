@@ -31,7 +31,7 @@ from suffice.verdicts.certificates import (
     threshold_path,
 )
 from suffice.verdicts.certificates.ltt import MOST_QUESTIONS
-from tests.certify_tools import planted, rows
+from tests.support.certify_tools import planted, rows
 
 EASY = Claim(epsilon=0.05)
 

@@ -8,8 +8,8 @@ import pytest
 
 from suffice import Policy
 from suffice.verdicts.certificates import Certificate
-from tests.certify_tools import rows, write
-from tests.cli_tools import cli
+from tests.support.certify_tools import rows, write
+from tests.support.cli_tools import cli
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from suffice.evaluation.statistics.pvalues import betting_p_value, hoeffding_ben
 from suffice.verdicts.certificates import Claim, rejected
 from suffice.verdicts.certificates.ltt import PROCEDURES, level_of
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "results" / "violations.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "results" / "violations.md"
 
 
 def exact(values, chances, n):

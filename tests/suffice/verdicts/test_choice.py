@@ -18,7 +18,7 @@ from suffice.verdicts.diagnostics import diagnose
 from suffice.verdicts.diagnostics.judged import compare_judged
 from suffice.verdicts.diagnostics.judging import Unjudged
 from suffice.verdicts.diagnostics.selection import compare_selectors
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 N = 80
 

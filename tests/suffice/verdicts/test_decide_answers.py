@@ -16,9 +16,9 @@ from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
 from suffice.verdicts.decisions import Advice, decide
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
-from tests.cli_tools import cli
-from tests.test_decide import log_of
-from tests.test_votes import sampled
+from tests.suffice.policy.test_votes import sampled
+from tests.suffice.verdicts.test_decide import log_of
+from tests.support.cli_tools import cli
 
 CITIES = ("Oslo", "Bergen", "Tromso", "Bodo", "Molde")
 

@@ -8,8 +8,8 @@ import pytest
 
 from suffice.recordings import write_recording
 from suffice.verdicts.decisions import Advice
-from tests.cli_tools import cli
-from tests.test_decide import converged_at_2, log_of, losing_three_points
+from tests.suffice.verdicts.test_decide import converged_at_2, log_of, losing_three_points
+from tests.support.cli_tools import cli
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
 from suffice.verdicts.decisions import Advice, decide
 from suffice.verdicts.decisions.same_loop import fingerprints
-from tests.test_decide import converged_at_2, log_of, losing_three_points
+from tests.suffice.verdicts.test_decide import converged_at_2, log_of, losing_three_points
 
 
 def unscored(recording: Recording) -> Recording:

@@ -17,7 +17,7 @@ from suffice.recordings import Recording
 from suffice.recordings.schema import build_table
 from suffice.verdicts.decisions import Advice
 from suffice.verdicts.decisions.losses import measure_candidates, uncut
-from tests.cli_tools import cli
+from tests.support.cli_tools import cli
 
 N, CAP = 700, 3
 ONE = Policy(rule=fixed_k(1), max_rounds=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from suffice.verdicts.decisions import Advice, decide
-from tests.test_decide import converged_at_2, log_of
+from tests.suffice.verdicts.test_decide import converged_at_2, log_of
 
 
 def losing(*shares: float) -> Callable[[int, int], float]:

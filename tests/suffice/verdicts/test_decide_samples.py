@@ -14,8 +14,8 @@ from suffice.recordings.schema import build_table
 from suffice.verdicts.certificates import measure_losses
 from suffice.verdicts.decisions import Advice
 from suffice.verdicts.decisions.losses import measure_candidates
-from tests.cli_tools import cli
-from tests.test_votes import sampled
+from tests.suffice.policy.test_votes import sampled
+from tests.support.cli_tools import cli
 
 DATES = "samples_date"
 

@@ -14,8 +14,8 @@ from suffice.presentation.part import advice_part
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
 from suffice.verdicts.decisions import Advice, decide
-from tests.test_decide import converged_at_2, log_of
-from tests.test_decide_later import unscored
+from tests.suffice.verdicts.test_decide import converged_at_2, log_of
+from tests.suffice.verdicts.test_decide_later import unscored
 
 
 def test_a_loop_that_is_always_right_may_save_and_a_note_says_that_nothing_varied():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from suffice.errors import SchemaError
 from suffice.verdicts.decisions import Advice, Wealth, decide
-from tests.test_decide import converged_at_2, log_of
+from tests.suffice.verdicts.test_decide import converged_at_2, log_of
 
 BOUNDS = st.floats(0.005, 0.5)
 SIDES = st.sampled_from(["below", "above"])

@@ -35,7 +35,7 @@ from suffice.verdicts.diagnostics import (
     without_floor,
 )
 from suffice.verdicts.diagnostics.sweep import _front
-from tests.strategies import policies, recorded
+from tests.support.strategies import policies, recorded
 
 NAN = math.nan
 

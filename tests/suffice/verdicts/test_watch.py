@@ -31,8 +31,8 @@ from suffice.verdicts.watches import (
 )
 from suffice.verdicts.watches.evidence import audits_needed, loss_alarm
 from suffice.verdicts.watches.losses import LossClaim, audited_losses
-from tests.production import BEGIN, MINUTE, POLICY, certified, production_log
-from tests.shared import recording_of
+from tests.support.production import BEGIN, MINUTE, POLICY, certified, production_log
+from tests.support.shared import recording_of
 
 HALF = 2500
 

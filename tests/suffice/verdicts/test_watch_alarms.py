@@ -13,7 +13,7 @@ from benchmarks.watched import EPSILON, Change, cusum, delays, looked_at, popula
 
 from suffice.evaluation.statistics import Alarm
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "results" / "watch.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "results" / "watch.md"
 
 
 @pytest.mark.parametrize("place", range(len(watched.RECORDED)))

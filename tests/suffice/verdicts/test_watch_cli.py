@@ -14,9 +14,9 @@ from suffice.cli.watching import EXIT_CODES
 from suffice.verdicts.watches import STATUSES
 from suffice_reader.demo import watch_demo
 from suffice_reader.demo.watch_demo import certified_policy, watched_runs
-from tests.cli_tools import cli
-from tests.production import BEGIN, MINUTE, certified, production_log
-from tests.shared import recording_of
+from tests.support.cli_tools import cli
+from tests.support.production import BEGIN, MINUTE, certified, production_log
+from tests.support.shared import recording_of
 
 
 @pytest.fixture(scope="module")

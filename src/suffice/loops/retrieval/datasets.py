@@ -20,6 +20,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,7 @@ def bundled_path(name: str) -> Path:
     """
     if name not in BUNDLED_QUESTIONS:
         raise DataError(f"unknown bundled question set {name!r}; allowed: {', '.join(BUNDLED_QUESTIONS)}")
-    return Path(__file__).resolve().parent.parent / "data" / "questions" / f"{name}.jsonl.gz"
+    return Path(str(files("suffice") / "data" / "questions" / f"{name}.jsonl.gz"))
 
 
 def load_questions(spec: str | Path, *, limit: int | None = None, split: str | None = None) -> list[Question]:

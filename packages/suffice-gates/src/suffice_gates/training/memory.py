@@ -1,7 +1,7 @@
 """How much memory training a cross-encoder takes, counted from its shape: weights, their states, and what a pass keeps.
 
 Counted are the tensors that PyTorch keeps for the backward pass of an encoder of the BERT family with fused attention
-(`tests/test_reranker_memory.py` counts them in small models). Not counted are the context of the device (about half a GiB),
+(`tests/suffice_gates/test_reranker_memory.py` counts them in small models). Not counted are the context of the device (about half a GiB),
 what its allocator wastes, and the attention matrices of unfused attention.
 """
 

@@ -118,7 +118,7 @@ def _log_to_stderr() -> None:
     """Write what the server logs with its time, and tracebacks, which no client sees."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    for name, level in (("suffice.serve", logging.INFO), ("uvicorn.error", logging.WARNING)):
+    for name, level in (("suffice_server.serve", logging.INFO), ("uvicorn.error", logging.WARNING)):
         logger = logging.getLogger(name)
         logger.setLevel(level)
         logger.handlers, logger.propagate = [handler], False

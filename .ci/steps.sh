@@ -62,8 +62,11 @@ tests() { # tests TARGET PYTEST_ARGS: a skipped test is a test that did not pass
   closing="===== $passed passed in ${SECONDS}s ====="
 }
 
-build_wheel() { # into $work/dist, and into the environment $work/clean
+build_wheels() { # all distributions into $work/dist, and the main one into the environment $work/clean
+  local package
   "$python" -m venv "$work/clean"
-  "$work/clean/bin/python" -m pip wheel --quiet --no-deps --wheel-dir "$work/dist" .
-  "$work/clean/bin/python" -m pip install --quiet "$work"/dist/suffice-*.whl
+  for package in . packages/*/; do
+    "$work/clean/bin/python" -m pip wheel --quiet --no-deps --wheel-dir "$work/dist" "$package"
+  done
+  "$work/clean/bin/python" -m pip install --quiet "$work"/dist/suffice-[0-9]*.whl
 }

@@ -33,13 +33,21 @@ ROOMS = {
     "recorded_signals calibrate choice baseline_selectors ledger",
     "certificates": "certify certify_pvalues certify_cli",
 }
-"""The tests of each room: files of tests/, without `test_`."""
+"""The tests of each room: names of files below tests/, without `test_`."""
+PLACES = {
+    "rules": "policy/rules",
+    "session": "policy/session",
+    "signals": "policy/signals",
+    "replays": "evaluation/replay",
+    "certificates": "verdicts/certificates",
+}
+"""The folder of each room in src/suffice."""
 CONFIG = """
 [tool.mutmut]
 source_paths = ["src/"]
-only_mutate = ["src/suffice/{room}/*"]
+only_mutate = ["src/suffice/{place}/*"]
 do_not_mutate_patterns = ['raise [A-Z]\\w+\\(']
-also_copy = ["docs", "README.md", "examples", "proofs", "benchmarks", "scripts", "training"]
+also_copy = ["packages", "docs", "README.md", "examples", "proofs", "benchmarks", "scripts", "training"]
 pytest_add_cli_args = ["-p", "no:cacheprovider", "-m", "not whole", "--hypothesis-profile", "mutants"]
 pytest_add_cli_args_test_selection = {tests}
 """
@@ -52,18 +60,20 @@ def copy_of_project(room: str, folder: Path, *, few_examples: bool) -> None:
     for name in filter(None, tracked):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, folder / name)
-    for path in (folder / "tests").glob("*.py") if few_examples else ():
+    for path in (folder / "tests").rglob("*.py") if few_examples else ():
         path.write_text(re.sub(r"max_examples=\d+", "max_examples=10", path.read_text("utf-8")), encoding="utf-8")
-    tests = [f"tests/test_{name}.py" for name in ROOMS[room].split()]
+    tests = [
+        str(path.relative_to(ROOT)) for name in ROOMS[room].split() for path in ROOT.glob(f"tests/**/test_{name}.py")
+    ]
     with (folder / "pyproject.toml").open("a", encoding="utf-8") as config:
-        config.write(CONFIG.format(room=room, tests=json.dumps(tests)))
+        config.write(CONFIG.format(place=PLACES[room], tests=json.dumps(tests)))
 
 
 def outcomes(room: str, folder: Path) -> dict[str, str]:
     """Return the outcome of each mutant of a room by its name."""
     mutmut = [sys.executable, "-m", "mutmut", "results", "--all", "true"]
     lines = subprocess.check_output(mutmut, cwd=folder, text=True).splitlines()
-    results = (line.strip().rpartition(": ") for line in lines if f"suffice.{room}." in line)
+    results = (line.strip().rpartition(": ") for line in lines if f"suffice.{PLACES[room].replace('/', '.')}." in line)
     return {name: outcome for name, _, outcome in results}
 
 

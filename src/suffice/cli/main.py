@@ -85,12 +85,17 @@ def _root() -> Any:
 app = _root()
 
 
+def _show_notes() -> None:
+    """Show on standard error what the main package and those beside it log."""
+    for package in ("suffice", *(name.replace("-", "_") for name in DISTRIBUTIONS)):
+        logging.getLogger(package).addHandler(_LOG_NOTES)
+
+
 def run(arguments: list[str] | None = None) -> None:
     """Run the command line and exit; the entry point of the `suffice` script."""
     words = _program_words() if arguments is None else arguments
     debug = "--debug" in words
-    for package in ("suffice", *(name.replace("-", "_") for name in DISTRIBUTIONS)):
-        logging.getLogger(package).addHandler(_LOG_NOTES)
+    _show_notes()
     if threading.current_thread() is threading.main_thread():
         # A background job of a shell inherits Ctrl-C as ignored; a recording must end by it all the same.
         signal.signal(signal.SIGINT, signal.default_int_handler)

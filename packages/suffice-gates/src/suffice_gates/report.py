@@ -13,7 +13,8 @@ from suffice.policy.signals import KNOWN
 from suffice.presentation.part import ReportPart
 from suffice.recordings.recording import Recording
 from suffice_gates.gates import GateEvaluation, GatePoint, Transitions, even_betas, gate_rule, transitions
-from suffice_gates.gates.tables import examples_table, points_table, transitions_table
+from suffice_gates.gates.changes import examples_table, transitions_table
+from suffice_gates.gates.point import points_table
 
 __all__ = ["gate_part", "gate_steps_chart", "gate_sweep_chart"]
 

@@ -5,23 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from suffice.common.display import Chart
 from suffice.common.results import Result
 from suffice.common.tables import Column, Table
+from suffice.evaluation.replay.charts import chart_of
 from suffice.evaluation.statistics import Coded, Resampling, area_under_roc
 from suffice.policy.rounds import Floats, Mask
 from suffice.recordings.recording import Recording
-from suffice.verdicts.diagnostics.charts import signals_chart
 from suffice.verdicts.diagnostics.rows import Rows, unit_of
 from suffice.verdicts.diagnostics.separation import cohens_d, ends, with_ends
 
-__all__ = ["SignalSummary", "SignalTable", "entropy", "summarise_signals"]
+__all__ = ["SignalSummary", "SignalTable", "entropy", "signals_chart", "summarise_signals"]
 
 FEW_VALUES = 20
 N_BINS = 10
+_ROW = 22
+"""Pixels of a signal in a chart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,3 +270,43 @@ def _signal_summary(rows: Rows, name: str, unit: str, *, d: tuple[float, float, 
         mode=float(coded.values[top]) if n_defined else math.nan,
         collapse=float(counts[top]) / n_defined if n_defined else math.nan,
     )
+
+
+def signals_chart(table: SignalTable) -> Chart:
+    """Return the AUROC of each signal that has one with its interval, the largest first, beside chance."""
+    known = sorted((item for item in table.signals if not math.isnan(item.auroc)), key=lambda item: -item.auroc)
+    data = [
+        {
+            "signal": item.name,
+            "auroc": item.auroc,
+            "rounds": item.n_defined,
+            **({} if math.isnan(item.auroc_low) else {"low": item.auroc_low, "high": item.auroc_high}),
+        }
+        for item in known
+    ]
+    y = {"field": "signal", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 220}}
+    scale = {"type": "quantitative", "scale": {"domain": [0, 1]}}
+    title = f"AUROC of right answers by {table.metric}, {100 * table.resampling.level:g} % intervals; 0.5 is chance"
+    x = {"field": "auroc", **scale, "axis": {"title": title, "tickCount": 6}}
+    tooltip = [
+        {"field": "signal"},
+        *({"field": name, "format": ".3f"} for name in ("auroc", "low", "high")),
+        {"field": "rounds", "format": ",.0f"},
+    ]
+    layers: list[dict[str, Any]] = [
+        {
+            "data": {"values": [{"chance": 0.5}]},
+            "mark": {"type": "rule", "color": "var(--muted)", "strokeDash": [4, 4]},
+            "encoding": {"x": {"field": "chance", **scale}},
+        },
+        {
+            "transform": [{"filter": "isValid(datum.low)"}],
+            "mark": {"type": "rule", "color": "var(--accent)", "opacity": 0.55},
+            "encoding": {"x": {"field": "low", **scale}, "x2": {"field": "high"}, "y": y},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "color": "var(--accent)", "size": 70, "opacity": 1},
+            "encoding": {"x": x, "y": y, "tooltip": tooltip},
+        },
+    ]
+    return Chart(chart_of(data, layers, _ROW * len(data) + 8, f"AUROC of {len(data)} signals", []))

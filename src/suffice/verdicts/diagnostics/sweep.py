@@ -15,6 +15,15 @@ from suffice.common.results import Result
 from suffice.common.tables import Column, Table
 from suffice.evaluation.replay import even_thresholds
 from suffice.evaluation.replay.baselines import Run
+from suffice.evaluation.replay.charts import (
+    COST_TITLES,
+    axis_of,
+    chart_of,
+    front_layer,
+    legend_entry,
+    point_layer,
+    scale_of,
+)
 from suffice.evaluation.replay.front import pareto_front
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.sweep import region_of, regions
@@ -22,9 +31,11 @@ from suffice.evaluation.statistics import ROUNDING
 from suffice.policy.rounds import Floats
 from suffice.policy.rules import Threshold
 from suffice.policy.session import Policy
-from suffice.verdicts.diagnostics.charts import sweep_chart
 
-__all__ = ["SweepPoint", "ThresholdSweep", "pareto_knee", "stack_outcomes", "sweep_threshold"]
+__all__ = ["SweepPoint", "ThresholdSweep", "pareto_knee", "stack_outcomes", "sweep_chart", "sweep_threshold"]
+
+_POINT_COLOURS = {"its own value": "var(--good)", "Pareto front": "var(--accent)", "other thresholds": "var(--muted)"}
+"""What a point of a sweep can be, with its colour."""
 
 MOST_EXACT = 60
 """Up to this many distinct outcomes of a sweep are all shown; above, those of evenly spaced thresholds."""
@@ -258,3 +269,35 @@ def pareto_knee(quality: Floats, calls: Floats) -> int | None:
     above = (y - y[0]) / (y[-1] - y[0]) - (x - x[0]) / (x[-1] - x[0])
     place = int(np.argmax(above))
     return front[place] if above[place] > ROUNDING else None
+
+
+def sweep_chart(sweep: ThresholdSweep) -> Chart:
+    """Return quality (in points) against calls as a threshold moves; outcomes that are unknown are left out."""
+    data = [
+        {
+            "threshold": point.value,
+            "quality": 100 * point.quality,
+            "calls": point.calls,
+            "front": point.on_front,
+            "kind": "its own value" if point.own else "Pareto front" if point.on_front else "other thresholds",
+        }
+        for point in sweep.points
+        if not math.isnan(point.quality)
+    ]
+    x, y = axis_of("calls", COST_TITLES["calls"]), axis_of("quality", f"{sweep.metric.upper()}, points")
+    colour = {
+        "field": "kind",
+        "type": "nominal",
+        "legend": None,
+        **scale_of([*_POINT_COLOURS], [*_POINT_COLOURS.values()]),
+    }
+    tooltip = [
+        {"field": "threshold", "format": ".4~f"},
+        {"field": "quality", "title": sweep.metric.upper(), "format": ".1f"},
+        {"field": "calls", "format": ".2f"},
+    ]
+    encoding = {"x": x, "y": y, "color": colour, "tooltip": tooltip}
+    layers = [front_layer(x, y, "calls"), point_layer(encoding, "datum.kind === 'its own value'", (200, 50))]
+    kinds = {point["kind"] for point in data}
+    legend = [legend_entry(name, colour, "circle") for name, colour in _POINT_COLOURS.items() if name in kinds]
+    return Chart(chart_of(data, layers, 300, f"{sweep.metric.upper()} against calls as {sweep.literal} moves", legend))

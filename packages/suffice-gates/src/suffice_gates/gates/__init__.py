@@ -8,22 +8,23 @@ from suffice_gates.gates.answered import (
     questions_of,
     with_scores,
 )
-from suffice_gates.gates.changes import Transition, Transitions, transitions
-from suffice_gates.gates.compare import ComparedGate, GateComparison, GatePrice, ScoredGate, compare_gates
+from suffice_gates.gates.changes import Transition, Transitions, examples_table, transitions, transitions_table
+from suffice_gates.gates.compare import (
+    ComparedGate,
+    GateComparison,
+    GatePrice,
+    ScoredGate,
+    compare_gates,
+    comparison_table,
+    knowledge_table,
+    rates_table,
+)
 from suffice_gates.gates.complexity import ComplexityGate, fit_complexity
 from suffice_gates.gates.evaluation import GateEvaluation, even_betas, gate_rule
 from suffice_gates.gates.features import FEATURES, question_features
-from suffice_gates.gates.point import GatePoint
+from suffice_gates.gates.point import GatePoint, points_table
 from suffice_gates.gates.question_only import Fitted, QuestionGate, adaptive_labels, fit_gate, question_folds
 from suffice_gates.gates.standard import QUESTION_GATES, column_gate, held_out_gates, question_gates
-from suffice_gates.gates.tables import (
-    comparison_table,
-    examples_table,
-    knowledge_table,
-    points_table,
-    rates_table,
-    transitions_table,
-)
 from suffice_gates.gates.threshold import BothWays, choose_beta
 
 __all__ = [

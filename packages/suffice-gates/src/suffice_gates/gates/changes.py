@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from suffice.common.tables import Column, Table
 from suffice.policy.rounds import Mask
 from suffice_gates.gates.evaluation import GateEvaluation, gate_rule
 
-__all__ = ["Transition", "Transitions", "transitions"]
+__all__ = ["Transition", "Transitions", "examples_table", "transitions", "transitions_table"]
+
+_ANSWER_WIDTH = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,3 +100,41 @@ def _step(evaluation: GateEvaluation, low: float, high: float, moved: Mask) -> T
         lost=tuple(transition(q) for q in np.flatnonzero(moved & (after < before)).tolist()),
         same=int((moved & (after == before)).sum()),
     )
+
+
+def transitions_table(title: str, steps: Sequence[Transitions]) -> Table:
+    """Return what each step to the next threshold changes: questions that gain, lose, and stay as they were."""
+    return Table(
+        title=title,
+        columns=(
+            Column("beta from", ".4f"),
+            Column("to", ".4f"),
+            Column("newly retrieved", ",.0f"),
+            Column("wrong -> right", ",.0f"),
+            Column("right -> wrong", ",.0f"),
+            Column("unchanged", ",.0f"),
+        ),
+        rows=tuple(
+            (s.low, s.high, len(s.gained) + len(s.lost) + s.same, len(s.gained), len(s.lost), s.same) for s in steps
+        ),
+        notes=("where the metric is graded, a rise counts as wrong -> right and a fall as right -> wrong",),
+    )
+
+
+def examples_table(title: str, steps: Sequence[Transitions], most: int = 3) -> Table:
+    """Return the first questions that gain and lose by retrieval at each step."""
+    rows = []
+    for step in steps:
+        for change, listed in (("wrong -> right", step.gained), ("right -> wrong", step.lost)):
+            rows += [
+                (change, item.question, _start_of(item.direct), _start_of(item.retrieved), item.question_id)
+                for item in listed[:most]
+            ]
+    columns = (Column("change"), Column("question"), Column("without"), Column("with retrieval"), Column("id"))
+    return Table(title=title, columns=columns, rows=tuple(rows))
+
+
+def _start_of(answer: str | None) -> str:
+    """Return an answer, or the start of a long one."""
+    text = answer or "(none)"
+    return text if len(text) <= _ANSWER_WIDTH else f"{text[:_ANSWER_WIDTH]} ..."

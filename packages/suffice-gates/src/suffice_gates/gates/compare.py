@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from suffice.common.results import Result
-from suffice.common.tables import Table
+from suffice.common.tables import Column, Table
 from suffice.errors import DataError
 from suffice.evaluation.replay.selected import seen_from, seen_in, selected_on
 from suffice.evaluation.results import Evaluation
@@ -19,10 +19,24 @@ from suffice.policy.rounds import Floats
 from suffice.policy.seen import Seen
 from suffice.policy.signals import GATE, KNOWN
 from suffice_gates.gates.evaluation import GateEvaluation, gate_rule
-from suffice_gates.gates.point import GatePoint
+from suffice_gates.gates.point import GatePoint, points_table, quality_columns, quality_of, verdict
 from suffice_gates.gates.threshold import choose_beta
 
-__all__ = ["ComparedGate", "GateComparison", "GatePrice", "ScoredGate", "compare_gates"]
+__all__ = [
+    "ComparedGate",
+    "GateComparison",
+    "GatePrice",
+    "ScoredGate",
+    "compare_gates",
+    "comparison_table",
+    "knowledge_table",
+    "rates_table",
+]
+
+_RANDOM = (
+    "random: the same share of questions, drawn blindly (exact expectation); p: how often decisions dealt out at random "
+    "fall as far from it"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +118,6 @@ class ComparedGate(Result):
 
     def table(self) -> Table:
         """Return the gate, and the random gate at its retrieval rate."""
-        from suffice_gates.gates.tables import points_table  # it reads this class
-
         return points_table(self.name, [self.point, self.random], tuple(self.point.metrics))
 
 
@@ -133,8 +145,6 @@ class GateComparison(Evaluation):
 
     def tables(self) -> Sequence[Table]:
         """Return the gates side by side, and what their scores know."""
-        from suffice_gates.gates.tables import comparison_table, knowledge_table  # they read this class
-
         return [comparison_table(self), knowledge_table(self)]
 
     @property
@@ -266,3 +276,107 @@ def _replayed(evaluation: GateEvaluation, scores: Floats, beta: float, gate: Sco
     base = evaluation if gate.component == GATE else evaluation.ungated()
     judged = base.with_scores({_COLUMN: scores}, component=gate.component or GATE)
     return judged.point(gate_rule(_COLUMN, beta, low=gate.low), beta, label=gate.name)
+
+
+def comparison_table(comparison: GateComparison, title: str = "") -> Table:
+    """Return gates side by side: quality, retrieval rate, what they know, online and offline cost."""
+    metrics = comparison.metrics
+    no_price = GatePrice(n_labels=math.nan, fit_seconds=math.nan, seconds=math.nan)
+    rows = [
+        (comparison.never, math.nan, no_price),
+        (comparison.always, math.nan, no_price),
+        *((row.point, row.p_holm, row.price) for row in comparison.rows),
+        (comparison.perfect, math.nan, no_price),
+    ]
+    return Table(
+        title=title or f"{comparison.n} questions; {comparison.resampling.text}",
+        columns=(
+            Column("gate"),
+            *quality_columns(metrics),
+            Column("p (Holm)", ".3f"),
+            Column("calls", ".2f"),
+            Column("to decide, ms", ",.2f", scale=1000),
+            Column("labels", ",.0f"),
+            Column("fit, s", ",.1f"),
+            Column("verdict"),
+        ),
+        rows=tuple(
+            (
+                point.label,
+                *quality_of(point, metrics),
+                p_holm,
+                point.costs["calls"] + price.calls,
+                price.seconds,
+                price.n_labels,
+                price.fit_seconds,
+                verdict(point),
+            )
+            for point, p_holm, price in rows
+        ),
+        notes=(comparison.chosen, _RANDOM),
+    )
+
+
+def knowledge_table(comparison: GateComparison) -> Table:
+    """Return what the scores know: the areas under the ROC curve, the thresholds, and quality where they were chosen."""
+    first = comparison.metrics[0]
+    return Table(
+        title="What the scores know: areas under the ROC curve (0.5 = nothing)",
+        columns=(
+            Column("gate"),
+            Column("closed book right", ".2f", interval=True),
+            Column("retrieval not needed", ".2f", interval=True),
+            Column("beta", ".4f"),
+            Column(f"{first.upper()} on tune", ".1f", scale=100),
+            Column("retrieves on tune", ".1%"),
+            Column("undefined", ",.0f"),
+            Column("source"),
+        ),
+        rows=tuple(
+            (
+                row.name,
+                (row.known.value, row.known.low, row.known.high),
+                (row.not_needed.value, row.not_needed.low, row.not_needed.high),
+                row.point.beta,
+                math.nan if row.tune is None else row.tune.metrics[first],
+                math.nan if row.tune is None else row.tune.retrieval_rate,
+                row.n_undefined,
+                row.source,
+            )
+            for row in comparison.rows
+        ),
+        notes=("figures on tune are selected there and flatter",) if any(row.tune for row in comparison.rows) else (),
+    )
+
+
+def rates_table(title: str, comparisons: Mapping[float, GateComparison]) -> Table:
+    """Return gates at given retrieval rates against blind ones of the rate that they reach."""
+    first = next(iter(comparisons.values())).metrics[0]
+    return Table(
+        title=title,
+        columns=(
+            Column("gate"),
+            Column("rate asked", ".0%"),
+            Column("retrieves", ".1%"),
+            Column(first.upper(), ".1f", scale=100),
+            Column("random gate", ".1f", scale=100),
+            Column(f"Δ{first} vs random", "+.1f", scale=100, interval=True),
+            Column("p (Holm)", ".3f"),
+            Column("verdict"),
+        ),
+        rows=tuple(
+            (
+                row.name,
+                rate,
+                row.point.retrieval_rate,
+                row.point.metrics[first],
+                row.random.metrics[first],
+                row.point.against_random[first].triple,
+                row.p_holm,
+                verdict(row.point),
+            )
+            for rate, comparison in comparisons.items()
+            for row in comparison.rows
+        ),
+        notes=(_RANDOM,),
+    )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from suffice.common.results import Result
-from suffice.common.tables import Table, figure
+from suffice.common.tables import Column, Table, figure
 from suffice.evaluation.statistics import MarginTest, PairedResult
 
-__all__ = ["ALWAYS", "NEVER", "PERFECT", "GatePoint"]
+__all__ = ["ALWAYS", "NEVER", "PERFECT", "GatePoint", "points_table", "quality_columns", "quality_of", "verdict"]
 
 NEVER, ALWAYS, PERFECT = "never retrieve", "always retrieve", "perfect gate"
 """What the references are called."""
@@ -70,6 +72,65 @@ class GatePoint(Result):
 
     def table(self) -> Table:
         """Return the gate as a row of its quality, retrieval rate, differences and costs."""
-        from suffice_gates.gates.tables import points_table  # it reads this class
-
         return points_table(self.label, [self], tuple(self.metrics))
+
+
+def points_table(title: str, points: Sequence[GatePoint], metrics: Sequence[str]) -> Table:
+    """Return gates, or thresholds of one, with quality, retrieval rate, differences, costs and verdict."""
+    formats = {"calls": ",.2f", "tokens": ",.0f", "seconds": ",.3f"}
+    kinds = [kind for kind in formats if any(math.isfinite(point.costs.get(kind, math.nan)) for point in points)]
+    return Table(
+        title=title,
+        columns=(
+            Column("gate"),
+            Column("beta", ".4f"),
+            *quality_columns(metrics),
+            Column("p", ".3f"),
+            *(Column(kind, formats[kind]) for kind in kinds),
+            Column("verdict"),
+        ),
+        rows=tuple(
+            (
+                point.label,
+                point.beta,
+                *quality_of(point, metrics),
+                point.p_random,
+                *(point.costs.get(kind, math.nan) for kind in kinds),
+                verdict(point),
+            )
+            for point in points
+        ),
+    )
+
+
+def quality_columns(metrics: Sequence[str]) -> list[Column]:
+    """Return the columns of quality, retrieval rate and differences to blind gates."""
+    first = metrics[0]
+    return [
+        *(Column(name.upper(), ".1f", scale=100) for name in metrics),
+        Column("retrieves", ".1%"),
+        Column(f"Δ{first} vs always", "+.1f", scale=100, interval=True),
+        Column(f"Δ{first} vs random", "+.1f", scale=100),
+    ]
+
+
+def quality_of(point: GatePoint, metrics: Sequence[str]) -> list[Any]:
+    """Return the values of `quality_columns`."""
+    first = metrics[0]
+    return [
+        *(point.metrics[name] for name in metrics),
+        point.retrieval_rate,
+        None if point.kind == "always" else point.against_always[first].triple,
+        point.against_random[first].delta if point.kind == "gate" else math.nan,
+    ]
+
+
+def verdict(point: GatePoint) -> str:
+    """Return whether a gate that knows nothing does as well with fewer retrievals, in words."""
+    if point.kind == "perfect":
+        return "not reachable"
+    if point.kind == "gate" and point.retrieval_rate in (0.0, 1.0):
+        return f"the same as {ALWAYS if point.retrieval_rate else NEVER}"
+    if point.dominated_by is not None:
+        return f"dominated by {point.dominated_by}"
+    return "not dominated" if point.kind == "gate" else ""

@@ -10,8 +10,8 @@ from typing import Any
 
 from suffice.common.tables import Column, Table
 from suffice_gates.gates import GatePoint
-from suffice_gates.gates.point import ALWAYS
-from suffice_gates.gates.tables import transitions_table, verdict
+from suffice_gates.gates.changes import transitions_table
+from suffice_gates.gates.point import ALWAYS, verdict
 from suffice_gates.training.ranking import NAMES
 from suffice_papers.cbdr.figures import cbdr_charts
 from suffice_papers.cbdr.plan import CbdrSettings

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,11 +25,9 @@ from suffice_gates.models import (
 from suffice_gates.probes import ReplyProbes
 from suffice_gates.probes.collect import StatePrompt
 from suffice_gates.training.reply_probes import fit_reply_probes
+from suffice_papers.rivals.bench import Bench
 from suffice_papers.rivals.lines import RivalLine, line_of
 from suffice_reader.minilm import MiniLM
-
-if TYPE_CHECKING:
-    from suffice_papers.rivals.rivals_demo import Bench
 
 __all__ = ["gate_lines"]
 

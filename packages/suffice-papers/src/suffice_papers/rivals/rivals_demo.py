@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -18,27 +18,20 @@ from suffice.common.files import quoted
 from suffice.common.tables import Column, Table, render
 from suffice.errors import DataError
 from suffice.evaluation.statistics import Resampling
-from suffice.loops import LiveLoop, RetrievalLoop, record
-from suffice.loops.retrieval import PoolBM25, Question, dataset_hash, load_questions
-from suffice.policy.session import Policy
-from suffice.policy.signals.position import AnswerPosition
-from suffice.recordings import Recording, read_recording
-from suffice_gates.models import TransformersModel
+from suffice.loops.retrieval import dataset_hash
 from suffice_papers.cbdr.world import PROCESSOR_NOTE
+from suffice_papers.rivals.bench import ROUNDS, Bench
 from suffice_papers.rivals.gates import gate_lines
 from suffice_papers.rivals.lines import RivalLine, fixed_lines, line_of, rivals_table
-from suffice_papers.rivals.taught import ASKING_LENGTH, READER, STEPS, TINY_CHAIN, TINY_SELF_ASK, train_chains
-from suffice_retrieval.methods import ChainMethod, Dragin, Flare, IRCoT, QueryLoop, SelfAsk
+from suffice_papers.rivals.taught import STEPS, TINY_CHAIN, TINY_SELF_ASK, train_chains
+from suffice_retrieval.methods import ChainMethod, Dragin, Flare, IRCoT, SelfAsk
 
 __all__ = ["demo_rivals"]
 
-_ROUNDS = 5
 _KS = (1, 3)
 """Passages for each query: the reader loses its way among more than one, and the papers take more."""
 
 _FIXED = (0, 1, 2, 3, 4, 5, 6, 10)
-_READ_TOKENS = 40
-_AT_ONCE = 32
 _OWN_RULE = "answer_stable"
 _DRAGINS = ((0.1, 25), (0.3, 25), (0.1, 5), (0.3, 5))
 """Thresholds and lengths of queries, of which the tune questions choose: the paper's are those of other models."""
@@ -84,79 +77,6 @@ def demo_rivals(
     data = {"lines": [line.to_dict() for line in lines], "notice": _CAVEAT}
     then = f"suffice replay {quoted(out / 'ircot-1.parquet')} --rule '(chain_ended >= 1)' --rule {_OWN_RULE}"
     output.show(data, Screen(sentences=sentences, tables=[tables[1], tables[0]], files={"page": markdown}, then=then))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bench:
-    """The questions, the model, and where recordings lie: what every line of the page is measured with.
-
-    Attributes:
-        folder: The model.
-        out: The recordings.
-        tune: Questions to choose thresholds on.
-        evaluation: Questions to report on.
-        steps: The model as it continues chains: a sentence at a time.
-        reader: The model as it answers: by a whole chain.
-        quiet: Whether to show nothing on the way.
-    """
-
-    folder: Path
-    out: Path
-    tune: list[Question]
-    evaluation: list[Question]
-    steps: TransformersModel
-    reader: TransformersModel
-    quiet: bool = False
-
-    @classmethod
-    def of(cls, folder: Path, out: Path, limit: int | None, *, quiet: bool) -> Bench:
-        """Open the model and its questions."""
-        settings: dict[str, Any] = {
-            "prompt": READER,
-            "position": AnswerPosition("marker", "answer is:"),
-            "batch_size": _AT_ONCE,
-            "name": "tiny",
-        }
-        steps = TransformersModel(folder, max_tokens=ASKING_LENGTH, **settings)
-        return cls(
-            folder=folder,
-            out=out,
-            tune=load_questions(folder / "tune.jsonl", limit=limit),
-            evaluation=load_questions(folder / "eval.jsonl", limit=limit),
-            steps=steps,
-            reader=TransformersModel(steps.loaded, max_tokens=_READ_TOKENS, **settings),
-            quiet=quiet,
-        )
-
-    def policy(self, **settings: Any) -> Policy:
-        """Return a policy that reads answers where this model writes them."""
-        return Policy(answer_position=self.reader.position, **{"max_rounds": _ROUNDS, **settings})
-
-    def recorded(self, name: str, loop: LiveLoop, questions: Sequence[Question]) -> Recording:
-        """Record the questions, or read what was recorded before; a changed loop is refused."""
-        path = self.out / f"{name}.parquet"
-        with status(f"recording {name}", quiet=self.quiet):
-            record(list(questions), loop, path, concurrency=_AT_ONCE, allow_unread=True)
-        return read_recording(path)
-
-    def plain(self, name: str, questions: Sequence[Question], **settings: Any) -> Recording:
-        """Record the plain loop from round 0 on, by default one passage more in each round."""
-        policy = self.policy(start_round=0, max_rounds=10)
-        return self.recorded(
-            name, RetrievalLoop(model=self.reader, retriever=PoolBM25(), policy=policy, **settings), questions
-        )
-
-    def asked(self, name: str, method: ChainMethod, questions: Sequence[Question], *, every_round: bool) -> Recording:
-        """Record a method."""
-        loop = QueryLoop(
-            method=method,
-            model=self.steps,
-            reader=self.reader,
-            retriever=PoolBM25(),
-            policy=self.policy(),
-            every_round=every_round,
-        )
-        return self.recorded(name, loop, questions)
 
 
 def rival_lines(bench: Bench) -> list[RivalLine]:
@@ -238,7 +158,7 @@ def taught_table(bench: Bench) -> Table:
 def _title(bench: Bench) -> str:
     return (
         f"Ways of asking, {len(bench.evaluation)} questions of two steps, pools of ten passages; methods take k passages for each "
-        f"query, and at most {_ROUNDS} rounds"
+        f"query, and at most {ROUNDS} rounds"
     )
 
 

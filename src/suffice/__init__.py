@@ -143,14 +143,15 @@ __all__ = [
 ]
 
 
-_MOVED = {"SpanReaderModel": "`from suffice_reader import SpanReaderModel`, of the distribution suffice-reader"}
+_PROVIDED = ("SpanReaderModel",)
+"""Names of other distributions that users know by this one: there if the distribution is installed."""
 
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
-    if name in _MOVED:
-        raise AttributeError(f"{__name__}.{name} is now {_MOVED[name]}")
+    if name in _PROVIDED:
+        return import_module("suffice.common.provided").provided(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -1,3 +1,3 @@
 """The version of every distribution; `scripts/version.py` sets it everywhere."""
 
-__version__ = "0.5.0.dev0"
+__version__ = "0.5.0"

@@ -404,7 +404,7 @@ def test_mixed_precision_trains(base, tmp_path):
 
 def test_without_the_extra_the_message_says_what_to_install(base, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'suffice\[torch\]'"):
+    with pytest.raises(MissingExtraError, match=r"suffice-gates\[torch\]"):
         trained(base, tmp_path / "r", overlap_preferences(4, seed=9))
 
 

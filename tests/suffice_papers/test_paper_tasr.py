@@ -15,7 +15,6 @@ import pytest
 from sklearn.isotonic import IsotonicRegression
 
 import suffice
-import suffice_reader
 from suffice.errors import DataError
 from suffice.evaluation.replay import replay
 from suffice.evaluation.search import search
@@ -783,7 +782,7 @@ def test_the_committed_tables_are_of_what_ships():
     page = (ROOT / "docs" / "results" / "paper-tasr.md").read_text("utf-8")
     assert f"| suffice | {suffice.__version__} |" in page
     assert "| command | suffice paper tasr --format md |" in page
-    revision = suffice_reader.SpanReaderModel().fingerprint()["revision"]
+    revision = suffice.SpanReaderModel().fingerprint()["revision"]
     for dataset in ("hotpotqa", "2wiki"):
         hashes = [dataset_hash(suffice.load_questions(f"{dataset}_{split}")) for split in ("tune", "eval")]
         told = f"{dataset}_span: model span-reader, revision {revision}, questions {hashes[0]} (tune) and {hashes[1]} (eval)"

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import suffice_reader
 from suffice.errors import DataError
 from suffice.policy.metrics import answer_key
 from suffice_reader._span_windows import _pieces
@@ -19,7 +20,7 @@ from suffice_reader.span_reader import PassageSpans, Reading, SpanReader, decode
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "span_reader.json"
 GOLDEN_TOLERANCE = 0.25  # int8 weights against fp32 torch, absolute, on logits that span about 20
-MODEL = Path(__file__).resolve().parents[2] / "src" / "suffice" / "models" / "span_reader"
+MODEL = Path(suffice_reader.__file__).parent / "models" / "span_reader"
 
 QUESTION = "Who wrote the play The Tempest?"
 PASSAGES = [

@@ -215,5 +215,5 @@ def test_a_damaged_data_set_is_an_error_of_ours(damage, tmp_path):
 
 def test_without_the_library_a_data_set_names_its_extra(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "datasets", None)
-    with pytest.raises(MissingExtraError, match="suffice\\[torch\\]"):
+    with pytest.raises(MissingExtraError, match=r"suffice-retrieval\[datasets\]"):
         corpus_of("hf:BeIR/nq")

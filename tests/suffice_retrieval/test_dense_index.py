@@ -364,7 +364,7 @@ def test_an_index_is_searched_by_its_lists_and_its_fingerprint_says_so(corpus, t
 def test_without_faiss_the_command_to_install_it_is_named(corpus, tmp_path, monkeypatch):
     written(corpus, tmp_path / "index", recall=0.9)
     monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'suffice\[faiss\]'"):
+    with pytest.raises(MissingExtraError, match=r"suffice-retrieval\[faiss\]"):
         loaded(tmp_path / "index")
     assert len(loaded(tmp_path / "index", exact=True).rank("text 1", k=2)) == 2
 

@@ -366,7 +366,7 @@ def test_a_live_loop_and_a_command_record_from_an_index(wire, tmp_path):
 @pytest.mark.parametrize(("kind", "module"), [("elasticsearch", "elasticsearch"), ("opensearch", "opensearchpy")])
 def test_a_missing_client_of_an_engine_names_the_extra(monkeypatch, kind, module):
     monkeypatch.setitem(__import__("sys").modules, module, None)
-    with pytest.raises(MissingExtraError, match=rf"suffice\[{kind}\]"):
+    with pytest.raises(MissingExtraError, match=rf"suffice-retrieval\[{kind}\]"):
         ENGINES[kind]("http://host", "passages")
 
 

@@ -599,5 +599,5 @@ def test_a_wrong_password_is_named_as_such(stores):
 )
 def test_a_missing_client_names_the_extra(monkeypatch, module, extra, make):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match=rf"suffice\[{extra}\]"):
+    with pytest.raises(MissingExtraError, match=rf"suffice-retrieval\[{extra}\]"):
         make()

@@ -1,1 +1,4 @@
-"""Small things that every room may use: files, processes, tables, texts and what users register by name."""
+"""Small things that every room may use: files, processes, tables, text, and what users register by name.
+
+A module belongs here if three rooms need it and it knows nothing of questions, rounds or recordings.
+"""

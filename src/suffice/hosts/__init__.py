@@ -1,4 +1,7 @@
-"""Adapters for agent frameworks: a loop of theirs ends with the best answer and the reason."""
+"""Adapters for agent frameworks, and the lines to paste into a loop.
+
+A loop of another framework enters; it ends with the best answer and the reason, by the same session as everywhere.
+"""
 
 from suffice.hosts.lines import frameworks, snippet
 from suffice.hosts.runs import QuestionRun, call_cost, opener, reply_round

@@ -1,4 +1,8 @@
-"""Runs recorded elsewhere, and question sets published elsewhere."""
+"""Logs that somebody else recorded, and question sets as published, as recordings and questions.
+
+Files enter in the shapes that people have; a recording leaves, with how each column was read.  An importer of one's own is one
+function, registered by name.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -217,7 +217,7 @@ def _hub(name: str, split: str | None, config: str | None, revision: str | None)
     try:
         import datasets
     except ImportError:
-        raise MissingExtraError(f"a question set by its id on the hub ({name})", "torch") from None
+        raise MissingExtraError(f"a question set by its id on the hub ({name})", "datasets") from None
     try:
         configs = datasets.get_dataset_config_names(name, revision=revision)
         config = _only_name(configs, config, "configurations", name)

@@ -1,4 +1,7 @@
-"""Live loops: answer one question under a policy, or record every round of many."""
+"""Live loops and the recorder, with the models, retrievers and judges that they ask.
+
+Questions and a policy enter; answers leave, with their reason, or a recording of every round.
+"""
 
 from typing import TYPE_CHECKING
 

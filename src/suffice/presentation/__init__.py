@@ -1,4 +1,7 @@
-"""Reports: everything a replay shows, as one HTML page, text or JSON."""
+"""Everything that a replay shows as one HTML page, as text or as JSON.
+
+Figures enter; a page leaves that opens from disk and asks no network.
+"""
 
 from suffice.presentation.data import Report, ReportCell, Settings, make_report
 from suffice.presentation.html import render_html

@@ -1,4 +1,8 @@
-"""Files: recordings, journals of unfinished recordings, the response cache, hidden states."""
+"""Recorded rounds on disk: the schema, parts, journals of unfinished recordings, merging, and the response cache.
+
+Rows of rounds enter; a `Recording` leaves, which every evaluation reads.  Nothing that was paid for is lost, and a file of another
+version is refused.
+"""
 
 from suffice.recordings.bundled import BUNDLED_RECORDINGS, bundled_recording
 from suffice.recordings.cache import ResponseCache

@@ -211,5 +211,5 @@ def test_every_process_is_started_by_the_one_module_that_keeps_the_folder_out():
         for path in SOURCES.rglob("*.py")
     }
     assert {name: calls for name, calls in found.items() if calls} == {
-        "processes.py": ["Popen", "ProcessPoolExecutor", "create_subprocess_exec", "executable"]
+        "common/processes.py": ["Popen", "ProcessPoolExecutor", "create_subprocess_exec", "executable"]
     }

@@ -87,7 +87,7 @@ def test_the_run_that_every_framework_uses_stops_and_answers_as_the_extracted_an
 @pytest.mark.parametrize("name", list(frameworks()))
 def test_the_lines_of_every_framework_give_the_policy_to_that_run(name):
     lines = snippet(name)
-    adapters = re.findall(r"from suffice\.frameworks(?:\.\w+)? import (\w+)", lines)
+    adapters = re.findall(r"from suffice\.hosts(?:\.\w+)? import (\w+)", lines)
     assert adapters
     assert not re.search(r"session\.observe|draft=", lines)
 

@@ -24,7 +24,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import suffice_reader
 from suffice.recordings import read_recording, write_recording
 from tests.support.batches import BatchEndpoint
 from tests.support.cli_tools import cli
@@ -254,7 +253,7 @@ def test_the_figures_belong_to_what_ships(dataset):
     from suffice.loops.retrieval import dataset_hash
 
     found = json.loads((ROOT / "docs" / "results" / f"{dataset}.json").read_text("utf-8"))
-    assert found["reader"] == suffice_reader.SpanReaderModel().fingerprint()["revision"]
+    assert found["reader"] == suffice.SpanReaderModel().fingerprint()["revision"]
     assert found["suffice"] == suffice.__version__
     for split, expected in found["questions"].items():
         assert dataset_hash(suffice.load_questions(f"{dataset}_{split}")) == expected

@@ -121,7 +121,7 @@ def prometheus_text(*results: WatchResult) -> str:
         MissingExtraError: `prometheus_client` is not installed.
     """
     if find_spec("prometheus_client") is None:
-        raise MissingExtraError("the text format of Prometheus", "serve")
+        raise MissingExtraError("the text format of Prometheus", distribution="suffice-server")
     from prometheus_client import CollectorRegistry, generate_latest
 
     registry = CollectorRegistry()

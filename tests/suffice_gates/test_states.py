@@ -468,5 +468,5 @@ def test_the_command_without_torch_says_what_to_install(folder, tmp_path):
             [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False, env=environment
         )
 
-    assert "pip install 'suffice[torch]'" in done("--model", str(folder / "model")).stderr
+    assert "suffice-gates[torch]" in done("--model", str(folder / "model")).stderr
     assert done("--encoder", "minilm").returncode == 0

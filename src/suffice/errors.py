@@ -156,6 +156,11 @@ class MissingExtraError(SufficeError, ImportError):
         self.extra = extra
         self.distribution = distribution
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Rebuild the error in another process with the message that it has."""
+        state = {**self.__dict__, "args": self.args, "msg": self.msg}
+        return type(self), (self.feature, self.extra, self.distribution), state
+
 
 class WorkerDiedError(SufficeError, RuntimeError):
     """A process that worked on a part was killed, or could not start."""

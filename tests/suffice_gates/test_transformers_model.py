@@ -779,7 +779,7 @@ def test_damaged_weights_are_an_error_that_names_the_folder(folder, tmp_path):
 
 def test_a_hub_id_without_a_network_says_how_to_pass_a_path(tmp_path):
     code = (
-        "from suffice.loops.models import TransformersModel\n"
+        "from suffice_gates.models import TransformersModel\n"
         "from suffice.errors import ModelError\n"
         "try:\n    TransformersModel('someone/some-model')\n"
         "except ModelError as error:\n    print(error)"

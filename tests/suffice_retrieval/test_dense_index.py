@@ -191,7 +191,7 @@ def test_a_killed_process_loses_nothing_but_the_block_in_hand(corpus, tmp_path):
     script = (
         "import os, sys, time; sys.path.insert(0, '.')\n"
         "from tests.suffice_retrieval.test_dense_index import Hashed\n"
-        "from suffice.loops.retrieval import dense_index\n"
+        "from suffice_retrieval.indexes import dense_index\n"
         "dense_index._BLOCK, dense_index._FILE_ROWS = 3, 6\n"
         "class Slow(Hashed):\n"
         "    def encode(self, texts, **_):\n"

@@ -95,7 +95,8 @@ def test_a_recording_from_the_cache_has_the_seconds_of_the_first_search(tmp_path
 def test_threads_and_processes_share_one_cache(tmp_path):
     path = tmp_path / "cache.sqlite"
     script = (
-        "from suffice.loops.retrieval import CachedRetriever, CorpusBM25\n"
+        "from suffice_retrieval.indexes.cached import CachedRetriever\n"
+        "from suffice_retrieval.indexes import CorpusBM25\n"
         "from suffice.policy.rounds import Passage\n"
         "from suffice.recordings import ResponseCache\n"
         f"texts = {TEXTS!r}\n"

@@ -23,11 +23,20 @@ def worker(folder, part):
     return part, os.getpid()
 
 
+class StubbornError(SufficeError):
+    """An error that pickle cannot rebuild."""
+
+    def __init__(self, feature, wanted):
+        super().__init__(f"{feature} needs {wanted}")
+
+
 def failing(part):
     if part == "part-2":
         raise DataError("no rounds")
     if part == "part-3":
-        raise MissingExtraError("this", "torch")  # an error that pickle cannot rebuild
+        raise MissingExtraError("this", "endpoint")
+    if part == "part-6":
+        raise StubbornError("this", "that")
     if part == "part-4":
         raise ZeroDivisionError("a bug")
     if part == "part-5":
@@ -72,7 +81,8 @@ def test_results_of_processes_come_in_the_order_of_the_parts(tmp_path):
     ("parts", "error", "says"),
     [
         (["part-1", "part-2"], DataError, "part-2: no rounds"),
-        (["part-1", "part-3"], SufficeError, "part-3: MissingExtraError: this needs"),
+        (["part-1", "part-3"], MissingExtraError, "part-3: this needs"),
+        (["part-1", "part-6"], SufficeError, "part-6: StubbornError: this needs"),
         (["part-1", "part-5"], WorkerDiedError, "parts were worked on: .*part-5.*Was it killed"),
     ],
 )

@@ -446,7 +446,9 @@ def test_the_picture_of_the_house_shows_the_floors_of_the_import_contract():
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     house = next(item for item in contracts if item.get("containers") == ["suffice"])
     floors = [layer.split(" | ") for layer in house["layers"]]
-    picture = re.search(r"The rooms of `src/suffice`.*?```text\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)[1]
+    picture = re.search(
+        r"The rooms of `src/suffice`.*?```text\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL
+    )[1]
     drawn = []
     for line in picture.splitlines():
         beside, room, _ = re.fullmatch(r"( \| )?(\w+) +(\w.*)", line).groups()

@@ -54,7 +54,7 @@ $(VENV)/.installed: $(SOURCES) | $(BIN)/python
 $(VENV)/.dev: pyproject.toml $(wildcard packages/*/pyproject.toml) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,dense,datasets]" \
-		-e ./packages/suffice-reader -e "./packages/suffice-retrieval[fast,faiss,postgres,qdrant,lancedb,opensearch,elasticsearch]" \
+		-e ./packages/suffice-reader -e "./packages/suffice-retrieval[faiss,postgres,qdrant,lancedb,opensearch,elasticsearch]" \
 		-e "./packages/suffice-gates[torch]" -e ./packages/suffice-server -e "./packages/suffice-papers[training]"
 	touch $@
 

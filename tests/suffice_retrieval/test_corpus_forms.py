@@ -172,7 +172,7 @@ def test_an_id_of_two_files_names_both_and_a_cut_file_is_an_error(tmp_path):
 
 def test_the_command_says_as_what_a_corpus_was_read(tmp_path):
     (tmp_path / "psgs_w100.tsv").write_bytes(dpr(QUOTED))
-    done = cli("index", tmp_path / "psgs_w100.tsv", "-o", tmp_path / "index", "--jobs", 1)
+    done = cli("index", tmp_path / "psgs_w100.tsv", "-o", tmp_path / "index")
     assert "33 passages of" in done.words
     assert "read as DPR tsv" in done.words
     assert {p.passage_id for p in open_corpus(tmp_path / "index").rank("Ninth Schiller", k=1)} == {"q"}

@@ -76,7 +76,7 @@ def loaded(folder, **options):
 
 def content(folder):
     """Return the files of an index."""
-    return {file.name: file.read_bytes() for file in folder.iterdir()}
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
 
 
 def ids(passages):

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from suffice.errors import DataError
 from suffice_retrieval.indexes import CorpusBM25, index_corpus, open_corpus, read_corpus
 from suffice_retrieval.indexes.corpus import corpus_source
-from suffice_retrieval.indexes.maxscore import best_passages
 from suffice_retrieval.indexes.passages import PASSAGE_WORDS, split_text
 
 
@@ -236,25 +235,9 @@ def test_a_changed_corpus_is_indexed_again(docs, edit):
 def test_a_damaged_index_is_built_again(docs, tmp_path):
     kept = tmp_path / "kept"
     first = open_corpus(docs, kept)
-    (kept / "data.npy").write_bytes(b"")
+    (kept / "bm25s" / "data.csc.index.npy").write_bytes(b"")
     assert open_corpus(docs, kept).rank("film") == first.rank("film")
     assert len(CorpusBM25.load(kept)) == 2
-
-
-def test_the_search_of_a_large_corpus_is_compiled_before_the_first_question(docs, monkeypatch):
-    searched = []
-
-    def search(lists, terms, k):
-        searched.append(lists.size)
-        return best_passages(lists, terms, k)
-
-    monkeypatch.setattr("suffice_retrieval.indexes.corpus_bm25.best_passages", search)
-    open_corpus(docs)
-    assert not searched  # a small one is added up
-    monkeypatch.setattr("suffice_retrieval.indexes.corpus_bm25._SMALL", 1)
-    open_corpus(docs)
-    open_corpus(docs.with_name(f"{docs.name}.suffice-index"))
-    assert searched == [2, 2]
 
 
 def test_an_index_folder_of_ones_own_is_used(docs, tmp_path):

@@ -1,25 +1,34 @@
 """Addresses of stores, and functions, as `--corpus`."""
 
+import dataclasses
 import sys
 import textwrap
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from suffice.errors import DataError
+from suffice.errors import DataError, ModelError
 from suffice.loops.models import EndpointEmbedder
 from suffice.loops.retrieval import ranked_now
 from suffice_reader.minilm import MiniLM
 from suffice_retrieval.indexes import DenseRetriever
 from suffice_retrieval.stores import (
+    Content,
     ElasticsearchStore,
+    Fields,
     LanceDBStore,
     OpenSearchStore,
     PostgresStore,
     QdrantStore,
+    Store,
+    StoreKind,
     is_store_address,
     open_store,
+    register_store,
     shown_address,
+    store_kind,
+    store_names,
+    store_variables,
 )
 from tests.support.cli_tools import cli
 
@@ -77,7 +86,7 @@ def test_addresses_of_other_stores():
 
 
 WRONG = {
-    "documents/": "is not the address of a store: use postgres://HOST",
+    "documents/": "qdrant://HOST",
     "postgres://h/db": "it names no table",
     "postgres://h/db?table=p&tabel=p": "unknown parameter 'tabel' of postgres. Did you mean 'table'? Allowed: id, title",
     "postgres://h/db?table=p&table=q": "the parameter 'table' is given twice",
@@ -106,6 +115,73 @@ def test_a_wrong_address_says_what_is_allowed(address):
         open_store(address, Short())
     assert WRONG[address] in str(raised.value)
     assert "s3cret" not in str(raised.value)
+
+
+class Shelf(Store):
+    """A store in one file of one's own, without a client library."""
+
+    name = "shelf"
+
+    def __init__(self, books, **common):
+        super().__init__("the shelf", Fields(passage_id="id", title="title", text="text", vector=None), **common)
+        self.books, self.closed = books, 0
+
+    async def open_client(self):
+        return self
+
+    def close(self):
+        self.closed += 1
+
+    async def look(self, client):
+        return Content(facts={"rows": len(self.books)}, rows=len(self.books), score_kind="bm25")
+
+    async def find(self, client, content, question, vector, k):
+        if question == "broken":
+            raise OSError("the shelf fell")
+        return [(i, title, f"About {title}.", 1.0) for i, title in enumerate(self.books)][:k]
+
+
+SHELF = StoreKind(
+    name="shelf",
+    form="shelf://BOOKS",
+    build=lambda address: Shelf(address.path.split(","), **address.arguments),
+    parameters={"books": ("books", str)},
+)
+
+
+@pytest.fixture
+def shelf(monkeypatch):
+    monkeypatch.setattr("suffice_retrieval.stores.kinds._REGISTERED", {})
+    register_store(SHELF)
+
+
+def test_a_registered_store_is_opened_by_its_address(shelf):
+    assert is_store_address("shelf:///a,b")
+    store = open_store("SHELF:///Emma,Ulysses?retries=0&version=1")
+    assert [p.title for p in ranked_now(store, "Which book?", k=9)] == ["Emma", "Ulysses"]
+    assert store.fingerprint()["content"] == {"rows": 2, "version": "1"}
+    with pytest.raises(ModelError, match="cannot be reached"):
+        ranked_now(store, "broken", k=1)
+    with pytest.raises(DataError, match="does not look passages up"):
+        store.passages(["1"])
+    with pytest.raises(DataError, match="no user and password"):
+        open_store("shelf://ann@host/Emma")
+
+
+@pytest.mark.parametrize("name", ["shelf", "qdrant"])
+def test_the_name_of_a_store_is_taken_once(shelf, name):
+    with pytest.raises(DataError, match="another name"):
+        register_store(dataclasses.replace(SHELF, name=name))
+
+
+def test_every_store_says_where_its_keys_belong():
+    kinds = {name: store_kind(name) for name in store_names()}
+    assert {*kinds} == {"elasticsearch", "lancedb", "opensearch", "postgres", "postgresql", "qdrant"}
+    for name, kind in kinds.items():
+        assert name.startswith(kind.name)
+        assert is_store_address(kind.form)
+        assert any(variable in kind.credentials for variable in kind.variables)
+        assert store_variables(kind.form) == kind.variables
 
 
 def test_qdrant_needs_an_embedder():

@@ -173,7 +173,7 @@ def test_no_array_is_made_when_commands_are_imported():
 @pytest.mark.whole
 def test_deciding_needs_numpy_only():
     """What a deployment runs: load a policy, observe rounds."""
-    heavy = ("scipy", "sklearn", "pyarrow", "bm25s", "numba", "openai", "typer", "rich", "onnxruntime", "tokenizers")
+    heavy = ("scipy", "sklearn", "pyarrow", "bm25s", "tantivy", "openai", "typer", "rich", "onnxruntime", "tokenizers")
     out = without(
         heavy,
         "from suffice import Policy, Round, Session, parse_rule, tasr\n"
@@ -214,6 +214,16 @@ def test_a_policy_can_be_checked_where_no_model_is_known():
             "from suffice import Passage; from suffice_retrieval.indexes.dense import DenseRetriever; DenseRetriever('any').rank('q', pool=[Passage(passage_id='1', title='t', text='x')])",
         ),
         (
+            ("bm25s",),
+            "./packages/suffice-retrieval",
+            "from suffice import Passage; from suffice_retrieval.indexes import CorpusBM25; CorpusBM25([Passage(passage_id='1', title='t', text='x')])",
+        ),
+        (
+            ("tantivy",),
+            "./packages/suffice-retrieval",
+            "import tempfile; from suffice_retrieval.indexes import CorpusBM25; CorpusBM25.build(tempfile.mkdtemp(), [], engine='tantivy')",
+        ),
+        (
             ("starlette",),
             "./packages/suffice-server",
             "from suffice_server.serve import check_extra; check_extra('suffice serve')",
@@ -236,7 +246,7 @@ def test_a_missing_extra_says_what_to_install(blocked, wanted, code):
     assert f"'{wanted}'" in out
 
 
-BASE_LACKS = ("sklearn", "numba", "openai", "onnxruntime", "tokenizers", "sentence_transformers")
+BASE_LACKS = ("sklearn", "bm25s", "tantivy", "openai", "onnxruntime", "tokenizers", "sentence_transformers")
 
 
 @pytest.mark.whole

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -18,6 +17,7 @@ from suffice.common.tables import counted
 from suffice.loops.retrieval.bm25 import K1, B
 from suffice.recordings.shards import Shard
 from suffice_retrieval.indexes import CorpusIndex, DenseIndex, index_corpus, index_dense
+from suffice_retrieval.indexes.engines import IN_MEMORY, EngineName
 
 __all__ = ["index_command"]
 
@@ -84,13 +84,23 @@ def index_command(
     ],
     encoding: Encoding,
     output: Output,
-    k1: Annotated[float, Option("--k1", min=0, help="BM25's saturation of the term frequency.")] = K1,
-    b: Annotated[float, Option("--b", min=0, max=1, help="BM25's share of length normalisation.")] = B,
-    jobs: Annotated[
-        int | None, Option("--jobs", min=1, help="Processes that read words; default: one for each processor.")
+    engine: Annotated[
+        EngineName | None,
+        Option(
+            "--engine",
+            help=f"Library of the BM25 index: bm25s (in memory; default up to {IN_MEMORY:,} passages) or tantivy (on disk).",
+        ),
+    ] = None,
+    k1: Annotated[
+        float | None,
+        Option("--k1", min=0, help=f"BM25's saturation of the term frequency, {K1:g} if not given (bm25s)."),
+    ] = None,
+    b: Annotated[
+        float | None,
+        Option("--b", min=0, max=1, help=f"BM25's share of length normalisation, {B:g} if not given (bm25s)."),
     ] = None,
 ) -> None:
-    """The corpus is read once, in bounded memory; the index contains its passages, and a search reads what it needs of it.
+    """The corpus is read once; the index contains its passages, and a search reads what it needs of it.
 
     With --dense the index contains vectors instead of words, which several processes may encode (--shard).
 
@@ -98,19 +108,22 @@ def index_command(
     """
     encoding.of_dense()
     if encoding.dense is not None:
-        for option, is_given in (("--k1", k1 != K1), ("--b", b != B), ("--jobs", jobs is not None)):
-            if is_given:
+        for option, value in (("--engine", engine), ("--k1", k1), ("--b", b)):
+            if value is not None:
                 raise BadParameter("is for BM25, and --dense makes an index of vectors", param_hint=option)
         encoding.write(corpus, out, encoding.dense, output)
         return
     with progress_bar(f"indexing {corpus}", quiet=output.as_json) as progress:
-        index = index_corpus(corpus, out, k1=k1, b=b, jobs=jobs or os.cpu_count() or 1, on_progress=progress)
+        index = index_corpus(corpus, out, engine=engine, k1=k1, b=b, on_progress=progress)
     output.show(index.to_dict(), _index_screen(index))
 
 
 def _index_screen(index: CorpusIndex) -> Screen:
     passages = counted(index.n_passages, "passage")
-    sentence = f"{index.path}: {passages} of {index.corpus}, read as {index.form}, for BM25 with k1 {index.k1:g} and b {index.b:g}"
+    sentence = (
+        f"{index.path}: {passages} of {index.corpus}, read as {index.form}, for BM25 by {index.library} with k1 {index.k1:g} "
+        f"and b {index.b:g}"
+    )
     if not index.is_new:
         sentence += "; the index was up to date"
     then = f"suffice record QUESTIONS.jsonl --corpus {quoted(index.path)} -o recording.parquet"

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 from suffice.common.results import Result
 from suffice.common.tables import Column, Table
 from suffice.errors import DataError, SchemaError
-from suffice.loops.retrieval.bm25 import K1, B
 from suffice.policy.rounds import Passage
 from suffice_retrieval.indexes.corpus_bm25 import CorpusBM25
 from suffice_retrieval.indexes.corpus_forms import HUB, Corpus, corpus_of
 from suffice_retrieval.indexes.documents import Decoding, is_left_out
+from suffice_retrieval.indexes.engines import EngineName, choose_engine
 from suffice_retrieval.indexes.storage import building, is_index
 
 __all__ = [
@@ -80,22 +79,11 @@ def open_corpus(
         DataError: The corpus cannot be read, or the index cannot be written to the given `index_dir`.  If the
             default folder cannot be written, this is logged and the index stays in memory.
     """
-    index = _opened(path, index_dir, errors, on_progress)
-    index.warm_up()
-    return index
-
-
-def _opened(
-    path: str | Path,
-    index_dir: str | Path | None,
-    errors: Decoding,
-    on_progress: Callable[[int, int | None], None] | None,
-) -> CorpusBM25:
     if index_dir is None and is_index(Path(path)):
         return CorpusBM25.load(path)
     directory = index_beside(path, "suffice-index") if index_dir is None else Path(index_dir)
     try:
-        return _indexed(path, directory, errors, {}, on_progress=on_progress)[0]
+        return _indexed(path, directory, errors, None, on_progress)[0]
     except DataError as error:
         if index_dir is not None:
             raise
@@ -115,7 +103,8 @@ class CorpusIndex(Result):
         is_new: Whether it was built now; False if it was up to date.
         n_passages: Passages.
         n_tokens: Words of all passages, those that are left out aside.
-        n_terms: Distinct words.
+        n_terms: Distinct words; None if tantivy built it, which does not count them.
+        library: The library that built it and searches it, with its release series, such as `bm25s 0.3`.
         k1: Saturation of the term frequency.
         b: Share of length normalisation.
         n_bytes: Its size on disk.
@@ -128,7 +117,8 @@ class CorpusIndex(Result):
     is_new: bool
     n_passages: int
     n_tokens: int
-    n_terms: int
+    n_terms: int | None
+    library: str
     k1: float
     b: float
     n_bytes: int
@@ -151,9 +141,9 @@ def index_corpus(
     path: str | Path,
     directory: str | Path,
     *,
-    k1: float = K1,
-    b: float = B,
-    jobs: int = 1,
+    engine: EngineName | None = None,
+    k1: float | None = None,
+    b: float | None = None,
     errors: Decoding = "skip",
     on_progress: Callable[[int, int | None], None] | None = None,
 ) -> CorpusIndex:
@@ -161,19 +151,19 @@ def index_corpus(
 
     Args:
         path: See `read_corpus`.
-        directory: The folder. An index of the same corpus and parameters in it stays as it is; any other is replaced.
-        k1: See `CorpusBM25`.
-        b: See `CorpusBM25`.
-        jobs: Processes that read the words of passages; the index is the same with any number.
+        directory: The folder. An index of the same corpus, engine and parameters in it stays as it is; any other is replaced.
+        engine: See `CorpusBM25.build`.
+        k1: See `CorpusBM25.build`.
+        b: See `CorpusBM25.build`.
         errors: See `read_corpus`.
-        on_progress: Called with the number of passages so far, and of all where it is known.
+        on_progress: See `CorpusBM25.build`.
 
     Raises:
-        DataError: The corpus cannot be read, or the folder cannot be written.
+        DataError: The corpus cannot be read, the folder cannot be written, or the engine does not have the parameters.
+        MissingExtraError: The library is not installed (extra `corpus`).
     """
     began = perf_counter()
-    given: dict[str, Any] = {"k1": k1, "b": b}
-    index, corpus, is_new = _indexed(path, Path(directory), errors, given, jobs=jobs, on_progress=on_progress)
+    index, corpus, is_new = _indexed(path, Path(directory), errors, (engine, k1, b), on_progress)
     return CorpusIndex(
         path=Path(directory),
         corpus=str(path),
@@ -182,38 +172,52 @@ def index_corpus(
         n_passages=len(index),
         n_tokens=index.n_tokens,
         n_terms=index.n_terms,
+        library=index.library,
         k1=index.k1,
         b=index.b,
-        n_bytes=sum(file.stat().st_size for file in Path(directory).iterdir()),
+        n_bytes=sum(file.stat().st_size for file in Path(directory).rglob("*") if file.is_file()),
         seconds=perf_counter() - began,
     )
 
 
+_Method = tuple[EngineName | None, float | None, float | None]
+"""Engine, k1 and b that were asked for, see `choose_engine`."""
+
+
 def _indexed(
-    path: str | Path, directory: Path, errors: Decoding, given: Mapping[str, Any], **options: Any
+    path: str | Path,
+    directory: Path,
+    errors: Decoding,
+    method: _Method | None,
+    on_progress: Callable[[int, int | None], None] | None,
 ) -> tuple[CorpusBM25, Corpus, bool]:
-    """Return the index of a folder, the corpus, and whether it was built now."""
+    """Return the index of a folder, the corpus, and whether it was built now; a method of None accepts any saved index."""
     check_apart(path, directory)
     corpus = corpus_of(path, errors)
     source = corpus.source()
-    index = _saved(path, directory, source, given)
+    index = _saved(path, directory, source, method)
     if index is not None:
         return index, corpus, False
     with building(directory, f"the index of {path} is being built in {directory}"):
-        index = _saved(path, directory, source, given)  # by the process that was waited for
+        index = _saved(path, directory, source, method)  # by the process that was waited for
         if index is not None:
             return index, corpus, False
-        return CorpusBM25.build(directory, corpus.passages(), source=source, **given, **options), corpus, True
+        engine, k1, b = method or (None, None, None)
+        built = CorpusBM25.build(
+            directory, corpus.passages(), source=source, engine=engine, k1=k1, b=b, on_progress=on_progress
+        )
+        return built, corpus, True
 
 
-def _saved(path: str | Path, directory: Path, source: str, given: Mapping[str, Any]) -> CorpusBM25 | None:
-    """Return the index of a folder, if it is that of a corpus and of the given parameters."""
+def _saved(path: str | Path, directory: Path, source: str, method: _Method | None) -> CorpusBM25 | None:
+    """Return the index of a folder, if it is that of a corpus, and built by the given method."""
     try:
         index = CorpusBM25.load(directory, source=source)
     except SchemaError as reason:
         _CORPUS_LOG.info("indexing %s: %s", path, reason)
         return None
-    return index if all(getattr(index, name) == value for name, value in given.items()) else None
+    is_asked = method is None or choose_engine(len(index), *method) == (index.engine, index.k1, index.b)
+    return index if is_asked else None
 
 
 def check_apart(path: str | Path, directory: Path) -> None:

@@ -1,17 +1,11 @@
-"""BM25 over a corpus of any size: built in a stream, kept on disk, searched without reading all of it.
-
-An index contains the score of each term in each passage.  A search adds up those of a question's terms, in single
-precision, and returns the best k; ties keep the order of the corpus, so that recordings can be repeated.  The scores are
-those of bm25s, bit for bit (tested).
-"""
+"""BM25 over a corpus: built by bm25s or tantivy, kept on disk with its passages, and opened without reading all of it."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -19,25 +13,24 @@ import numpy.typing as npt
 from suffice.errors import SchemaError
 from suffice.loops.retrieval.base import ScoreKind, checked_k
 from suffice.loops.retrieval.bm25 import K1, B, bm25_fingerprint, check_parameters
-from suffice.loops.retrieval.tokens import TOKENS, words
+from suffice.loops.retrieval.tokens import TOKENS, passage_text, words
 from suffice.policy.rounds import Passage
-from suffice_retrieval.indexes.maxscore import TermLists, added_up, best_k, best_passages
-from suffice_retrieval.indexes.postings import Inverter, counted_passages
-from suffice_retrieval.indexes.storage import Stored, mapped_bytes, open_stored, passage_line, write_stored
-from suffice_retrieval.indexes.vocabulary import WordList
+from suffice_retrieval.indexes.engines import (
+    Bm25sEngine,
+    Engine,
+    EngineName,
+    TantivyEngine,
+    choose_engine,
+    library_of,
+)
+from suffice_retrieval.indexes.storage import Stored, open_stored, passage_line, write_stored
 
-__all__ = ["CorpusBM25", "best_k", "passages_hash"]
+__all__ = ["CorpusBM25", "passages_hash"]
 
 _BM25_KIND = "suffice-bm25-index"
-_BM25_VERSION = 2
-_SMALL = 2**15
-"""Passages up to which adding up everything is fastest."""
-
-_FULL_SORT = 128
-"""Above this k a stable sort of all scores is faster than a search for the k-th best."""
-
-_CHECKED = 2**22
-"""Postings up to which all are examined when an index is opened; a search trusts none of a larger index."""
+_BM25_VERSION = 3
+_PROGRESS = 1_000
+"""Passages between two reports of progress."""
 
 
 def passages_hash(passages: Iterable[Passage]) -> str:
@@ -49,7 +42,9 @@ def passages_hash(passages: Iterable[Passage]) -> str:
 
 
 class CorpusBM25:
-    """Ranks the passages of a corpus; the same formula and tokens as `PoolBM25`, scores in 32 bits.
+    """Ranks the passages of a corpus by the same words as `PoolBM25`, and with bm25s by the same formula, in 32 bits.
+
+    The constructor indexes passages in memory with bm25s; `build` writes the index of a corpus of any size to a folder.
 
     >>> corpus = [
     ...     Passage(passage_id="1", title="Jubilee", text="A film of 1978 by Derek Jarman."),
@@ -62,6 +57,10 @@ class CorpusBM25:
         passages: The corpus, in the order that breaks ties; it may be empty.
         k1: Saturation of the term frequency, at least 0.
         b: Share of length normalisation, in [0, 1].
+
+    Raises:
+        DataError: `k1` or `b` is outside its range.
+        MissingExtraError: bm25s is not installed (extra `corpus`).
     """
 
     name = "bm25-corpus"
@@ -71,38 +70,25 @@ class CorpusBM25:
 
     def __init__(self, passages: Iterable[Passage], *, k1: float = K1, b: float = B) -> None:
         check_parameters(k1, b)
+        self.engine: EngineName = "bm25s"
+        self.library = library_of("bm25s")
         self.k1 = k1
         self.b = b
         self.passages: Sequence[Passage] = tuple(passages)
         self.corpus_hash = passages_hash(self.passages)
-        inverter = Inverter()
-        for chunk in counted_passages(self.passages):
-            inverter.add(chunk)
-        starts = inverter.starts()
-        merged = list(inverter.merged(starts, k1, b))
-        floats, ints = [np.empty(0, np.float32)], [np.empty(0, np.int32)]
-        self._words = WordList.of(inverter.vocabulary)
-        self._lists = TermLists(
-            data=np.concatenate([*floats, *(part.scores for part in merged)]),
-            indices=np.concatenate([*ints, *(part.rows for part in merged)]),
-            starts=starts,
-            maxima=np.concatenate([*floats, *(part.maxima for part in merged)]),
-            size=len(self.passages),
-        )
-        self.n_tokens = inverter.n_tokens
+        texts = _Words(self.passages)
+        index = Bm25sEngine.build(texts, k1, b)
+        self._index: Engine = index
+        self.n_tokens = texts.n_tokens
+        self.n_terms: int | None = index.n_terms
 
     def __len__(self) -> int:
         return len(self.passages)
 
-    @property
-    def n_terms(self) -> int:
-        """How many distinct words the passages have."""
-        return len(self._words)
-
     def fingerprint(self) -> dict[str, Any]:
         """Return the variant, its parameters, the tokenisation and the hash of the corpus."""
         own = {"passages": len(self.passages), "corpus_hash": self.corpus_hash}
-        return bm25_fingerprint(self.name, self.k1, self.b) | own
+        return _method(self.engine, self.k1, self.b) | own
 
     def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:  # noqa: ARG002 - a corpus retriever ignores pools
         """Return passages of the corpus, best first; see `Retriever.rank`.  Passages without a common token score 0.
@@ -117,12 +103,6 @@ class CorpusBM25:
             ranked.append(Passage(passage_id=passage.passage_id, title=passage.title, text=passage.text, score=score))
         return ranked
 
-    def warm_up(self) -> None:
-        """Compile the search of a large corpus, for which seconds of the first questions would be charged otherwise."""
-        if self.n_terms and len(self.passages) > _SMALL:
-            with suppress(IndexError):  # of a damaged index: a search says so
-                best_passages(self._lists, [0], 1)
-
     def search(self, question: str, k: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         """Return positions in the corpus and scores of the `k` best passages.
 
@@ -131,49 +111,19 @@ class CorpusBM25:
             k: Largest number of passages, at least 0.
 
         Returns:
-            Positions and scores, each of shape ``(min(k, len(self)),)``; scores in [0, inf), descending.
-        """
-        numbers = map(self._words.number, words(question))
-        terms = [number for number in numbers if number is not None]
-        k = min(k, len(self.passages))
-        if not terms or k == 0:
-            return np.arange(k), np.zeros(k, dtype=np.float32)
-        try:
-            if len(self.passages) > max(_SMALL, _FULL_SORT * k):
-                return best_passages(self._lists, terms, k)
-            scores = added_up(self._lists, terms)
-        except IndexError as error:
-            raise SchemaError(f"the index is damaged ({error}); build it again") from error
-        if k > _FULL_SORT:
-            order = np.argsort(-scores, kind="stable")[:k]
-            return order, scores[order]
-        return best_k(scores, k)
-
-    def save(self, directory: str | Path, *, source: str = "") -> Path:
-        """Write the index and its passages to a folder, which is created.
-
-        Args:
-            directory: The folder; its old index is replaced.
-            source: Description of the origin of the corpus, which `load` can check.
-
-        Returns:
-            The folder.
+            Positions and scores, each of shape ``(min(k, len(self)),)``; scores in [0, inf), descending, ties in the order
+            of the corpus.
 
         Raises:
-            DataError: The folder contains other files, or cannot be written.
+            SchemaError: The files of the index are damaged.
         """
-        with write_stored(Path(directory), _BM25_KIND, _BM25_VERSION) as stored:
-            stored.stream_passages(self.passages)
-            _write_words(stored, self._words)
-            stored.write_array("starts.npy", self._lists.starts)
-            for name, values in (
-                ("data", self._lists.data),
-                ("indices", self._lists.indices),
-                ("maxima", self._lists.maxima),
-            ):
-                stored.write_array(f"{name}.npy", values)
-            stored.meta = {**self.fingerprint(), "n_tokens": self.n_tokens, "source": source}
-        return Path(directory)
+        k = min(k, len(self.passages))
+        if k == 0:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
+        positions, scores = self._index.search(words(question), k)
+        if not 0 <= positions.min() <= positions.max() < len(self.passages):
+            raise SchemaError("the index is damaged (it names a passage that does not exist); build it again")
+        return positions, scores
 
     @classmethod
     def build(
@@ -181,65 +131,61 @@ class CorpusBM25:
         directory: str | Path,
         passages: Iterable[Passage],
         *,
-        k1: float = K1,
-        b: float = B,
+        engine: EngineName | None = None,
+        k1: float | None = None,
+        b: float | None = None,
         source: str = "",
-        jobs: int = 1,
         on_progress: Callable[[int, int | None], None] | None = None,
     ) -> CorpusBM25:
         """Write the index of a corpus of any size to a folder, and return it as `load` does.
 
-        Passages are read once.  In memory are the vocabulary, a block of postings, and 20 bytes for each passage.  After an
-        interruption the index is built from the beginning: until it is complete, there is none in the folder.
+        Passages are read once and stored, and then indexed from there.  An index that is already in the folder stays valid
+        until the new one is complete: what is interrupted changes nothing.
 
         Args:
-            directory: The folder; its old index is replaced.
+            directory: The folder, which is created; its old index is replaced.
             passages: The corpus, in the order that breaks ties.
-            k1: See the class.
-            b: See the class.
+            engine: The library that builds and searches; None chooses by the number of passages, see `choose_engine`.
+            k1: Saturation of the term frequency, at least 0; None for the engine's own.
+            b: Share of length normalisation, in [0, 1]; None for the engine's own.
             source: Description of the origin of the corpus, which `load` can check.
-            jobs: Processes that read the words of passages; the index is the same with any number.
-            on_progress: Called with the number of passages so far, and None.
+            on_progress: Called with the number of passages that were stored so far and None; then with the number of those that
+                were indexed and the number of all.
 
         Raises:
-            DataError: The folder contains other files, or cannot be written; or the corpus cannot be read.
+            DataError: The folder contains other files, or cannot be written; the corpus cannot be read; or the engine does
+                not have the parameters.
+            MissingExtraError: The library is not installed (extra `corpus`).
         """
-        check_parameters(k1, b)
-        with write_stored(Path(directory), _BM25_KIND, _BM25_VERSION) as stored, stored.spilling() as folder:
-            inverter = Inverter(folder)
-
-            def lines() -> Iterator[list[bytes]]:
-                for chunk in counted_passages(passages, jobs):
-                    inverter.add(chunk)
-                    yield chunk.lines
-                    if on_progress is not None:
-                        on_progress(len(inverter), None)
-
-            corpus_hash = stored.stream_lines(lines())
-            starts = inverter.starts()
-            _write_words(stored, WordList.of(inverter.vocabulary))
-            stored.write_array("starts.npy", starts)
-            with (
-                stored.writing_array("data.npy", np.float32, int(starts[-1])) as write_data,
-                stored.writing_array("indices.npy", np.int32, int(starts[-1])) as write_indices,
-                stored.writing_array("maxima.npy", np.float32, len(starts) - 1) as write_maxima,
-            ):
-                for part in inverter.merged(starts, k1, b):
-                    write_data(part.scores)
-                    write_indices(part.rows)
-                    write_maxima(part.maxima)
+        check_parameters(K1 if k1 is None else k1, B if b is None else b)
+        choose_engine(0, engine, k1, b)  # before hours of reading
+        with write_stored(Path(directory), _BM25_KIND, _BM25_VERSION) as stored:
+            corpus_hash = stored.stream_passages(_Counted(passages, on_progress, None))
+            held = stored.passage_file()
+            chosen, k1, b = choose_engine(len(held), engine, k1, b)
+            texts = _Words(_Counted(held, on_progress, len(held)))
+            n_terms = None
+            if chosen == "bm25s":
+                index = Bm25sEngine.build(texts, k1, b)
+                index.save(stored.directory / chosen)
+                n_terms = index.n_terms
+            else:
+                TantivyEngine.build(texts, stored.directory / chosen)
+            stored.adopt(chosen)
             stored.meta = {
-                **bm25_fingerprint(cls.name, k1, b),
-                "passages": len(inverter),
+                **_method(chosen, k1, b),
+                "library": library_of(chosen),
+                "passages": len(held),
                 "corpus_hash": corpus_hash,
-                "n_tokens": inverter.n_tokens,
+                "n_tokens": texts.n_tokens,
+                "n_terms": n_terms,
                 "source": source,
             }
         return cls.load(directory)
 
     @classmethod
     def load(cls, directory: str | Path, *, source: str | None = None) -> CorpusBM25:
-        """Open an index written by `save` or `build`, without executing anything in it.
+        """Open an index written by `build`, without executing anything in it.
 
         Passages and postings stay on disk, and are read where they are needed.
 
@@ -248,7 +194,9 @@ class CorpusBM25:
             source: Required description of the origin; None for any.
 
         Raises:
-            SchemaError: The folder contains no index of this kind, version and source, or it is damaged.
+            SchemaError: The folder contains no index of this kind, version and source, it was built by another release of
+                its library, or it is damaged.
+            MissingExtraError: The library that built it is not installed (extra `corpus`).
         """
         stored = open_stored(Path(directory), _BM25_KIND, _BM25_VERSION)
         if source is not None and stored.meta.get("source") != source:
@@ -260,45 +208,75 @@ class CorpusBM25:
         return index
 
     def _restore(self, stored: Stored) -> None:
+        meta, directory = stored.meta, stored.directory
         try:
-            self.k1, self.b = float(stored.meta["k1"]), float(stored.meta["b"])
-            self.corpus_hash = str(stored.meta["corpus_hash"])
-            self.n_tokens = int(stored.meta["n_tokens"])
+            self.k1, self.b = float(meta["k1"]), float(meta["b"])
+            self.corpus_hash, self.library = str(meta["corpus_hash"]), str(meta["library"])
+            self.engine, self.n_tokens = _engine_of(self.library), int(meta["n_tokens"])
             self.passages = stored.passage_file()
-            data, indices, starts, maxima, places, numbers = (
-                np.asarray(stored.read_array(f"{name}.npy", mapped=stored.is_large(f"{name}.npy")))
-                for name in ("data", "indices", "starts", "maxima", "word-starts", "word-terms")
-            )
-            self._words = WordList(mapped_bytes(stored.path("words.bin")), places, numbers)
-            self._lists = TermLists(data, indices, starts, maxima, len(self.passages))
-            fits = self._fits() and stored.meta["tokens"] == TOKENS and stored.meta["passages"] == len(self.passages)
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise SchemaError(f"{stored.directory}: the index is damaged ({error!r}); build it again") from error
+            fits = meta["tokens"] == TOKENS and meta["passages"] == len(self.passages)
+            self.n_terms = int(meta["n_terms"]) if self.engine == "bm25s" else None
+        except (KeyError, TypeError, ValueError) as error:
+            raise SchemaError(f"{directory}: the index is damaged ({error!r}); build it again") from error
         if not fits:
-            raise SchemaError(f"{stored.directory}: the files of the index do not match; build it again")
-
-    def _fits(self) -> bool:
-        """Return whether the arrays belong together, and whether the places within them are within bounds."""
-        data, indices, starts, maxima = (getattr(self._lists, name) for name in ("data", "indices", "starts", "maxima"))
-        numbers = self._words.numbers
-        whole = len(indices) <= _CHECKED
-        return bool(
-            data.dtype == maxima.dtype == np.float32
-            and indices.dtype == numbers.dtype == np.int32
-            and starts.dtype == np.int64
-            and data.shape == indices.shape == (len(data),)
-            and maxima.shape == numbers.shape == (len(numbers),)
-            and starts.shape == (len(numbers) + 1,)
-            and starts[0] == 0
-            and starts[-1] == len(data)
-            and np.all(np.diff(starts) > 0)
-            and np.all((numbers >= 0) & (numbers < len(numbers)))
-            and (not whole or (np.all((indices >= 0) & (indices < self._lists.size)) and np.all(np.isfinite(data))))
-        )
+            raise SchemaError(f"{directory}: the files of the index do not match; build it again")
+        if self.library != library_of(self.engine):
+            raise SchemaError(
+                f"{directory}: the index was built by {self.library}, and {library_of(self.engine)} is installed; "
+                f"`suffice index {directory} -o NEW_FOLDER` builds it again from the passages in it"
+            )
+        if self.n_terms is None:
+            self._index = TantivyEngine.load(directory / self.engine, len(self.passages))
+        else:
+            mapped = any(map(stored.is_large, stored.used))
+            self._index = Bm25sEngine.load(directory / self.engine, len(self.passages), self.n_terms, mapped=mapped)
 
 
-def _write_words(stored: Stored, listed: WordList) -> None:
-    with stored.writing("words.bin") as file:
-        file.write(listed.text)
-    stored.write_array("word-starts.npy", listed.starts)
-    stored.write_array("word-terms.npy", listed.numbers)
+class _Words:
+    """The words of passages, one passage at a time, and how many there were."""
+
+    def __init__(self, passages: Iterable[Passage]) -> None:
+        self._passages, self.n_tokens = passages, 0
+
+    def __iter__(self) -> Iterator[list[str]]:
+        for passage in self._passages:
+            tokens = words(passage_text(passage.title, passage.text))
+            self.n_tokens += len(tokens)
+            yield tokens
+
+
+class _Counted:
+    """Passages that report how many of them were read."""
+
+    def __init__(
+        self, passages: Iterable[Passage], on_progress: Callable[[int, int | None], None] | None, n: int | None
+    ) -> None:
+        self._passages, self._report, self._n = passages, on_progress, n
+
+    def __iter__(self) -> Iterator[Passage]:
+        done = 0
+        for done, passage in enumerate(self._passages, start=1):
+            yield passage
+            if self._report is not None and done % _PROGRESS == 0:
+                self._report(done, self._n)
+        if self._report is not None and done % _PROGRESS:
+            self._report(done, self._n)
+
+
+def _method(engine: EngineName, k1: float, b: float) -> dict[str, Any]:
+    """Return what identifies a ranking, apart from the passages; of bm25s it is what `PoolBM25` has."""
+    fingerprint = bm25_fingerprint(CorpusBM25.name, k1, b)
+    return fingerprint if engine == "bm25s" else fingerprint | {"variant": engine}
+
+
+def _engine_of(library: str) -> EngineName:
+    """Return the engine of a library with its release.
+
+    Raises:
+        ValueError: It is none of ours.
+    """
+    for name in get_args(EngineName):
+        if name == library.partition(" ")[0]:
+            engine: EngineName = name
+            return engine
+    raise ValueError(f"unknown library {library!r}")

@@ -1,8 +1,9 @@
 """Folders with an index, written so that an incomplete one is always detected.
 
-`suffice-index.json` contains kind, version and a digest of every other file.  It is removed first and written last.
-Every file reaches the disk before it gets its name.  An index that takes hours to build may go on after an interruption:
-`unfinished.json` then says what it is made of, and how far it is.
+`suffice-index.json` contains kind, version and a digest of every other file, and is written last.  Every file reaches the
+disk before it gets its name.  An index of words is built in a temporary folder within its own, so that an earlier index
+stays valid meanwhile.  One of vectors takes hours and may go on after an interruption: it is built in place, and
+`unfinished.json` says what it is made of, and how far it is.
 
 Digests are compared whenever an index is opened.  That of a file below 16 MiB covers every byte; that of a larger one its
 size and 256 pieces of 64 KiB from its beginning to its end, so that an index of many gigabytes opens at once on every
@@ -15,9 +16,11 @@ from __future__ import annotations
 import hashlib
 import json
 import mmap
+import os
 import re
+import shutil
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,7 +62,7 @@ _INDEX_FILES = frozenset(
         _UNFINISHED,
         _PASSAGES,
         _OFFSETS,
-        "vocabulary.json",  # of version 1 of BM25
+        "vocabulary.json",  # to "maxima.npy": of BM25 until 0.4.0
         "words.bin",
         "word-starts.npy",
         "word-terms.npy",
@@ -76,9 +79,12 @@ _INDEX_FILES = frozenset(
 _NUMBERED = re.compile(r"\.?vectors-\d{5}\.(?:npy|json)(?:\.[\w-]+\.tmp)?")
 """Files of vectors, and notes of how far an unfinished one is, where there are several."""
 
+_ENGINE_FILE = re.compile(r"(?:bm25s|tantivy)(?:/[\w.-]+)?")
+"""The folder of a library within an index, and the files in it."""
+
 _SPILL = "spill"
 _LEFTOVER = re.compile(rf"\.({'|'.join(map(re.escape, (*sorted(_INDEX_FILES), _SPILL)))})\..*\.tmp")
-"""What killed processes leave of a file, see `suffice.common.files.remove_leftovers`."""
+"""Names of files that killed processes leave, see `suffice.common.files.remove_leftovers`."""
 
 _WHOLE = 2**24
 """Files below this size are read in full when an index is opened; others stay on disk."""
@@ -215,21 +221,15 @@ class Stored:
         with replacing(self.directory / name) as path, path.open("wb") as file:
             yield file
 
-    @contextmanager
-    def spilling(self) -> Iterator[Path]:
-        """Yield a folder for what is only needed while the index is built; one of a killed process goes with the next build."""
-        with TemporaryDirectory(prefix=f".{_SPILL}.", suffix=".tmp", dir=self.directory) as folder:
-            yield Path(folder)
-
-    @contextmanager
-    def writing_array(
-        self, name: str, dtype: npt.DTypeLike, size: int
-    ) -> Iterator[Callable[[npt.NDArray[Any]], object]]:
-        """Yield a function that appends to an array of a known size, in NumPy's format."""
-        header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": (size,)}
-        with self.writing(name) as file:
-            np.lib.format.write_array_header_1_0(file, header)
-            yield lambda values: file.write(np.ascontiguousarray(values, dtype=dtype).data)
+    def adopt(self, folder: str) -> None:
+        """Make the files of a folder, which a library wrote, part of the index."""
+        for file in sorted((self.directory / folder).iterdir()):
+            if file.suffix == ".lock":  # of a writer that has ended
+                file.unlink()
+                continue
+            with file.open("rb+") as written:
+                os.fsync(written.fileno())
+            self.used.append(f"{folder}/{file.name}")
 
     def write_array(self, name: str, array: npt.NDArray[Any]) -> None:
         """Write an array in NumPy's format."""
@@ -237,39 +237,42 @@ class Stored:
             np.save(file, array, allow_pickle=False)
 
     def stream_passages(self, passages: Iterable[Passage]) -> str:
-        """Write passages that `passage_file` will read one by one, and return their hash."""
-        return self.stream_lines([passage_line(passage)] for passage in passages)
-
-    def stream_lines(self, blocks: Iterable[Iterable[bytes]]) -> str:
-        """Write passages as `passage_line` gives them, block by block, and return their hash, see `passages_hash`."""
+        """Write passages that `passage_file` will read one by one, and return their hash, see `passages_hash`."""
         digest, ends = hashlib.sha256(), array("q", [0])
         with self.writing(_PASSAGES) as file:
-            for lines in blocks:
-                for line in lines:
-                    ends.append(ends[-1] + file.write(line))
-                    digest.update(line)
+            for passage in passages:
+                line = passage_line(passage)
+                ends.append(ends[-1] + file.write(line))
+                digest.update(line)
         self.write_array(_OFFSETS, np.frombuffer(ends, dtype=np.int64))
         return digest.hexdigest()[:16]
 
 
 @contextmanager
-def write_stored(directory: Path, kind: str, version: int, plan: Mapping[str, Any] | None = None) -> Iterator[Stored]:
-    """Write an index: the caller writes its files and sets `meta`, and the manifest is written at the end.
+def write_stored(directory: Path, kind: str, version: int) -> Iterator[Stored]:
+    """Write an index: the caller writes its files and sets `meta`, and then it takes the place of the folder's old one.
 
     Args:
         directory: The folder, which is created.
         kind: What kind of index it is.
         version: The version of its form.
-        plan: All that the index is made of, JSON-ready, if building it may go on after an interruption: the files of an
-            earlier run with the same plan stay, and `progress` says how far they are. None = it is built anew.
 
     Raises:
         DataError: The folder contains other files, or cannot be written.
     """
     with _writable(directory):
-        stored = begin_stored(directory, kind, version, plan)
-        yield stored
-        finish_stored(stored)
+        _clear_leftovers(directory)
+        with TemporaryDirectory(prefix=f".{_SPILL}.", suffix=".tmp", dir=directory) as folder:
+            stored = Stored(Path(folder), kind=kind, version=version)
+            yield stored
+            manifest = _manifest(stored)
+            (directory / MANIFEST).unlink(missing_ok=True)  # from here on there is no index, for a few renames
+            for item in list(directory.iterdir()):
+                if item.name != LOCK and item != stored.directory:
+                    _remove(item)
+            for item in list(stored.directory.iterdir()):
+                item.replace(directory / item.name)
+            write_file(directory / MANIFEST, manifest)
 
 
 @contextmanager
@@ -284,6 +287,21 @@ def building(directory: Path, what: str) -> Iterator[None]:
         _check_free(directory)
     with locking(directory, what):
         yield
+
+
+def _clear_leftovers(directory: Path) -> None:
+    """Create a folder, or remove what killed processes left in it and check that nothing else is there."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in (*_INDEX_FILES, _SPILL):
+        remove_leftovers(directory / name)
+    _check_free(directory)
+
+
+def _remove(item: Path) -> None:
+    if item.is_dir():
+        shutil.rmtree(item)
+    else:
+        item.unlink(missing_ok=True)
 
 
 def _check_free(directory: Path) -> None:
@@ -304,21 +322,25 @@ def _writable(directory: Path) -> Iterator[None]:
 
 
 def begin_stored(directory: Path, kind: str, version: int, plan: Mapping[str, Any] | None = None) -> Stored:
-    """Return an index to be written, with what an earlier run of the same plan left; see `write_stored`.
+    """Return an index to be written in place, with what an earlier run of the same plan left.
+
+    Args:
+        directory: The folder, which is created.
+        kind: What kind of index it is.
+        version: The version of its form.
+        plan: All that the index is made of, JSON-ready, if building it may go on after an interruption: the files of an
+            earlier run with the same plan stay, and `progress` says how far they are. None = it is built anew.
 
     Raises:
         DataError: The folder contains other files, or cannot be written.
     """
     with _writable(directory):
-        directory.mkdir(parents=True, exist_ok=True)
-        for name in (*_INDEX_FILES, _SPILL):
-            remove_leftovers(directory / name)
-        _check_free(directory)
+        _clear_leftovers(directory)
         stored = Stored(directory, kind=kind, version=version, _plan=plan)
         if plan is None or not _resumes(stored):
             for item in list(directory.iterdir()):  # the manifest, too: until the new one is written there is no index
                 if item.name != LOCK:
-                    item.unlink(missing_ok=True)
+                    _remove(item)
         (directory / MANIFEST).unlink(missing_ok=True)
         return stored
 
@@ -336,18 +358,22 @@ def finish_stored(stored: Stored) -> None:
         DataError: The folder cannot be written.
     """
     with _writable(stored.directory):
-        manifest = {
-            "kind": stored.kind,
-            "version": stored.version,
-            "meta": stored.meta,
-            "files": {name: _digest(stored.directory / name) for name in stored.used},
-        }
-        write_file(stored.directory / MANIFEST, json.dumps(manifest, indent=1, allow_nan=False) + "\n")
+        write_file(stored.directory / MANIFEST, _manifest(stored))
         (stored.directory / _UNFINISHED).unlink(missing_ok=True)
 
 
+def _manifest(stored: Stored) -> str:
+    content = {
+        "kind": stored.kind,
+        "version": stored.version,
+        "meta": stored.meta,
+        "files": {name: _digest(stored.directory / name) for name in stored.used},
+    }
+    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+
+
 def _is_index_file(name: str) -> bool:
-    return name in _INDEX_FILES or name == LOCK or _NUMBERED.fullmatch(name) is not None
+    return name in _INDEX_FILES or name == LOCK or any(form.fullmatch(name) for form in (_NUMBERED, _ENGINE_FILE))
 
 
 def _resumes(stored: Stored) -> bool:
@@ -371,6 +397,11 @@ def open_stored(directory: Path, kind: str, version: int) -> Stored:
     """
     manifest = _read_manifest(directory)
     identity = (manifest.get("kind"), manifest.get("version"))
+    if identity[0] == kind and identity[1] != version:
+        raise SchemaError(
+            f"{directory}: the index was written by another release (version {identity[1]!r} of its form; this release reads "
+            f"{version}); `suffice index {directory} -o NEW_FOLDER` builds it again from the passages in it"
+        )
     if identity != (kind, version):
         raise SchemaError(
             f"{directory}: kind {identity[0]!r} version {identity[1]!r}; this release reads {kind!r} version {version}. "

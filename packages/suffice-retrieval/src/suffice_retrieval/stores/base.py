@@ -1,4 +1,4 @@
-"""What all stores share: opening, checking, searching with retries, and turning hits into passages."""
+"""The base class of stores: opening, checking, searching with retries, and turning hits into passages."""
 
 from __future__ import annotations
 
@@ -10,109 +10,35 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any, ClassVar, Literal, NoReturn, TypeVar, get_args
+from typing import Any, ClassVar, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.common.redaction import Redactor, shortened
-from suffice.errors import (
-    AuthenticationFailedError,
-    DataError,
-    MissingExtraError,
-    ModelError,
-    ModelTimeoutError,
-    NotFoundError,
-    SufficeError,
-)
+from suffice.errors import AuthenticationFailedError, DataError, ModelError, ModelTimeoutError, SufficeError
 from suffice.loops.retrieval.base import Identity, ScoreKind, checked_k, refuse_pool
 from suffice.loops.retrieval.ranking import RankedPassages
-from suffice.policy.embedding import Embedder, identity
+from suffice.policy.embedding import identity
 from suffice.policy.embedding.base import checked_vectors
 from suffice.policy.rounds import Cost, Passage
 from suffice.policy.signals import EMBEDDING, RETRIEVAL
 from suffice_retrieval.indexes.dense import DenseRetriever
 from suffice_retrieval.stores.background import BackgroundClient, in_background
+from suffice_retrieval.stores.checks import checked_choice
 from suffice_retrieval.stores.filters import Condition, conditions_of
+from suffice_retrieval.stores.records import Content, Fields, Hit, QuestionEmbedder
 
-__all__ = [
-    "Content",
-    "Distance",
-    "Fields",
-    "Hit",
-    "QuestionEmbedder",
-    "Store",
-    "checked_choice",
-    "no_passage",
-    "not_among",
-    "require_folder",
-]
+__all__ = ["Store"]
 
 _T = TypeVar("_T")
 _LOG = logging.getLogger(__name__)
-_SHOWN_NAMES = 20
 _LOOKED_UP = 1000
 """Passages of one request by their ids."""
-
-Distance = Literal["cosine", "dot", "l2"]
-"""How vectors are compared: by cosine, inner product, or Euclidean distance."""
-
-SCORE_OF: Mapping[str, ScoreKind] = {"cosine": "cosine", "dot": "inner_product", "l2": "negative_distance"}
-
-QuestionEmbedder = Embedder | DenseRetriever
-"""Turns a question into the vector with which a store is searched.
-
-An `Embedder` (`MiniLM`, `SentenceTransformersEmbedder`, `EndpointEmbedder`) returns vectors of length one; the requests of
-one with an attribute `endpoint` are counted.  A
-`DenseRetriever` without passages has a prefix and a model of its own for questions, and with `similarity="dot"` vectors of
-any length.
-"""
-
-Hit = tuple[Any, Any, Any, float]
-"""Id, title, text and score of a passage as a store returns them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fields:
-    """Where a store keeps what a passage consists of.
-
-    Attributes:
-        passage_id: The field of the id; None for the store's own id, where it has one.
-        title: The field of the title; None if there is none: the id then takes its place.
-        text: The field of the text.
-        vector: The field of the vector; None where the store has only one, or is searched by words.
-    """
-
-    passage_id: str | None
-    title: str | None
-    text: str
-    vector: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
-    """What a store reports of its passages when it is opened.
-
-    Attributes:
-        facts: What identifies the passages wherever the store runs, JSON-ready; a recording stores it.
-        rows: Number of passages that can be found; an upper bound where they are not counted.
-        score_kind: What the scores are.
-        dimension: Numbers of a stored vector; None for a search by words.
-        most: Largest number of hits of a search; None if there is no limit.
-        details: What only a search needs.
-    """
-
-    facts: Mapping[str, Any]
-    rows: int
-    score_kind: ScoreKind
-    dimension: int | None = None
-    most: int | None = None
-    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Store(ABC):
@@ -124,39 +50,39 @@ class Store(ABC):
 
     name: ClassVar[str]
     has_corpus = True
-    _by_vectors_only: ClassVar[bool] = False
-    _module: ClassVar[str]
-    """The client library."""
+    by_vectors_only: ClassVar[bool] = False
+    library: ClassVar[str] = ""
+    """The client library, which is imported before the first search; empty if there is nothing to wait for."""
 
     def __init__(
         self,
         place: str,
         fields: Fields,
         *,
-        embedder: QuestionEmbedder | None,
-        filters: Mapping[str, Any] | None,
-        passage_identity: Identity,
-        timeout_s: float,
-        retries: int,
-        version: str | None,
+        embedder: QuestionEmbedder | None = None,
+        filters: Mapping[str, Any] | None = None,
+        identity: Identity = "passage_id",
+        timeout_s: float = 30.0,
+        retries: int = 2,
+        version: str | None = None,
         secrets: Iterable[str | None] = (),
     ) -> None:
         self.require_library()
         if not timeout_s > 0 or not math.isfinite(timeout_s) or retries < 0:
             raise DataError(f"timeout_s must be positive and retries at least 0, got {timeout_s!r}, {retries!r}")
-        checked_choice(passage_identity, "identity", get_args(Identity))
-        self.identity: Identity = passage_identity
+        checked_choice(identity, "identity", get_args(Identity))
+        self.identity: Identity = identity
         self.fields, self.embedder, self.filters = fields, embedder, dict(filters or {})
         self.timeout_s, self.retries, self.version = timeout_s, retries, version
-        self._place, self._redact = place, Redactor(secrets)
-        self._conditions: tuple[Condition, ...] = conditions_of(filters)
-        self._client = BackgroundClient(self._close)
+        self.place, self._redact = place, Redactor(secrets)
+        self.conditions: tuple[Condition, ...] = conditions_of(filters)
+        self._client = BackgroundClient(self.close_client)
         self._content: Content | None = None
         self._width: int | None = None
         weakref.finalize(self, self._client.close)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self._place}>"
+        return f"<{type(self).__name__}: {self.place}>"
 
     @classmethod
     def require_library(cls) -> None:
@@ -165,17 +91,17 @@ class Store(ABC):
         Raises:
             MissingExtraError: It is not installed.
         """
-        if find_spec(cls._module) is None:
+        if cls.library and find_spec(cls.library) is None:
             raise cls._missing()
 
     @property
     def score_kind(self) -> ScoreKind:
-        """What its scores are; opens the store."""
+        """The kind of its scores; opens the store."""
         return (self._content or self._looked()).score_kind
 
     @property
     def is_pinned(self) -> bool:
-        """Whether the fingerprint identifies the passages: it does if you name a version of them."""
+        """True if the fingerprint identifies the passages: it does if you name a version of them."""
         return self.version is not None
 
     def fingerprint(self) -> dict[str, Any]:
@@ -196,7 +122,7 @@ class Store(ABC):
             "score_kind": content.score_kind,
             "fields": asdict(self.fields),
             "filters": self.filters,
-            **self._settings(),
+            **self.settings(),
             **embedder,
             "content": {**content.facts, **({} if self.version is None else {"version": self.version})},
         }
@@ -245,7 +171,7 @@ class Store(ABC):
         """
         wanted, passages = list(dict.fromkeys(ids)), dict[str, Passage]()
         for start in range(0, len(wanted), _LOOKED_UP):
-            look_up = partial(self._look_up, ids=wanted[start : start + _LOOKED_UP])
+            look_up = partial(self.look_up, ids=wanted[start : start + _LOOKED_UP])
             hits = in_background(self._attempt(look_up)).result()
             passages |= {passage.passage_id: passage for passage in self._passages(hits)}
         return passages
@@ -256,16 +182,16 @@ class Store(ABC):
 
     async def _ranked(self, question: str, vector: npt.NDArray[np.float64] | None, k: int | None) -> list[Passage]:
         if self._content is None:
-            self._content = await self._attempt(self._look)
+            self._content = await self._attempt(self.look)
         content = self._content
         self._check_width(content)
         n = content.rows if k is None else k
         if content.most is not None and n > content.most:
             raise DataError(
-                f"{self._place} returns at most {content.most:,} hits, and k is {'None: all ' if k is None else ''}{n:,}: "
+                f"{self.place} returns at most {content.most:,} hits, and k is {'None: all ' if k is None else ''}{n:,}: "
                 "ask for fewer"
             )
-        hits = await self._attempt(lambda client: self._search(client, content, question, vector, n))
+        hits = await self._attempt(lambda client: self.find(client, content, question, vector, n))
         return self._passages(hits)
 
     def _looked(self) -> Content:
@@ -273,20 +199,20 @@ class Store(ABC):
         self._check_embedder()
         if self.embedder is not None and self._width is None:
             self._vector("How many numbers?")
-        self._content = in_background(self._attempt(self._look)).result()
+        self._content = in_background(self._attempt(self.look)).result()
         self._check_width(self._content)
         return self._content
 
     def _check_embedder(self) -> None:
-        if self._by_vectors_only and self.embedder is None:
+        if self.by_vectors_only and self.embedder is None:
             raise DataError(
-                f"{self._place} is searched by vectors: name the model that made them (embedder; on the command line, --dense)"
+                f"{self.place} is searched by vectors: name the model that made them (embedder; on the command line, --dense)"
             )
 
     def _check_width(self, content: Content) -> None:
         if self.embedder is not None and self._width != content.dimension:
             raise DataError(
-                f"{self._place} holds vectors of {content.dimension} numbers, and the embedder {self.embedder!r} returns "
+                f"{self.place} holds vectors of {content.dimension} numbers, and the embedder {self.embedder!r} returns "
                 f"{self._width}: use the embedder that made them"
             )
 
@@ -312,22 +238,22 @@ class Store(ABC):
 
     async def _attempt(self, call: Callable[[Any], Awaitable[_T]]) -> _T:
         """Return the result of a call with the client; a search changes nothing, so it may be repeated."""
-        if self._module not in sys.modules:  # importing a client may take longer than a search
-            await asyncio.to_thread(import_module, self._module)
+        if self.library and self.library not in sys.modules:  # importing a client may take longer than a search
+            await asyncio.to_thread(import_module, self.library)
         for attempt in range(self.retries + 1):
             if attempt:
                 await asyncio.sleep(0.2 * 2**attempt)
             try:
                 async with asyncio.timeout(self.timeout_s):
-                    return await call(await self._client.get(self._open))
+                    return await call(await self._client.get(self.open_client))
             except SufficeError:
                 raise
             except TimeoutError:
                 failure: SufficeError = ModelTimeoutError(
-                    f"{self._place} did not answer within {self.timeout_s:g} s: raise timeout_s, or ask for less"
+                    f"{self.place} did not answer within {self.timeout_s:g} s: raise timeout_s, or ask for less"
                 )
             except Exception as error:  # noqa: BLE001 - whatever a client raises becomes one of our errors
-                failure = self._failure(error)
+                failure = self.failure_of(error)
             if not getattr(failure, "retryable", False) or isinstance(failure, ModelTimeoutError):
                 break
         # Raised outside the handler, so that our error has no error of the client, with its address, as context.
@@ -341,29 +267,27 @@ class Store(ABC):
         """
         if not usable:
             raise DataError(
-                f"{self._place} has no vector in any of its {rows:,} rows: fill {self.fields.vector!r} first"
+                f"{self.place} has no vector in any of its {rows:,} rows: fill {self.fields.vector!r} first"
             )
         if usable == rows:
             return {}
-        _LOG.warning("%s: %s of %s rows have no vector, so they are never found", self._place, rows - usable, rows)
+        _LOG.warning("%s: %s of %s rows have no vector, so they are never found", self.place, rows - usable, rows)
         return {"with_vector": usable}
 
     def _passages(self, hits: Sequence[Hit]) -> list[Passage]:
         passages: dict[str, Passage] = {}
         for name, title, text, score in hits:
             if name is None:
-                raise DataError(
-                    f"{self._place}: a hit has no id in {self.fields.passage_id!r}; every passage needs one"
-                )
+                raise DataError(f"{self.place}: a hit has no id in {self.fields.passage_id!r}; every passage needs one")
             passage_id = str(name)
             if not isinstance(text, str):
                 raise DataError(
-                    f"{self._place}: the passage {passage_id!r} has no text in {self.fields.text!r}, but {text!r:.40}: fill it, "
+                    f"{self.place}: the passage {passage_id!r} has no text in {self.fields.text!r}, but {text!r:.40}: fill it, "
                     "or leave such passages out with a filter or a view"
                 )
             if passage_id in passages:
                 raise DataError(
-                    f"{self._place}: two hits have the id {passage_id!r}: name a field that is unique for every passage "
+                    f"{self.place}: two hits have the id {passage_id!r}: name a field that is unique for every passage "
                     f"(it is {self.fields.passage_id!r} now)"
                 )
             heading = passage_id if title is None or title == "" else str(title)
@@ -373,18 +297,18 @@ class Store(ABC):
     def _failed(self, error: object, *, advice: str = "", retryable: bool = False) -> ModelError:
         """Return the error for a failure of the store, without secrets."""
         advice = f": {advice}" if advice else ""
-        return ModelError(f"{self._place} failed ({self._said(error)}){advice}", retryable=retryable)
+        return ModelError(f"{self.place} failed ({self._said(error)}){advice}", retryable=retryable)
 
     def _unreachable(self, error: object) -> ModelError:
         return ModelError(
-            f"{self._place} cannot be reached, or dropped the connection ({self._said(error)}): check that it runs and that "
+            f"{self.place} cannot be reached, or dropped the connection ({self._said(error)}): check that it runs and that "
             "the address is right",
             retryable=True,
         )
 
     def _status(self, status: int, said: object) -> SufficeError:
         """Return the error for a status of HTTP."""
-        text = f"{self._place} answered {status} ({self._said(said)})"
+        text = f"{self.place} answered {status} ({self._said(said)})"
         if status in (401, 403):
             return AuthenticationFailedError(f"{text}: check the key, or user and password, and their rights")
         if status in (408, 504):
@@ -399,85 +323,52 @@ class Store(ABC):
     def _said(self, error: object) -> str:
         return shortened(self._redact(str(error) or type(error).__name__))
 
-    def _settings(self) -> dict[str, Any]:
+    @staticmethod
+    def _missing() -> SufficeError:
+        """Return the error for a client library that is not installed."""
+        return DataError("the client library of the store is not installed")
+
+    # What a kind of store adds.
+
+    def settings(self) -> dict[str, Any]:
         """Return what else changes the ranking, JSON-ready."""
         return {}
 
-    @staticmethod
     @abstractmethod
-    def _missing() -> MissingExtraError:
-        """Return the error that names the extra with the client library."""
-
-    @abstractmethod
-    async def _open(self) -> Any:
-        """Return a client."""
+    async def open_client(self) -> Any:
+        """Return a client, which is used in one background thread only."""
 
     @staticmethod
-    @abstractmethod
-    async def _close(client: Any) -> None:
-        """Close a client."""
+    async def close_client(client: Any) -> None:
+        """Close a client; the default calls its method `close`."""
+        client.close()
 
     @abstractmethod
-    async def _look(self, client: Any) -> Content:
+    async def look(self, client: Any) -> Content:
         """Check that everything named is there, and return what the store reports."""
 
     @abstractmethod
-    async def _search(
+    async def find(
         self, client: Any, content: Content, question: str, vector: npt.NDArray[np.float64] | None, k: int
     ) -> list[Hit]:
-        """Return the best hits, best first."""
+        """Return the best hits, best first.
 
-    @abstractmethod
-    async def _look_up(self, client: Any, ids: list[str]) -> list[Hit]:
-        """Return the passages of some ids, in any order."""
+        Args:
+            client: From `open_client`.
+            content: From `look`.
+            question: A question that is not blank.
+            vector: The vector of the question, shape ``(dimension,)``; None for a search by words.
+            k: Largest number of hits, at least 1.
+        """
 
-    @abstractmethod
-    def _failure(self, error: Exception) -> SufficeError:
-        """Return our error for one that the client raised."""
+    async def look_up(self, client: Any, ids: list[str]) -> list[Hit]:
+        """Return the passages of some ids, in any order, with any score; the default says that the store cannot."""
+        del client
+        raise DataError(f"{self.place} does not look passages up by their ids, so {len(ids):,} texts are not known")
 
-
-def not_among(what: str, name: str, known: Iterable[str], advice: str = "") -> NoReturn:
-    """Raise for a name that a store does not have, with those that it has.
-
-    Raises:
-        NotFoundError: Always.
-    """
-    names = sorted(known)
-    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
-    listed = f"there are: {', '.join(names[:_SHOWN_NAMES])}{more}" if names else "there are none"
-    raise NotFoundError(f"{what} {name!r} does not exist; {listed}{f'. {advice}' if advice else ''}")
-
-
-def no_passage(place: str, filters: Mapping[str, Any]) -> NoReturn:
-    """Raise for a store without a passage that can be found.
-
-    Raises:
-        DataError: Always.
-    """
-    if filters:
-        raise DataError(f"{place} has no passage for which the filters hold: {filters!r}")
-    raise DataError(f"{place} is empty: fill it first")
-
-
-def require_folder(place: str, folder: str | Path) -> None:
-    """Raise if the folder of a store is missing, which its client would create; URLs are left to the client.
-
-    Raises:
-        NotFoundError: There is no such folder.
-    """
-    if "://" not in str(folder) and not Path(folder).is_dir():
-        raise NotFoundError(f"{place}: the folder {str(folder)!r} does not exist")
-
-
-def checked_choice(value: str, name: str, choices: Sequence[str]) -> str:
-    """Return a value that is one of the choices.
-
-    Raises:
-        DataError: It is another.
-    """
-    if value not in choices:
-        raise DataError(f"{name} is {value!r}; allowed: {', '.join(choices)}")
-    return value
+    def failure_of(self, error: Exception) -> SufficeError:
+        """Return our error for one that the client raised; a retryable one is tried again."""
+        return self._unreachable(error) if isinstance(error, OSError) else self._failed(error)
 
 
 def _embedder_facts(embedder: QuestionEmbedder) -> dict[str, Any]:

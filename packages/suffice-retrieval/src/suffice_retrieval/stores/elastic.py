@@ -6,31 +6,24 @@ import math
 import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
 from urllib.parse import quote, unquote, urlsplit
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError, MissingExtraError, ModelTimeoutError, SufficeError
-from suffice.loops.retrieval.base import Identity
-from suffice_retrieval.stores.base import (
-    Content,
-    Fields,
-    Hit,
-    QuestionEmbedder,
-    Store,
-    checked_choice,
-    no_passage,
-    not_among,
-)
+from suffice_retrieval.stores.base import Store
+from suffice_retrieval.stores.checks import checked_choice, no_passage, not_among
 from suffice_retrieval.stores.filters import Condition
+from suffice_retrieval.stores.kinds import Parameter, StoreAddress, StoreKind
+from suffice_retrieval.stores.records import Content, Fields, Hit, StoreOptions
 
 if TYPE_CHECKING:
     from elasticsearch import AsyncElasticsearch
     from opensearchpy import AsyncOpenSearch
 
-__all__ = ["ElasticsearchStore", "OpenSearchStore", "SearchEngineStore"]
+__all__ = ["ELASTICSEARCH", "OPENSEARCH", "ElasticsearchStore", "OpenSearchStore", "SearchEngineStore"]
 
 _MOST_HITS = 10_000
 """`index.max_result_window` where an index does not set it."""
@@ -56,15 +49,9 @@ class SearchEngineStore(Store):
         text: Field of the text.
         searched: Fields that a search by words reads, each perhaps with a weight (`title^2`); None for title and text.
         vector: Field of the vectors; read with an embedder only.
-        embedder: Turns questions into vectors, like those of the field; None to search by words.
         operator: `or` to find documents with any word of the question, `and` for documents with all of them in one field.
-        filters: Which documents are searched: values, lists or bounds by field, see `conditions_of`.  A field of type `text`
-            is compared word by word: filter by its `keyword`.
-        identity: The field by which two passages are the same.
-        version: Your name for the passages as they are now, which a recording stores; rankings of a named version may be cached.
-        timeout_s: Longest time of one search, seconds.
-        retries: How often a search is repeated after a lost connection or an overload.
         options: Further arguments of the client, such as `ca_certs`, which no fingerprint holds.
+        common: See `StoreOptions`.
 
     Raises:
         MissingExtraError: The client is not installed.
@@ -87,14 +74,9 @@ class SearchEngineStore(Store):
         text: str = "text",
         searched: Sequence[str] | None = None,
         vector: str = "embedding",
-        embedder: QuestionEmbedder | None = None,
         operator: Literal["or", "and"] = "or",
-        filters: Mapping[str, Any] | None = None,
-        identity: Identity = "passage_id",
-        version: str | None = None,
-        timeout_s: float = 30.0,
-        retries: int = 2,
         options: Mapping[str, Any] | None = None,
+        **common: Unpack[StoreOptions],
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -107,14 +89,9 @@ class SearchEngineStore(Store):
         key = api_key or (os.environ.get(f"{self._variable}_API_KEY") if self._has_keys else None)
         super().__init__(
             f"the {self.name} index {index!r}",
-            Fields(passage_id=passage_id, title=title, text=text, vector=vector if embedder else None),
-            embedder=embedder,
-            filters=filters,
-            passage_identity=identity,
-            timeout_s=timeout_s,
-            retries=retries,
-            version=version,
+            Fields(passage_id=passage_id, title=title, text=text, vector=vector if common.get("embedder") else None),
             secrets=[secret, key],
+            **common,
         )
         checked_choice(operator, "operator", ("or", "and"))
         self.index, self.operator = index, operator
@@ -123,11 +100,13 @@ class SearchEngineStore(Store):
         self._key = key
         self._options = dict(options or {})
 
-    def _settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
+        """See `Store.settings`."""
         words = {"operator": self.operator, "searched": list(self.searched)}
         return {"index": self.index, **(words if self.embedder is None else {})}
 
-    async def _look(self, client: Any) -> Content:
+    async def look(self, client: Any) -> Content:
+        """See `Store.look`."""
         path = f"/{quote(self.index, safe=',*')}"
         indices = await self._send(client, "GET", path)
         uuids, most, fields = [], _MOST_HITS, dict[str, Mapping[str, Any]]()
@@ -137,7 +116,7 @@ class SearchEngineStore(Store):
             most = min(most, int(settings.get("max_result_window", _MOST_HITS)))
             fields |= _fields(description["mappings"])
         searched = () if self.embedder else (name.partition("^")[0] for name in self.searched)
-        conditions = (item.field for item in self._conditions)
+        conditions = (item.field for item in self.conditions)
         named = (
             self.fields.passage_id,
             self.fields.title,
@@ -148,27 +127,28 @@ class SearchEngineStore(Store):
         )
         for name in filter(None, named):
             if name not in fields and "*" not in name:
-                not_among(f"{self._place}: the field", name, fields, self._title_advice(name))
+                not_among(f"{self.place}: the field", name, fields, self._title_advice(name))
         dimension = None
         if self.fields.vector is not None:
             field = fields[self.fields.vector]
             dimension = field.get("dims", field.get("dimension"))
             if field.get("type") not in ("dense_vector", "knn_vector") or dimension is None:
                 raise DataError(
-                    f"{self._place}: the field {self.fields.vector!r} is of type {field.get('type')!r}; allowed: dense_vector "
+                    f"{self.place}: the field {self.fields.vector!r} is of type {field.get('type')!r}; allowed: dense_vector "
                     "or knn_vector, with a dimension"
                 )
         reply = await self._send(client, "POST", f"{path}/_count", {"query": self._among({"match_all": {}})})
         rows = int(reply["count"])
         if not rows:
-            no_passage(self._place, self.filters)
+            no_passage(self.place, self.filters)
         score_kind: Literal["bm25", "similarity"] = "bm25" if self.embedder is None else "similarity"
         facts = {"rows": rows, "uuids": sorted(uuids)}
         return Content(facts=facts, rows=rows, score_kind=score_kind, dimension=dimension, most=most)
 
-    async def _search(
+    async def find(
         self, client: Any, content: Content, question: str, vector: npt.NDArray[np.float64] | None, k: int
     ) -> list[Hit]:
+        """See `Store.find`."""
         del content
         names = [self.fields.passage_id, self.fields.title, self.fields.text]
         search = self._by_words(question) if vector is None else self._by_vector(vector.tolist(), k)
@@ -176,13 +156,14 @@ class SearchEngineStore(Store):
         path = f"/{quote(self.index, safe=',*')}/_search?allow_partial_search_results=false"
         reply = await self._send(client, "POST", path, body)
         if reply.get("timed_out"):
-            raise ModelTimeoutError(f"{self._place} answered with what it had within its own time limit: ask for less")
+            raise ModelTimeoutError(f"{self.place} answered with what it had within its own time limit: ask for less")
         failed = reply.get("_shards", {}).get("failed", 0)
         if failed:
             raise self._failed(f"{failed} of its shards did not answer", retryable=True)
         return [self._read(hit) for hit in reply["hits"]["hits"]]
 
-    async def _look_up(self, client: Any, ids: list[str]) -> list[Hit]:
+    async def look_up(self, client: Any, ids: list[str]) -> list[Hit]:
+        """See `Store.look_up`."""
         names = [self.fields.passage_id, self.fields.title, self.fields.text]
         field = self.fields.passage_id
         query = {"ids": {"values": ids}} if field is None else {"terms": {field: ids}}
@@ -216,10 +197,10 @@ class SearchEngineStore(Store):
 
     def _among(self, query: Mapping[str, Any]) -> dict[str, Any]:
         """Return a query over the documents for which the filters hold."""
-        return {"bool": {"must": [query], "filter": self._filter()}} if self._conditions else dict(query)
+        return {"bool": {"must": [query], "filter": self._filter()}} if self.conditions else dict(query)
 
     def _filter(self) -> list[dict[str, Any]]:
-        return [_clause_of(condition) for condition in self._conditions]
+        return [_clause_of(condition) for condition in self.conditions]
 
     def _answered(self, status: int, body: object) -> SufficeError:
         """Return the error of a reply, with the reason that the engine gives."""
@@ -235,7 +216,7 @@ class ElasticsearchStore(SearchEngineStore):
 
     name = "elasticsearch"
     _variable, _has_keys = "ELASTICSEARCH", True
-    _module = "elasticsearch"
+    library = "elasticsearch"
 
     @staticmethod
     def _missing() -> MissingExtraError:
@@ -243,7 +224,8 @@ class ElasticsearchStore(SearchEngineStore):
             "searching an index of Elasticsearch (elasticsearch)", "elasticsearch", "suffice-retrieval"
         )
 
-    async def _open(self) -> AsyncElasticsearch:
+    async def open_client(self) -> AsyncElasticsearch:
+        """See `Store.open_client`."""
         from elasticsearch import AsyncElasticsearch
 
         login: dict[str, Any] = {"basic_auth": self._login} if self._login else {}
@@ -253,7 +235,8 @@ class ElasticsearchStore(SearchEngineStore):
         )
 
     @staticmethod
-    async def _close(client: AsyncElasticsearch) -> None:
+    async def close_client(client: AsyncElasticsearch) -> None:
+        """See `Store.close_client`."""
         await client.close()
 
     async def _send(
@@ -265,19 +248,20 @@ class ElasticsearchStore(SearchEngineStore):
     def _by_vector(self, vector: list[float], k: int) -> dict[str, Any]:
         candidates = min(max(k, _LEAST_CANDIDATES), _MOST_HITS)
         search = {"field": self.fields.vector, "query_vector": vector, "k": k, "num_candidates": candidates}
-        return {"knn": {**search, **({"filter": self._filter()} if self._conditions else {})}}
+        return {"knn": {**search, **({"filter": self._filter()} if self.conditions else {})}}
 
-    def _failure(self, error: Exception) -> SufficeError:
+    def failure_of(self, error: Exception) -> SufficeError:
+        """See `Store.failure_of`."""
         from elasticsearch import ApiError, ConnectionTimeout, TransportError, UnsupportedProductError
 
         if isinstance(error, UnsupportedProductError):
             return DataError(
-                f"{self._place}: the server is not Elasticsearch; if it is OpenSearch, say so (OpenSearchStore)"
+                f"{self.place}: the server is not Elasticsearch; if it is OpenSearch, say so (OpenSearchStore)"
             )
         if isinstance(error, ApiError):
             return self._answered(error.meta.status, error.body)
         if isinstance(error, ConnectionTimeout):
-            return ModelTimeoutError(f"{self._place} did not answer within {self.timeout_s:g} s: raise timeout_s")
+            return ModelTimeoutError(f"{self.place} did not answer within {self.timeout_s:g} s: raise timeout_s")
         if isinstance(error, TransportError | OSError):
             return self._unreachable(error)
         return self._failed(error)
@@ -288,13 +272,14 @@ class OpenSearchStore(SearchEngineStore):
 
     name = "opensearch"
     _variable, _has_keys = "OPENSEARCH", False
-    _module = "opensearchpy"
+    library = "opensearchpy"
 
     @staticmethod
     def _missing() -> MissingExtraError:
         return MissingExtraError("searching an index of OpenSearch (opensearch-py)", "opensearch", "suffice-retrieval")
 
-    async def _open(self) -> AsyncOpenSearch:
+    async def open_client(self) -> AsyncOpenSearch:
+        """See `Store.open_client`."""
         from opensearchpy import AsyncOpenSearch
 
         login: dict[str, Any] = {"http_auth": self._login} if self._login else {}
@@ -302,7 +287,8 @@ class OpenSearchStore(SearchEngineStore):
         return AsyncOpenSearch([self._url], **{**settings, **login, **self._options})
 
     @staticmethod
-    async def _close(client: AsyncOpenSearch) -> None:
+    async def close_client(client: AsyncOpenSearch) -> None:
+        """See `Store.close_client`."""
         await client.close()
 
     async def _send(
@@ -313,15 +299,16 @@ class OpenSearchStore(SearchEngineStore):
 
     def _by_vector(self, vector: list[float], k: int) -> dict[str, Any]:
         search: dict[str, Any] = {"vector": vector, "k": k}
-        if self._conditions:
+        if self.conditions:
             search["filter"] = {"bool": {"filter": self._filter()}}
         return {"query": {"knn": {self.fields.vector: search}}}
 
-    def _failure(self, error: Exception) -> SufficeError:
+    def failure_of(self, error: Exception) -> SufficeError:
+        """See `Store.failure_of`."""
         from opensearchpy.exceptions import ConnectionTimeout, TransportError
 
         if isinstance(error, ConnectionTimeout):
-            return ModelTimeoutError(f"{self._place} did not answer within {self.timeout_s:g} s: raise timeout_s")
+            return ModelTimeoutError(f"{self.place} did not answer within {self.timeout_s:g} s: raise timeout_s")
         if isinstance(error, TransportError) and isinstance(error.status_code, int):
             return self._answered(error.status_code, error.info or error.error)
         if isinstance(error, TransportError | OSError):
@@ -350,3 +337,39 @@ def _clause_of(condition: Condition) -> dict[str, Any]:
     if condition.comparison == "in":
         return {"terms": {condition.field: list(condition.values)}}
     return {"range": {condition.field: {condition.comparison: condition.values[0]}}}
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(name for name in text.split(",") if name)
+
+
+def _at_address(address: StoreAddress) -> SearchEngineStore:
+    if not address.path or not address.parts.hostname:
+        raise address.kind.refusal("it names no host, or no index")
+    engine = ElasticsearchStore if address.kind is ELASTICSEARCH else OpenSearchStore
+    return engine(address.web_url, address.path, **address.arguments)
+
+
+_PARAMETERS: Mapping[str, Parameter] = {"searched": ("searched", _listed), "operator": ("operator", str)}
+
+OPENSEARCH = StoreKind(
+    name="opensearch",
+    form="opensearch+https://HOST:9200/INDEX",
+    build=_at_address,
+    parameters=_PARAMETERS,
+    carriers=("http", "https"),
+    has_login=True,
+    credentials="set OPENSEARCH_USERNAME and OPENSEARCH_PASSWORD",
+    variables=("OPENSEARCH_USERNAME", "OPENSEARCH_PASSWORD"),
+)
+
+ELASTICSEARCH = StoreKind(
+    name="elasticsearch",
+    form="elasticsearch+https://HOST:9200/INDEX",
+    build=_at_address,
+    parameters=_PARAMETERS,
+    carriers=("http", "https"),
+    has_login=True,
+    credentials="set ELASTICSEARCH_API_KEY, or ELASTICSEARCH_USERNAME and ELASTICSEARCH_PASSWORD",
+    variables=("ELASTICSEARCH_API_KEY", "ELASTICSEARCH_USERNAME", "ELASTICSEARCH_PASSWORD"),
+)

@@ -5,32 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
+from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError, MissingExtraError, SufficeError
-from suffice.loops.retrieval.base import Identity, ScoreKind
-from suffice_retrieval.stores.base import (
-    SCORE_OF,
-    Content,
-    Distance,
-    Fields,
-    Hit,
-    QuestionEmbedder,
-    Store,
-    checked_choice,
-    no_passage,
-    not_among,
-    require_folder,
-)
+from suffice.loops.retrieval.base import ScoreKind
+from suffice_retrieval.stores.base import Store
+from suffice_retrieval.stores.checks import checked_choice, no_passage, not_among, require_folder
 from suffice_retrieval.stores.filters import SQL_BOUNDS, Condition, Scalar
+from suffice_retrieval.stores.kinds import StoreAddress, StoreKind, boolean
+from suffice_retrieval.stores.records import SCORE_OF, Content, Distance, Fields, Hit, StoreOptions
 
 if TYPE_CHECKING:
     from lancedb import AsyncConnection, AsyncTable
 
-__all__ = ["LanceDBStore"]
+__all__ = ["LANCEDB", "LanceDBStore"]
 
 
 class LanceDBStore(Store):
@@ -45,16 +37,11 @@ class LanceDBStore(Store):
         title: Column of the title; None if there is none.
         text: Column of the text, which a search by words reads.
         vector: Column of the vectors; read with an embedder only.
-        embedder: Turns questions into vectors, like those of the column; None to search by words.
         distance: How vectors are compared; must be that of the index, if there is one.
         exact: Whether an approximate index is not used.
         operator: `or` to find rows with any word of the question, `and` for rows with all of them.
-        filters: Which rows are searched: values, lists or bounds by column, see `conditions_of`.
-        identity: The field by which two passages are the same.
-        version: Your name for the passages as they are now, which a recording stores; rankings of a named version may be cached.
-        timeout_s: Longest time of one search, seconds.
-        retries: How often a search is repeated after a lost connection.
         options: Further arguments of `lancedb.connect_async`, such as `storage_options`, which no fingerprint holds.
+        common: See `StoreOptions`.
 
     Raises:
         MissingExtraError: lancedb is not installed.
@@ -62,7 +49,7 @@ class LanceDBStore(Store):
     """
 
     name = "lancedb"
-    _module = "lancedb"
+    library = "lancedb"
 
     def __init__(
         self,
@@ -73,35 +60,26 @@ class LanceDBStore(Store):
         title: str | None = "title",
         text: str = "text",
         vector: str = "vector",
-        embedder: QuestionEmbedder | None = None,
         distance: Distance = "cosine",
         exact: bool = False,
         operator: Literal["or", "and"] = "or",
-        filters: Mapping[str, Any] | None = None,
-        identity: Identity = "passage_id",
-        version: str | None = None,
-        timeout_s: float = 30.0,
-        retries: int = 2,
         options: Mapping[str, Any] | None = None,
+        **common: Unpack[StoreOptions],
     ) -> None:
         arguments = dict(options or {})
         super().__init__(
             f"the LanceDB table {table!r}",
-            Fields(passage_id=passage_id, title=title, text=text, vector=vector if embedder else None),
-            embedder=embedder,
-            filters=filters,
-            passage_identity=identity,
-            timeout_s=timeout_s,
-            retries=retries,
-            version=version,
+            Fields(passage_id=passage_id, title=title, text=text, vector=vector if common.get("embedder") else None),
             secrets=[arguments.get("api_key"), *(arguments.get("storage_options") or {}).values()],
+            **common,
         )
         checked_choice(distance, "distance", get_args(Distance))
         checked_choice(operator, "operator", ("or", "and"))
         self.table, self.distance, self.exact, self.operator = table, distance, exact, operator
         self._uri, self._options = str(uri), arguments
 
-    def _settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
+        """See `Store.settings`."""
         if self.embedder is None:
             return {"table": self.table, "operator": self.operator}
         return {"table": self.table, "distance": self.distance, "exact": self.exact}
@@ -110,10 +88,11 @@ class LanceDBStore(Store):
     def _missing() -> MissingExtraError:
         return MissingExtraError("searching a table of LanceDB (lancedb)", "lancedb", "suffice-retrieval")
 
-    async def _open(self) -> tuple[AsyncConnection, AsyncTable]:
+    async def open_client(self) -> tuple[AsyncConnection, AsyncTable]:
+        """See `Store.open_client`."""
         import lancedb
 
-        require_folder(self._place, self._uri)
+        require_folder(self.place, self._uri)
         database = await lancedb.connect_async(self._uri, **self._options)
         try:
             return database, await database.open_table(self.table)
@@ -125,18 +104,20 @@ class LanceDBStore(Store):
         return not_among("the LanceDB table", self.table, known)
 
     @staticmethod
-    async def _close(client: tuple[AsyncConnection, AsyncTable]) -> None:
+    async def close_client(client: tuple[AsyncConnection, AsyncTable]) -> None:
+        """See `Store.close_client`."""
         database, table = client
         table.close()
         database.close()
 
-    async def _look(self, client: tuple[AsyncConnection, AsyncTable]) -> Content:
+    async def look(self, client: tuple[AsyncConnection, AsyncTable]) -> Content:
+        """See `Store.look`."""
         _, table = client
         schema = await table.schema()
         fields = (self.fields.passage_id, self.fields.title, self.fields.text, self.fields.vector)
-        for name in filter(None, (*fields, *(item.field for item in self._conditions))):
+        for name in filter(None, (*fields, *(item.field for item in self.conditions))):
             if name not in schema.names:
-                not_among(f"{self._place}: the column", name, schema.names, self._title_advice(name))
+                not_among(f"{self.place}: the column", name, schema.names, self._title_advice(name))
         score_kind: ScoreKind = "bm25"
         dimension = None
         if self.fields.vector is not None:
@@ -145,25 +126,25 @@ class LanceDBStore(Store):
             dimension = getattr(column, "list_size", None)
             if not dimension:
                 raise DataError(
-                    f"{self._place}: the column {self.fields.vector!r} is of type {column}, not vectors of one size"
+                    f"{self.place}: the column {self.fields.vector!r} is of type {column}, not vectors of one size"
                 )
         elif not any(_is_words_index(index, self.fields.text) for index in await table.list_indices()):
             raise DataError(
-                f"{self._place} has no full-text index of the column {self.fields.text!r}, without which words of another case "
+                f"{self.place} has no full-text index of the column {self.fields.text!r}, without which words of another case "
                 f"are not found: run  table.create_index({self.fields.text!r}, config=FTS())  or search by vectors (with an "
                 "embedder)"
             )
         where = self._where()
         rows = await table.count_rows(where)
         if not rows:
-            no_passage(self._place, self.filters)
+            no_passage(self.place, self.filters)
         facts = {"rows": rows, "table_version": await table.version()}
         if self.fields.vector is not None:
             filled = f"{_name_in_sql(self.fields.vector)} IS NOT NULL"
             facts |= self._with_vector(await table.count_rows(" AND ".join(filter(None, (where, filled)))), rows)
         return Content(facts=facts, rows=rows, score_kind=score_kind, dimension=dimension)
 
-    async def _search(
+    async def find(
         self,
         client: tuple[AsyncConnection, AsyncTable],
         content: Content,
@@ -171,6 +152,7 @@ class LanceDBStore(Store):
         vector: npt.NDArray[np.float64] | None,
         k: int,
     ) -> list[Hit]:
+        """See `Store.find`."""
         from lancedb.query import FullTextOperator, MatchQuery
 
         del content
@@ -190,7 +172,8 @@ class LanceDBStore(Store):
         passage_id, title, text = ([row[name] if name else None for row in rows] for name in names)
         return list(zip(passage_id, title, text, [self._score(row[scored]) for row in rows], strict=True))
 
-    async def _look_up(self, client: tuple[AsyncConnection, AsyncTable], ids: list[str]) -> list[Hit]:
+    async def look_up(self, client: tuple[AsyncConnection, AsyncTable], ids: list[str]) -> list[Hit]:
+        """See `Store.look_up`."""
         _, table = client
         names = (self.fields.passage_id, self.fields.title, self.fields.text)
         column = (await table.schema()).field(self.fields.passage_id).type
@@ -206,12 +189,13 @@ class LanceDBStore(Store):
         return -math.sqrt(max(value, 0.0)) if self.distance == "l2" else 1.0 - value  # LanceDB squares l2
 
     def _where(self) -> str | None:
-        return " AND ".join(map(_sql_of, self._conditions)) or None
+        return " AND ".join(map(_sql_of, self.conditions)) or None
 
-    def _failure(self, error: Exception) -> SufficeError:
+    def failure_of(self, error: Exception) -> SufficeError:
+        """See `Store.failure_of`."""
         if isinstance(error, ValueError):
             return DataError(
-                f"{self._place} cannot be searched ({self._said(error)}): check filters, columns and settings"
+                f"{self.place} cannot be searched ({self._said(error)}): check filters, columns and settings"
             )
         if isinstance(error, OSError):
             return self._unreachable(error)
@@ -245,3 +229,20 @@ def _literal(value: Scalar) -> str:
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def _at_address(address: StoreAddress) -> LanceDBStore:
+    table, folder = address.required("table"), address.parts.netloc + unquote(address.parts.path)
+    uri = f"{address.carrier}://{folder}" if address.carrier else folder
+    return LanceDBStore(uri, table=table, **address.arguments)
+
+
+LANCEDB = StoreKind(
+    name="lancedb",
+    form="lancedb://FOLDER?table=NAME",
+    build=_at_address,
+    parameters={**{name: (name, str) for name in ("table", "distance", "operator")}, "exact": ("exact", boolean)},
+    carriers=None,
+    credentials="set the variables of the object store, or LANCEDB_API_KEY",
+    variables=("LANCEDB_API_KEY",),
+)

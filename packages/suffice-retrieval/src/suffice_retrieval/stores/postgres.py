@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
+from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import AuthenticationFailedError, DataError, MissingExtraError, ModelTimeoutError, SufficeError
-from suffice.loops.retrieval.base import Identity, ScoreKind
-from suffice_retrieval.stores.base import (
-    SCORE_OF,
-    Content,
-    Distance,
-    Fields,
-    Hit,
-    QuestionEmbedder,
-    Store,
-    checked_choice,
-    no_passage,
-    not_among,
-)
+from suffice.loops.retrieval.base import ScoreKind
+from suffice_retrieval.stores.base import Store
+from suffice_retrieval.stores.checks import checked_choice, no_passage, not_among
 from suffice_retrieval.stores.filters import SQL_BOUNDS
+from suffice_retrieval.stores.kinds import StoreAddress, StoreKind, boolean
 from suffice_retrieval.stores.postgres_connections import (
     SECRET_PARAMETERS,
     ReadingPool,
@@ -32,12 +23,13 @@ from suffice_retrieval.stores.postgres_connections import (
     fetched_rows,
     quoted_name,
 )
+from suffice_retrieval.stores.records import SCORE_OF, Content, Distance, Fields, Hit, StoreOptions
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
     from psycopg.sql import Composable
 
-__all__ = ["PostgresStore"]
+__all__ = ["POSTGRES", "PostgresStore"]
 
 _VECTOR_OPERATORS = {"cosine": "<=>", "dot": "<#>", "l2": "<->"}
 _VECTOR_TYPES = ("vector", "halfvec")
@@ -64,7 +56,6 @@ class PostgresStore(Store):
         title: Column of the title; None if there is none.
         text: Column of the text.
         vector: Column of the vectors; read with an embedder only.
-        embedder: Turns questions into vectors, like those of the column; None to search by words.
         distance: How vectors are compared; an index is used if it was made for the same distance.
         exact: Whether approximate indexes are not used.
         tsvector: Column of type `tsvector` for a search by words; None to compute it from title and text of every row,
@@ -72,15 +63,11 @@ class PostgresStore(Store):
         language: The text search configuration of Postgres.
         operator: `or` to find rows with any word of the question; `and` for rows that match `websearch_to_tsquery`: all
             words, with quotes, `or` and `-` as search engines read them.
-        filters: Which rows are searched: values, lists or bounds by column, see `conditions_of`.
-        identity: The field by which two passages are the same.
-        version: Your name for the passages as they are now, which a recording stores; rankings of a named version may be cached.
         content: What a fingerprint says of the passages: the number of `rows`; a hash over id, title and `text` of all
             rows, which also notices changed ones and reads the whole table; or `none`, for tables that change, or are too
             large to be counted within `timeout_s`.
         connections: Largest number of connections.
-        timeout_s: Longest time of one search, seconds.
-        retries: How often a search is repeated after a lost connection.
+        common: See `StoreOptions`.
 
     Raises:
         MissingExtraError: psycopg is not installed.
@@ -88,7 +75,7 @@ class PostgresStore(Store):
     """
 
     name = "postgres"
-    _module = "psycopg"
+    library = "psycopg"
 
     def __init__(
         self,
@@ -100,23 +87,20 @@ class PostgresStore(Store):
         title: str | None = "title",
         text: str = "text",
         vector: str = "embedding",
-        embedder: QuestionEmbedder | None = None,
         distance: Distance = "cosine",
         exact: bool = False,
         tsvector: str | None = None,
         language: str = "english",
         operator: Literal["or", "and"] = "or",
-        filters: Mapping[str, Any] | None = None,
-        identity: Identity = "passage_id",
-        version: str | None = None,
         content: Counted = "rows",
         connections: int = 8,
-        timeout_s: float = 30.0,
-        retries: int = 2,
+        **common: Unpack[StoreOptions],
     ) -> None:
         self.require_library()
         self._parameters = connection_parameters(conninfo)
-        fields = Fields(passage_id=passage_id, title=title, text=text, vector=vector if embedder else None)
+        fields = Fields(
+            passage_id=passage_id, title=title, text=text, vector=vector if common.get("embedder") else None
+        )
         self.table, self.schema, self.distance, self.exact = table, schema, distance, exact
         self.tsvector, self.language, self.operator = tsvector, language, operator
         self.content, self.connections = content, connections
@@ -124,13 +108,8 @@ class PostgresStore(Store):
         super().__init__(
             f"the Postgres table {named!r}",
             fields,
-            embedder=embedder,
-            filters=filters,
-            passage_identity=identity,
-            timeout_s=timeout_s,
-            retries=retries,
-            version=version,
             secrets=[*(self._parameters.get(name) for name in SECRET_PARAMETERS), os.environ.get("PGPASSWORD")],
+            **common,
         )
         checked_choice(distance, "distance", get_args(Distance))
         checked_choice(operator, "operator", ("or", "and"))
@@ -140,10 +119,11 @@ class PostgresStore(Store):
 
     @property
     def is_pinned(self) -> bool:
-        """Whether the fingerprint identifies the passages: by a hash of all of them, or a version that you name."""
+        """True if the fingerprint identifies the passages: by a hash of all of them, or a version that you name."""
         return self.content == "text" or super().is_pinned
 
-    def _settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
+        """See `Store.settings`."""
         named = {"table": self.table, **({} if self.schema is None else {"schema": self.schema})}
         if self.embedder is not None:
             return {**named, "distance": self.distance, "exact": self.exact}
@@ -153,14 +133,17 @@ class PostgresStore(Store):
     def _missing() -> MissingExtraError:
         return MissingExtraError("searching a table of Postgres (psycopg, pgvector)", "postgres", "suffice-retrieval")
 
-    async def _open(self) -> ReadingPool:
+    async def open_client(self) -> ReadingPool:
+        """See `Store.open_client`."""
         return ReadingPool({"application_name": "suffice", **self._parameters}, self.connections)
 
     @staticmethod
-    async def _close(client: ReadingPool) -> None:
+    async def close_client(client: ReadingPool) -> None:
+        """See `Store.close_client`."""
         await client.close()
 
-    async def _look(self, client: ReadingPool) -> Content:
+    async def look(self, client: ReadingPool) -> Content:
+        """See `Store.look`."""
         from psycopg import sql
 
         table = self._table().as_string().replace("%%", "%")
@@ -172,10 +155,10 @@ class PostgresStore(Store):
                 )
             types = {name: (kind, schema, size) for name, kind, schema, size in columns}
             needed = [self.fields.passage_id, self.fields.title, self.fields.text, self.fields.vector]
-            needed += [self.tsvector if self.embedder is None else None, *(item.field for item in self._conditions)]
+            needed += [self.tsvector if self.embedder is None else None, *(item.field for item in self.conditions)]
             for name in filter(None, needed):
                 if name not in types:
-                    not_among(f"{self._place}: the column", name, types, self._title_advice(name))
+                    not_among(f"{self.place}: the column", name, types, self._title_advice(name))
             counted: Composable = sql.SQL("*")
             details: dict[str, Any] = {}
             dimension, score_kind = None, "text_rank"
@@ -199,7 +182,7 @@ class PostgresStore(Store):
                 ((digest,),) = await fetched_rows(connection, hashed, values)
                 facts = {"rows": rows, "text_hash": digest}
         if not rows:
-            no_passage(self._place, self.filters)
+            no_passage(self.place, self.filters)
         if self.content == "none":
             rows = _MOST_ROWS
         else:
@@ -214,13 +197,13 @@ class PostgresStore(Store):
         versions = await fetched_rows(connection, "SELECT extversion FROM pg_extension WHERE extname = 'vector'")
         if not versions:
             raise DataError(
-                f"{self._place}: the extension pgvector is not installed in this database; run  CREATE EXTENSION vector  in it, "
+                f"{self.place}: the extension pgvector is not installed in this database; run  CREATE EXTENSION vector  in it, "
                 "or search by words (without an embedder)"
             )
         assert self.fields.vector is not None
         if kind not in _VECTOR_TYPES:
             raise DataError(
-                f"{self._place}: the column {self.fields.vector!r} is of type {kind!r}; allowed: {', '.join(_VECTOR_TYPES)}"
+                f"{self.place}: the column {self.fields.vector!r} is of type {kind!r}; allowed: {', '.join(_VECTOR_TYPES)}"
             )
         if size < 0:  # a column of vectors of any size
             column = quoted_name(self.fields.vector)
@@ -232,9 +215,10 @@ class PostgresStore(Store):
         version = tuple(int(part) for part in versions[0][0].split(".")[:2])
         return {"dimension": size, "type": quoted_name(schema, kind), "schema": schema, "version": version}
 
-    async def _search(
+    async def find(
         self, client: ReadingPool, content: Content, question: str, vector: npt.NDArray[np.float64] | None, k: int
     ) -> list[Hit]:
+        """See `Store.find`."""
         query, values = self._by_words(question) if vector is None else self._by_vector(content, vector)
         async with client.reading() as connection:
             for name, value in self._local(content, k).items():
@@ -243,7 +227,8 @@ class PostgresStore(Store):
         # An approximate index may return them nearly in order; NaN, the cosine of a zero vector, comes last.
         return sorted(rows, key=lambda row: (math.isnan(row[3]), -row[3]))
 
-    async def _look_up(self, client: ReadingPool, ids: list[str]) -> list[Hit]:
+    async def look_up(self, client: ReadingPool, ids: list[str]) -> list[Hit]:
+        """See `Store.look_up`."""
         from psycopg import sql
 
         names = [f"id{i}" for i in range(len(ids))]
@@ -335,7 +320,7 @@ class PostgresStore(Store):
 
         parts: list[Composable] = []
         values: dict[str, Any] = {}
-        for i, condition in enumerate(self._conditions):
+        for i, condition in enumerate(self.conditions):
             names = [f"filter{i}_{j}" for j in range(len(condition.values))]
             values |= dict(zip(names, condition.values, strict=True))
             listed = sql.SQL(", ").join(map(sql.Placeholder, names))
@@ -354,12 +339,13 @@ class PostgresStore(Store):
 
         return quoted_name(*([] if self.schema is None else [self.schema]), self.table)
 
-    def _failure(self, error: Exception) -> SufficeError:
+    def failure_of(self, error: Exception) -> SufficeError:
+        """See `Store.failure_of`."""
         import psycopg
 
         if isinstance(error, psycopg.errors.QueryCanceled):
             return ModelTimeoutError(
-                f"{self._place} did not answer within {self.timeout_s:g} s: raise timeout_s, make an index, or leave out the "
+                f"{self.place} did not answer within {self.timeout_s:g} s: raise timeout_s, make an index, or leave out the "
                 "count of rows (content='none')"
             )
         said = self._said(error)
@@ -369,14 +355,14 @@ class PostgresStore(Store):
             isinstance(error, psycopg.OperationalError) and ("authentication failed" in said or "no password" in said)
         ):
             return AuthenticationFailedError(
-                f"{self._place} refused the user ({said}): check PGUSER and PGPASSWORD, and the rights of the user"
+                f"{self.place} refused the user ({said}): check PGUSER and PGPASSWORD, and the rights of the user"
             )
         if isinstance(error, psycopg.errors.InvalidCatalogName) or "does not exist" in said:
-            return DataError(f"{self._place} cannot be searched ({said})")
+            return DataError(f"{self.place} cannot be searched ({said})")
         if isinstance(error, psycopg.OperationalError | OSError):
             return self._unreachable(error)
         if isinstance(error, psycopg.ProgrammingError | psycopg.DataError):
-            return DataError(f"{self._place} cannot be searched ({said}): check filters, columns and settings")
+            return DataError(f"{self.place} cannot be searched ({said}): check filters, columns and settings")
         return self._failed(error)
 
 
@@ -393,3 +379,51 @@ WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f') AND n.nspname NOT IN ('pg_catalog',
 
 _HASH = "SELECT sum(hashtextextended(ROW({})::text, 0))::text FROM {}"
 """A sum does not depend on the order of the rows."""
+
+_LIBPQ = (
+    "host",
+    "port",
+    "sslmode",
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+    "service",
+    "target_session_attrs",
+    "connect_timeout",
+)
+"""Parameters of libpq that an address may contain."""
+
+
+def _at_address(address: StoreAddress) -> PostgresStore:
+    PostgresStore.require_library()
+    from psycopg.conninfo import make_conninfo
+
+    table, parts, arguments = address.required("table"), address.parts, address.arguments
+    given = {
+        "host": parts.hostname,
+        "port": parts.port,
+        "dbname": address.path,
+        "user": unquote(parts.username or ""),
+        "password": unquote(parts.password or ""),
+        **{name: arguments.pop(name) for name in _LIBPQ if name in arguments},
+    }
+    conninfo = make_conninfo(**{name: value for name, value in given.items() if value})
+    return PostgresStore(conninfo, table=table, **arguments)
+
+
+POSTGRES = StoreKind(
+    name="postgres",
+    form="postgres://HOST/DATABASE?table=NAME",
+    build=_at_address,
+    parameters={
+        **{
+            name: (name, str) for name in ("table", "schema", "tsvector", "language", "content", "distance", "operator")
+        },
+        "connections": ("connections", int),
+        "exact": ("exact", boolean),
+        **{name: (name, str) for name in _LIBPQ},
+    },
+    has_login=True,
+    credentials="set PGPASSWORD, or write ~/.pgpass",
+    variables=("PGHOST", "PGPORT", "PGUSER", "PGPASSWORD", "PGDATABASE", "PGSERVICE", "PGPASSFILE"),
+)

@@ -6,30 +6,24 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Unpack
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import AuthenticationFailedError, DataError, MissingExtraError, SufficeError
-from suffice.loops.retrieval.base import Identity, ScoreKind
-from suffice_retrieval.stores.base import (
-    Content,
-    Fields,
-    Hit,
-    QuestionEmbedder,
-    Store,
-    no_passage,
-    not_among,
-    require_folder,
-)
+from suffice.loops.retrieval.base import ScoreKind
+from suffice_retrieval.stores.base import Store
+from suffice_retrieval.stores.checks import no_passage, not_among, require_folder
 from suffice_retrieval.stores.filters import Condition
+from suffice_retrieval.stores.kinds import StoreAddress, StoreKind, boolean
+from suffice_retrieval.stores.records import Content, Fields, Hit, StoreOptions
 
 if TYPE_CHECKING:
     from qdrant_client import AsyncQdrantClient, models
 
-__all__ = ["QdrantStore"]
+__all__ = ["QDRANT", "QdrantStore"]
 
 _SCORE_KINDS: Mapping[str, ScoreKind] = {
     "Cosine": "cosine",
@@ -53,14 +47,9 @@ class QdrantStore(Store):
         title: Payload field of the title; None if there is none.
         text: Payload field of the text.
         vector: Name of the vector; None where the collection has one without a name.
-        embedder: Turns questions into vectors, like those of the collection; None to look passages up only.
         exact: Whether the approximate index is not used.
-        filters: Which points are searched: values, lists or bounds by payload field, see `conditions_of`.
-        identity: The field by which two passages are the same.
-        version: Your name for the passages as they are now, which a recording stores; rankings of a named version may be cached.
-        timeout_s: Longest time of one search, seconds.
-        retries: How often a search is repeated after a lost connection or an overload.
         options: Further arguments of `AsyncQdrantClient`, which no fingerprint holds.
+        common: See `StoreOptions`.
 
     Raises:
         MissingExtraError: qdrant-client is not installed.
@@ -68,14 +57,13 @@ class QdrantStore(Store):
     """
 
     name = "qdrant"
-    _by_vectors_only = True
-    _module = "qdrant_client"
+    by_vectors_only = True
+    library = "qdrant_client"
 
     def __init__(
         self,
         collection: str,
         *,
-        embedder: QuestionEmbedder | None = None,
         url: str | None = None,
         path: str | Path | None = None,
         api_key: str | None = None,
@@ -84,24 +72,15 @@ class QdrantStore(Store):
         text: str = "text",
         vector: str | None = None,
         exact: bool = False,
-        filters: Mapping[str, Any] | None = None,
-        identity: Identity = "passage_id",
-        version: str | None = None,
-        timeout_s: float = 30.0,
-        retries: int = 2,
         options: Mapping[str, Any] | None = None,
+        **common: Unpack[StoreOptions],
     ) -> None:
         key = os.environ.get("QDRANT_API_KEY") if api_key is None else api_key
         super().__init__(
             f"the Qdrant collection {collection!r}",
             Fields(passage_id=passage_id, title=title, text=text, vector=vector),
-            embedder=embedder,
-            filters=filters,
-            passage_identity=identity,
-            timeout_s=timeout_s,
-            retries=retries,
-            version=version,
             secrets=[key, url and urlsplit(url).password],
+            **common,
         )
         if (url is None) == (path is None):
             raise DataError("give url, the address of a server, or path, the folder of a local collection: one of them")
@@ -109,28 +88,32 @@ class QdrantStore(Store):
         self._path = None if path is None else Path(path)
         self._options = {"check_compatibility": False, **(options or {})}
         if path is None:
-            self._options |= {"url": url, "api_key": key or None, "timeout": max(1, round(timeout_s))}
+            self._options |= {"url": url, "api_key": key or None, "timeout": max(1, round(self.timeout_s))}
 
-    def _settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
+        """See `Store.settings`."""
         return {"collection": self.collection, "exact": self.exact}
 
     @staticmethod
     def _missing() -> MissingExtraError:
         return MissingExtraError("searching a collection of Qdrant (qdrant-client)", "qdrant", "suffice-retrieval")
 
-    async def _open(self) -> AsyncQdrantClient:
+    async def open_client(self) -> AsyncQdrantClient:
+        """See `Store.open_client`."""
         from qdrant_client import AsyncQdrantClient
 
         if self._path is None:
             return AsyncQdrantClient(**self._options)
-        require_folder(self._place, self._path)
+        require_folder(self.place, self._path)
         return AsyncQdrantClient(path=str(self._path), **self._options)
 
     @staticmethod
-    async def _close(client: AsyncQdrantClient) -> None:
+    async def close_client(client: AsyncQdrantClient) -> None:
+        """See `Store.close_client`."""
         await client.close()
 
-    async def _look(self, client: AsyncQdrantClient) -> Content:
+    async def look(self, client: AsyncQdrantClient) -> Content:
+        """See `Store.look`."""
         collections = [item.name for item in (await client.get_collections()).collections]
         if self.collection not in collections:
             not_among("the Qdrant collection", self.collection, collections)
@@ -139,25 +122,25 @@ class QdrantStore(Store):
         name = self.fields.vector
         if isinstance(vectors, Mapping):
             if name is None or name not in vectors:
-                not_among(f"{self._place}: the vector", name or "", vectors, "Name one (vector)")
+                not_among(f"{self.place}: the vector", name or "", vectors, "Name one (vector)")
             vectors = vectors[name]
         elif name is not None:
-            not_among(f"{self._place}: the vector", name, [], "Its only vector has no name: leave vector out")
+            not_among(f"{self.place}: the vector", name, [], "Its only vector has no name: leave vector out")
         if vectors is None or vectors.multivector_config is not None:
-            raise DataError(f"{self._place} has no single vector for each point, so it cannot be searched by one")
+            raise DataError(f"{self.place} has no single vector for each point, so it cannot be searched by one")
         conditions = self._filter()
         count = (await client.count(self.collection, count_filter=conditions, exact=True)).count
         if not count:
-            no_passage(self._place, self.filters)
+            no_passage(self.place, self.filters)
         first = (await client.scroll(self.collection, limit=1, scroll_filter=conditions, with_payload=True))[0][0]
         for field in filter(None, (self.fields.passage_id, self.fields.title, self.fields.text)):
             if _payload_value(first.payload, field) is _MISSING:
-                not_among(f"{self._place}: the payload field", field, first.payload or {}, self._title_advice(field))
+                not_among(f"{self.place}: the payload field", field, first.payload or {}, self._title_advice(field))
         distance = vectors.distance.value
         facts = {"points": count, "distance": distance, "dimension": vectors.size}
         return Content(facts=facts, rows=count, score_kind=_SCORE_KINDS[distance], dimension=vectors.size)
 
-    async def _search(
+    async def find(
         self,
         client: AsyncQdrantClient,
         content: Content,
@@ -165,6 +148,7 @@ class QdrantStore(Store):
         vector: npt.NDArray[np.float64] | None,
         k: int,
     ) -> list[Hit]:
+        """See `Store.find`."""
         from qdrant_client import models
 
         del question
@@ -181,7 +165,8 @@ class QdrantStore(Store):
         sign = -1.0 if content.score_kind == "negative_distance" else 1.0
         return [(*self._read(point), sign * point.score) for point in reply.points]
 
-    async def _look_up(self, client: AsyncQdrantClient, ids: list[str]) -> list[Hit]:
+    async def look_up(self, client: AsyncQdrantClient, ids: list[str]) -> list[Hit]:
+        """See `Store.look_up`."""
         from qdrant_client import models
 
         field = self.fields.passage_id
@@ -212,9 +197,10 @@ class QdrantStore(Store):
     def _filter(self) -> models.Filter | None:
         from qdrant_client import models
 
-        return models.Filter(must=[_filter_of(item) for item in self._conditions]) if self._conditions else None
+        return models.Filter(must=[_filter_of(item) for item in self.conditions]) if self.conditions else None
 
-    def _failure(self, error: Exception) -> SufficeError:
+    def failure_of(self, error: Exception) -> SufficeError:
+        """See `Store.failure_of`."""
         from qdrant_client.common.client_exceptions import QdrantException
         from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
@@ -226,14 +212,14 @@ class QdrantStore(Store):
         if isinstance(error, QdrantException):  # too many requests
             return self._failed(error, advice="try again later, with less concurrency", retryable=True)
         if isinstance(error, ValueError) or "already accessed" in said:
-            return DataError(f"{self._place} cannot be searched ({said})")
+            return DataError(f"{self.place} cannot be searched ({said})")
         if isinstance(error, PermissionError):
-            return AuthenticationFailedError(f"{self._place} refused ({said})")
+            return AuthenticationFailedError(f"{self.place} refused ({said})")
         return self._failed(error)
 
 
 class _Missing:
-    """What is not in a payload, unlike a null."""
+    """Stands for a field that a payload does not have, unlike a null."""
 
 
 _MISSING = _Missing()
@@ -263,3 +249,25 @@ def _filter_of(condition: Condition) -> models.FieldCondition | models.Filter:
         for value in condition.values
     ]
     return models.Filter(should=list(matches))
+
+
+def _at_address(address: StoreAddress) -> QdrantStore:
+    if not address.parts.netloc:
+        collection = address.required("collection")
+        return QdrantStore(collection, path=unquote(address.parts.path), **address.arguments)
+    if "collection" in address.arguments:
+        raise address.kind.refusal("the collection is part of the path")
+    if not address.path:
+        raise address.kind.refusal("it names no collection")
+    return QdrantStore(address.path, url=address.web_url, **address.arguments)
+
+
+QDRANT = StoreKind(
+    name="qdrant",
+    form="qdrant://HOST:6333/COLLECTION",
+    build=_at_address,
+    parameters={"collection": ("collection", str), "exact": ("exact", boolean)},
+    carriers=("http", "https"),
+    credentials="set QDRANT_API_KEY",
+    variables=("QDRANT_API_KEY",),
+)

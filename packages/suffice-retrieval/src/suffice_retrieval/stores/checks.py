@@ -1,0 +1,57 @@
+"""Checks that all stores share: names that do not exist, empty stores and folders, and values that are not allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from suffice.errors import DataError, NotFoundError
+
+__all__ = ["checked_choice", "no_passage", "not_among", "require_folder"]
+
+_SHOWN_NAMES = 20
+
+
+def not_among(what: str, name: str, known: Iterable[str], advice: str = "") -> NoReturn:
+    """Raise for a name that a store does not have, with those that it has.
+
+    Raises:
+        NotFoundError: Always.
+    """
+    names = sorted(known)
+    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
+    listed = f"there are: {', '.join(names[:_SHOWN_NAMES])}{more}" if names else "there are none"
+    raise NotFoundError(f"{what} {name!r} does not exist; {listed}{f'. {advice}' if advice else ''}")
+
+
+def no_passage(place: str, filters: Mapping[str, Any]) -> NoReturn:
+    """Raise for a store without a passage that can be found.
+
+    Raises:
+        DataError: Always.
+    """
+    if filters:
+        raise DataError(f"{place} has no passage for which the filters hold: {filters!r}")
+    raise DataError(f"{place} is empty: fill it first")
+
+
+def require_folder(place: str, folder: str | Path) -> None:
+    """Raise if the folder of a store is missing, which its client would create; URLs are left to the client.
+
+    Raises:
+        NotFoundError: There is no such folder.
+    """
+    if "://" not in str(folder) and not Path(folder).is_dir():
+        raise NotFoundError(f"{place}: the folder {str(folder)!r} does not exist")
+
+
+def checked_choice(value: str, name: str, choices: Sequence[str]) -> str:
+    """Return a value that is one of the choices.
+
+    Raises:
+        DataError: It is another.
+    """
+    if value not in choices:
+        raise DataError(f"{name} is {value!r}; allowed: {', '.join(choices)}")
+    return value

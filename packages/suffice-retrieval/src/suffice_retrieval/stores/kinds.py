@@ -1,0 +1,163 @@
+"""Kinds of stores by the scheme of their addresses: ours and those of other packages, each a record in its own file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Any
+from urllib.parse import SplitResult, unquote
+
+from suffice.errors import DataError
+from suffice_retrieval.stores.base import Store
+
+__all__ = [
+    "COMMON",
+    "STORES",
+    "Parameter",
+    "StoreAddress",
+    "StoreKind",
+    "boolean",
+    "register_store",
+    "store_kind",
+    "store_names",
+]
+
+STORES = "suffice.stores"
+"""The group of entry points: the scheme of an address, and the `StoreKind` that opens it."""
+
+Parameter = tuple[str, Callable[[str], Any]]
+"""The argument that a parameter of an address sets, and the function that reads its text."""
+
+
+def boolean(text: str) -> bool:
+    """Return the value of a parameter that is true or false.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    if text.lower() not in ("true", "false"):
+        raise ValueError("true or false")
+    return text.lower() == "true"
+
+
+def _optional(text: str) -> str | None:
+    return text or None
+
+
+COMMON: Mapping[str, Parameter] = {
+    "id": ("passage_id", _optional),
+    "title": ("title", _optional),
+    "text": ("text", str),
+    "vector": ("vector", str),
+    "identity": ("identity", str),
+    "version": ("version", str),
+    "timeout": ("timeout_s", float),
+    "retries": ("retries", int),
+}
+"""Parameters of every address."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreKind:
+    """A kind of store, as addresses name it.
+
+    Attributes:
+        name: The scheme of its addresses; further schemes may be registered for the same kind.
+        form: An address of it, such as `qdrant://HOST:6333/COLLECTION`, for messages.
+        build: Returns the store at an address; nothing is sent yet.
+        parameters: What an address may contain after its question mark, beside `COMMON` and filters.
+        carriers: Protocols that may follow the scheme, as in `qdrant+https://`; None for any.
+        has_login: Whether an address may contain a user and a password.
+        credentials: Where a password or key belongs, as the end of a sentence.
+        variables: Environment variables from which the client reads who and where it is.
+    """
+
+    name: str
+    form: str
+    build: Callable[[StoreAddress], Store]
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    carriers: tuple[str, ...] | None = ()
+    has_login: bool = False
+    credentials: str = "give it to the client in another way"
+    variables: tuple[str, ...] = ()
+
+    def refusal(self, why: str) -> DataError:
+        """Return the error for an address that cannot be read; it does not show the address."""
+        return DataError(
+            f"the address of {self.name} cannot be read: {why}. It should look like {self.form} (it is not shown, as it may "
+            "contain a password)"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAddress:
+    """An address that was read and checked against its kind.
+
+    Attributes:
+        kind: The kind of store.
+        carrier: The protocol after the scheme, in lower case; empty if there is none.
+        parts: Host, port, path, user and password.
+        arguments: The parameters as arguments of the store, with `filters` and `embedder`.
+    """
+
+    kind: StoreKind
+    carrier: str
+    parts: SplitResult
+    arguments: dict[str, Any]
+
+    @property
+    def path(self) -> str:
+        """The path without the slashes around it."""
+        return unquote(self.parts.path.strip("/"))
+
+    @property
+    def web_url(self) -> str:
+        """The address of a server of HTTP."""
+        return f"{self.carrier or 'http'}://{self.parts.netloc}"
+
+    def required(self, name: str) -> str:
+        """Take an argument out of `arguments`.
+
+        Raises:
+            DataError: It was not given.
+        """
+        value: str | None = self.arguments.pop(name, None)
+        if not value:
+            raise self.kind.refusal(f"it names no {name}")
+        return value
+
+
+_REGISTERED: dict[str, StoreKind] = {}
+
+
+def register_store(kind: StoreKind) -> None:
+    """Make a kind of store known by its name; an installed package names it in the entry points `suffice.stores` instead.
+
+    Raises:
+        DataError: The name is taken.
+    """
+    if kind.name in store_names():
+        raise DataError(f"there is a store {kind.name!r} already; choose another name")
+    _REGISTERED[kind.name] = kind
+
+
+def store_names() -> tuple[str, ...]:
+    """Return the schemes of all stores; nothing is loaded.
+
+    >>> store_names()
+    ('elasticsearch', 'lancedb', 'opensearch', 'postgres', 'postgresql', 'qdrant')
+    """
+    return tuple(sorted(entry_points(group=STORES).names | _REGISTERED.keys()))
+
+
+def store_kind(name: str) -> StoreKind:
+    """Return the kind of store with a scheme.
+
+    Raises:
+        KeyError: There is none.
+    """
+    if name in _REGISTERED:
+        return _REGISTERED[name]
+    kind: StoreKind = entry_points(group=STORES)[name].load()
+    return kind

@@ -1,0 +1,88 @@
+"""Records that stores take and return: options, fields, hits, and a report of their content."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypedDict
+
+from suffice.loops.retrieval.base import Identity, ScoreKind
+from suffice.policy.embedding import Embedder
+from suffice_retrieval.indexes.dense import DenseRetriever
+
+__all__ = ["SCORE_OF", "Content", "Distance", "Fields", "Hit", "QuestionEmbedder", "StoreOptions"]
+
+Distance = Literal["cosine", "dot", "l2"]
+"""Comparison of vectors: by cosine, inner product, or Euclidean distance."""
+
+SCORE_OF: Mapping[str, ScoreKind] = {"cosine": "cosine", "dot": "inner_product", "l2": "negative_distance"}
+
+QuestionEmbedder = Embedder | DenseRetriever
+"""Turns a question into the vector with which a store is searched.
+
+An `Embedder` (`MiniLM`, `SentenceTransformersEmbedder`, `EndpointEmbedder`) returns vectors of length one; the requests of
+one with an attribute `endpoint` are counted.  A
+`DenseRetriever` without passages has a prefix and a model of its own for questions, and with `similarity="dot"` vectors of
+any length.
+"""
+
+Hit = tuple[Any, Any, Any, float]
+"""Id, title, text and score of a passage as a store returns them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fields:
+    """Fields of a store that contain the parts of a passage.
+
+    Attributes:
+        passage_id: The field of the id; None for the store's own id, where it has one.
+        title: The field of the title; None if there is none: the id then takes its place.
+        text: The field of the text.
+        vector: The field of the vector; None where the store has only one, or is searched by words.
+    """
+
+    passage_id: str | None
+    title: str | None
+    text: str
+    vector: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """A report of the passages of a store, made when it is opened.
+
+    Attributes:
+        facts: What identifies the passages wherever the store runs, JSON-ready; a recording stores it.
+        rows: Number of passages that can be found; an upper bound where they are not counted.
+        score_kind: What the scores are.
+        dimension: Numbers of a stored vector; None for a search by words.
+        most: Largest number of hits of a search; None if there is no limit.
+        details: What only a search needs.
+    """
+
+    facts: Mapping[str, Any]
+    rows: int
+    score_kind: ScoreKind
+    dimension: int | None = None
+    most: int | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class StoreOptions(TypedDict, total=False):
+    """Arguments of every store.
+
+    Attributes:
+        embedder: Turns questions into vectors, like those of the store; None to search by words.
+        filters: Which passages are searched: values, lists or bounds by field, see `conditions_of`.
+        identity: The field by which two passages are the same, `passage_id` if not given.
+        version: Your name for the passages as they are now, which a recording stores; rankings of a named version may be cached.
+        timeout_s: Longest time of one search, 30 seconds if not given.
+        retries: How often a search is repeated after a lost connection or an overload, 2 if not given.
+    """
+
+    embedder: QuestionEmbedder | None
+    filters: Mapping[str, Any] | None
+    identity: Identity
+    version: str | None
+    timeout_s: float
+    retries: int

@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from suffice.common.display.svg import chart_svg
+from suffice.common.display import Chart
 from suffice.evaluation.statistics import Resampling, holm
 from suffice_gates.gates import GateEvaluation, transitions
 from suffice_gates.gates.answered import Answered, answered_recording
@@ -101,4 +101,4 @@ def test_figure_8_has_the_best_probes_gates_beside_the_published_points():
     assert {"beta": 0.9, "percent": pytest.approx(74.9), "what": "published, retrieves"} in theirs
     assert len(second.spec["layer"]) == len(first.spec["layer"]) - 1, "nothing was published for top-2"
     for figure in (first, steps, second):
-        ET.fromstring(chart_svg(figure.spec))
+        ET.fromstring(Chart(figure.spec).svg())

@@ -72,10 +72,11 @@ def test_every_selector_that_is_offered_reads(text, cursor):
         ("p_c", "p_correct ", "answer_stable "),
         ("p_correct ", "> ", "& "),
         ("p_correct > ", "0.1", "> "),
-        ("p_correct > 0.2 ", "(p_correct > 0.2) & (", "& "),
+        ("p_correct > 0.2 ", "& ", "> "),
         ("tasr | (p_correct > 0.2 ", ")", "> "),
         ("(p_correct > 0.2) ", "& ", "> "),
-        ("(p_correct > 0.2) & ", "(answer_stable ", "answer_stable "),
+        ("(p_correct > 0.2) & ", "answer_stable ", "(answer_stable "),
+        ("p_correct > 0.2 and ", "answer_stable ", "& "),
         ("tasr ", "& ", "> "),
         ("2 * ", "answer_stable ", "tasr"),
         ("fix", "fixed_k(", "fixed_k"),
@@ -90,14 +91,6 @@ def test_what_fits_is_offered_and_what_does_not_is_not(text, first, never):
     assert never not in offered
 
 
-def test_a_signal_without_its_parenthesis_is_put_into_one_after_an_operator():
-    text = "(p_correct > 0.2) & ov"
-    (candidate, *_) = complete_rule(text, len(text), SIGNALS).candidates
-    applied, after = candidate.applied(text)
-    assert applied == "(p_correct > 0.2) & (overlap "
-    assert after == len(applied)
-
-
 def test_the_word_at_the_cursor_is_replaced_whole():
     text = "(p_cor > 0.2) & tasr"
     candidate = complete_rule(text, 4, SIGNALS).candidates[0]
@@ -110,7 +103,7 @@ def test_an_unknown_name_has_the_near_ones_as_fixes_in_its_place():
     assert text[problem.first : problem.last] == "answer_stabel"
     assert problem.fixes[0].applied(text)[0] == "(answer_stable >= 1) & (p_correct > 0.2)"
     problem = complete_rule("(p_correct > 0.2) & over", 3, SIGNALS).problem
-    assert problem.message == "this is not finished; for example: (p_correct > 0.2) & (overlap  > 0)"
+    assert problem.message == "this is not finished; for example: (p_correct > 0.2) & over > 0"
     assert not complete_rule("p_correct > ", 0, SIGNALS).problem.fixes
     assert complete_rule("tasrr", 5, SIGNALS).problem.fixes[0].insert == "tasr"
 

@@ -16,6 +16,7 @@ from suffice.cli.groups import RecordingPath
 from suffice.cli.output import Output, Screen
 from suffice.cli.runs import Where, chosen_loop, tune_of_loop
 from suffice.cli.settings import is_from_file
+from suffice.common.display.svg import check_charts_extra
 from suffice.common.files import quoted, write_file
 from suffice.common.tables import counted
 from suffice.errors import DataError
@@ -87,6 +88,13 @@ class _Judged:
     risk: Annotated[float, Option("--risk", help="Of a false alarm, ever.")] = 0.05
 
 
+def _plot_path(path: Path | None) -> Path | None:
+    """Return the path of the plot, or raise before the log is read if it cannot be drawn."""
+    if path is not None and path.suffix == ".svg":
+        check_charts_extra()
+    return path
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Written:
     """What is written."""
@@ -102,7 +110,10 @@ class _Written:
     audited: Annotated[
         RecordingPath | None, Option("--audited", help="Audited requests at full width, to calibrate and certify on.")
     ] = None
-    plot: Annotated[Path | None, Option("--plot", help="The loss request by request: a .svg or .html file.")] = None
+    plot: Annotated[
+        Path | None,
+        Option("--plot", help="The loss request by request: a .svg or .html file.", callback=_plot_path),
+    ] = None
     prometheus: Annotated[
         str | None, Option("--prometheus", help="Figures as Prometheus reads them: a file, or - for standard output.")
     ] = None

@@ -13,7 +13,6 @@ from typing import Any
 from suffice._version import __version__
 from suffice.common.display import html_table
 from suffice.common.display.chart import VENDOR, components, vendored
-from suffice.common.display.svg import chart_svg
 from suffice.common.display.tables import style
 from suffice.common.tables import Column
 from suffice.evaluation.replay import ReplayResult, Row
@@ -31,7 +30,7 @@ from suffice.presentation.packing import Pool, json_in_html, pack_bytes
 from suffice.presentation.slider import make_slider, slidable
 from suffice.presentation.trajectories import FEW, Passages, choose, to_dicts
 
-__all__ = ["LARGEST_PAGE", "environment", "page_style", "render_html", "tiles"]
+__all__ = ["LARGEST_PAGE", "digest", "environment", "page_script", "page_style", "render_html", "tiles"]
 
 LARGEST_PAGE = 5_000_000
 """The largest page in bytes, unless everything is requested."""
@@ -71,7 +70,7 @@ def render_html(report: Report, *, everything: bool = False, passages: Passages 
         )
         cells.append(shown)
     data = json_in_html({"arrays": pool.arrays, "cells": [shown.pop("data") for shown in cells]})
-    scripts = [*map(vendored, VENDOR), _script()]
+    scripts = [*map(vendored, VENDOR), page_script("report.js")]
     page: str = (
         environment()
         .get_template("report.html")
@@ -81,7 +80,7 @@ def render_html(report: Report, *, everything: bool = False, passages: Passages 
             provenance=report.provenance(),
             version=__version__,
             scripts=scripts,
-            hashes=[_digest(script) for script in scripts],
+            hashes=[digest(script) for script in scripts],
             style=page_style(),
             data=data,
         )
@@ -213,13 +212,14 @@ def _template(name: str) -> str:
     return files("suffice.presentation").joinpath("templates", name).read_text("utf-8")
 
 
-def _script() -> str:
-    """Return the script of a report: the shared components instead of an import of them, and its own."""
+def page_script(name: str) -> str:
+    """Return the script of a page that is one file: the shared components instead of an import of them, and its own."""
     shared = components().rpartition("export {")[0]
-    return f'"use strict";\n(() => {{\n{shared}{_template("report.js")}}})();\n'
+    return f'"use strict";\n(() => {{\n{shared}{_template(name)}}})();\n'
 
 
-def _digest(script: str) -> str:
+def digest(script: str) -> str:
+    """Return the hash by which a page's security policy allows a script."""
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
 
 
@@ -241,5 +241,4 @@ def environment() -> Any:
         lstrip_blocks=True,
     )
     environment.filters["html"] = lambda table, caption=True: Markup(html_table(table, caption=caption))  # noqa: S704
-    environment.filters["svg"] = lambda spec: Markup(chart_svg(spec))  # noqa: S704 - it escapes its texts
     return environment

@@ -1,27 +1,42 @@
-"""Sentences, tables and pictures under headings as one page that needs no network and no scripts."""
+"""Sentences, tables and charts under headings as one page that needs no network."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from suffice._version import __version__
+from suffice.common.display.chart import VENDOR, vendored
+from suffice.common.results import jsonable
 from suffice.common.tables import Table
-from suffice.presentation.html import environment, page_style
+from suffice.presentation.html import digest, environment, page_script, page_style
+from suffice.presentation.packing import json_in_html
 from suffice.presentation.part import ReportPart
 
 __all__ = ["parts_page"]
 
 
 def parts_page(title: str, parts: Sequence[ReportPart], provenance: Table) -> str:
-    """Return a page of parts, each a section of its own; charts are pictures in it.
+    """Return a page of parts, each a section of its own; a browser draws its charts by scripts in it.
 
     Args:
         title: Title of the page.
         parts: Its sections.
         provenance: How it was made.
     """
-    template = environment().get_template("parts.html")
-    page: str = template.render(
-        title=title, parts=parts, provenance=provenance, version=__version__, style=page_style()
+    charts = {name: spec for part in parts for name, (spec, _) in part.charts.items()}
+    scripts = [*map(vendored, VENDOR), page_script("parts.js")] if charts else []
+    page: str = (
+        environment()
+        .get_template("parts.html")
+        .render(
+            title=title,
+            parts=parts,
+            provenance=provenance,
+            version=__version__,
+            style=page_style(),
+            scripts=scripts,
+            hashes=[digest(script) for script in scripts],
+            charts=json_in_html(jsonable(charts)),
+        )
     )
     return page.lstrip()

@@ -23,6 +23,7 @@ from suffice.policy.normalizers import normalizer_of
 from suffice.policy.rounds import Floats, Mask, Rounds
 from suffice.policy.seen import one_name_per_text
 from suffice.policy.signals import answer_ids, clean_column
+from suffice.recordings.computed import compute_column, is_computed
 from suffice.recordings.opened import OpenFile, OpenRecording, open_file, write_recording
 from suffice.recordings.parts import OpenFolder, open_folder
 from suffice.recordings.runs import keep_where, single_labels
@@ -110,10 +111,16 @@ class Recording(Displayed):
     def column(self, name: str) -> Floats:
         """Return a numeric column, NaN where undefined and past the end of a trajectory.
 
+        A registered signal without a column is computed from the recorded rounds, see `suffice.recordings.computed`.
+
         Raises:
-            UnknownSignalError: The column is missing.
+            UnknownSignalError: The column is missing, and cannot be computed.
             DataError: The column contains text.
         """
+        if name not in self.table.column_names and is_computed(name):
+            if name not in self._computed:
+                self._computed[name] = compute_column(self, name)
+            return self._computed[name]
         column = self._arrow(name)
         if column.null_count == len(column):  # a custom signal that was never defined may be stored as text
             return np.full(self.shape, np.nan)
@@ -122,6 +129,14 @@ class Recording(Displayed):
         ):
             raise DataError(f"the column {name!r} contains {column.type}, not numbers")
         return clean_column(name, self._dense(column_values(column.cast(pa.float64()))))
+
+    def gives(self, name: str) -> bool:
+        """Return whether `column` looks for a name in the table, or computes it from the recorded rounds."""
+        return name in self.table.column_names or is_computed(name)
+
+    @cached_property
+    def _computed(self) -> dict[str, Floats]:
+        return {}
 
     def _dense(self, values: Floats) -> Floats:
         """Return the numbers of all rows by question and round, NaN past the end of a trajectory."""
@@ -236,10 +251,13 @@ class Recording(Displayed):
 
         Args:
             columns: The columns to load; missing ones are left out, and a policy that reads one raises with its name. None
-                = all signals and costs.
+                = all recorded signals and costs.
+
+        Raises:
+            UnknownSignalError: A registered signal is computed from something that was not recorded.
         """
         names = self.names("signal") + self.names("cost") if columns is None else list(columns)
-        return self.view({name: self.column(name) for name in names if name in self.table.column_names})
+        return self.view({name: self.column(name) for name in names if self.gives(name)})
 
     def view(self, columns: Mapping[str, Floats]) -> Rounds:
         """Return these columns with the recorded answers, which are loaded when they are first read."""
@@ -303,7 +321,7 @@ class Recording(Displayed):
         numbers = pa.chunked_array([pa.array(column + self.index[0])])
         table = self.table.set_column(self.table.column_names.index("round"), "round", numbers)
         other = copy(self)
-        for name in ("answers", "data_hash", "_answer_ids"):  # cached, and of the other order
+        for name in ("answers", "data_hash", "_answer_ids", "_computed"):  # cached, and of the other order
             vars(other).pop(name, None)
         vars(other).update(_column=column, table=table)
         return other

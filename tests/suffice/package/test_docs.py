@@ -166,6 +166,45 @@ def test_the_examples_of_the_page_run(name, first_recorded, tmp_path, monkeypatc
         sys.modules.pop(file.stem, None)
 
 
+def section(page, heading):
+    """Return the blocks below a heading of the second level; those before the first one for an empty heading."""
+    lines = page.read_text("utf-8").splitlines()
+    headings = {0: ""} | {i: line[3:] for i, line in enumerate(lines, start=1) if line.startswith("## ")}
+    return [block for block in blocks(page) if headings[max(i for i in headings if i < block.line)] == heading]
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize(
+    ("heading", "files"),
+    [
+        ("", ["rising.py"]),
+        ("A rule around a rule", ["not_before.py"]),
+        ("A signal", ["settled.py", "cites.py"]),
+        ("A selector", ["sure.py"]),
+        ("A metric", ["starts_right.py"]),
+    ],
+)
+def test_one_file_of_the_how_to_extends_the_command_line(heading, files, first_recorded, tmp_path):
+    page = ROOT / "docs" / "how-to" / "extend.md"
+    ((dataset, limit, name),) = plain_recordings(page)
+    first_recorded(dataset, limit, tmp_path / name)
+    written, asked = [], []
+    for block in section(page, heading):
+        if file := _FILE.match(block.text):
+            (tmp_path / file["name"]).write_text(block.text, encoding="utf-8")
+            written.append(file["name"])
+        elif block.language == "console":
+            asked += commands(block.text)
+    assert written == files
+    assert {words[1] for words in asked if words[0] == "--extension"} == set(files)
+    for words in asked:
+        done = subprocess.run(
+            [sys.executable, "-m", "suffice", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert "different_answers" not in read_recording(tmp_path / name).table.column_names
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_block_is_run_or_says_why_not(name):
     for block in blocks(ROOT / name):

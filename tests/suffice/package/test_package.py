@@ -208,6 +208,7 @@ def test_a_policy_can_be_checked_where_no_model_is_known():
             "suffice[endpoint]",
             "from suffice.loops.models import ChatModel; ChatModel('m', base_url='http://localhost:1/v1')",
         ),
+        (("vl_convert",), "suffice[charts]", "from suffice.common.display import Chart; Chart({}).svg()"),
         (
             ("sentence_transformers",),
             "suffice[dense]",

@@ -43,6 +43,49 @@ def test_the_text_of_a_rule_parses_back_to_it(rule):
     assert parse_rule(str(rule)) == rule
 
 
+NUMBERS = st.sampled_from(["0", "1", ".5", "-2", "1e-9", "0.25"])
+COMPARED = st.builds(
+    "{} {} {}".format,
+    st.sampled_from(["a", "b", "a + 2 * b", "c - p_correct"]),
+    st.sampled_from([">", ">=", "<", "<="]),
+    NUMBERS,
+)
+JOINED = st.lists(st.tuples(COMPARED, st.sampled_from(["&", "and"]), st.sampled_from(["|", "or"])), min_size=1)
+
+
+@given(st.lists(JOINED, min_size=1, max_size=4))
+def test_comparisons_bind_tighter_than_and_which_binds_tighter_than_or(groups):
+    bare, closed = "", []
+    for group in groups:
+        bare += f" {group[0][2]} " if bare else ""
+        bare += group[0][0] + "".join(f" {sign} {text}" for text, sign, _ in group[1:])
+        closed.append("(" + " & ".join(f"({text})" for text, *_ in group) + ")")
+    rule = parse_rule(bare)
+    assert rule == parse_rule(" | ".join(closed))
+    assert parse_rule(str(rule)) == rule
+
+
+@given(st.recursive(COMPARED, lambda inner: st.builds("({} {} {})".format, inner, st.sampled_from("&|"), inner)))
+def test_words_and_signs_mean_the_same(text):
+    assert parse_rule(text.replace("&", "and").replace("|", "or")) == parse_rule(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("a >= 1 & b > .5", (signal("a") >= 1) & (signal("b") > 0.5)),
+        ("a >= 1&b>.5", (signal("a") >= 1) & (signal("b") > 0.5)),
+        ("a > 1 | b > 2 and c < 3", (signal("a") > 1) | ((signal("b") > 2) & (signal("c") < 3))),
+        ("(a > 1 or b > 2) & c < 3", ((signal("a") > 1) | (signal("b") > 2)) & (signal("c") < 3)),
+        ("tasr | a + b > 2", tasr() | (signal("a") + signal("b") > 2)),
+        ("patience(a > 1 & b > 2, 2)", Patience((signal("a") > 1) & (signal("b") > 2), 2)),
+        ("k_of(1, a > 1 or b > 2, c > 3)", KOf(1, ((signal("a") > 1) | (signal("b") > 2), signal("c") > 3))),
+    ],
+)
+def test_rule_texts_need_no_parentheses_around_comparisons(text, rule):
+    assert parse_rule(text) == rule
+
+
 @given(rules, many_rounds())
 def test_a_rule_never_reads_a_later_round(rule, rounds):
     whole = rule.fires(rounds)
@@ -156,11 +199,15 @@ def test_a_rule_has_no_truth_value_and_no_negation():
     ("text", "hint"),
     [
         ("", "is not a rule"),
-        ("answer_stable >= 1 & p_correct > 0.25", "parentheses"),
-        ("(a > 1) and (b > 2)", "not `and`"),
+        ("a > 1 && b > 2", "is not a rule"),
+        ("a & b > 0.25", "needs a comparison"),
+        ("a > 1 & 2", "is expected here"),
+        ("(a > 1) & (b > 2) > 0", "a signal or a weighted sum"),
         ("~(a > 1)", "cannot be negated"),
         ("not (a > 1)", "cannot be negated"),
+        ("not a > 1 & b > 2", "cannot be negated"),
         ("0.2 < a < 0.5", "one comparison at a time"),
+        ("a > 0.2 < 0.5 & b > 1", "one comparison at a time"),
         ("a == 1", "allowed comparisons"),
         ("a > b", "a number is expected"),
         ("a > True", "a number is expected"),
@@ -196,6 +243,9 @@ def test_text_that_is_no_rule_is_refused_with_a_hint(text, hint):
         ("((a > 1) &\r\n (not b))", "not b"),
         ("(p > 1) & (é < 'two')", "é < 'two'"),
         ("\n(a > 1) | patience((b > 'é'), 2)", "'é'"),
+        (" a>1|b>2&é<'|&'", "é<'|&'"),
+        ("a > 1 and b == 2 | c > 3", "b == 2"),
+        ("a > 1 & & b > 2", "&"),
         ("(a > 1) & (k_of(3, (b > 1)))", "k_of(3, (b > 1))"),
         ("(a > 1) b", "b"),
         ("a > 1)", ""),

@@ -1,19 +1,23 @@
-"""Charts as SVG without a browser; `tests/browser/test_chart_svg.py` compares them with what Vega draws."""
+"""Charts as SVG files, drawn by Vega without a browser."""
 
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+import re
+import sys
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from suffice.common.display import Chart
-from suffice.common.display.scales import NamedScale, linear_scale, nice_ticks
+from suffice.common.display.themes import theme_colours
+from suffice.errors import MissingExtraError
 from suffice.evaluation.replay.charts import axis_of, bound_layer, chart_of, legend_entry, point_layer, scale_of
+from tests.support.cli_tools import cli
 
 HOSTILE = "<script>alert('x')</script> & \"more\""
 SVG = "{http://www.w3.org/2000/svg}"
+LEGEND = [legend_entry(HOSTILE, "var(--good)", "circle", hollow=True), legend_entry("b", "var(--bad)", "line")]
 
 
 def spec(layers=(), rows=None, legend=()):
@@ -21,79 +25,103 @@ def spec(layers=(), rows=None, legend=()):
     return chart_of(rows, list(layers), 300, f"Quality {HOSTILE}", list(legend))
 
 
-def points(**more):
+def points():
     x, y = axis_of("calls", "calls per question"), axis_of("quality", "F1, points")
     tooltip = [{"field": "name", "title": "policy"}, {"field": "quality", "format": ".1f"}]
-    colour = {
-        "field": "name",
-        "type": "nominal",
-        "legend": None,
-        **scale_of([HOSTILE, "b"], ["var(--good)", "var(--bad)"]),
-    }
-    return point_layer({"x": x, "y": y, "color": colour, "tooltip": tooltip, **more}, "datum.quality > 50", (90, 40))
+    scale = scale_of([HOSTILE, "b"], ["var(--good)", "var(--bad)"])
+    colour = {"field": "name", "type": "nominal", "legend": None, **scale}
+    return point_layer({"x": x, "y": y, "color": colour, "tooltip": tooltip}, "datum.quality > 50", (90, 40))
 
 
-def test_a_picture_is_well_formed_says_what_it_shows_and_asks_for_nothing():
-    legend = [legend_entry(HOSTILE, "var(--good)", "circle"), legend_entry("b", "var(--bad)", "line")]
-    text = Chart(spec([points(), bound_layer("y", "epsilon", 42.0, "a bound")], legend=legend)).svg()
-    tree = ET.fromstring(text)
-    assert tree.get("role") == "img"
-    named = [tree.find(f".//*[@id='{name}']").text for name in tree.get("aria-labelledby").split()]
-    assert named[0] == f"Quality {HOSTILE}"
-    assert named[1].startswith(f"Across: calls per question. Up: F1, points. Shown: {HOSTILE}, b.")
-    words = [node.text for node in tree.iter(f"{SVG}text")]
+@pytest.fixture(scope="module")
+def picture():
+    chart = Chart(spec([points(), bound_layer("y", "epsilon", 42.0, "a bound")], legend=LEGEND))
+    return chart, chart.svg()
+
+
+def test_a_picture_says_what_it_shows_and_asks_for_nothing(picture):
+    tree = ET.fromstring(picture[1])
+    (name,) = tree.get("aria-labelledby").split()
+    assert tree.find(f".//*[@id='{name}']").text == f"Quality {HOSTILE}"
+    words = [node.text or "".join(node.itertext()) for node in tree.iter(f"{SVG}text")]
     assert {"calls per question", "F1, points", "a bound", HOSTILE, "b", "40", "50"} <= {*words}
-    tooltips = [node.text for node in tree.iter(f"{SVG}title")]
-    assert f"policy: {HOSTILE}; quality: 40.0" in tooltips
-    assert "<script" not in text
-    assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
-    assert text == Chart(spec([points(), bound_layer("y", "epsilon", 42.0, "a bound")], legend=legend)).svg()
+    assert "<script" not in picture[1]
+    assert "http" not in picture[1].replace("http://www.w3.org/2000/svg", "")
 
 
-def test_a_chart_saved_as_svg_is_that_picture(tmp_path):
-    chart = Chart(spec([points()]))
+def test_a_mark_with_a_tooltip_has_its_values_as_title(picture):
+    titles = [title.text for title in ET.fromstring(picture[1]).findall(f".//{SVG}path/{SVG}title")]
+    assert titles == [f"policy: {HOSTILE}; quality: 40.0", "policy: b; quality: 55.5"]
+
+
+def test_every_colour_of_a_picture_has_one_for_the_dark(picture):
+    light, dark = theme_colours("light"), theme_colours("dark")
+    used = {*re.findall(r'(?:fill|stroke)="(#\w+)"', picture[1])}
+    assert {light[name] for name in ("--good", "--bad", "--surface", "--muted", "--line", "--text")} == used
+    for name in ("--good", "--bad", "--surface", "--text"):
+        assert f'[fill="{light[name]}"]{{fill:{dark[name]}}}' in picture[1]
+
+
+def test_a_legend_shows_each_entry_with_its_colour_and_shape(picture):
+    light = theme_colours("light")
+    symbols = [
+        (node.get("fill"), node.get("stroke"))
+        for group in ET.fromstring(picture[1]).iter(f"{SVG}g")
+        if "role-legend-symbol" in group.get("class", "")
+        for node in group.iter(f"{SVG}path")
+    ]
+    assert symbols == [(light["--surface"], light["--good"]), (light["--bad"], light["--bad"])]
+
+
+def test_a_chart_saved_as_svg_is_that_picture(picture, tmp_path):
+    chart, text = picture
     chart.save(tmp_path / "chart.svg")
-    assert (tmp_path / "chart.svg").read_text("utf-8") == chart.svg()
+    assert (tmp_path / "chart.svg").read_text("utf-8") == text
+
+
+def test_a_line_is_broken_where_a_value_is_missing():
+    rows = [{"calls": float(c), "quality": math.nan if c == 2 else 10.0 * c, "name": "b"} for c in range(5)]
+    line = {"mark": {"type": "line", "point": True}, "encoding": points()["encoding"]}
+    tree = ET.fromstring(Chart(spec([line], rows)).svg())
+    (line,), symbols = (
+        [path for group in tree.iter(f"{SVG}g") if kind in group.get("class", "") for path in group.iter(f"{SVG}path")]
+        for kind in ("mark-line", "mark-symbol")
+    )
+    assert line.get("d").count("M") == 2
+    assert len(symbols) == 4
+
+
+def test_a_picture_has_the_width_that_is_asked_for():
+    widths = [float(ET.fromstring(Chart(spec([points()])).svg(width=width)).get("width")) for width in (300, 500)]
+    assert widths[1] - widths[0] == pytest.approx(200, abs=2)
+
+
+def test_what_vega_does_not_draw_is_an_error():
+    with pytest.raises(ValueError, match="failed"):
+        Chart(spec([{"mark": "hexagon", "encoding": {}}])).svg()
 
 
 @pytest.mark.parametrize(
-    ("layer", "message"),
+    "command",
     [
-        ({"mark": "arc", "encoding": {}}, "mark 'arc' is not drawn"),
-        ({**points(), "transform": [{"bin": True}]}, "transform is not drawn here: .'bin'"),
-        ({**points(), "transform": [{"filter": "datum.quality in [1]"}]}, "test 'datum.quality in .1.' is not known"),
-        ({**points(), "mark": {"type": "point", "shape": "star"}}, "shape 'star' is not drawn"),
+        ("watch", "no-log", "--policy", "no-policy.json", "--plot", "loss.svg"),
+        ("paper", "protocol", "no-recording", "--figures", "figures"),
+        ("paper", "tasr", "no-folder", "--figures", "figures"),
+        ("demo", "watch", "--out", "demo", "--markdown", "page.md"),
     ],
 )
-def test_what_cannot_be_drawn_is_an_error_and_not_left_out(layer, message):
-    with pytest.raises(ValueError, match=message):
-        Chart(spec([layer])).svg()
-    with pytest.raises(ValueError, match="no layers"):
-        Chart(spec()).svg()
+def test_a_command_that_draws_asks_for_the_extra_before_it_reads(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    refused = cli(*command)
+    assert refused.code == 1
+    assert "pip install 'suffice[charts]'" in refused.error
+    assert [*tmp_path.iterdir()] == []
 
 
-def test_a_line_is_broken_where_a_value_is_missing_and_a_missing_point_is_not_drawn():
-    rows = [{"calls": float(c), "quality": math.nan if c == 2 else 10.0 * c, "name": "b"} for c in range(5)]
-    line = {"mark": {"type": "line", "point": True}, "encoding": {**points()["encoding"]}}
-    tree = ET.fromstring(Chart(spec([line], rows)).svg())
-    paths = [node.get("d") for node in tree.iter(f"{SVG}path")]
-    assert [path.count("L") for path in paths if not path.endswith("Z")] == [1, 1]
-    assert sum(path.endswith("Z") for path in paths) == 4
-
-
-def test_ticks_are_round_lie_inside_and_are_about_as_many_as_asked_for():
-    for low, high in ((0, 1), (-3.7, 12.2), (0.001, 0.0042), (99, 101), (-5e6, 5e6)):
-        for count in (3, 6, 10):
-            ticks = nice_ticks(low, high, count)
-            assert all(low - 1e-9 <= tick <= high + 1e-9 for tick in ticks)
-            assert count / 2 - 1 <= len(ticks) <= 2 * count + 1
-            gaps = {round((b - a) / (high - low), 9) for a, b in pairwise(ticks)}
-            assert len(gaps) == 1
-    assert nice_ticks(2, 2, 5) == [2]
-
-
-def test_one_value_alone_and_no_value_have_a_scale():
-    scale = linear_scale([4.0], (0, 100), domain=None, zero=False, padding=16, nice=False)
-    assert scale(4.0) == 50
-    assert linear_scale([], (0, 100), domain=None, zero=True, padding=0, nice=True)(1) == 100
-    assert NamedScale(["a"], 0, 100, bands=False)("a") == NamedScale(["a"], 0, 100, bands=True)("a") == 50
+def test_a_page_needs_no_extra(picture, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    picture[0].save(tmp_path / "chart.html")
+    assert "vegaEmbed" in (tmp_path / "chart.html").read_text("utf-8")
+    with pytest.raises(MissingExtraError, match="charts"):
+        picture[0].save(tmp_path / "chart.svg")

@@ -56,6 +56,7 @@ class Paper(Result):
 
         Raises:
             DataError: They cannot be written there.
+            MissingExtraError: The extra `charts` is not installed.
         """
         paths = [Path(folder, f"{figure.name}.svg") for figure in self.figures]
         for figure, path in zip(self.figures, paths, strict=True):

@@ -13,6 +13,7 @@ import typer
 
 from suffice.cli.console import print_text, progress_bar
 from suffice.cli.output import Screen
+from suffice.common.display.svg import check_charts_extra
 from suffice.common.tables import FORMATS, counted, render
 from suffice.errors import DataError
 from suffice_papers.page import paper_page
@@ -23,7 +24,19 @@ __all__ = ["SHAPES", "FiguresOption", "FormatOption", "OutOption", "checked_form
 SHAPES = ("table", *FORMATS, "json", "html")
 
 FormatOption = Annotated[str, typer.Option("--format", help=f"One of: {', '.join(SHAPES)}.")]
-FiguresOption = Annotated[Path | None, typer.Option("--figures", help="Draw the figures there, a folder of SVG files.")]
+
+
+def _figures_folder(folder: Path | None) -> Path | None:
+    """Return the folder, or raise before anything is computed if no figure can be drawn."""
+    if folder is not None:
+        check_charts_extra()
+    return folder
+
+
+FiguresOption = Annotated[
+    Path | None,
+    typer.Option("--figures", help="Draw the figures there, a folder of SVG files.", callback=_figures_folder),
+]
 OutOption = Annotated[Path | None, typer.Option("--out", "-o", help="Write there instead of standard output.")]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -12,8 +12,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from suffice.common.display.svg import chart_svg
-from suffice.common.display.themes import colour_of
+from suffice.common.display.svg import picture
+from suffice.common.display.themes import in_colours
 from suffice.common.files import write_file
 
 __all__ = ["VENDOR", "Chart", "components", "vendored"]
@@ -22,6 +22,33 @@ VENDOR = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
 """The scripts that draw a chart, in the order in which a page loads them."""
 
 _WIDTH = 560
+_FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
+"""The first one is part of vl-convert, so that a picture has the same measures on every machine."""
+
+_CONFIG: Mapping[str, Any] = {
+    "font": _FONT,
+    "background": "var(--surface)",
+    "view": {"stroke": None},
+    "axis": {
+        **dict.fromkeys(("labelColor", "domainColor", "tickColor"), "var(--muted)"),
+        **dict.fromkeys(("labelFontSize", "titleFontSize"), 12),
+        "titleColor": "var(--text)",
+        "titleFontWeight": "normal",
+        "titlePadding": 8,
+        "gridColor": "var(--line)",
+    },
+    "legend": {"labelColor": "var(--text)", "labelFontSize": 12},
+}
+_LEGEND: Mapping[str, Any] = {
+    "title": None,
+    "orient": "top",
+    "columns": 3,
+    "columnPadding": 20,
+    "labelLimit": 400,
+    "symbolOpacity": 1,
+    "symbolSize": 90,
+    "symbolStrokeWidth": 1.5,
+}
 _VEGA_VERSION = re.compile(r"/v\d+\.json$")
 
 
@@ -37,21 +64,26 @@ class Chart:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the specification on its own: with colours, a legend and a width."""
-        legend = [entry["name"] for entry in self.spec.get("usermeta", {}).get("legend", ())]
-        axis = {"titleFontWeight": "normal", "domainColor": "#a2a9b2", "tickColor": "#a2a9b2"}
-        config = {"view": {"stroke": None}, "axis": axis, "background": "white"}
-        shown: dict[str, Any] = _standalone({k: v for k, v in self.spec.items() if k != "usermeta"}, legend)
-        return {**shown, "width": _WIDTH, "config": config}
+        shown: dict[str, Any] = in_colours(_standalone(self.spec, _WIDTH), "light")
+        return shown
 
-    def svg(self) -> str:
-        """Return the chart as an SVG document, for papers and pages: its text is text, and it follows light and dark."""
-        return chart_svg(self.spec)
+    def svg(self, *, width: int = _WIDTH) -> str:
+        """Return the chart as an SVG document: its text is text, and it follows light and dark.
+
+        Args:
+            width: Pixels of the plot, without axes.
+
+        Raises:
+            MissingExtraError: The extra `charts` is not installed.
+        """
+        return picture(_standalone(self.spec, width))
 
     def save(self, path: str | Path) -> None:
         """Write a picture (``.svg``), or a page that needs no network and shows values under the pointer.
 
         Raises:
             DataError: It cannot be written there.
+            MissingExtraError: It is a picture, and the extra `charts` is not installed.
         """
         if Path(path).suffix == ".svg":
             write_file(path, self.svg())
@@ -77,18 +109,34 @@ class Chart:
         }
 
 
-def _standalone(value: Any, legend: list[str]) -> Any:
-    """Return a specification without the page's variables, and with legends in the place of the page's."""
-    if isinstance(value, str):
-        return colour_of(value, "light")
-    if isinstance(value, list):
-        return [_standalone(item, legend) for item in value]
-    if not isinstance(value, Mapping):
-        return value
-    inner = {key: _standalone(item, legend) for key, item in value.items()}
-    if inner.get("legend", value) is None and inner.get("type") in ("nominal", "ordinal"):
-        inner["legend"] = {"title": None, "orient": "top", "columns": 3, "values": legend}
-    return inner
+def _standalone(spec: Mapping[str, Any], width: int) -> dict[str, Any]:
+    """Return a specification with the legend that a page draws by itself, and with the look of a page."""
+    alone = {key: value for key, value in spec.items() if key != "usermeta"}
+    entries = spec.get("usermeta", {}).get("legend", ())
+    if entries:
+        alone["layer"] = [*alone.get("layer", ()), _legend_layer(entries)]
+        # The scales of the legend are its own, whatever the other layers show by these channels.
+        alone["resolve"] = {"scale": dict.fromkeys(("color", "fill", "stroke", "shape"), "independent")}
+    return {**alone, "width": width, "config": _CONFIG}
+
+
+def _legend_layer(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return invisible points from which Vega makes the legend: names with colours and shapes, hollow or filled."""
+    names = [entry["name"] for entry in entries]
+    colours = [entry["colour"] for entry in entries]
+    ranges = {
+        "stroke": colours,
+        "fill": [
+            "var(--surface)" if entry.get("hollow") else colour for entry, colour in zip(entries, colours, strict=True)
+        ],
+        "shape": ["stroke" if entry["shape"] == "line" else entry["shape"] for entry in entries],
+    }
+    shared = {"field": "entry", "type": "nominal", "legend": _LEGEND}
+    return {
+        "data": {"values": [{"entry": name} for name in names]},
+        "mark": {"type": "point", "opacity": 0},
+        "encoding": {name: {**shared, "scale": {"domain": names, "range": range_}} for name, range_ in ranges.items()},
+    }
 
 
 @cache

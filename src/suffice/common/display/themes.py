@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 from suffice.common.display.tables import style
 
-__all__ = ["Theme", "colour_of", "theme_colours"]
+__all__ = ["Theme", "colour_of", "in_colours", "theme_colours"]
 
 Theme = Literal["light", "dark"]
 
@@ -38,6 +38,15 @@ def colour_of(text: str, theme: Theme) -> str:
     """
     plain = _VARIABLE.sub(lambda match: theme_colours(theme)[match[1]], text)
     return _MIX.sub(_mixed_colour, plain)
+
+
+def in_colours(value: Any, theme: Theme) -> Any:
+    """Return JSON-ready values with `colour_of` each text."""
+    if isinstance(value, str):
+        return colour_of(value, theme)
+    if isinstance(value, Mapping):
+        return {key: in_colours(item, theme) for key, item in value.items()}
+    return [in_colours(item, theme) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _mixed_colour(match: re.Match[str]) -> str:

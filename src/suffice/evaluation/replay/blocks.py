@@ -17,6 +17,7 @@ from suffice.errors import DataError, SchemaError
 from suffice.evaluation.replay.costs import gate_signals
 from suffice.evaluation.replay.outcomes import is_agreement
 from suffice.policy.rounds import Floats, Mask, Rounds
+from suffice.recordings.computed import source_columns
 from suffice.recordings.digest import damaged
 from suffice.recordings.opened import run_starts
 from suffice.recordings.pieces import (
@@ -76,7 +77,14 @@ class Source:
         with those that something was fitted on.
         """
         # What a gate or a panel costs depends on there being its signal, and on the model of each round.
-        wanted = {"question_id", "round", "end", "answer", *signals, *gate_signals(self.empty())}
+        wanted = {
+            "question_id",
+            "round",
+            "end",
+            "answer",
+            *source_columns(signals, self.schema),
+            *gate_signals(self.empty()),
+        }
         if self.empty().independent:
             wanted.add("model")
         if "question" in signals or not are_equal(self._opened, "cluster", "question_id"):

@@ -110,8 +110,8 @@ class PreparedRecording:
         return dict(self.added)
 
     def rounds(self, columns: Iterable[str]) -> Rounds:
-        """Return columns as policies read them; those that were not recorded are left out."""
-        known = [name for name in columns if name in self._columns or name in self.recording.table.column_names]
+        """Return columns as policies read them; those that were not recorded and cannot be computed are left out."""
+        known = [name for name in columns if name in self._columns or self.recording.gives(name)]
         for name in known:
             if name not in self._columns:
                 self._columns[name] = self.recording.column(name)

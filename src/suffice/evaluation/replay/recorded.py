@@ -169,7 +169,7 @@ def _remedy(policy: Policy, name: str) -> str:
 
 def _check_columns(policy: Policy, recording: Recording) -> None:
     columns = set(recording.table.column_names)
-    missing = [name for name in policy.raw_signals if name not in columns]
+    missing = [name for name in policy.raw_signals if not recording.gives(name)]
     if missing:
         name = missing[0]
         table = recording.table

@@ -16,6 +16,7 @@ from suffice.policy.calibration import CALIBRATED
 from suffice.policy.session import Policy
 from suffice.policy.signals import SIGNALS, VOTES
 from suffice.policy.signals.votes import weights_of
+from suffice.recordings.computed import is_computed
 from suffice.recordings.recording import Recording
 
 __all__ = ["Defined", "fit"]
@@ -93,7 +94,8 @@ def fit(
         UnknownSignalError: A signal is neither recorded, with a value somewhere, nor can be fitted; naming all.
     """
     of = Defined.of(tune) if defined is None else defined
-    there = of.columns
+    computed = {name: name for name in signals if name not in tune.table.column_names and is_computed(name)}
+    there = {**computed, **of.columns}
     missing = [name for name in signals if name not in there]
     if missing:
         empty = [name for name in missing if name in tune.table.column_names]

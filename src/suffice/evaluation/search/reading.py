@@ -22,6 +22,7 @@ from suffice.evaluation.statistics import Keys, hash_places, keys_of
 from suffice.policy.metrics import normalize_answer
 from suffice.policy.rounds import Mask
 from suffice.policy.seen import id_hash, one_name_per_text
+from suffice.recordings.computed import source_columns
 from suffice.recordings.pieces import Piece
 from suffice.recordings.schema import column_kind
 
@@ -73,7 +74,7 @@ class SearchSource(Source):
             piece: The piece.
             columns: Those that are read; the name of the question, its rounds and end always are.
         """
-        wanted = {"question_id", "round", "end", "cluster", *columns}
+        wanted = {"question_id", "round", "end", "cluster", *source_columns({*columns}, self.schema)}
         return self.blocks(piece, [name for name in self.schema.names if name in wanted], BLOCK_ROWS)
 
     def block(self, table: pa.Table, starts: npt.NDArray[np.int64]) -> RecordingBlock:

@@ -1,4 +1,8 @@
-"""Rules and selectors from text: through a whitelist over the syntax tree, never `eval`."""
+"""Rules and selectors from text: through a whitelist over the syntax tree, never `eval`.
+
+In Python ``&`` and ``|`` bind tighter than comparisons, and ``and`` and ``or`` looser. In the text of a rule all four are
+looser, so ``&`` and ``|`` are replaced by the words before Python's parser reads the text.
+"""
 
 from __future__ import annotations
 
@@ -116,10 +120,13 @@ def parse_rule(text: str) -> Rule:
     >>> rule = parse_rule("(answer_stable >= 1) & (p_correct > 0.25)")
     >>> parse_rule(str(rule)) == rule == parse_rule("tasr")
     True
+    >>> print(parse_rule("answer_stable >= 1 and p_correct > 0.25 or round >= 5"))
+    ((answer_stable >= 1) & (p_correct > 0.25)) | (round >= 5)
 
     Args:
-        text: Comparisons of signals with numbers, in parentheses, joined by ``&`` and ``|``; weighted sums of
+        text: Comparisons of signals with numbers, joined by ``&`` or ``and`` and by ``|`` or ``or``; weighted sums of
             signals; ``k_of(k, ...)``, ``patience(rule, n)``, ``first_of(...)``; the name of a published rule.
+            Comparisons bind tighter than ``&``, and ``&`` tighter than ``|``; parentheses are optional otherwise.
 
     Raises:
         RuleSyntaxError: The text is not a rule; the message and `span` say where.
@@ -133,7 +140,7 @@ def _parsed(text: str, what: str, example: str, build: Callable[[ast.expr], _Par
     if len(text) > _LONGEST_TEXT:
         raise RuleSyntaxError(f"a {what} of {len(text)} characters is too long; allowed: {_LONGEST_TEXT}")
     try:
-        return build(parse_expression(text.strip()))
+        return build(parse_expression(_with_words(text.strip())[0]))
     except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
         if isinstance(error, RuleSyntaxError):
             raise
@@ -142,28 +149,48 @@ def _parsed(text: str, what: str, example: str, build: Callable[[ast.expr], _Par
 
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)?")
+_WORDS: Mapping[str, str] = {"&": " and ", "|": " or "}
+
+
+def _with_words(text: str) -> tuple[str, list[int]]:
+    """Return a text with ``and`` and ``or`` for ``&`` and ``|``; also the original position of each of its characters."""
+    pieces = [_WORDS.get(character, character) for character in text]
+    return "".join(pieces), [place for place, piece in enumerate(pieces) for _ in piece]
 
 
 def _span(node: ast.expr, text: str) -> tuple[int, int]:
-    """Return which characters of the text a part of its syntax tree was made of."""
-    first = _character(text, node.lineno, node.col_offset, of_bytes=True)
-    return first, _character(text, node.end_lineno or 0, node.end_col_offset or 0, of_bytes=True)
+    """Return the first character of a part of the syntax tree, and the one after its last."""
+    first = (node.lineno, node.col_offset)
+    return _original_span(text, first, (node.end_lineno or 0, node.end_col_offset or 0), of_bytes=True)
 
 
 def _reported(error: SyntaxError, text: str) -> tuple[int, int]:
-    """Return which characters of the text Python refuses; none where something is missing there."""
-    if not error.offset or not error.lineno:  # it ends too early
+    """Return the characters that Python's parser refuses; an empty span at the end if the text is incomplete."""
+    if not error.offset or not error.lineno:
         return len(text.rstrip()), len(text.rstrip())
-    first = _character(text, error.lineno, error.offset - 1)
-    return first, max(first, _character(text, error.end_lineno or error.lineno, (error.end_offset or 0) - 1))
+    last = (error.end_lineno or error.lineno, (error.end_offset or 0) - 1)
+    return _original_span(text, (error.lineno, error.offset - 1), last)
 
 
-def _character(text: str, line: int, column: int, *, of_bytes: bool = False) -> int:
-    """Return the character of a text at a place of what was parsed of it, its line from 1 on and its column from 0 on."""
-    lines: list[str] = _LINE.findall(text.strip())
-    own, column = lines[line - 1], max(0, column)
+def _original_span(
+    text: str, first: tuple[int, int], last: tuple[int, int], *, of_bytes: bool = False
+) -> tuple[int, int]:
+    """Convert two parser positions (line from 1, column from 0) to indices of the text as it was given."""
+    parsed, places = _with_words(text.strip())
+    lines: list[str] = _LINE.findall(parsed)
+    begin, end = (_index(lines, position, of_bytes=of_bytes) for position in (first, last))
+    offset = len(text) - len(text.lstrip())
+    begin_place = places[begin] if begin < len(places) else len(text.strip())
+    end_place = places[end - 1] + 1 if end > begin else begin_place
+    return offset + begin_place, offset + end_place
+
+
+def _index(lines: list[str], position: tuple[int, int], *, of_bytes: bool) -> int:
+    """Convert a parser position to an index of the parsed text."""
+    line, column = position[0], max(0, position[1])
+    own = lines[line - 1]
     before = own.encode()[:column].decode() if of_bytes else own[:column]
-    return len(text) - len(text.lstrip()) + sum(map(len, lines[: line - 1])) + len(before)
+    return sum(map(len, lines[: line - 1])) + len(before)
 
 
 def _rule(node: ast.expr, text: str) -> Rule:
@@ -175,28 +202,23 @@ def _rule(node: ast.expr, text: str) -> Rule:
 
 
 def _rule_at(node: ast.expr, text: str) -> Rule:
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr):
-        kind = AllOf if isinstance(node.op, ast.BitAnd) else AnyOf
-        return kind((_rule(node.left, text), _rule(node.right, text)))
+    if isinstance(node, ast.BoolOp):
+        kind = AllOf if isinstance(node.op, ast.And) else AnyOf
+        return kind(tuple(_rule(member, text) for member in node.values))
     if isinstance(node, ast.Compare):
         return _comparison(node, text)
     if isinstance(node, ast.Name):
         return _call(node.id, [], text) if node.id in OWN_RULES else _named_rule(node.id, [], text)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
         return _call(node.func.id, node.args, text)
-    if isinstance(node, ast.BoolOp):
-        raise _refused(node, text, "write & and | between parentheses, not `and` and `or`")
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert | ast.Not):
         raise _refused(node, text, "a rule cannot be negated; write the opposite comparison")
     raise _refused(node, text, "a comparison, a combination or a named rule is expected here")
 
 
 def _comparison(node: ast.Compare, text: str) -> Rule:
-    for operand in (node.left, *node.comparators):  # & binds tighter than a comparison
-        if isinstance(operand, ast.BinOp) and isinstance(operand.op, ast.BitAnd | ast.BitOr):
-            raise _refused(node, text, "put each comparison in parentheses: (a > 1) & (b > 2)")
     if len(node.ops) != 1:
-        raise _refused(node, text, "one comparison at a time: (a > 1) & (a < 2)")
+        raise _refused(node, text, "one comparison at a time: a > 1 & a < 2")
     comparison = _COMPARISON_NODES.get(type(node.ops[0]))
     if comparison is None:
         raise _refused(node, text, f"allowed comparisons: {', '.join(_COMPARISON_NODES.values())}")
@@ -291,8 +313,8 @@ def _named_rule(name: str, arguments: list[float], text: str) -> Rule:
 
 
 def _refused(node: ast.expr, text: str, hint: str) -> RuleSyntaxError:
-    part = ast.get_source_segment(text.strip(), node) or text
-    return RuleSyntaxError(f"{part!r} in {text!r} is not allowed: {hint}", _span(node, text))
+    first, last = _span(node, text)
+    return RuleSyntaxError(f"{text[first:last]!r} in {text!r} is not allowed: {hint}", (first, last))
 
 
 _OF_A_SIGNAL: Mapping[str, Callable[[str], Selector]] = {"max": MaxSignal, "min": MinSignal, "median": MedianSignal}

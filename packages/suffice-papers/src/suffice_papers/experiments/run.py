@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from suffice.common.display.svg import check_charts_extra
 from suffice.common.files import file_sha256, write_file
 from suffice.common.results import Result, jsonable
 from suffice.common.tables import Column, Table, counted, render
@@ -170,6 +171,7 @@ def run_experiment(
     Raises:
         ConfigMismatchError: A recorded cell has other settings or questions than the file names now, or something else
             that `find_problems` looks for is wrong.
+        MissingExtraError: The extra `charts` is not installed, by which figures are drawn.
         ModelError: A model failed; what was recorded is kept, and the same call goes on.
     """
     out = Path(out)
@@ -182,6 +184,8 @@ def run_experiment(
     if problems := find_problems(experiment, out):  # before the first call of the first cell
         more = f" (and {counted(len(problems) - 1, 'more problem')}; --dry-run lists them)" if problems[1:] else ""
         raise ConfigMismatchError(f"{problems[0]}{more}")
+    if pilot is None:
+        check_charts_extra()  # the tables come with figures
     loaded = Loaded()
     for folder in sorted(folders, key=_by_what_is_loaded):
         report = None if on_record is None else _reporting(on_record, folder.cell.name)

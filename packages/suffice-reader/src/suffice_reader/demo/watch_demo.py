@@ -18,6 +18,7 @@ from suffice.cli import options
 from suffice.cli.certify import certify_path
 from suffice.cli.console import print_json, say, status
 from suffice.cli.output import Output, Screen
+from suffice.common.display.svg import check_charts_extra
 from suffice.common.files import quoted, write_file
 from suffice.common.results import jsonable
 from suffice.common.tables import Column, Table, figure, render
@@ -72,6 +73,8 @@ def demo_watch(
     """
     if markdown is not None and not markdown.parent.is_dir():
         raise DataError(f"the folder {str(markdown.parent)!r} does not exist, so {markdown.name!r} cannot be written")
+    if markdown is not None:
+        check_charts_extra()
     began = time.monotonic()
     for split in ("tune", "eval"):
         record_bundled(_DATASET, split, out, quiet=output.as_json)

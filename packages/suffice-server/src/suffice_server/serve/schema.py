@@ -1,4 +1,10 @@
-"""Values checked by a JSON Schema: the part of it with which the server describes itself."""
+"""Values checked by a JSON Schema: the part of it with which the server describes itself.
+
+The schemas that check a request are those that the document publishes, so the two cannot differ.  Models of pydantic 2.14
+were tried beside them on the fields of `DecideRequest`: strict ones refuse the index 1.0, which JSON Schema counts as an
+integer; a number that may be "inf" is reported once for each type; and no message has the value, the names that are
+allowed or the one that was meant, so that a translation of its errors would be as long as this module.
+"""
 
 from __future__ import annotations
 

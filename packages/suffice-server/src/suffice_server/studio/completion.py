@@ -212,10 +212,9 @@ def _rule_offers(text: str, cursor: int, vocabulary: Vocabulary) -> Iterator[Off
     last = rest.end() if rest and word else cursor
     head, typed = text[:first], text[first:cursor]
     gap = "" if not head or head[-1] in " (\n" else " "
-    opening = "" if _begins(f"{head}{gap}round") else "("
-    if not opening or _begins(f"{head}{gap}(round"):
+    if _begins(f"{head}{gap}round"):
         for name, about in _matching(typed, {name: vocabulary.signals[name] for name in vocabulary.names}):
-            yield Offer(label=name, insert=f"{gap}{opening}{name} ", first=first, last=last, kind="signal", about=about)
+            yield Offer(label=name, insert=f"{gap}{name} ", first=first, last=last, kind="signal", about=about)
     for label, insert, about, kind in _callable(typed) if _begins(f"{head}{gap}never()") else ():
         if _begins(f"{head}{gap}{insert}"):
             yield Offer(label=label, insert=gap + insert, first=first, last=last, kind=kind, about=about)
@@ -279,7 +278,7 @@ _VALUE_WORDS = (
 
 
 def _signs(text: str, cursor: int, vocabulary: Vocabulary) -> Iterator[Offer]:
-    """Yield operators and closing signs; a bare comparison is put into parentheses first, as ``&`` and ``|`` want it."""
+    """Yield operators and closing signs."""
     head = text[:cursor]
     tokens = list(_LEXEME.finditer(head))
     if not tokens:
@@ -291,28 +290,8 @@ def _signs(text: str, cursor: int, vocabulary: Vocabulary) -> Iterator[Offer]:
             continue
         tight = sign in ",)"
         insert = f"{sign} " if sign == "," else sign if tight else f"{'' if head[-1:] == ' ' else ' '}{sign} "
-        if sign in "&|" and not _begins(head + insert):
-            begin = _level(head)
-            inner = head[begin:].strip()
-            wrapped = f"({inner}) {sign} ("
-            if inner and _parses(inner) and _begins(head[:begin] + wrapped):
-                yield Offer(label=sign, insert=wrapped, first=begin, last=cursor, kind="sign", about=about)
-        elif _begins(head + insert):
+        if _begins(head + insert):
             yield Offer(label=sign, insert=insert, first=cursor, last=cursor, kind="sign", about=about)
-
-
-def _level(head: str) -> int:
-    """Return where the innermost open parenthesis, or its current argument, begins."""
-    begins = [0]
-    for token in _LEXEME.finditer(head):
-        if token[0] == "(":
-            begins.append(token.end())
-        elif token[0] == ")" and len(begins) > 1:
-            begins.pop()
-        elif token[0] == ",":
-            begins[-1] = token.end()
-    begin = begins[-1]
-    return begin + len(head[begin:]) - len(head[begin:].lstrip())
 
 
 def _parses(text: str) -> bool:
@@ -341,6 +320,7 @@ def ends_of(head: str) -> Iterator[str]:
     for end in _CLOSERS:
         if _parses(whole := head + end + "".join(closings)):
             yield whole
+    for end in _CLOSERS:
         for place, (name, _) in enumerate(reversed(levels), 1):
             if not name:  # a sum in parentheses
                 whole = head + end + "".join(closings[:place]) + " > 0" + "".join(closings[place:])

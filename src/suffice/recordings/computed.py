@@ -1,0 +1,158 @@
+"""Signals that are computed from recorded rounds, for recordings that lack their column.
+
+A signal that was registered after a recording was made is computed by its own function, from the same `Round` objects that
+a live loop gives it.  A recording does not keep everything of a round: a function that reads something else is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from suffice.errors import UnknownSignalError
+from suffice.policy.rounds import COST_KINDS, Cost, Floats, Round
+from suffice.policy.signals import SIGNALS, compute_signals
+from suffice.recordings.schema import EMBEDDING, REPLY_COLUMNS, column_kind, cost_column
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from suffice.recordings.recording import Recording
+
+__all__ = ["compute_column", "is_computed", "source_columns"]
+
+_TEXTS = ("answer", "text", "finish_reason", "feedback", *REPLY_COLUMNS)
+_NEVER_RECORDED = ("answer_tokens", "passages", "pool_scores")
+
+
+def is_computed(name: str) -> bool:
+    """Return whether a signal is a registered function that declares no need, so that recorded rounds may be enough.
+
+    >>> is_computed("answer_length"), is_computed("answer_margin"), is_computed("my_own")
+    (True, False, False)
+    """
+    signal = SIGNALS.get(name)
+    return signal is not None and signal.compute is not None and not signal.fitted and not signal.needs
+
+
+def source_columns(names: Collection[str], schema: pa.Schema) -> set[str]:
+    """Return these columns, and those from which the ones that the file lacks are computed.
+
+    Args:
+        names: The columns that are wanted.
+        schema: The columns of the file.
+    """
+    wanted = set(names)
+    if any(is_computed(name) and name not in schema.names for name in names):
+        wanted.update((*_TEXTS, EMBEDDING))
+        wanted.update(field.name for field in schema if column_kind(field.name, field) in ("signal", "cost"))
+    return wanted
+
+
+def compute_column(recording: Recording, name: str) -> Floats:
+    """Return the values of a registered signal at every recorded round.
+
+    Causal: the function is called with the question's rounds up to each round, as in a live loop.
+
+    Args:
+        recording: Recorded rounds.
+        name: A signal for which `is_computed` holds.
+
+    Returns:
+        Shape ``(n_questions, n_rounds)``, in the signal's range; NaN where undefined and past the end of a trajectory.
+
+    Raises:
+        UnknownSignalError: The function reads a part of a round that the recording does not have.
+    """
+    absent = _Absent()
+    column = np.full(recording.shape, np.nan)
+    for q, rounds in enumerate(_recorded_rounds(recording, absent)):
+        try:
+            column[q, : len(rounds)] = [
+                compute_signals(rounds[: r + 1], [name], state={})[name] for r in range(len(rounds))
+            ]
+        except _UnrecordedError:
+            raise _refusal(name, absent) from None
+        if absent.read:  # the function caught the exception itself
+            raise _refusal(name, absent)
+    return column
+
+
+class _UnrecordedError(Exception):
+    """A signal reads a part of a round that was not recorded."""
+
+
+class _Absent:
+    """Marks the parts of a round that were not recorded, and notes which of them were read."""
+
+    def __init__(self) -> None:
+        self.read: set[str] = set()
+
+    def refuse(self, name: str) -> NoReturn:
+        self.read.add(name)
+        raise _UnrecordedError(name)
+
+
+class _RecordedRound(Round):
+    """A round of a recording; reading a part that was not recorded raises."""
+
+    __slots__ = ()
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        if isinstance(value, _Absent):
+            value.refuse(name)
+        return value
+
+
+def _recorded_rounds(recording: Recording, absent: Any) -> Iterator[list[Round]]:
+    """Yield the rounds of each question, in order."""
+    columns = recording.table.column_names
+    texts = {name: recording.objects(name) for name in _TEXTS if name in columns}
+    vectors = recording.objects(EMBEDDING) if EMBEDDING in columns else None
+    signals = {name: recording.column(name) for name in recording.names("signal") if _is_measured(name)}
+    costs = {name: recording.column(name) for name in recording.names("cost")}
+    never = dict.fromkeys(_NEVER_RECORDED, absent)
+    for q, length in enumerate(recording.seen.sum(axis=1).tolist()):
+        rounds: list[Round] = []
+        for i in range(length):
+            own = {name: texts[name][q, i] if name in texts else absent for name in _TEXTS}
+            own["text"] = absent if own["text"] is None else own["text"]
+            vector = absent if vectors is None else vectors[q, i]
+            rounds.append(
+                _RecordedRound(
+                    index=int(recording.index[i]),
+                    signals={name: float(v[q, i]) for name, v in signals.items() if not math.isnan(v[q, i])},
+                    costs=_costs({name: float(values[q, i]) for name, values in costs.items()}),
+                    embedding=vector if vector is None or vector is absent else np.array(vector, dtype=np.float32),
+                    **own,
+                    **never,
+                )
+            )
+        yield rounds
+
+
+def _is_measured(name: str) -> bool:
+    """Return whether a host or a model measures a signal, so that a live round also has it among its signals."""
+    return name not in SIGNALS or SIGNALS[name].compute is None
+
+
+def _costs(values: dict[str, float]) -> dict[str, Cost]:
+    """Return the costs of a round by component, without the components that were not called."""
+    components = dict.fromkeys(name.removeprefix("cost.").rpartition(".")[0] for name in values)
+    costs = {
+        component: Cost(**{kind: values.get(cost_column(component, kind), math.nan) for kind in COST_KINDS})
+        for component in components
+    }
+    return {component: cost for component, cost in costs.items() if cost != Cost()}
+
+
+def _refusal(name: str, absent: _Absent) -> UnknownSignalError:
+    return UnknownSignalError(
+        f"the signal {name!r} reads {', '.join(sorted(absent.read))} of a round, which this recording does not have, so it "
+        "cannot be computed afterwards: record again with the signal registered (`suffice --extension FILE record`), or use a "
+        "policy without it"
+    )

@@ -66,7 +66,9 @@ def search_command(
     jobs: Annotated[
         int | None,
         typer.Option(
-            "--jobs", min=1, help="Search part by part, in so many processes; memory is that of one part each."
+            "--jobs",
+            min=1,
+            help="Read the recording part by part, in so many processes; memory is that of one part each.",
         ),
     ] = None,
     folds: Annotated[int, typer.Option("--folds", min=2, help="Of the cross-fitted estimate.")] = 5,
@@ -82,7 +84,7 @@ def search_command(
     Example: suffice search run.parquet --budget 3 --policy policy.json
     """
     jobs = context.with_resource(cluster.parts(jobs))  # until the result is printed: its intervals read the parts again
-    with progress_bar("parts" if jobs else "rules", quiet=output.as_json) as progress:
+    with progress_bar("parts", quiet=output.as_json) as progress:
         result = search(
             path if jobs else read_recording(path),
             read_space(space) if space.endswith(".toml") else space,

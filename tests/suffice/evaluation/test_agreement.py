@@ -14,6 +14,7 @@ from suffice.evaluation.replay import policy_for, reads_round_0, replay
 from suffice.evaluation.replay.streaming import replay_stream
 from suffice.evaluation.search import FORMS, Block, Explorer, Literal, Space
 from suffice.evaluation.search.data import Questions
+from suffice.evaluation.search.passes import Checks
 from suffice.evaluation.statistics import Resampling
 from suffice.policy.rules import AnyOf, Rule, Threshold, parse_rule
 from suffice.policy.seen import id_hash
@@ -173,6 +174,9 @@ def test_every_rule_of_a_searched_space_stops_and_costs_as_it_does_live(data):
     try:
         asked = Questions.of({"": recording}, {"": policy}, metric=PLACE, baseline="fixed_k(1)")
         explorer = Explorer(space, asked)
+        checks = Checks()
+        checks.add_questions(asked, PLACE)
+        _ = checks.sentences  # refuses a signal without a value
     except UnknownSignalError:  # a signal is undefined wherever its rules look: replay refuses one of the rules, too
         with pytest.raises(UnknownSignalError):
             replay(

@@ -36,7 +36,9 @@ from suffice.evaluation.search.bits import first_bit, in_a_row, pack_bits
 from suffice.evaluation.search.data import Questions, by_prompt
 from suffice.evaluation.search.families import FormFamily
 from suffice.evaluation.search.fitting import fit
-from suffice.evaluation.statistics import Resampling
+from suffice.evaluation.search.passes import Checks
+from suffice.evaluation.search.sums import RuleSums
+from suffice.evaluation.statistics import Resampling, keyed_numbers, keys_of, paired_t
 from suffice.policy.rounds import COST_KINDS
 from suffice.policy.rules import parse_rule
 from suffice.policy.rules.rethreshold import thresholds
@@ -126,6 +128,13 @@ def all_numbers(made):
     return np.arange(made.space.count)
 
 
+def distinct_of(made):
+    """The rules that stand for all that stop alike."""
+    sums = RuleSums.zero(made.space.count)
+    sums.add_questions(made.space, made.questions)
+    return made.distinct_by(sums.hashes)
+
+
 def stops_of_all(made, numbers):
     """Positions of the stops, past the end moved to the last round, shape (n_rules, n_questions)."""
     parts = [np.minimum(position, side.last) for _, side, position in made.positions(numbers)]
@@ -144,10 +153,6 @@ def plain_stops(rule, of, max_rounds=None):
         rows = [{"round": t + 1, **{name: column[q, t] for name, column in columns.items()}} for t in range(n)]
         found.append(reference.stop(rule, rows)[0])
     return found
-
-
-def interval(found):
-    return found.delta, found.low, found.high
 
 
 # Counts -----------------------------------------------------------------------------------------------------------------
@@ -288,7 +293,10 @@ def test_the_runs_of_one_question_are_paired_whatever_their_order():
     blocks = tuple(Block(form="or", literals=literals("score_gap"), prompt=prompt) for prompt in "ab")
     made = explorer(Space(name="two", blocks=blocks), Recording(build_table(rows)))
     assert made.questions.clusters.tolist() == ["q3", "q1", "q2", "q0"]
-    assert any("2 questions are left out" in note for note in made.questions.notes)
+    assert made.questions.left_out == 2
+    checks = Checks()
+    checks.add_questions(made.questions, "f1")
+    assert "2 questions are left out: they were not recorded with every prompt" in checks.sentences
     for side in made.questions.sides.values():
         assert side.view["score_gap"][:, 0].tolist() == [3, 1, 2, 0]
         assert {name[0] for name in side.recording.question_ids} == set("0123")
@@ -299,7 +307,7 @@ def test_the_runs_of_one_question_are_paired_whatever_their_order():
         explorer(Space(name="two", blocks=blocks), twice)
     apart = Recording(build_table([{**row, "cluster": row["question_id"]} for row in rows]))
     with pytest.raises(DataError, match="share no questions"):
-        explorer(Space(name="two", blocks=blocks), apart)
+        search(apart, Space(name="two", blocks=blocks))
 
 
 def test_a_preset_names_the_columns_that_a_recording_lacks(tmp_path):
@@ -392,8 +400,8 @@ def test_rules_are_merged_where_they_stop_alike_and_pay_for_the_same_closed_book
     stops = stops_of_all(made, numbers)
     groups = {(s, *p, *c) for s, p, c in zip(starts, stops.tolist(), calls.tolist(), strict=True)}
     assert len({(s, *p) for s, p in zip(starts, stops.tolist(), strict=True)}) < len(groups) < made.space.count
-    assert len(made.distinct()) == len(groups)
-    assert made.distinct().members.sum() == made.space.count
+    assert len(distinct_of(made)) == len(groups)
+    assert distinct_of(made).members.sum() == made.space.count
 
 
 @pytest.mark.parametrize("given_tune", [False, True])
@@ -456,24 +464,26 @@ def test_a_gate_is_locked_selected_and_written_with_its_start_round(baseline):
     assert chosen.policy.start_round == (0 if "p_known" in chosen.policy.rule.signals else 1)
     told = [note for note in result.notes if note.startswith("overlap is undefined")]
     assert len(told) == 1  # the same from round 1 and from round 0 on, and said once
+    row = replay(of, [chosen.policy], metrics=("f1",), resampling=Resampling(n_resamples=2), baseline=baseline).rows[0]
     nested = result.optimism.estimate("nested")
-    assert nested.quality == pytest.approx(chosen.row.metrics["f1"])
-    assert nested.calls == pytest.approx(chosen.row.calls.mean)
-    assert nested.delta.delta == pytest.approx(chosen.row.deltas["f1"].delta)
+    assert nested == chosen.estimate
+    assert chosen.point == pytest.approx((row.metrics["f1"], row.calls.mean))
+    assert nested.delta.delta == pytest.approx(row.deltas["f1"].delta)
     for row in result.rows(range(len(result.distinct))):
         expected = (
             replay(of, [row["rule"]], metrics=("f1",), resampling=Resampling(n_resamples=50), baseline=baseline)
             .rows[0]
             .deltas
         )
-        assert (row["delta"], row["low"], row["high"]) == pytest.approx(interval(expected["f1"]))
+        assert row["delta"] == pytest.approx(expected["f1"].delta)
         assert row["calls_delta"] == pytest.approx(expected["calls"].delta)
 
 
 def test_a_gate_alone_is_a_space_and_starts_the_chosen_policy_at_round_0():
     made = Space(name="gate", blocks=(Block(form="or", literals=(Literal(signal="p_known", grid=5),)),))
+    of = gated(40, seed=2, prefix="e")
     result = search(
-        gated(40, seed=2, prefix="e"),
+        of,
         made,
         tune=gated(40, seed=1),
         metric="f1",
@@ -483,7 +493,7 @@ def test_a_gate_alone_is_a_space_and_starts_the_chosen_policy_at_round_0():
     assert result.n_rules == 5
     assert result.chosen.policy.start_round == 0
     assert result.chosen.policy.max_rounds == 4
-    assert result.chosen.row.stop_rounds[0] > 0
+    assert replay(of, [result.chosen.policy], resampling=Resampling(n_resamples=2)).rows[0].stop_rounds[0] > 0
 
 
 def test_the_runs_of_one_question_are_paired_from_round_0_on_too():
@@ -554,7 +564,7 @@ def test_rules_are_merged_if_and_only_if_they_stop_alike(monkeypatch, pending):
     monkeypatch.setattr("suffice.evaluation.search.explore._RULE_BATCH", 300)
     of = recording(12, lengths=True, seed=5)
     made = explorer(space("dnf", NAMES, grid=2, patience=(1, 2), max_rounds=(3, 5)), of)
-    found = made.distinct()
+    found = distinct_of(made)
     everything = stops_of_all(made, all_numbers(made))
     groups = {}
     for number, stopped in enumerate(map(tuple, everything.tolist())):
@@ -661,18 +671,18 @@ def test_the_choice_is_made_on_tune_and_reported_on_eval():
     allowed = means["calls"] <= 3
     assert result.chosen.quality == pytest.approx(means["quality"][allowed].max())
     rule = result.chosen.policy.rule
-    row = replay(of, [rule], metrics=("f1",), resampling=Resampling(n_resamples=100)).row(str(rule))
-    assert result.chosen.row.metrics == row.metrics
-    assert interval(result.chosen.row.deltas["f1"]) == interval(row.deltas["f1"])
-    assert not result.chosen.row.selected_here
+    row = replay(of, [result.chosen.policy], metrics=("f1",), resampling=Resampling(n_resamples=100)).rows[0]
+    assert row.rule == str(rule)
+    assert result.chosen.point == pytest.approx((row.metrics["f1"], row.calls.mean))
+    assert not row.selected_here
     assert result.chosen.policy.provenance["search"]["n_rules"] == result.n_rules
     assert (
         replay(tune, [result.chosen.policy], metrics=("f1",), resampling=Resampling(n_resamples=1)).rows[0].n_selected
         == 60
     )
     nested = result.optimism.estimate("nested")
-    assert nested.quality == pytest.approx(row.metrics["f1"])
-    assert interval(nested.delta) == pytest.approx(interval(row.deltas["f1"]))
+    assert nested == result.chosen.estimate
+    assert nested.delta.delta == pytest.approx(row.deltas["f1"].delta)
 
 
 def test_the_naive_best_flatters_and_cross_fitting_does_not():
@@ -704,7 +714,8 @@ def test_cross_fitted_values_come_from_the_rules_of_the_other_folds():
     ex = made.explorer
     _, _, outcome = next(ex.outcomes(made.distinct.number))
     values = {name: outcome(name) for name in ("quality", "calls")}
-    fold = np.random.default_rng(42).permutation(np.arange(41) % 4)
+    fold = (keyed_numbers(keys_of(of.question_ids), 1, seed=1042)[:, 0] % np.uint64(4)).astype(int)
+    fold = fold[np.argsort(of.question_ids)]  # a search goes through them by their names
     total = 0.0
     for k in range(4):
         other = fold != k
@@ -714,19 +725,25 @@ def test_cross_fitted_values_come_from_the_rules_of_the_other_folds():
     assert found.quality == pytest.approx(total / 41)
 
 
-def test_intervals_of_every_row_are_those_of_replay_on_the_same_draws():
+def test_intervals_of_every_row_are_t_intervals_of_its_differences():
     tune, of = recording(30, seed=15), recording(50, seed=16, prefix="e")
-    made = search(of, space("or", NAMES[:2]), tune=tune, resampling=Resampling(n_resamples=200, seed=5))
-    rows = made.rows(range(len(made.distinct)))
+    made = search(of, space("or", NAMES[:2]), tune=tune, resampling=Resampling(n_resamples=20), budget=5.0)
     replayed = replay(
-        of, [row["rule"] for row in rows], metrics=("f1",), resampling=Resampling(n_resamples=200, seed=5)
+        of,
+        [row["rule"] for row in made.rows(range(len(made.distinct)))],
+        metrics=("f1",),
+        resampling=Resampling(n_resamples=2),
     )
-    for row in rows:
+    for part, deltas in made.explorer.deltas(made.distinct.number):
+        for prefix, name in (("", "quality"), ("calls_", "calls")):
+            expected = paired_t(deltas[name])
+            for end in ("delta", "low", "high"):
+                assert made.columns[f"{prefix}{end}"][part] == pytest.approx(getattr(expected, end), abs=1e-12)
+    for row in made.rows(range(len(made.distinct))):
         expected = replayed.row(row["rule"]).deltas
-        assert (row["delta"], row["low"], row["high"]) == pytest.approx(
-            (expected["f1"].delta, expected["f1"].low, expected["f1"].high), abs=1e-12
+        assert (row["delta"], row["calls_delta"]) == pytest.approx(
+            (expected["f1"].delta, expected["calls"].delta), abs=1e-12
         )
-        assert (row["calls_low"], row["calls_high"]) == pytest.approx((expected["calls"].low, expected["calls"].high))
 
 
 def test_tune_questions_among_the_searched_are_refused():
@@ -755,7 +772,7 @@ def test_tasr_is_added_outside_the_count():
     (named,) = made.named
     row = replay(of, ["tasr"], metrics=("f1",), resampling=Resampling(n_resamples=50)).row("tasr")
     assert (named.quality, named.calls) == pytest.approx((row.metrics["f1"], row.calls.mean))
-    assert interval(named.delta) == pytest.approx(interval(row.deltas["f1"]))
+    assert named.delta.delta == pytest.approx(row.deltas["f1"].delta)
     both = Block(form="and", literals=(Literal(signal="answer_stable", comparison=">=", thresholds=(1.0,)), Literal(signal="p_correct", thresholds=(0.25,))))  # fmt: skip
     assert (
         search(of, Space(name="t", blocks=(both,)), tune=tune, resampling=Resampling(n_resamples=0)).named[0].members

@@ -11,7 +11,6 @@ from suffice import Policy, ScriptedModel
 from suffice.errors import ConfigMismatchError, DataError, SchemaError
 from suffice.evaluation.replay import calibrate, policy_for, replay, replay_stream, selected_on
 from suffice.evaluation.search import search
-from suffice.evaluation.search.data import refuse_shared
 from suffice.evaluation.statistics import Resampling
 from suffice.loops import RetrievalLoop, record
 from suffice.loops.retrieval import InMemoryRetriever, Question
@@ -141,7 +140,7 @@ def test_a_calibrated_policy_saw_its_tune_questions_by_id_and_by_text(clean, tmp
     with pytest.raises(ConfigMismatchError, match="the policy was fitted or selected on 40"):
         certify(again, listed([policy], policy), LOOSE)
     with pytest.raises(ConfigMismatchError, match="40 of 40 questions are among the tune questions"):
-        refuse_shared(clean, again)
+        search(again, tune=clean)
     prepared, tune = (
         GateEvaluation(again, resampling=Resampling(n_resamples=2)),
         GateEvaluation(clean, resampling=Resampling(n_resamples=2)),

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from suffice.errors import DataError
 from suffice.evaluation.replay.baselines import Run
@@ -18,7 +17,7 @@ from suffice.policy.session import Policy
 from suffice.policy.signals import SIGNALS
 from suffice.recordings.recording import Recording
 
-__all__ = ["DEFAULT_ORDERS", "drawn_orders", "in_orders", "mean_runs", "n_orders", "order_note", "seed_of_names"]
+__all__ = ["DEFAULT_ORDERS", "drawn_orders", "mean_runs", "n_orders", "order_note", "seed_of_names"]
 
 DEFAULT_ORDERS = 100
 """Orders of the samples of each question."""
@@ -73,29 +72,6 @@ def drawn_orders(recording: Recording, n: int, seed: int) -> Iterator[npt.NDArra
         if int(recording.index[0]) == 0:
             keys[:, 0] = -1.0
         yield np.argsort(np.argsort(keys, axis=1, kind="stable"), axis=1)
-
-
-def in_orders(recording: Recording, n: int, seed: int) -> Recording:
-    """Return each question in `n` orders of its samples, as rows of one cluster: who resamples clusters resamples questions.
-
-    For what cannot average over orders by itself.  A mean over the rows is the mean over orders, as each question has as many.
-    """
-    units = np.array([str(unit) for unit in recording.clusters.tolist()], dtype=object)[recording.row_question]
-    tables = []
-    for number, places in enumerate(drawn_orders(recording, n, seed), 1):
-        table = recording.reordered(places).table
-        ids = [f"{name} (order {number})" for name in table.column("question_id").to_pylist()]
-        for name, values in (("question_id", ids), ("cluster", units.tolist())):
-            if name in table.column_names:
-                place = table.column_names.index(name)
-                table = table.set_column(place, table.schema.field(place), pa.array(values, type=pa.string()))
-            else:
-                table = table.append_column(
-                    pa.field(name, pa.string(), metadata={"kind": "identity"}), pa.array(values)
-                )
-        tables.append(table)
-    metadata = {name: value for name, value in recording.metadata.items() if name != "exchangeable"}
-    return Recording(pa.concat_tables(tables), {**metadata, "independent": True, "orders": n})
 
 
 def mean_runs(prepared: PreparedRecording, n: int, seed: int, runs_of: Runs) -> list[Run]:

@@ -1,14 +1,15 @@
 """Search over families of rules, and how much of the best rule's lead is luck."""
 
-from suffice.evaluation.search.engine import search, split
+from suffice.evaluation.search.engine import search
 from suffice.evaluation.search.equivalent import equivalent_intervals
 from suffice.evaluation.search.explore import Distinct, Explorer
+from suffice.evaluation.search.facts import split
 from suffice.evaluation.search.files import read_space, space_from_dict
 from suffice.evaluation.search.optimism import Optimism, RuleEstimate
 from suffice.evaluation.search.presets import PRESETS, available, preset
 from suffice.evaluation.search.result import Chosen, Named, SearchResult, write_rules
 from suffice.evaluation.search.space import FORMS, MOST_RULES, Block, Literal, Space
-from suffice.evaluation.search.thresholds import Locked, lock
+from suffice.evaluation.search.thresholds import Locked
 
 __all__ = [
     "FORMS",
@@ -27,7 +28,6 @@ __all__ = [
     "Space",
     "available",
     "equivalent_intervals",
-    "lock",
     "preset",
     "read_space",
     "search",

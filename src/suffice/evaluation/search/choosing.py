@@ -1,4 +1,4 @@
-"""What a search tries and what tune questions choose: the same for a recording in memory and for one in parts."""
+"""What a search tries, and what tune questions choose."""
 
 from __future__ import annotations
 

@@ -11,20 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, UnknownSignalError
-from suffice.evaluation.replay import (
-    CostTable,
-    check_policy,
-    policy_for,
-    reads_round_0,
-    seen_from,
-    seen_in,
-    selected_on,
-)
+from suffice.evaluation.replay import CostTable, check_policy, policy_for, reads_round_0, selected_on
 from suffice.evaluation.replay.charging import answered_closed_book
 from suffice.evaluation.replay.costs import TOKEN_KINDS, loop_masks
 from suffice.evaluation.replay.outcomes import answers_by_stop, expected_by_stop
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.selected import Selected
+from suffice.evaluation.statistics import Keys, keys_of
 from suffice.policy.calibration import CALIBRATED
 from suffice.policy.rounds import Floats, Mask, Rounds
 from suffice.policy.rules import MajorityOfSamples, Never, Rule, Threshold, fixed_k, parse_rule
@@ -39,9 +32,10 @@ __all__ = [
     "Side",
     "by_prompt",
     "find_prompt",
+    "no_shared_questions",
     "policy_of_baseline",
+    "prompt_names",
     "reading",
-    "refuse_number_shared",
     "refuse_shared",
     "seen_before",
 ]
@@ -110,20 +104,31 @@ class Questions:
     Attributes:
         sides: By prompt; under "" the only one of a recording that names none.
         clusters: The unit of each row, shape ``(n_questions,)``.
+        keys: The key of each row by its own name, the same in every order and division; shape ``(n_questions,)``.
+        units: The key of each row's unit: what is drawn, and what a fold holds together; same shape.
         notes: What a reader must know.
+        left_out: Units that some prompt lacks.
     """
 
     sides: Mapping[str, Side]
     clusters: npt.NDArray[np.object_]
+    keys: Keys
+    units: Keys
     notes: tuple[str, ...] = ()
+    left_out: int = 0
 
     def __len__(self) -> int:
-        return len(self.clusters)
+        return len(self.keys)
 
     def rows(self, rows: npt.NDArray[np.int64]) -> Questions:
         """Return what rules read of some of the questions."""
-        sides = {prompt: side.rows(rows) for prompt, side in self.sides.items()}
-        return replace(self, sides=sides, clusters=self.clusters[rows])
+        return replace(
+            self,
+            sides={prompt: side.rows(rows) for prompt, side in self.sides.items()},
+            clusters=self.clusters[rows],
+            keys=self.keys[rows],
+            units=self.units[rows],
+        )
 
     @classmethod
     def of(
@@ -133,22 +138,19 @@ class Questions:
         *,
         metric: str,
         baseline: str,
-        part: bool = False,
     ) -> Questions:
-        """Prepare recorded questions for a search.
+        """Prepare recorded questions for a search: some of a recording, so that nothing is said of all of them.
 
         Args:
             recordings: By prompt.
             policies: By prompt: fitted state, and a rule that reads every signal of the search.
             metric: What quality means: a column in [0, 1] or `agreement`.
             baseline: A rule's text, `fixed_k(3)` or `full`; each prompt has its own.
-            part: Whether these are some of the questions: what holds for all of them only is then not
-                looked for.
 
         Raises:
-            DataError: The metric is missing or was not measured, or prompts share no questions.
+            DataError: The metric is missing or was not measured, or a prompt has a question twice.
         """
-        sides, clusters, notes = {}, {}, list[str]()
+        sides, clusters, notes, names = {}, {}, list[str](), list[str]()
         for prompt, recording in recordings.items():
             prepared = PreparedRecording.of(recording, [metric])
             complete = prepared.recording
@@ -156,20 +158,27 @@ class Questions:
                 notes.append(f"{prepared.n_failed} questions failed while recording and are left out")
             policy = replace(policies[prompt], max_rounds=max(1, int(complete.index[-1])))
             readers = _readers(policy, complete)
-            policy_notes = {start: check_policy(reading, complete, part=part) for start, reading in readers.items()}
+            policy_notes = {start: check_policy(reading, complete, part=True) for start, reading in readers.items()}
             gated_notes = [note for note in policy_notes.get(0, ()) if note not in policy_notes[1]]
             notes += [*policy_notes[1], *(f"{note} (from round 0 on)" for note in gated_notes)]
-            if not part:
-                notes += seen_before(policy, complete).notes
-            sides[prompt] = _side(prepared, readers, policy_of_baseline(complete, policy, baseline, part=part))
-            clusters[prompt] = complete.clusters
+            sides[prompt] = _side(prepared, readers, policy_of_baseline(complete, policy, baseline))
+            clusters[prompt], names = complete.clusters, complete.question_ids
         if len(sides) == 1:
-            return cls(sides=sides, clusters=next(iter(clusters.values())), notes=tuple(notes))
+            (own,) = clusters.values()
+            keys = keys_of(names)
+            units = keys if own.tolist() == names else keys_of(map(str, own.tolist()))
+            return cls(sides=sides, clusters=own, keys=keys, units=units, notes=tuple(notes))
         shared, rows, left_out = _paired(clusters)
-        if left_out:
-            notes.append(f"{left_out} questions are left out: they were not recorded with every prompt")
-        paired = {prompt: side.select(rows[prompt]) for prompt, side in sides.items()}
-        return cls(sides=paired, clusters=shared, notes=tuple(dict.fromkeys(notes)))
+        paired = {prompt: side.select(rows[prompt]) for prompt, side in sides.items()} if len(shared) else {}
+        keys = keys_of(map(str, shared.tolist()))
+        return cls(
+            sides=paired,
+            clusters=shared,
+            keys=keys,
+            units=keys,
+            notes=tuple(dict.fromkeys(notes)),
+            left_out=left_out,
+        )
 
 
 def seen_before(policy: Policy, recording: Recording) -> Selected:
@@ -177,20 +186,31 @@ def seen_before(policy: Policy, recording: Recording) -> Selected:
     return selected_on(replace(policy, calibrators=(), state={}, provenance={}), recording)
 
 
-def by_prompt(recording: Recording) -> dict[str, Recording]:
-    """Return the recording of each prompt: the name before the ``@`` of the column `prompt_id`, "" without one."""
+def prompt_names(recording: Recording) -> npt.NDArray[np.object_]:
+    """Return the prompt of each question, shape ``(n_questions,)``: the name before the ``@`` of the column `prompt_id`."""
+    prompts = recording.per_question("prompt_id", [""] * len(recording.question_ids))
+    names = np.empty(len(prompts), dtype=object)
+    names[:] = [str(prompt or "").split("@")[0] for prompt in prompts.tolist()]
+    return names
+
+
+def by_prompt(recording: Recording, *, several: bool = False) -> dict[str, Recording]:
+    """Return the recording of each prompt: the name before the ``@`` of the column `prompt_id`, "" without one.
+
+    Args:
+        recording: Recorded rounds.
+        several: Whether these are some questions of a recording with several prompts, where one without a name is "unnamed".
+    """
     if "prompt_id" not in recording.table.column_names:
-        return {"": recording}
-    prompts = recording.per_question("prompt_id", [])
-    names = np.array([str(prompt or "").split("@")[0] for prompt in prompts.tolist()], dtype=object)
-    prompt_names = dict.fromkeys(names.tolist())
-    if len(prompt_names) == 1:
-        return {str(next(iter(prompt_names))): recording}
-    parts = {name: recording.select(np.asarray(names == name, dtype=np.bool_)) for name in prompt_names}
+        return {"unnamed" if several else "": recording}
+    names = prompt_names(recording)
+    prompt_of = dict(zip(names.tolist(), recording.per_question("prompt_id", []).tolist(), strict=True))
+    if len(prompt_of) == 1 and not several:
+        return {str(next(iter(prompt_of))): recording}
+    parts = {name: recording.select(np.asarray(names == name, dtype=np.bool_)) for name in prompt_of}
     if "prompts" in (recording.metadata.get("config") or {}):  # merged: the prompt of each part is known again
         for name, part in parts.items():
-            (prompt,) = {prompt for prompt in prompts.tolist() if str(prompt).split("@")[0] == name}
-            part.metadata["depends"] = {**part.metadata.get("depends", {}), "prompt_id": prompt}
+            part.metadata["depends"] = {**part.metadata.get("depends", {}), "prompt_id": prompt_of[name]}
     return {str(name) or "unnamed": part for name, part in parts.items()}
 
 
@@ -225,17 +245,8 @@ def find_prompt(wanted: str, prompts: Iterable[str], named: Iterable[str]) -> st
     )
 
 
-def refuse_shared(tune: Recording, recording: Recording) -> None:
-    """Refuse tune questions that are also searched, by id, cluster and text.
-
-    Raises:
-        ConfigMismatchError: There are such questions.
-    """
-    refuse_number_shared(int(seen_in(recording, seen_from(tune)).sum()), len(recording.question_ids))
-
-
-def refuse_number_shared(shared: int, n: int) -> None:
-    """Refuse tune questions that are also searched; see `refuse_shared`.
+def refuse_shared(shared: int, n: int) -> None:
+    """Refuse tune questions that are also searched: `shared` of the `n` searched ones.
 
     Raises:
         ConfigMismatchError: There are such questions.
@@ -246,6 +257,13 @@ def refuse_number_shared(shared: int, n: int) -> None:
             "question proves nothing on it. Give a tune recording of other questions, or none, and the recording is "
             "split"
         )
+
+
+def no_shared_questions(prompts: Iterable[str]) -> DataError:
+    """Return the error that no question was recorded with all of some prompts."""
+    return DataError(
+        f"the prompts {', '.join(map(repr, prompts))} share no questions: give the runs of one question the same 'cluster'"
+    )
 
 
 def _readers(policy: Policy, recording: Recording) -> dict[int, Policy]:
@@ -294,14 +312,13 @@ def _side(prepared: PreparedRecording, readers: Mapping[int, Policy], baseline: 
     return replace(sides[1], gated=sides.get(0))
 
 
-def policy_of_baseline(recording: Recording, policy: Policy, baseline: str, *, part: bool = False) -> Policy:
+def policy_of_baseline(recording: Recording, policy: Policy, baseline: str) -> Policy:
     """Return the policy that differences are taken against.
 
     Args:
-        recording: Recorded rounds.
+        recording: Recorded rounds, or some of them, or none.
         policy: The fitted state.
         baseline: A rule's text or `full`.
-        part: Whether these are some of the questions, see `check_policy`.
 
     Raises:
         DataError: It reads what no rule of the search reads.
@@ -315,7 +332,7 @@ def policy_of_baseline(recording: Recording, policy: Policy, baseline: str, *, p
             f"the baseline {baseline!r} reads {lacking[0]!r}, which no rule of the search reads: use another"
         )
     against = replace(policy_for(recording, rule), calibrators=policy.calibrators, state=policy.state)
-    check_policy(against, recording, part=part)
+    check_policy(against, recording, part=True)
     return against
 
 
@@ -389,10 +406,6 @@ def _paired(
             )
     first, *others = places.values()
     shared = [name for name in first if all(name in other for other in others)]
-    if not shared:
-        raise DataError(
-            f"the prompts {', '.join(map(repr, places))} share no questions: give the runs of one question the same 'cluster'"
-        )
     everything = set().union(*places.values())
     rows = {prompt: np.array([place[name] for name in shared]) for prompt, place in places.items()}
     out = np.empty(len(shared), dtype=object)

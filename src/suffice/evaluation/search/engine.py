@@ -1,23 +1,20 @@
-"""Search: thresholds and the choice of a rule on tune questions, figures on others."""
+"""The search: thresholds and the choice of a rule on tune questions, figures on others, in passes over parts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial, reduce
-from operator import or_
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
 
+from suffice.common.processes import process_pool
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.evaluation.replay import dividing_names, replay, seen_from
-from suffice.evaluation.replay.checks import require_whole
+from suffice.evaluation.replay.blocks import RecordingBlock
 from suffice.evaluation.replay.front import pareto_front
-from suffice.evaluation.replay.orders import in_orders, n_orders, order_note
-from suffice.evaluation.replay.outcomes import agreement_note, choice_note, default_metrics, is_agreement
-from suffice.evaluation.search.by_parts import search_parts
+from suffice.evaluation.replay.orders import n_orders, order_note
+from suffice.evaluation.replay.outcomes import agreement_text, default_metrics, is_agreement
 from suffice.evaluation.search.choosing import (
     Goal,
     chosen_policy,
@@ -27,23 +24,55 @@ from suffice.evaluation.search.choosing import (
     space_of,
     wanted_signals,
 )
-from suffice.evaluation.search.data import Questions, by_prompt, refuse_shared
-from suffice.evaluation.search.equivalent import equivalent_intervals
+from suffice.evaluation.search.data import by_prompt, no_shared_questions, refuse_shared
+from suffice.evaluation.search.equivalent import ThresholdIntervals
+from suffice.evaluation.search.estimates import Estimates, Passes, difference_columns_of
 from suffice.evaluation.search.explore import Explorer, SearchProgress
+from suffice.evaluation.search.facts import HASHED, Facts, TuneShare, linked_names
 from suffice.evaluation.search.fitting import Defined, fit
-from suffice.evaluation.search.optimism import Trials, measure_optimism
-from suffice.evaluation.search.result import Chosen, Named, SearchResult
-from suffice.evaluation.search.space import Space
-from suffice.evaluation.search.thresholds import lock
-from suffice.evaluation.statistics import Draws, Resampling, hash_places
-from suffice.policy.rounds import Floats
-from suffice.policy.rules import tasr
+from suffice.evaluation.search.optimism import Trials
+from suffice.evaluation.search.orders import ordered_metadata
+from suffice.evaluation.search.passes import (
+    Checks,
+    defined_in,
+    facts_in,
+    intervals_in,
+    names_in,
+    narrowed,
+    ranges_in,
+    rows_in,
+    sums_alone_in,
+    sums_in,
+    tables_in,
+)
+from suffice.evaluation.search.reading import SearchReading
+from suffice.evaluation.search.result import SearchResult
+from suffice.evaluation.search.sources import (
+    MemorySource,
+    SearchSource,
+    columns_of_metric,
+    is_clustered,
+    source_of,
+    unit_names,
+)
+from suffice.evaluation.search.space import Literal, Space
+from suffice.evaluation.search.sums import FOLDED, RuleSums
+from suffice.evaluation.search.thresholds import Locked, open_literals, threshold_trials, with_thresholds
+from suffice.evaluation.statistics import Resampling, check_streamed, keys_of
+from suffice.policy.rounds import Floats, Positions
+from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
+from suffice.policy.signals import SIGNALS
+from suffice.recordings.opened import run_starts
 from suffice.recordings.recording import Recording
 
-__all__ = ["difference_columns", "search", "split"]
+__all__ = ["search"]
 
 _ORDERS = 10
+_DECIMALS = 12
+"""Decimals by which means are compared: the order in which parts are added changes those beyond."""
+
+_SHOWN_HOW = "the intervals of rules are t intervals of the mean; those of estimates, and p-values, are by bootstrap"
 
 
 def search(
@@ -64,244 +93,355 @@ def search(
     orders: int | None = None,
     jobs: int = 1,
 ) -> SearchResult:
-    """Try every rule of a space on recorded rounds.
+    """Try every rule of a space on recorded rounds: calibrators, thresholds and the choice by tune, figures of the others.
 
-    A path is searched part by part, in `jobs` processes: of the rules sums are in memory, and of the questions one part at a
-    time.  Rules, thresholds, means and what tune chooses are the same; the notes say what is computed otherwise.
-
-    Calibrators, locked thresholds and the choice of a rule come from tune questions; the figures of all rules, and of
-    the chosen one, from the others.  Answers are those of the stop round (selector `last`), and calls and tokens those
-    of the loop itself: what a judge or reranker costs depends on a rule's order, and `replay` charges it.  Of independent
-    samples the answer is their majority, and `available` means votes.
+    A recording in memory is one part.  One at a path is read part by part, in `jobs` processes, with the same figures; of the
+    rules sums are in memory, of the questions one part at a time.  Answers are those of the stop round, calls and tokens those
+    of the loop itself; of independent samples the answer is their majority, and `available` means votes.
 
     >>> from suffice import Resampling, search
     >>> from suffice.evaluation.search import Block, Literal, Space
     >>> from suffice.recordings import bundled_recording
     >>> distances = Literal(signal="semantic_distance", comparison="<", thresholds=(0.02, 0.05, 0.1))
     >>> space = Space(name="distances", blocks=(Block(form="or", literals=(distances,)),), patience=(1, 2))
-    >>> quality, few = "target_sentiment", Resampling(n_resamples=20)
-    >>> recording = bundled_recording("self_refine_dv3")
-    >>> result = search(recording, space, metric=quality, budget=8.0, resampling=few)
+    >>> recording, few = bundled_recording("self_refine_dv3"), Resampling(n_resamples=20)
+    >>> result = search(recording, space, metric="target_sentiment", budget=8.0, resampling=few)
     >>> result.n_rules, str(result.chosen.policy.rule)
     (6, 'semantic_distance < 0.02')
 
     Args:
-        recording: The questions that are searched, in memory or as the path of a file or of a folder of parts; also the
-            tune questions where `tune` is None.
+        recording: The questions that are searched; also the tune questions where `tune` is None.
         space: A space, the name of a preset, or `available`.
-        tune: Tune questions, recorded alike, a path if `recording` is one; None = `tune_share` of the recording's, drawn by id hash and seed.
+        tune: Tune questions, recorded alike; None = `tune_share` of the recording's, drawn by id hash and seed.
         tune_share: In (0, 1).
         patience: In place of the space's; None = as the space says.
         max_rounds: The same for its highest rounds.
         metric: What quality means: a column in [0, 1] or `agreement`; None = `f1`, and `em` for multiple choice.
         budget: Most mean calls of a locked threshold and of what is selected.
         baseline: What differences are taken against: a rule's text or `full`.
-        target: What calibrators are fitted to, if any are; None = `em`, or `metric` where that needs no gold answers.
-        resampling: How intervals are made; with 0 resamples there are none, and no optimism.  Its seed also draws the
-            folds and the split.
+        target: What calibrators are fitted to; None = `em`, or `metric` where that needs no gold answers.
+        resampling: How intervals are made; with 0 resamples there are none, and no optimism.  Its seed draws folds and split.
         folds: Of the cross-fitted estimate.
-        progress: Called with rules done and rules in all; of a path with parts done and parts in all, in each pass.
+        progress: Called with parts done and parts in all, in each pass over them.
         orders: Of independent samples, in how many random orders each question counts, as one cluster; None = 10.
         jobs: Processes that read the parts of a path.
 
     Raises:
-        DataError: The space has no rules or too many, or the metric is missing.  Of a path: rows repeat questions, or
-            rounds are independent samples.
+        DataError: The space has no rules or too many, the metric is missing, or rows of a path repeat questions.
         CensoredError: A rule ended questions before the recording's highest round.
         UnknownSignalError: The recording lacks columns that the space reads.
         ConfigMismatchError: Tune questions are among those searched, or a prompt was not recorded.
         RuleSyntaxError: The baseline is not a rule.
     """
-    if not isinstance(recording, Recording):
-        if isinstance(tune, Recording) or orders is not None:
-            raise DataError("a path is searched part by part: give tune questions as a path, too, and no orders")
-        return search_parts(
-            recording,
-            space,
-            tune=tune,
-            tune_share=tune_share,
-            patience=patience,
-            max_rounds=max_rounds,
-            metric=metric,
-            budget=budget,
-            baseline=baseline,
-            target=target,
-            resampling=resampling,
-            folds=folds,
-            progress=progress,
-            jobs=jobs,
-        )
-    if not isinstance(tune, Recording | None) or jobs != 1:
+    check_streamed(resampling)
+    recordings = tuple(source_of(each) for each in (recording, tune) if each is not None)
+    is_on_disk = all(each.is_on_disk for each in recordings)
+    if jobs > 1 and any(isinstance(each, MemorySource) for each in recordings):
         raise DataError(
             "a recording in memory is searched in this process: give its path to search its parts in several"
         )
-    metric, data_hash = metric or default_metrics(recording)[0], recording.data_hash
-    n = n_orders(recording, _ORDERS if orders is None and recording.exchangeable else orders, [])
-    original = recording
-    recording = in_orders(recording, n, resampling.seed) if recording.exchangeable else recording
-    if tune is not None and tune.exchangeable:
-        tune = in_orders(tune, n, resampling.seed)
-    if tune is None:
-        tune, recording = split(recording, tune_share, resampling.seed)
-    refuse_shared(tune, recording)
-    for of in (tune, recording):
-        require_whole(of, "a search tries rules that stop later")
-    goal = Goal(metric=metric, budget=budget, baseline=baseline)
-    parts = by_prompt(tune)
-    defined = {prompt: Defined.of(part) for prompt, part in parts.items()}
-    spec = space_of(space, defined, patience, max_rounds, [int(of.index[-1]) for of in (tune, recording)])
-    policies = {
-        prompt: fit(parts[prompt], signals, target=target, metric=metric)
-        for prompt, signals in wanted_signals(spec, defined).items()
-    }
-    n_orders(original, n, [*policies.values()])  # refuses signals that look back
-    on_tune, questions = (_prepare_questions(of, policies, goal) for of in (tune, recording))
-    locked_space, locked = lock(spec, on_tune, budget=budget)
-    trials = Trials.of(Explorer(locked_space, questions), budget, progress)
-    chosen, number = _select_on_tune(
-        Trials.of(Explorer(locked_space, on_tune), budget), questions, policies, goal, resampling
+    if folds < 1:
+        raise DataError(f"the cross-fitted estimate needs folds, not {folds!r}; allowed: >= 2")
+    exchangeable = recordings[0].empty().exchangeable
+    reading = SearchReading(
+        recordings=recordings,
+        share=TuneShare(share=tune_share, seed=resampling.seed) if tune is None else None,
+        goal=Goal(metric=metric or "", budget=budget, baseline=baseline),
+        resampling=resampling,
+        folds=folds,
+        orders=n_orders(recordings[0].empty(), _ORDERS if orders is None and exchangeable else orders, []),
     )
-    columns, optimism, draws = dict(trials.means), None, None
+    jobs = jobs if is_on_disk else 1  # rounds that a recorder has not written yet are in this process alone
+    with process_pool(min(jobs, len(reading.pieces(())))) as pool:
+        passes = Passes(reading=reading, jobs=jobs, pool=pool, progress=progress)
+        return _search_in_passes(passes, space, patience=patience, max_rounds=max_rounds, target=target)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Intervals:
+    """The intervals of thresholds, for which questions are read once more; what was read stays known."""
+
+    passes: Passes
+    space: Space
+    known: dict[int, ThresholdIntervals] = field(default_factory=dict)
+
+    def __call__(self, numbers: Positions) -> list[ThresholdIntervals]:
+        wanted = np.array(sorted({*numbers.tolist()} - self.known.keys()), dtype=np.int64)
+        if len(wanted):
+            intervals: list[ThresholdIntervals] = []
+            for _, part in self.passes.each(intervals_in, self.space, wanted, tune=False):
+                intervals = narrowed(intervals, part)
+            self.known.update(zip(wanted.tolist(), intervals, strict=True))
+        return [self.known[number] for number in numbers.tolist()]
+
+
+def _search_in_passes(
+    passes: Passes,
+    space: Space | str,
+    *,
+    patience: Sequence[int] | None,
+    max_rounds: Sequence[int] | None,
+    target: str | None,
+) -> SearchResult:
+    passes, facts = _facts(passes)
+    reading = passes.reading
+    goal, resampling, orders = reading.goal, reading.resampling, reading.orders
+    defined = _defined(passes)
+    highest = [int(recording.index[-1]) for recording in reading.recordings]
+    spec = space_of(space, defined, patience, max_rounds, highest)
+    wanted = wanted_signals(spec, defined)
+    _check_prompts(facts, [*wanted])
+    tune_block, policies = _fitted_state(passes, wanted, defined, target)
+    n_orders(reading.recordings[0].empty(), orders, [*policies.values()])  # refuses signals that look back
+    # Processes need not be sent the names of all tune questions.
+    passes = passes.of(policies={prompt: replace(policy, provenance={}) for prompt, policy in policies.items()})
+    locked_space, locked = _lock_thresholds(passes, spec)
+
+    (tune_sums, sums), checks = _sums_of_sides(passes, locked_space)
+    explorer = _explorer(passes, locked_space)
+    on_tune, trials = (_trials(explorer, side, goal.budget) for side in (tune_sums, sums))
+    estimates = Estimates.of(passes, trials, on_tune, sums)
+    chosen = None
+    if on_tune.best is not None:
+        policy, prompt = chosen_policy(on_tune, on_tune.best, policies, goal, _seen(facts[-1], tune_block))
+        chosen = estimates.chosen(policy, prompt, on_tune, goal)
+    intervals = _Intervals(passes=passes, space=locked_space)
+    columns = dict(trials.means)
     if resampling.n_resamples:
-        draws = resampling.draws(len(questions), questions.clusters)
-        columns |= difference_columns(trials, draws, progress)
-        optimism = measure_optimism(trials, number, draws, folds)
-    sides = questions.sides.items()
-    return SearchResult(
-        explorer=trials.explorer,
-        intervals=partial(equivalent_intervals, trials.explorer),
-        baselines={prompt: _baseline_point(side.baseline) for prompt, side in sides},
+        columns |= difference_columns_of(sums, trials, resampling.level)
+    result = SearchResult(
+        explorer=explorer,
+        intervals=replace(intervals, passes=replace(passes, pool=None)),
+        baselines=sums.baselines,
         distinct=trials.distinct,
         columns=columns,
-        front=pareto_front(columns["quality"], columns["calls"]),
-        metric=metric,
-        budget=budget,
-        baseline=baseline,
+        front=pareto_front(*(np.round(trials.means[name], _DECIMALS) for name in FOLDED)),
+        metric=goal.metric,
+        budget=goal.budget,
+        baseline=goal.baseline,
         locked=locked,
-        named=_named(trials, draws),
+        named=estimates.named(trials),
         best=trials.best,
         chosen=chosen,
-        optimism=optimism,
-        n_tune=len(on_tune) // n,
-        n=len(questions) // n,
+        optimism=estimates.optimism() if resampling.n_resamples else None,
+        n_tune=tune_sums.n // orders,
+        n=sums.n // orders,
         resampling=resampling,
-        data_hash=data_hash,
+        data_hash=f"{facts[0].digest:016x}",
         notes=(
-            *([order_note(n, resampling.seed)] if n > 1 else []),
+            *([order_note(orders, resampling.seed)] if orders > 1 else []),
             *(left_out_notes(defined) if space == "available" else ()),
-            *_search_notes(trials, on_tune, chosen, goal),
+            *_notes(passes, facts, checks, sums.n),
+            *empty_notes(chosen, trials.best, goal),
+            *on_demand_notes(locked_space),
         ),
     )
+    shown = [*result.shown, *([] if trials.best is None else [trials.best])]
+    intervals(trials.distinct.number[shown])  # what is shown is known to both
+    return result
 
 
-def split(recording: Recording, share: float, seed: int) -> tuple[Recording, Recording]:
-    """Return tune questions and the rest, by the hash of each cluster's name and the seed: the same in every file.
+def _facts(passes: Passes) -> tuple[Passes, list[Facts]]:
+    """Return what is known of the searched recording, and of the tune recording if there is one; and how they are read.
 
     Raises:
-        DataError: A share outside (0, 1), or a side without questions.
+        ConfigMismatchError: Questions are in both.
     """
-    if not 0 < share < 1:
-        raise DataError(f"the tune share lies strictly between 0 and 1, as 0.5, not {share!r}")
-    tune: npt.NDArray[np.bool_] = hash_places(dividing_names(recording), salt=f"{seed}:") < share
-    if tune.all() or not tune.any():
-        raise DataError(
-            f"a recording of {len(set(recording.clusters.tolist()))} questions cannot be split into tune and eval: give "
-            "a tune recording, or record more questions"
-        )
-    return recording.select(tune), recording.select(~tune)
-
-
-def _baseline_point(baseline: Mapping[str, Floats]) -> tuple[float, float]:
-    return float(baseline["quality"].mean()), float(baseline["calls"].mean())
-
-
-def _prepare_questions(recording: Recording, policies: Mapping[str, Policy], goal: Goal) -> Questions:
-    parts = by_prompt(recording)
-    read = {prompt: _recorded_with(parts, prompt) for prompt in policies}
-    return Questions.of(read, policies, metric=goal.metric, baseline=goal.baseline)
-
-
-def _recorded_with(parts: Mapping[str, Recording], prompt: str) -> Recording:
-    if prompt in parts:
-        return parts[prompt]
-    if len(parts) == 1 and not prompt:
-        return next(iter(parts.values()))
-    raise ConfigMismatchError(
-        f"the tune questions were recorded with the prompt {prompt!r}, and the others with "
-        f"{', '.join(map(repr, parts))}: record both with the same prompts"
-    )
-
-
-def difference_columns(trials: Trials, draws: Draws, progress: SearchProgress | None = None) -> dict[str, Floats]:
-    """Return mean differences to the baseline with intervals, for quality and (with a prefix) calls."""
-    n = len(trials.distinct)
-    columns = {f"{of}{name}": np.empty(n) for of in ("", "calls_") for name in ("delta", "low", "high")}
-    for part, deltas in trials.explorer.deltas(trials.distinct.number):
-        for of, outcome in (("", "quality"), ("calls_", "calls")):
-            intervals = draws.intervals(deltas[outcome])
-            for name in ("delta", "low", "high"):
-                columns[f"{of}{name}"][part] = getattr(intervals, name)
-        if progress is not None:
-            progress(part.stop, n)
-    return columns
-
-
-def _select_on_tune(
-    trials: Trials, questions: Questions, policies: Mapping[str, Policy], goal: Goal, resampling: Resampling
-) -> tuple[Chosen | None, npt.NDArray[np.int64]]:
-    """Return what tune selects, with its figures on the searched questions, and its number in the space."""
-    best, explorer = trials.best, trials.explorer
-    if best is None:
-        return None, np.empty(0, dtype=np.int64)
-    number = trials.distinct.number[[best]]
-    seen = reduce(or_, (seen_from(side.recording) for side in explorer.questions.sides.values()))
-    policy, prompt = chosen_policy(trials, best, policies, goal, seen)
-    result = replay(
-        questions.sides[prompt].recording,
-        [policy],
-        metrics=(goal.metric,),
-        baseline=goal.baseline,
-        resampling=replace(resampling, n_resamples=max(1, resampling.n_resamples)),
-    )
-    chosen = Chosen(
-        policy=policy,
-        prompt=prompt,
-        quality=float(trials.means["quality"][best]),
-        calls=float(trials.means["calls"][best]),
-        replayed=result.row(policy.label),
-        headline=result.headline(policy.label),
-    )
-    return chosen, number
-
-
-def _named(trials: Trials, draws: Draws | None) -> tuple[Named, ...]:
-    """Return `tasr` on every prompt that has its columns."""
-    named, sides = [], trials.explorer.questions.sides
-    for prompt, side in sides.items():
-        if not tasr().signals <= set(side.view.columns):
-            continue
-        position, stops_hash = trials.explorer.of_rule(tasr(), prompt)
-        rows = np.arange(len(position))
-        quality = side.tables["quality"][rows, position]
-        named.append(
-            Named(
-                name="tasr" if len(sides) == 1 else f"tasr  [{prompt}]",
-                prompt=prompt,
-                quality=float(quality.mean()),
-                calls=float(side.tables["calls"][rows, position].mean()),
-                delta=None if draws is None else draws.paired(quality - side.baseline["quality"]),
-                members=int(trials.distinct.members[trials.distinct.hash == stops_hash].sum()),
+    reading = passes.reading
+    facts = [Facts.none() for _ in reading.recordings]
+    metrics = reading.recordings[0].empty().names("metric")
+    columns = [*HASHED, "question", "prompt_id", "golds", *metrics]
+    for place, some in passes.each(facts_in, columns, columns=columns):
+        facts[place.recording] += some
+    for each in facts:
+        if each.failed.all():
+            raise DataError(
+                f"all {each.n_failed} recorded questions failed: run `suffice record` again to complete them"
             )
-        )
-    return tuple(named)
+        each.refuse_repeated()
+    if len(facts) > 1:
+        refuse_shared(int(facts[0].seen_in(facts[1]).sum()), len(facts[0].keys))
+    metric = reading.goal.metric or default_metrics(reading.recordings[0].empty(), facts[0].choice)[0]
+    passes = passes.of(
+        goal=replace(reading.goal, metric=metric),
+        several=tuple(each.several_prompts for each in facts),
+        share=_linked(passes, facts[0]),
+    )
+    return _together(passes, facts), facts
 
 
-def _search_notes(trials: Trials, tune: Questions, chosen: Chosen | None, goal: Goal) -> tuple[str, ...]:
-    questions = trials.explorer.questions
-    notes = [*questions.notes, *(f"tune: {note}" for note in tune.notes)]
-    choices = (choice_note(side.recording) for side in questions.sides.values())
-    notes += dict.fromkeys(note for note in choices if note and goal.metric in ("f1", "em"))
-    if is_agreement(goal.metric):
-        notes.append(agreement_note(next(iter(questions.sides.values())).recording))
-    notes += [*empty_notes(chosen, trials.best, goal), *on_demand_notes(trials.explorer.space)]
-    return tuple(notes)
+def _linked(passes: Passes, facts: Facts) -> TuneShare | None:
+    """Return the division into tune questions and others in which questions of one text are together."""
+    share = passes.reading.share
+    if share is None or not len(facts.repeated_texts):
+        return share
+    parts = passes.each(names_in, facts.repeated_texts, columns=["question"])
+    questions = (question for _, part in parts for question in part)
+    return replace(share, linked=linked_names(questions))
+
+
+def _together(passes: Passes, facts: Sequence[Facts]) -> Passes:
+    """Return the same with the questions of files in memory that belong to units of several: parts might divide a unit."""
+    reading = passes.reading
+    apart = {
+        i: each.together(is_clustered=is_clustered(recording.schema))
+        for i, (recording, each) in enumerate(zip(reading.recordings, facts, strict=True))
+        if isinstance(recording, SearchSource)
+    }
+    apart = {i: keys for i, keys in apart.items() if len(keys)}
+    if not apart:
+        return passes
+    kinds = ("signal", "cost", "metric", "label", "identity", "decision")
+    of_kinds = {name for of in reading.recordings for kind in kinds for name in of.empty().names(kind)}
+    names = sorted({*of_kinds, "question", "answer", "golds", "model"})
+    tables: dict[int, list[pa.Table]] = {i: [] for i in apart}
+    for place, some in passes.each(rows_in, names, apart, columns=names):
+        if place.recording in tables:
+            tables[place.recording] += some
+    together = {}
+    for i, parts in tables.items():
+        source = reading.recordings[i]
+        together[i] = MemorySource(pa.concat_tables(parts), source.header, source.index)
+    return passes.of(apart=apart, together=together)
+
+
+def _check_prompts(facts: Sequence[Facts], prompts: Sequence[str]) -> None:
+    """Raise a `ConfigMismatchError` if the searched questions lack a prompt of the tune questions."""
+    there = sorted(name or ("unnamed" if facts[0].several_prompts else "") for name in facts[0].prompts)
+    for prompt in prompts:
+        if prompt not in there and (prompt or len(there) > 1):
+            raise ConfigMismatchError(
+                f"the tune questions were recorded with the prompt {prompt!r}, and the others with "
+                f"{', '.join(map(repr, there))}: record both with the same prompts"
+            )
+
+
+def _defined(passes: Passes) -> dict[str, Defined]:
+    empty = passes.reading.recordings[-1].empty()
+    names = [name for name in empty.table.column_names if name in SIGNALS or name in empty.names("signal")]
+    there: dict[str, Defined] = {}
+    columns = [*names, "prompt_id"]
+    for _, part in passes.each(defined_in, columns, columns=columns, tune=True):
+        for prompt, defined in part.items():
+            there[prompt] = there[prompt] | defined if prompt in there else defined
+    if not there:
+        raise _no_division(passes)
+    return dict(sorted(there.items()))
+
+
+def _no_division(passes: Passes) -> DataError:
+    recording = passes.reading.recordings[0]
+    which = "" if isinstance(recording, MemorySource) else f" of {str(recording.path)!r}"
+    return DataError(
+        f"the questions{which} cannot be split into tune and eval: give a tune recording, or record more questions"
+    )
+
+
+def _fitted_state(
+    passes: Passes, wanted: Mapping[str, Sequence[str]], defined: Mapping[str, Defined], target: str | None
+) -> tuple[RecordingBlock, dict[str, Policy]]:
+    """Return the tune questions, with the columns that are fitted alone, and by prompt the fitted state."""
+    reading = passes.reading
+    recording, metric = reading.recordings[-1], reading.goal.metric
+    columns = {"question_id", "round", "end", "em", "cluster", "prompt_id"}
+    for prompt, signals in wanted.items():
+        columns |= {defined[prompt].columns.get(name, "") for name in signals}
+    for name in filter(None, (metric, target, "em")):
+        columns |= columns_of_metric(recording.schema, name)
+    if recording.empty().independent:
+        columns |= {"answer", "model"}
+    # Samples in several orders are rows of a cluster each, whether the recording has that column or not.
+    read = [*recording.schema.names, *([] if is_clustered(recording.schema) else ["cluster"])]
+    read = [name for name in read if name in columns]
+    tables = [table for _, part in passes.each(tables_in, read, columns=read, tune=True) for table in part]
+    table = pa.concat_tables(tables).combine_chunks()
+    # In the order of their names: what is fitted must not depend on the parts, not even by a rounding.
+    table = table.sort_by([("question_id", "ascending"), ("round", "ascending")])
+    header = ordered_metadata(recording.header, reading.orders) if recording.empty().exchangeable else recording.header
+    block = RecordingBlock(table, header, recording.index, run_starts(table.column("question_id")))
+    parts = by_prompt(block, several=reading.several[-1])
+    return block, {
+        prompt: fit(parts[prompt], signals, target=target, metric=metric, defined=defined[prompt])
+        for prompt, signals in wanted.items()
+    }
+
+
+def _lock_thresholds(passes: Passes, space: Space) -> tuple[Space, tuple[Locked, ...]]:
+    """Return the space with all thresholds known; see `with_thresholds`."""
+    prompts = [*passes.reading.policies]
+    literals = open_literals(space, prompts)
+    if not literals:
+        return space, ()
+    ends = np.tile([np.inf, -np.inf], (len(literals), 1))
+    for _, some in passes.each(ranges_in, literals, tune=True):
+        ends = np.column_stack([np.minimum(ends[:, 0], some[:, 0]), np.maximum(ends[:, 1], some[:, 1])])
+
+    def column(prompt: str, literal: Literal) -> Floats:
+        values: Floats = ends[literals.index((prompt, literal))]
+        return values
+
+    tried = threshold_trials(space, prompts, column)
+    spaces = [item.alone for item in tried.values() if item.is_locked]
+    sums = [RuleSums.zero(item.count) for item in spaces]
+    for _, part in passes.each(sums_alone_in, spaces, tune=True) if spaces else ():
+        for total, more in zip(sums, part, strict=True):
+            total.add(more)
+    means = [total.means(np.arange(item.count)) for total, item in zip(sums, spaces, strict=True)]
+    return with_thresholds(space, prompts, tried, means, passes.reading.goal.budget)
+
+
+def _sums_of_sides(passes: Passes, space: Space) -> tuple[tuple[RuleSums, RuleSums], tuple[Checks, Checks]]:
+    """Return the sums of all rules over tune questions, and over searched ones, with what a reader must know."""
+    space.check()
+    sums = RuleSums.zero(space.count), passes.reading.searched_sums(space.count)
+    checks = Checks(), Checks()
+    for _, part in passes.each(sums_in, space):
+        for total, check, (more, known) in zip(sums, checks, part, strict=True):
+            total.add(more)
+            check.add(known)
+    if not all(total.n for total in sums):
+        several = any(check.left_out for check in checks)
+        raise no_shared_questions(passes.reading.policies) if several else _no_division(passes)
+    return sums, checks
+
+
+def _explorer(passes: Passes, space: Space) -> Explorer:
+    """Return the space on the first searched questions, for all that does not depend on which they are."""
+    reading = passes.reading
+    for place in reading.pieces(reading.columns, tune=False):
+        for questions in reading.questions(place, tune=False):
+            if len(questions):
+                return Explorer(space, questions)
+    raise _no_division(passes)
+
+
+def _trials(explorer: Explorer, sums: RuleSums, budget: float) -> Trials:
+    distinct = explorer.distinct_by(sums.hashes)
+    return Trials(explorer=explorer, distinct=distinct, means=sums.means(distinct.number), budget=budget)
+
+
+def _seen(facts: Facts, tune_block: RecordingBlock) -> Seen:
+    """Return the tune questions, by their names, those of their units, and their texts."""
+    units = keys_of(unit_names(tune_block))
+    in_orders = "orders" in tune_block.metadata  # the ids are those of each order
+    names = np.unique(units if in_orders else np.concatenate([units, keys_of(tune_block.question_ids)]))
+    mine = np.isin(facts.units if in_orders else facts.keys, names)
+    texts = np.unique(facts.texts[mine & (facts.texts != 0)])
+    return Seen(*(frozenset(f"{key:016x}" for key in values.tolist()) for values in (names, texts)))
+
+
+def _notes(passes: Passes, facts: Sequence[Facts], checks: tuple[Checks, Checks], n: int) -> Iterable[str]:
+    """Return what a reader must know of the questions, `n` rows of them searched."""
+    reading, (tune, searched) = passes.reading, checks
+    metric = reading.goal.metric
+    if reading.resampling.n_resamples:
+        yield _SHOWN_HOW
+    failed = sum(each.n_failed for each in facts)
+    if failed:
+        yield f"{failed} questions failed while recording and are left out"
+    yield from searched.sentences
+    yield from (f"tune: {note}" for note in tune.sentences)
+    if facts[0].choice.note and metric in ("f1", "em"):
+        yield facts[0].choice.note
+    if is_agreement(metric):
+        yield agreement_text(searched.silent // reading.orders, n // reading.orders)

@@ -17,18 +17,11 @@ from suffice.evaluation.replay.blocks import PieceFacts
 from suffice.evaluation.search.choosing import Goal
 from suffice.evaluation.search.explore import SearchProgress
 from suffice.evaluation.search.optimism import Optimism, RuleEstimate, Trials, best_within
-from suffice.evaluation.search.passes import (
-    Comparisons,
-    ComparisonSums,
-    PlacedPiece,
-    SearchReading,
-    comparisons_in,
-    family_in,
-    with_facts,
-)
+from suffice.evaluation.search.passes import Comparisons, ComparisonSums, comparisons_in, family_in, with_facts
+from suffice.evaluation.search.reading import PlacedPiece, SearchReading
 from suffice.evaluation.search.result import Chosen, Named
 from suffice.evaluation.search.sums import FOLDED, RuleSums
-from suffice.evaluation.statistics import ROUNDING, PairedResult, Resampling, error_of_sums, p_of_largest
+from suffice.evaluation.statistics import ROUNDING, PairedResult, Resampling, p_of_largest
 from suffice.policy.rounds import Floats, Positions
 from suffice.policy.rules import tasr
 from suffice.policy.session import Policy
@@ -75,24 +68,33 @@ class Passes:
         """
         reading = self.reading
         pieces = reading.pieces(reading.columns if columns is None else columns, tune=tune)
-        results = over_parts(
-            partial(with_facts, function, reading, arguments),
-            pieces,
-            jobs=self.jobs,
-            on_progress=self.progress,
-            pool=self.pool,
-        )
+        # What is in the memory of this process is not sent to others: it comes last.
+        near = [place for place in pieces if reading.is_in_memory(place)]
+        far = [place for place in pieces if not reading.is_in_memory(place)]
         facts: list[list[tuple[Piece, PieceFacts]]] = [[] for _ in reading.recordings]
-        for place, (result, read) in zip(pieces, results, strict=True):
-            facts[place.recording] += [(place.piece, one) for one in read[:1]]
-            yield place, result
+        for done, places, how in ((0, far, reading.sent), (len(far), near, reading)):
+            results = over_parts(
+                partial(with_facts, function, how, arguments),
+                places,
+                jobs=1 if how is reading else self.jobs,
+                on_progress=self._counted(done, len(pieces)),
+                pool=self.pool,
+            )
+            for place, (result, read) in zip(places, results, strict=True):
+                if not place.is_together:
+                    facts[place.recording] += [(place.piece, one) for one in read[:1]]
+                yield place, result
         for recording, of_pieces in zip(reading.recordings, facts, strict=True):
             if of_pieces:
                 recording.check(of_pieces)
 
+    def _counted(self, before: int, total: int) -> SearchProgress | None:
+        progress = self.progress
+        return None if progress is None else lambda done, _: progress(before + done, total)
+
     def of(self, **changes: Any) -> Passes:
-        """Return the same with other fields of `reading`."""
-        return replace(self, reading=replace(self.reading, **changes))
+        """Return the same with other fields of `reading`; nothing that was prepared for the former ones is kept."""
+        return replace(self, reading=replace(self.reading, **{"kept": {}, **changes}))
 
 
 _MOST_SUMS_DRAWN = 2**24
@@ -103,20 +105,20 @@ _MOST_PAIRS_TESTED = 2**29
 
 
 def difference_columns_of(sums: RuleSums, trials: Trials, level: float) -> dict[str, Floats]:
-    """Return mean differences to the baseline with t intervals, for quality and (with a prefix) calls."""
+    """Return mean differences to the baseline with t intervals, for quality and (with a prefix) calls.
+
+    In a simulation of 60 to 300 questions of which 3 to 30 % differ they cover the mean as often as bootstrap intervals
+    or more often (92 instead of 79 % at 60 questions of which 5 % differ), and they need no draws of every rule.
+    """
     from scipy.special import stdtrit
 
     columns: dict[str, Floats] = {}
+    n = sums.counts.units
     for prefix, name in (("", "quality"), ("calls_", "calls")):
-        delta, error = _delta_and_error(sums, name, trials.distinct.number)
-        reach = float(stdtrit(sums.n - 1, (1 + level) / 2)) * error if sums.n > 1 else np.full(len(delta), np.nan)
+        delta, error = sums.differences(trials.explorer, name, trials.distinct.number)
+        reach = float(stdtrit(n - 1, (1 + level) / 2)) * error if n > 1 else np.full(len(delta), np.nan)
         columns |= {f"{prefix}delta": delta, f"{prefix}low": delta - reach, f"{prefix}high": delta + reach}
     return columns
-
-
-def _delta_and_error(sums: RuleSums, name: str, numbers: Positions) -> tuple[Floats, Floats]:
-    total = sums.folds[name].sum(axis=0)[numbers] - sums.baseline[name]
-    return total / sums.n, error_of_sums(sums.n, total, sums.more[f"{name}_squares"][numbers])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,8 +141,12 @@ class Estimates:
             if side.best is not None:
                 rules[how] = int(side.distinct.number[side.best])
         picked = _picked(trials, sums)
-        view = trials.explorer.questions.sides[passes.reading.prompt].view
-        named = tasr().signals <= set(view.columns)
+        sides = trials.explorer.questions.sides
+        named = {
+            prompt: "tasr" if len(sides) == 1 else f"tasr  [{prompt}]"
+            for prompt, side in sides.items()
+            if tasr().signals <= set(side.view.columns)
+        }
         comparisons = Comparisons(rules=rules, by_fold=picked, named=named)
         space, resampling = trials.explorer.space, passes.reading.resampling
         parts = [part for _, part in passes.each(comparisons_in, space, comparisons, tune=False) if part is not None]
@@ -160,7 +166,7 @@ class Estimates:
         numbers = [self.comparisons.rules[how]] if how in self.comparisons.rules else [*self.picked]
         values, counts = np.unique(np.array(numbers, dtype=np.int64), return_counts=True)
         texts = list(map(str, self.trials.explorer.rules(values)))
-        n = self.sums.deltas.n
+        n = self.sums.deltas.counts.rows
         return RuleEstimate(
             how=how,
             rules=tuple(texts[i] for i in np.argsort(-counts, kind="stable").tolist()),
@@ -170,32 +176,30 @@ class Estimates:
         )
 
     def named(self, trials: Trials) -> tuple[Named, ...]:
-        """Return `tasr`, if its signals are there."""
-        if not self.comparisons.named:
-            return ()
-        place, n = self.comparisons.names.index("tasr"), self.sums.deltas.n
-        return (
+        """Return `tasr` on the rounds of every prompt that has its signals."""
+        names, n = self.comparisons.names, self.sums.deltas.counts.rows
+        return tuple(
             Named(
-                name="tasr",
-                prompt=next(iter(trials.explorer.questions.sides)),
-                quality=float(self.sums.quality[place] / n),
-                calls=float(self.sums.calls[place] / n),
-                delta=self.paired["tasr"] if self.resampling.n_resamples else None,
-                members=int(trials.distinct.members[trials.distinct.hash == self.sums.hash].sum()),
-            ),
+                name=name,
+                prompt=prompt,
+                quality=float(self.sums.quality[names.index(name)] / n),
+                calls=float(self.sums.calls[names.index(name)] / n),
+                delta=self.paired[name] if self.resampling.n_resamples else None,
+                members=int(trials.distinct.members[trials.distinct.hash == number].sum()),
+            )
+            for (prompt, name), number in zip(self.comparisons.named.items(), self.sums.hashes, strict=True)
         )
 
-    def chosen(self, policy: Policy, on_tune: Trials, goal: Goal) -> Chosen:
+    def chosen(self, policy: Policy, prompt: str, on_tune: Trials, goal: Goal) -> Chosen:
         """Return what tune selects with its figures on the searched questions."""
         assert on_tune.best is not None
         estimate = self._estimate("nested")
         quality, delta = figure(estimate.quality, ".1f", 100), figure(estimate.delta.triple, "+.1f", 100)
         return Chosen(
             policy=policy,
-            prompt=next(iter(on_tune.explorer.questions.sides)),
+            prompt=prompt,
             quality=float(on_tune.means["quality"][on_tune.best]),
             calls=float(on_tune.means["calls"][on_tune.best]),
-            replayed=None,
             headline=f"{policy.label}: {goal.metric} {quality} ({delta} vs {goal.baseline}); {estimate.calls:.2f} calls",
             estimate=estimate,
         )
@@ -218,7 +222,7 @@ class Estimates:
 def _one(sums: ComparisonSums, place: int) -> float:
     """Return the p-value of one difference as if it were the only one."""
     deltas, one = sums.deltas, slice(place, place + 1)
-    return p_of_largest(0, deltas.sums[one] / deltas.n, deltas.errors[one], deltas.drawn[one], deltas.sizes)
+    return p_of_largest(0, deltas.means[one], deltas.errors[one], deltas.drawn.drawn[one], deltas.drawn.sizes)
 
 
 def _affordable(trials: Trials) -> Positions:
@@ -251,5 +255,5 @@ def _p_corrected(passes: Passes, trials: Trials, sums: RuleSums) -> float:
     for _, (some, n) in passes.each(family_in, trials.explorer.space, numbers, tune=False):
         drawn += some
         sizes += n
-    delta, errors = _delta_and_error(sums, "quality", numbers)
+    delta, errors = sums.differences(trials.explorer, "quality", numbers)
     return p_of_largest(int(np.searchsorted(within, trials.best)), delta, errors, drawn, sizes)

@@ -23,13 +23,13 @@ from suffice.policy.rules import Patience, Rule
 __all__ = ["Distinct", "Explorer", "Hashes", "SearchProgress", "Section"]
 
 SearchProgress = Callable[[int, int], None]
-"""Called with the number of rules done and the number of all."""
+"""Called with the number of parts done and the number of all, anew in each pass over them."""
 
 _RULE_BATCH = 600_000
 """Rules times questions handled at once: what the processor's cache holds."""
 
 _PENDING = 2_000_000
-"""Rules after which what stops alike is merged."""
+"""Rules whose sizes are looked up at once."""
 
 Numbers = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
@@ -106,19 +106,16 @@ class Explorer:
     Args:
         space: With its thresholds.
         questions: What its rules read.
-        keys: Of the questions: a hash of stops is then one of these questions in whatever order and parts; None = the
-            hashes are of these questions in this order.
 
     Raises:
         DataError: The space has no rules, or too many.
         ConfigMismatchError: A block reads a prompt that was not recorded.
     """
 
-    def __init__(self, space: Space, questions: Questions, keys: Keys | None = None) -> None:
+    def __init__(self, space: Space, questions: Questions) -> None:
         space.check()
         self.space = space
         self.questions = questions
-        self._keys = keys
         self.sections: list[Section] = []
         start = 0
         for block in space.blocks:
@@ -148,9 +145,12 @@ class Explorer:
 
     @cached_property
     def hashes(self) -> dict[tuple[str, bool], Hashes]:
-        """A random number for each place in the tables of a side: rules of different blocks that stop alike have one hash."""
+        """A random number for each place in the tables of a side: rules of different blocks that stop alike have one hash.
+
+        It follows from the keys of the questions, so that a hash is the same in whatever order and parts they come.
+        """
         return {
-            (prompt, gated): _random_table(side.of(gated=gated), place, self._keys)
+            (prompt, gated): _random_table(side.of(gated=gated), place, self.questions.keys)
             for place, (prompt, side) in enumerate(sorted(self.questions.sides.items()))
             for gated in ((False, True) if side.gated is not None else (False,))
         }
@@ -159,29 +159,6 @@ class Explorer:
     def step(self) -> int:
         """How many rules are handled at once."""
         return max(1, _RULE_BATCH // max(1, len(self.questions)))
-
-    def distinct(self, progress: SearchProgress | None = None) -> Distinct:
-        """Go through every rule and merge those that stop alike, and have the closed book answered alike."""
-        entries: list[tuple[Hashes, Numbers, Numbers, Numbers]] = []
-        pending, done = 0, 0
-        for section in self.sections:
-            count, table = section.family.count, self.hashes[section.prompt, section.family.is_gated]
-            for start in range(0, count, self.step):
-                numbers = np.arange(start, min(start + self.step, count))
-                codes = section.family.decode(numbers)
-                bits, places = section.bits(codes), section.places(codes)
-                for variant in range(len(section.variants)):
-                    # The sum of a random number for each question's outcome: equal where all outcomes are equal.
-                    hashes = _gather(table, places(section.stops(bits, variant))).sum(axis=1)
-                    whole, sizes = section.number(variant) + numbers, section.sizes(codes, variant)
-                    entries.append((hashes, sizes, whole, np.ones(len(whole), dtype=np.int64)))
-                pending += len(numbers) * len(section.variants)
-                done += len(numbers) * len(section.variants)
-                if progress is not None:
-                    progress(done, self.space.count)
-                if pending > _PENDING:
-                    entries, pending = [_merge_alike(entries)], 0
-        return _distinct(entries)
 
     def distinct_by(self, hashes: Hashes) -> Distinct:
         """Return the rules that stand for all of one hash, of the hash of every rule, shape ``(n_rules,)``."""
@@ -281,14 +258,9 @@ def _closed_book_reader(family: FormFamily, side: Side) -> Callable[[RuleCodes],
     return lambda codes: comes(codes) | (codes.digits[:, backward] > 0).any(axis=1, keepdims=True)
 
 
-def _random_table(side: Side, number: int, keys: Keys | None) -> Hashes:
+def _random_table(side: Side, number: int, keys: Keys) -> Hashes:
     """Return a random 64-bit number for each place in a side's tables, the same for places of the same outcome."""
-    shape = side.tables["calls"].shape
-    if keys is None:
-        seed = [20_000, number, *([] if side.paid is None else [1])]
-        numbers = np.random.default_rng(seed).integers(0, 2**64, size=shape, dtype=np.uint64)
-    else:
-        numbers = keyed_numbers(keys, shape[1], seed=20_000 + 2 * number + (side.paid is not None))
+    numbers = keyed_numbers(keys, side.tables["calls"].shape[1], seed=20_000 + 2 * number + (side.paid is not None))
     width = len(side.view)
     if side.paid is not None:
         numbers[:, width:] = np.where(side.paid, numbers[:, :width], numbers[:, width:])

@@ -30,11 +30,13 @@ class Defined:
     """What a search could read of some questions; parts are joined by `|`.
 
     Attributes:
+        recorded: The signals that were recorded.
         signals: Those with a value somewhere.
         scores: The smallest and the largest `top_score` of a question; infinite without one.
         independent: Whether rounds are independent answers that vote.
     """
 
+    recorded: frozenset[str]
     signals: frozenset[str]
     scores: tuple[float, float]
     independent: bool
@@ -42,17 +44,18 @@ class Defined:
     @classmethod
     def of(cls, recording: Recording) -> Defined:
         """Look through all signals of a recording."""
-        names = (name for name in recording.table.column_names if name in SIGNALS or name in recording.names("signal"))
+        own = {*recording.names("signal")}
+        names = [name for name in recording.table.column_names if name in SIGNALS or name in own]
         signals = frozenset(name for name in names if np.isfinite(recording.column(name)).any())
         scores = first_of_question(recording, "top_score") if "top_score" in signals else np.empty(0)
         finite = scores[np.isfinite(scores)]
         ends = float(finite.min(initial=np.inf)), float(finite.max(initial=-np.inf))
-        return cls(signals=signals, scores=ends, independent=recording.independent)
+        return cls(recorded=frozenset(names), signals=signals, scores=ends, independent=recording.independent)
 
     def __or__(self, other: Defined) -> Defined:
         (low, high), (other_low, other_high) = self.scores, other.scores
         ends = min(low, other_low), max(high, other_high)
-        return replace(self, signals=self.signals | other.signals, scores=ends)
+        return replace(self, recorded=self.recorded | other.recorded, signals=self.signals | other.signals, scores=ends)
 
     @property
     def same_score(self) -> bool:
@@ -98,7 +101,7 @@ def fit(
     there = {**computed, **of.columns}
     missing = [name for name in signals if name not in there]
     if missing:
-        empty = [name for name in missing if name in tune.table.column_names]
+        empty = [name for name in missing if name in of.recorded]
         why = f" ({', '.join(empty)}: there, but without a single value)" if empty else ""
         why += " (top_score_z: top_score is the same in every question)" * ("top_score_z" in missing and of.same_score)
         raise UnknownSignalError(

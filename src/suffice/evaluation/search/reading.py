@@ -1,256 +1,202 @@
-"""The parts of a recording for a search: opened in any process, block by block, each question on its side of the split."""
+"""How every piece of a search is read: block by block, each question on its side of the split, prompt by prompt."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
-from suffice.errors import ConfigMismatchError, DataError
-from suffice.evaluation.replay.blocks import BlockReader, RecordingBlock, Source
-from suffice.evaluation.replay.checks import require_whole
-from suffice.evaluation.replay.outcomes import MultipleChoice
-from suffice.evaluation.replay.streaming import BLOCK_ROWS
-from suffice.evaluation.search.data import by_prompt
-from suffice.evaluation.statistics import Keys, hash_places, keys_of
-from suffice.policy.metrics import normalize_answer
-from suffice.policy.rounds import Mask
-from suffice.policy.seen import id_hash, one_name_per_text
-from suffice.recordings.computed import source_columns
+from suffice.evaluation.replay.blocks import PieceFacts, RecordingBlock
+from suffice.evaluation.search.choosing import Goal
+from suffice.evaluation.search.data import Questions, by_prompt, policy_of_baseline
+from suffice.evaluation.search.facts import TuneShare
+from suffice.evaluation.search.orders import in_orders
+from suffice.evaluation.search.sources import (
+    MemorySource,
+    SearchSource,
+    columns_of_metric,
+    complete,
+    cost_columns,
+    unit_names,
+)
+from suffice.evaluation.search.sums import RuleSums
+from suffice.evaluation.statistics import Keys, Resampling, keyed_numbers, keys_of, poisson_weights
+from suffice.policy.rounds import Floats, Positions
+from suffice.policy.session import Policy
 from suffice.recordings.pieces import Piece
-from suffice.recordings.schema import column_kind
 
-__all__ = [
-    "HASHED",
-    "Facts",
-    "SearchSource",
-    "TuneShare",
-    "complete",
-    "facts_of",
-    "linked_names",
-    "questions_with_texts",
-]
+__all__ = ["PlacedPiece", "SearchReading"]
 
-HASHED = ("question_id", "round", "answer")
-"""Columns that the hash of the data reads, beside metrics."""
+PIECE_ROWS = 1 << 19
+"""Rows of a large file that one process reads at a time, about; the sums of all rules come back for each piece."""
 
-
-class SearchSource(Source):
-    """A recording that is searched piece by piece, in whatever process.
-
-    Raises:
-        DataError: There is no such recording, it has no rows, or it holds independent samples.
-        SchemaError: It is not a recording, or is damaged.
-    """
-
-    def __init__(self, path: str | Path) -> None:
-        super().__init__(path)
-        if self.empty().independent:
-            raise DataError(
-                f"{str(path)!r} holds independent answers that vote, and over parts only rounds that follow one another are "
-                "searched: search without jobs, with all parts in memory"
-            )
-
-    def columns_of(self, metric: str) -> set[str]:
-        """Return the columns from which a metric is read or computed."""
-        name = metric.split(">", maxsplit=1)[0].strip()
-        return {name} if name in self.schema.names else {"golds", "answer"}
-
-    @property
-    def cost_columns(self) -> set[str]:
-        """The columns of costs."""
-        return {name for name in self.schema.names if column_kind(name) == "cost"}
-
-    def reader(self, piece: Piece, columns: Iterable[str]) -> BlockReader:
-        """Return the questions that begin in a piece, in blocks.
-
-        Args:
-            piece: The piece.
-            columns: Those that are read; the name of the question, its rounds and end always are.
-        """
-        wanted = {"question_id", "round", "end", "cluster", *source_columns({*columns}, self.schema)}
-        return self.blocks(piece, [name for name in self.schema.names if name in wanted], BLOCK_ROWS)
-
-    def block(self, table: pa.Table, starts: npt.NDArray[np.int64]) -> RecordingBlock:
-        """Return rows of whole questions as a block.
-
-        Raises:
-            DataError: They repeat questions.
-        """
-        block = super().block(table, starts)
-        if block.repeats:
-            raise DataError(
-                "the rows of this recording repeat questions (column 'cluster'), and a search over parts takes every question "
-                "for itself: search without jobs, with all parts in memory, or drop the column"
-            )
-        return block
-
-
-def complete(block: RecordingBlock) -> RecordingBlock | None:
-    """Return the questions of a block that did not fail while recording; None if all did."""
-    failed = block.failed
-    if failed.all():
-        return None
-    return block.select(~failed) if failed.any() else block
+_FOLD_SEED = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TuneShare:
-    """Which questions of one recording are for tuning: by the hash of their names and a seed, as `split` divides them.
+class PlacedPiece:
+    """A piece, and which recording it is of.
 
     Attributes:
-        share: In (0, 1).
-        seed: Another seed gives another division.
-        linked: The name by which a question is divided that shares its text with another, by its own.
+        recording: The position in `SearchReading.recordings`.
+        piece: The piece.
+        is_together: Whether it is the questions of that recording in `SearchReading.together`.
     """
 
-    share: float
-    seed: int
-    linked: Mapping[str, str] = field(default_factory=dict)
+    recording: int
+    piece: Piece
+    is_together: bool = False
 
-    def of(self, block: RecordingBlock) -> Mask:
-        """Return which questions are for tuning."""
-        names = [self.linked.get(name, name) for name in block.question_ids]
-        places: Mask = hash_places(names, salt=f"{self.seed}:") < self.share
+    def __str__(self) -> str:
+        return str(self.piece)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchReading:
+    """How every piece is read.
+
+    Attributes:
+        recordings: The one that is searched; with a tune recording of its own, that is the second.
+        share: Which questions are for tuning; None where these have a recording of their own.
+        goal: What is looked for.
+        resampling: How questions are drawn.
+        folds: Of the cross-fitted estimate.
+        orders: In how many orders each question of independent samples counts; 1 = rounds follow one another.
+        several: Of each recording, whether its rounds are of several prompts.
+        policies: By prompt, the fitted state with a rule that reads every signal of the search; none before anything is
+            fitted.
+        apart: By recording, the sorted keys of the questions of a file that its pieces are read without.
+        together: Those questions, which belong to units of several: in memory, for parts might divide a unit.
+        facts: What was read of a piece, to be compared with what its file says of itself; added to as it is read.
+        kept: The prepared questions of what is in memory, by piece and side: they are read in every pass.
+    """
+
+    recordings: tuple[SearchSource | MemorySource, ...]
+    share: TuneShare | None
+    goal: Goal
+    resampling: Resampling
+    folds: int
+    orders: int = 1
+    several: tuple[bool, ...] = ()
+    policies: Mapping[str, Policy] = field(default_factory=dict)
+    apart: Mapping[int, Keys] = field(default_factory=dict)
+    together: Mapping[int, MemorySource] = field(default_factory=dict)
+    facts: list[PieceFacts] = field(default_factory=list)
+    kept: dict[tuple[PlacedPiece, bool], list[Questions]] = field(default_factory=dict)
+
+    def pieces(self, columns: Iterable[str], *, tune: bool | None = None) -> list[PlacedPiece]:
+        """Return the pieces that have tune questions, or those that have searched ones.
+
+        Args:
+            columns: What will be read of them.
+            tune: Which; None = all.
+        """
+        names = [*columns]
+        places = []
+        for i, recording in enumerate(self.recordings):
+            if tune is None or self.share is not None or tune == (i == 1):
+                places += [PlacedPiece(recording=i, piece=piece) for piece in recording.pieces(names, PIECE_ROWS)]
+                if i in self.together:
+                    (piece,) = self.together[i].pieces(names, PIECE_ROWS)
+                    places.append(PlacedPiece(recording=i, piece=piece, is_together=True))
         return places
 
+    def _source(self, place: PlacedPiece) -> SearchSource | MemorySource:
+        return self.together[place.recording] if place.is_together else self.recordings[place.recording]
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Facts:
-    """What a search must know of all questions before it fits anything, also of those that failed; parts are added.
-
-    Attributes:
-        keys: Of the names of the questions.
-        texts: Of their normalised texts, 0 where one is missing.
-        prompts: Their prompts.
-        choice: Whether they are multiple choice.
-        digest: Of identities, answers and metrics, whatever the order of the questions.
-        failed: Which of them failed while recording; prompts, choice and digest are without these.
-    """
-
-    keys: Keys
-    texts: Keys
-    failed: Mask
-    prompts: frozenset[str]
-    choice: MultipleChoice
-    digest: int
-
-    @classmethod
-    def none(cls) -> Facts:
-        """Return the facts of no questions."""
-        empty = np.empty(0, dtype=np.uint64)
-        failed = np.empty(0, dtype=np.bool_)
-        return cls(keys=empty, texts=empty, failed=failed, prompts=frozenset(), choice=MultipleChoice(), digest=0)
-
-    def __add__(self, other: Facts) -> Facts:
-        return Facts(
-            keys=np.concatenate([self.keys, other.keys]),
-            texts=np.concatenate([self.texts, other.texts]),
-            failed=np.concatenate([self.failed, other.failed]),
-            prompts=self.prompts | other.prompts,
-            choice=self.choice + other.choice,
-            digest=(self.digest + other.digest) % 2**64,
-        )
+    def is_in_memory(self, place: PlacedPiece) -> bool:
+        """Return whether a piece is in the memory of this process."""
+        return isinstance(self._source(place), MemorySource)
 
     @property
-    def n_failed(self) -> int:
-        """How many questions failed while recording."""
-        return int(self.failed.sum())
+    def sent(self) -> SearchReading:
+        """What other processes need of it."""
+        return replace(self, together={}, kept={})
+
+    def stored(self, place: PlacedPiece, columns: Iterable[str]) -> Iterator[RecordingBlock]:
+        """Yield the questions of a piece; of a file, without those that are kept together."""
+        reader = self._source(place).reader(place.piece, columns)
+        apart = None if place.is_together else self.apart.get(place.recording)
+        for block in reader:
+            if apart is None or not len(apart):
+                yield block
+                continue
+            here = ~np.isin(keys_of(block.question_ids), apart)
+            if here.any():
+                yield block.select(here)
+        self.facts.append(reader.facts)
+
+    def blocks(self, place: PlacedPiece, columns: Iterable[str], *, tune: bool) -> Iterator[RecordingBlock]:
+        """Yield the tune questions of a piece, or the searched ones, without those that failed; samples in every order."""
+        if self.share is None and tune != (place.recording == 1):
+            return
+        for block in filter(None, map(complete, self.stored(place, columns))):
+            mine = np.ones(block.shape[0], dtype=np.bool_) if self.share is None else self.share.of(block) == tune
+            if mine.any():
+                chosen = block if mine.all() else block.select(mine)
+                yield in_orders(chosen, self.orders, self.resampling.seed) if chosen.exchangeable else chosen
+
+    def by_prompt(self, place: PlacedPiece, block: RecordingBlock) -> dict[str, RecordingBlock]:
+        """Return the block of each prompt."""
+        parts: dict[str, Any] = by_prompt(block, several=self.several[place.recording])
+        return parts
 
     @property
-    def complete(self) -> Facts:
-        """The same without the questions that failed."""
-        keep = ~self.failed
-        return replace(self, keys=self.keys[keep], texts=self.texts[keep], failed=self.failed[keep])
+    def columns(self) -> set[str]:
+        """The columns that a search reads once everything is fitted."""
+        read = {"answer", "prompt_id"}
+        for policy in self.policies.values():
+            read |= {*policy.raw_columns}
+            for recording in self.recordings:  # one may lack columns that the other has
+                read |= {*policy_of_baseline(recording.empty(), policy, self.goal.baseline).raw_columns}
+        for recording in self.recordings:
+            read |= columns_of_metric(recording.schema, self.goal.metric) | cost_columns(recording.empty())
+            if recording.header.get("fitted") or recording.header.get("state"):
+                read.add("question")  # what the recording's own models have seen is also known by its text
+        return read
 
-    @property
-    def prompt(self) -> str:
-        """The prompt of all questions, see `by_prompt`.
+    def questions(self, place: PlacedPiece, *, tune: bool) -> Iterator[Questions]:
+        """Yield the questions ready for a search."""
+        key = place, tune
+        if key in self.kept:
+            yield from self.kept[key]
+            return
+        made = (self._prepared(place, block) for block in self.blocks(place, self.columns, tune=tune))
+        some = (questions for questions in made if questions is not None)
+        if self.is_in_memory(place):
+            self.kept[key] = [*some]
+            yield from self.kept[key]
+        else:
+            yield from some
 
-        Raises:
-            ConfigMismatchError: There are several.
-        """
-        if len(self.prompts) > 1:
-            raise ConfigMismatchError(
-                f"over parts the rounds of one prompt are searched, and these are of several ({', '.join(sorted(self.prompts))}): "
-                "search without jobs, with all parts in memory, which pairs the prompts of a question"
-            )
-        return next(iter(self.prompts), "")
+    def _prepared(self, place: PlacedPiece, block: RecordingBlock) -> Questions | None:
+        """Return the questions of a block for a search; None where it has no rounds of the prompts that rules read."""
+        parts, (first, *others) = self.by_prompt(place, block), self.policies
+        if not others and not first and len(parts) == 1 and not self.several[place.recording]:
+            parts = {first: next(iter(parts.values()))}  # the only prompt, whatever its name
+        there = {prompt: parts[prompt] for prompt in self.policies if prompt in parts}
+        if not there:
+            return None
+        goal = self.goal
+        if len(there) < len(self.policies):  # in this block no question has every prompt
+            clusters = {name for part in there.values() for name in unit_names(part)}
+            none = np.empty(0, dtype=np.uint64)
+            names = np.empty(0, dtype=object)
+            return Questions(sides={}, clusters=names, keys=none, units=none, left_out=len(clusters))
+        return Questions.of(there, self.policies, metric=goal.metric, baseline=goal.baseline)
 
-    @property
-    def repeated_texts(self) -> Keys:
-        """The texts that several questions share."""
-        values, counts = np.unique(self.texts[self.texts != 0], return_counts=True)
-        return np.asarray(values[counts > 1])
+    def searched_sums(self, n_rules: int) -> RuleSums:
+        """Return the sums of rules over no searched questions; folds and errors belong to draws."""
+        draws = self.resampling.n_resamples > 0
+        return RuleSums.zero(n_rules, self.folds if draws else 1, tokens=True, errors=draws)
 
-    def refuse_repeated(self) -> None:
-        """Raise a `DataError` if a question is there twice, which no part shows."""
-        if len(np.unique(self.keys)) < len(self.keys):
-            raise DataError(
-                "the rows of some questions do not follow each other: sort the parts by question_id and round"
-            )
+    def fold(self, units: Keys) -> Positions:
+        """Return the fold of each unit."""
+        numbers = keyed_numbers(units, 1, seed=self.resampling.seed + _FOLD_SEED)[:, 0]
+        return (numbers % np.uint64(self.folds)).astype(np.int64)
 
-
-def facts_of(stored: RecordingBlock) -> Facts:
-    """Return the facts of a block.
-
-    Raises:
-        CensoredError: A rule ended questions before the recording's highest round.
-    """
-    require_whole(stored, "a search tries rules that stop later")
-    texts = stored.texts or [None] * stored.shape[0]
-    every = replace(
-        Facts.none(),
-        keys=keys_of(stored.question_ids),
-        texts=np.array([_text_key(text) for text in texts], dtype=np.uint64),
-        failed=stored.failed,
-    )
-    block = complete(stored)
-    if block is None:
-        return every
-    return replace(
-        every,
-        prompts=frozenset(by_prompt(block)),
-        choice=MultipleChoice.of(block),
-        digest=_content_digest(block, block.names("metric")),
-    )
-
-
-def _text_key(text: str | None) -> int:
-    words = normalize_answer(text or "")
-    return int(id_hash(words), 16) if words else 0
-
-
-def _content_digest(block: RecordingBlock, metrics: Sequence[str]) -> int:
-    names = [name for name in (*HASHED, *metrics) if name in block.table.column_names]
-    columns = [block.table.column(name).to_pylist() for name in names]
-    ends = [*np.flatnonzero(np.diff(block.row_question)) + 1, block.table.num_rows]
-    total, start = 0, 0
-    for end in ends:
-        text = json.dumps([column[start:end] for column in columns])
-        total += int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
-        start = end
-    return total % 2**64
-
-
-def questions_with_texts(block: RecordingBlock, texts: Keys) -> list[tuple[str, str]]:
-    """Return name and text of the questions that have one of some texts."""
-    wanted = {*texts.tolist()}
-    return [
-        (name, text)
-        for name, text in zip(block.question_ids, block.texts or (), strict=False)
-        if text is not None and _text_key(text) in wanted
-    ]
-
-
-def linked_names(questions: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the names by which questions of one text are divided, by their own."""
-    pairs = [*questions]
-    names = [name for name, _ in pairs]
-    return dict(zip(names, one_name_per_text(names, [text for _, text in pairs]), strict=True))
+    def weights(self, units: Keys) -> Floats:
+        """Return the draws of units; without any, one, which shows no spread."""
+        return poisson_weights(units, max(1, self.resampling.n_resamples), seed=self.resampling.seed)

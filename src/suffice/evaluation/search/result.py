@@ -18,8 +18,6 @@ from suffice.common.display import Chart
 from suffice.common.files import replacing
 from suffice.common.results import jsonable
 from suffice.common.tables import Column, Table
-from suffice.errors import DataError
-from suffice.evaluation.replay import Row
 from suffice.evaluation.results import Evaluation
 from suffice.evaluation.search.equivalent import ThresholdIntervals
 from suffice.evaluation.search.explore import Distinct, Explorer, SearchProgress
@@ -68,36 +66,21 @@ class Chosen:
         prompt: The prompt whose rounds it reads.
         quality: Mean of the metric on tune, "selected there".
         calls: Mean calls on tune.
-        replayed: Its replay on the searched questions, which had no part in selecting it; None over parts.
         headline: One sentence about the searched questions.
-        estimate: Over parts, what it gives on the searched questions.
+        estimate: What it gives on the searched questions, which had no part in selecting it.
     """
 
     policy: Policy
     prompt: str
     quality: float
     calls: float
-    replayed: Row | None
     headline: str
-    estimate: RuleEstimate | None = None
-
-    @property
-    def row(self) -> Row:
-        """Its replay on the searched questions.
-
-        Raises:
-            DataError: They were searched over parts, where only `estimate` is computed.
-        """
-        if self.replayed is None:
-            raise DataError("over parts the chosen rule is not replayed: see `estimate`, or use `replay_stream`")
-        return self.replayed
+    estimate: RuleEstimate
 
     @property
     def point(self) -> tuple[float, float]:
         """Mean quality and calls on the searched questions."""
-        if self.estimate is not None:
-            return self.estimate.quality, self.estimate.calls
-        return next(iter(self.row.metrics.values())), self.row.calls.mean
+        return self.estimate.quality, self.estimate.calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,13 +88,13 @@ class SearchResult(Evaluation):
     """A search; arrays have one entry for each distinct set of stops.
 
     Attributes:
-        explorer: The space, with its thresholds, on the searched questions; over parts, on a few of them.
-        intervals: Returns the intervals of the thresholds of rules, see `equivalent_intervals`; over parts, by reading
-            them again.
+        explorer: The space, with its thresholds, on the searched questions of the first part; in memory, on all.
+        intervals: Returns the intervals of the thresholds of rules, see `equivalent_intervals`, by reading the questions
+            again.
         baselines: By prompt: mean quality and calls of the baseline.
         distinct: The rules that stand for all that stop alike.
         columns: By name: `quality`, `calls`, `tokens`; with draws also `delta`, `low`, `high` and the same
-            with the prefix `calls_`: differences to the baseline.
+            with the prefix `calls_`: differences to the baseline with t intervals.
         front: Whether no rule needs at most the calls and has at least the quality, and is better in one.
         metric: What quality means.
         budget: Most mean calls of what is selected.
@@ -222,7 +205,7 @@ class SearchResult(Evaluation):
                     "max_rounds": chosen.policy.max_rounds,
                     "prompt": chosen.prompt,
                     "tune": {"quality": chosen.quality, "calls": chosen.calls},
-                    "eval": chosen.row.to_dict() if chosen.estimate is None else asdict(chosen.estimate),
+                    "eval": asdict(chosen.estimate),
                     "headline": chosen.headline,
                 },
                 "selected_here": None if self.best is None else self.rows([self.best])[0],

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Self
 
@@ -13,16 +13,16 @@ import numpy.typing as npt
 from suffice.evaluation.search.data import Questions, Side
 from suffice.evaluation.search.explore import Explorer, Hashes, Section
 from suffice.evaluation.search.space import Space
-from suffice.evaluation.statistics import Keys
+from suffice.evaluation.statistics import ROUNDING, DrawnSums, Keys, PairedResult, Resampling
 from suffice.policy.rounds import Floats, Positions
 
-__all__ = ["FOLDED", "RuleSums", "slices"]
+__all__ = ["FOLDED", "RuleSums", "UnitSums", "slices", "whole_units"]
 
 FOLDED = ("quality", "calls")
 """Outcomes that are summed fold by fold: what a rule is selected by."""
 
-_MORE = ("tokens", "quality_squares", "calls_squares")
-"""Further sums; squares are those of the differences to the baseline."""
+_SQUARES = ("quality_squares", "calls_squares")
+"""Sums of the squares of each unit's difference to the baseline, from which errors follow."""
 
 _SLICE = 512
 """Questions whose rules are evaluated at once: a few hundred rules of them fit into the processor's cache."""
@@ -34,50 +34,154 @@ _COMBINATIONS = 1024
 """Most combinations of stops of neighbouring questions that are one look-up."""
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class UnitCounts:
+    """How many units and rows were added up; parts are added.
+
+    Attributes:
+        units: Units: questions, or clusters of rows that repeat one.
+        rows: Their rows.
+        squares: The sum of the squares of each unit's number of rows.
+    """
+
+    units: int = 0
+    rows: int = 0
+    squares: int = 0
+
+    def add(self, sizes: npt.NDArray[np.int64]) -> None:
+        """Add units with these numbers of rows."""
+        self.add_counts(UnitCounts(units=len(sizes), rows=int(sizes.sum()), squares=int((sizes**2).sum())))
+
+    def add_counts(self, other: UnitCounts) -> None:
+        """Add other units."""
+        self.units += other.units
+        self.rows += other.rows
+        self.squares += other.squares
+
+    def errors(self, sums: Floats, squares: Floats, products: Floats) -> Floats:
+        """Return the standard error of means over rows, that of a ratio of sums; 0 without variance, NaN from one unit.
+
+        Cochran (1977), section 6.3; `suffice.evaluation.statistics.units.standard_errors` computes it of all rows at once.
+
+        Args:
+            sums: Over all rows.
+            squares: The sums of the squares of each unit's sum.
+            products: The sums of each unit's sum times its number of rows.
+        """
+        if self.units < 2:  # noqa: PLR2004
+            return np.full(len(sums), np.nan)
+        mean = sums / self.rows
+        spread = squares - 2 * mean * products + mean**2 * self.squares
+        spread[spread <= ROUNDING * squares] = 0.0  # equal numbers may differ by a rounding
+        errors: Floats = np.sqrt(self.units / (self.units - 1) * spread) / self.rows
+        return errors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class UnitSums:
+    """Sums of several paired differences over units, as they are and in every draw; parts of whole units are added.
+
+    Attributes:
+        drawn: Sums of each unit's rows; in every draw, of all rows.
+        products: The sums of each unit's sum times its number of rows, shape ``(n_differences,)``.
+        counts: Of the units.
+    """
+
+    drawn: DrawnSums
+    products: Floats
+    counts: UnitCounts
+
+    @classmethod
+    def of(cls, deltas: Floats, units: Keys, weights: Callable[[Keys], Floats]) -> Self:
+        """Return the sums of differences, shape ``(n_differences, n_rows)``, no NaN.
+
+        Args:
+            deltas: The differences.
+            units: The key of each row's unit.
+            weights: From keys to how often each is drawn, shape ``(n_resamples, n_units)``.
+        """
+        keys, place, sizes = np.unique(units, return_inverse=True, return_counts=True)
+        order = np.argsort(place.reshape(-1), kind="stable")
+        sums = np.add.reduceat(deltas[:, order], np.cumsum(sizes) - sizes, axis=1)
+        times, counts = weights(keys), UnitCounts()
+        counts.add(sizes)
+        drawn = replace(DrawnSums.of(sums, times), sizes=times @ sizes)
+        return cls(drawn=drawn, products=sums @ sizes, counts=counts)
+
+    def __add__(self, other: UnitSums) -> UnitSums:
+        counts = replace(self.counts)
+        counts.add_counts(other.counts)
+        return UnitSums(drawn=self.drawn + other.drawn, products=self.products + other.products, counts=counts)
+
+    @property
+    def means(self) -> Floats:
+        """The mean of each difference over rows."""
+        return self.drawn.sums / self.counts.rows
+
+    @property
+    def errors(self) -> Floats:
+        """Their standard errors."""
+        return self.counts.errors(self.drawn.sums, self.drawn.squares, self.products)
+
+    def paired(self, resampling: Resampling) -> list[PairedResult]:
+        """Return the mean of each difference with its bootstrap interval; see `DrawnSums.paired`."""
+        return [
+            replace(result, delta=mean, n=self.counts.rows, n_clusters=self.counts.units)
+            for result, mean in zip(self.drawn.paired(resampling), self.means.tolist(), strict=True)
+        ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RuleSums:
-    """What all rules of a space give and cost over some questions; parts are added.
+    """What all rules of a space give and cost over some questions; parts of whole units are added.
 
     Attributes:
         hashes: A hash of where each rule stops, shape ``(n_rules,)``: a sum of random numbers modulo 2**64.
         folds: By name in `FOLDED`: sums over the questions of each fold, shape ``(n_folds, n_rules)``.
         more: By name: further sums, shape ``(n_rules,)``; empty where only the choice of a rule matters.
+        repeats: By name in `FOLDED`: sums of each unit's difference times its number of rows above one; empty without such.
         sizes: Questions in each fold, shape ``(n_folds,)``.
-        baseline: By name in `FOLDED`: the sum of the baseline over all questions.
+        counts: Units and rows.
+        baseline: By prompt and name in `FOLDED`: the sum of the baseline over all questions.
     """
 
     hashes: Hashes
     folds: dict[str, Floats]
     more: dict[str, Floats]
+    repeats: dict[str, Floats]
     sizes: npt.NDArray[np.int64]
-    baseline: dict[str, float]
+    counts: UnitCounts
+    baseline: dict[str, dict[str, float]] = field(default_factory=dict)
 
     @classmethod
-    def zero(cls, n_rules: int, n_folds: int = 1, *, more: bool = False) -> Self:
+    def zero(cls, n_rules: int, n_folds: int = 1, *, tokens: bool = False, errors: bool = False) -> Self:
         """Return the sums over no questions.
 
         Args:
             n_rules: Rules of the space.
             n_folds: Folds.
-            more: Whether figures are wanted beside those that rules are selected by.
+            tokens: Whether these are wanted beside what rules are selected by.
+            errors: Whether the errors of differences are.
         """
+        more = [*(["tokens"] if tokens else []), *(_SQUARES if errors else [])]
         return cls(
             hashes=np.zeros(n_rules, dtype=np.uint64),
             folds={name: np.zeros((n_folds, n_rules)) for name in FOLDED},
-            more={name: np.zeros(n_rules) for name in _MORE if more},
+            more={name: np.zeros(n_rules) for name in more},
+            repeats={},
             sizes=np.zeros(n_folds, dtype=np.int64),
-            baseline=dict.fromkeys(FOLDED, 0.0),
+            counts=UnitCounts(),
         )
 
     @property
     def n(self) -> int:
         """Questions."""
-        return int(self.sizes.sum())
+        return self.counts.rows
 
     @property
-    def baseline_point(self) -> tuple[float, float]:
-        """Mean quality and calls of the baseline."""
-        return self.baseline["quality"] / self.n, self.baseline["calls"] / self.n
+    def baselines(self) -> dict[str, tuple[float, float]]:
+        """Mean quality and calls of the baseline, by prompt."""
+        return {prompt: (sums["quality"] / self.n, sums["calls"] / self.n) for prompt, sums in self.baseline.items()}
 
     def means(self, numbers: Positions) -> dict[str, Floats]:
         """Return mean outcomes of some rules, each of shape ``(n_rules,)``."""
@@ -85,36 +189,80 @@ class RuleSums:
         sums |= {name: values[numbers] for name, values in self.more.items() if not name.endswith("_squares")}
         return {name: values / self.n for name, values in sums.items()}
 
+    def differences(self, explorer: Explorer, name: str, numbers: Positions) -> tuple[Floats, Floats]:
+        """Return the mean differences of the rules of sorted `numbers` to the baseline of their prompt, and the errors."""
+        total = self.folds[name].sum(axis=0)[numbers]
+        for part, section, _, _ in explorer.where(numbers):
+            total[part] -= self.baseline[section.prompt][name]
+        products = total + self.repeats[name][numbers] if self.repeats else total
+        return total / self.n, self.counts.errors(total, self.more[f"{name}_squares"][numbers], products)
+
     def add(self, other: RuleSums) -> None:
         """Add the sums over other questions."""
         np.add(self.hashes, other.hashes, out=self.hashes)
-        for name in FOLDED:
-            self.folds[name] += other.folds[name]
-            self.baseline[name] += other.baseline[name]
-        for name in self.more:
-            self.more[name] += other.more[name]
+        for mine, theirs in ((self.folds, other.folds), (self.more, other.more), (self.repeats, other.repeats)):
+            for name, values in theirs.items():
+                mine[name] = np.add(mine[name], values, out=mine[name]) if name in mine else values
         np.add(self.sizes, other.sizes, out=self.sizes)
+        self.counts.add_counts(other.counts)
+        for prompt, sums in other.baseline.items():
+            self._add_baseline(prompt, sums)
 
-    def add_questions(self, space: Space, questions: Questions, keys: Keys, fold: Positions | None = None) -> None:
-        """Add the sums over questions.
+    def _add_baseline(self, prompt: str, sums: dict[str, float]) -> None:
+        mine = self.baseline.setdefault(prompt, dict.fromkeys(FOLDED, 0.0))
+        for name in FOLDED:
+            mine[name] += sums[name]
+
+    def add_questions(self, space: Space, questions: Questions, fold: Positions | None = None) -> None:
+        """Add the sums over questions, all of a unit at once.
 
         Args:
             space: With its thresholds.
             questions: The questions.
-            keys: Of the questions.
-            fold: The fold of each, shape ``(n_questions,)``; None = all are in the first.
+            fold: The fold of each, the same in a unit, shape ``(n_questions,)``; None = all are in the first.
         """
+        if not len(questions):
+            return
         of = np.zeros(len(questions), dtype=np.int64) if fold is None else fold
         np.add(self.sizes, np.bincount(of, minlength=len(self.sizes)), out=self.sizes)
-        side = next(iter(questions.sides.values()))  # every side has the same questions; each baseline is its own
-        for name in FOLDED:
-            self.baseline[name] += float(side.baseline[name].sum())
+        for prompt, side in questions.sides.items():
+            self._add_baseline(prompt, {name: float(side.baseline[name].sum()) for name in FOLDED})
+        _, place, sizes = np.unique(questions.units, return_inverse=True, return_counts=True)
+        self.counts.add(sizes)
+        size = sizes[place.reshape(-1)]
+        at_once = max(_SLICE, _PAIRS // max(1, space.count))
         for number in np.unique(of).tolist():
-            for rows in slices(np.flatnonzero(of == number), max(_SLICE, _PAIRS // max(1, space.count))):
-                self._add_slice(space, questions.rows(rows), keys[rows], number)
+            for rows in slices(np.flatnonzero((of == number) & (size == 1)), at_once):
+                self._add_slice(space, questions.rows(rows), number)
+            several = np.flatnonzero((of == number) & (size > 1))
+            several = several[np.argsort(place.reshape(-1)[several], kind="stable")]
+            for rows in whole_units(several, questions.units, at_once):
+                self._add_units(space, questions.rows(rows), number)
 
-    def _add_slice(self, space: Space, questions: Questions, keys: Keys, fold: int) -> None:
-        explorer = Explorer(space, questions, keys)
+    def _add_units(self, space: Space, questions: Questions, fold: int) -> None:
+        """Add units of several rows, which lie together: the squares are of their sums."""
+        explorer = Explorer(space, questions)
+        begin = np.flatnonzero(np.concatenate([[True], questions.units[1:] != questions.units[:-1]]))
+        sizes = np.diff(begin, append=len(questions))
+        errors = _SQUARES[0] in self.more
+        if errors and not self.repeats:
+            self.repeats.update({name: np.zeros(len(self.hashes)) for name in FOLDED})
+        for section in explorer.sections:
+            hashes = explorer.hashes[section.prompt, section.family.is_gated]
+            for whole, place in _rule_places(section, explorer.step):
+                at = place.astype(np.int64) + hashes.shape[1] * np.arange(len(questions))
+                self.hashes[whole] += np.ravel(hashes).take(at).sum(axis=1)
+                for name in (*FOLDED, *(self.more.keys() & {"tokens"})):
+                    values = np.ravel(section.side.tables[name]).take(at)
+                    target = self.folds[name][fold] if name in FOLDED else self.more[name]
+                    target[whole] += values.sum(axis=1)
+                    if errors and name in FOLDED:
+                        sums = np.add.reduceat(values - section.side.baseline[name], begin, axis=1)
+                        self.more[f"{name}_squares"][whole] += np.einsum("ru,ru->r", sums, sums)
+                        self.repeats[name][whole] += sums @ (sizes - 1.0)
+
+    def _add_slice(self, space: Space, questions: Questions, fold: int) -> None:
+        explorer = Explorer(space, questions)
         targets = {**{name: sums[fold] for name, sums in self.folds.items()}, **self.more}
         tables = {
             (prompt, gated): _StopTables.of(side.of(gated=gated), [*targets], explorer.hashes[prompt, gated])
@@ -134,6 +282,16 @@ def slices(rows: Positions, size: int) -> Iterator[Positions]:
     """Yield rows in pieces of a size."""
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
+
+
+def whole_units(rows: Positions, units: Keys, size: int) -> Iterator[Positions]:
+    """Yield rows, those of a unit next to each other, in pieces of whole units of about a size."""
+    ends = np.flatnonzero(np.diff(units[rows])) + 1
+    begin = 0
+    for end in [*ends.tolist(), len(rows)]:
+        if end - begin >= size or (end == len(rows) and end > begin):
+            yield rows[begin:end]
+            begin = end
 
 
 def _rule_places(section: Section, step: int) -> Iterator[tuple[slice, Positions]]:

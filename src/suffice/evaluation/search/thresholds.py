@@ -9,13 +9,12 @@ import numpy as np
 
 from suffice.errors import DataError
 from suffice.evaluation.replay import even_thresholds
-from suffice.evaluation.search.data import Questions, find_prompt
-from suffice.evaluation.search.explore import Explorer
+from suffice.evaluation.search.data import find_prompt
 from suffice.evaluation.search.space import Block, Literal, Space
 from suffice.evaluation.statistics import ROUNDING
 from suffice.policy.rounds import Floats
 
-__all__ = ["N_THRESHOLDS", "Locked", "ThresholdTrial", "lock", "open_literals", "threshold_trials", "with_thresholds"]
+__all__ = ["N_THRESHOLDS", "Locked", "ThresholdTrial", "open_literals", "threshold_trials", "with_thresholds"]
 
 N_THRESHOLDS = 40
 """Evenly spaced values that are tried for a signal by itself."""
@@ -40,31 +39,6 @@ class Locked:
     calls: float
     n_tried: int
     within_budget: bool
-
-
-def lock(space: Space, tune: Questions, *, budget: float) -> tuple[Space, tuple[Locked, ...]]:
-    """Return the space with all thresholds known.
-
-    A literal without thresholds gets, of 40 evenly spaced values between the smallest and the largest on tune, the one
-    with the best quality among those within the budget: the one of fewest calls among equals, and then the lowest.
-    Where none is within the budget, the one of fewest calls; `Locked.within_budget` says so.  A grid gets its values.
-
-    Args:
-        space: A space.
-        tune: Tune questions.
-        budget: Most mean calls.
-
-    Raises:
-        DataError: A signal has no value on tune.
-    """
-    prompts = [*tune.sides]
-
-    def column(prompt: str, literal: Literal) -> Floats:
-        return tune.sides[prompt].of(gated=literal.is_gate).view.columns[literal.signal]
-
-    tried = threshold_trials(space, prompts, column)
-    means = [Explorer(item.alone, tune).means(np.arange(item.alone.count)) for item in tried.values() if item.is_locked]
-    return with_thresholds(space, prompts, tried, means, budget)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +100,10 @@ def with_thresholds(
     budget: float,
 ) -> tuple[Space, tuple[Locked, ...]]:
     """Return the space with all thresholds known, and those that were locked.
+
+    A literal without thresholds gets, of 40 evenly spaced values between the smallest and the largest on tune, the one
+    with the best quality among those within the budget: the one of fewest calls among equals, and then the lowest.
+    Where none is within the budget, the one of fewest calls; `Locked.within_budget` says so.  A grid gets its values.
 
     Args:
         space: A space.

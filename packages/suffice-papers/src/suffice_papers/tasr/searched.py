@@ -58,7 +58,7 @@ def search_table(cells: Sequence[CellRuns], published: Published, resampling: Re
     if not lines:
         raise DataError("; ".join(notes))
     counted = (
-        "above k=3: rules whose interval of ΔF1 lies above zero, uncorrected; dominate TASR: rules with at most its calls "
+        "above k=3: rules whose t interval of ΔF1 lies above zero, uncorrected; dominate TASR: rules with at most its calls "
         "and at least its F1 on eval, better in one, by the point estimates alone"
     )
     selected = (
@@ -97,8 +97,8 @@ def search_summary(result: SearchResult) -> tuple[str, dict[str, FigureValue]]:
     rule = ""
     if result.chosen is not None:
         rule = str(result.chosen.policy.rule)
-        delta = result.chosen.row.deltas["f1"]
-        figures |= {"chosen": (delta.delta, delta.low, delta.high), "calls": result.chosen.row.calls.mean}
+        chosen = result.chosen.estimate
+        figures |= {"chosen": (chosen.delta.delta, chosen.delta.low, chosen.delta.high), "calls": chosen.calls}
     if result.optimism is not None:
         naive = result.optimism.estimate("naive")
         figures["p"] = result.optimism.p_corrected

@@ -1,0 +1,164 @@
+"""The recordings that a search reads, in memory and on disk, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from suffice.evaluation.replay.blocks import BlockReader, PieceFacts, RecordingBlock, Source
+from suffice.evaluation.replay.costs import gate_signals
+from suffice.recordings.computed import source_columns
+from suffice.recordings.opened import run_starts
+from suffice.recordings.pieces import Piece
+from suffice.recordings.recording import Recording
+from suffice.recordings.schema import column_kind
+
+__all__ = [
+    "MemorySource",
+    "SearchSource",
+    "columns_of_metric",
+    "complete",
+    "cost_columns",
+    "is_clustered",
+    "source_of",
+    "unit_names",
+]
+
+_ALWAYS = ("question_id", "round", "end", "cluster")
+
+_BLOCK_ROWS = 1 << 16
+"""Rows of a file that are looked at together; memory is proportional to it."""
+
+
+class SearchSource(Source):
+    """A recording on disk that is searched piece by piece, in whatever process.
+
+    Raises:
+        DataError: There is no such recording, or it has no rows.
+        SchemaError: It is not a recording, or is damaged.
+    """
+
+    def reader(self, piece: Piece, columns: Iterable[str]) -> BlockReader:
+        """Return the questions that begin in a piece, in blocks.
+
+        Args:
+            piece: The piece.
+            columns: Those that are read; the name of the question, its rounds, end and cluster always are.
+        """
+        wanted = {*_ALWAYS, *source_columns({*columns}, self.schema)}
+        return self.blocks(piece, [name for name in self.schema.names if name in wanted], _BLOCK_ROWS)
+
+
+class MemorySource:
+    """A recording in memory that is searched as one piece, by question and round in the order of their names.
+
+    Args:
+        table: Its rows, in any order.
+        header: Its metadata.
+        index: Its rounds.
+    """
+
+    is_on_disk = False
+
+    def __init__(self, table: pa.Table, header: Mapping[str, object], index: npt.NDArray[np.int64]) -> None:
+        self.path, self.schema, self.header, self.index = "the recording", table.schema, dict(header), index
+        self._table = table
+        # Figures must not depend on the order of rows, not even by a rounding.
+        order = [("question_id", "ascending"), ("round", "ascending")]
+        self._order = pc.sort_indices(table.select(["question_id", "round"]), sort_keys=order)
+
+    def empty(self) -> RecordingBlock:
+        """Return the recording without its rows: enough to fit a policy to it."""
+        return RecordingBlock(self.schema.empty_table(), self.header, self.index, np.zeros(0, dtype=np.int64))
+
+    def pieces(self, columns: Sequence[str], rows: int) -> list[Piece]:  # noqa: ARG002 - as of a file
+        """Return the one piece; it has no name, for there is no other part that an error might mean."""
+        return [Piece(0, range(0), "")]
+
+    def reader(self, piece: Piece, columns: Iterable[str]) -> _WholeReader:  # noqa: ARG002 - there is one
+        """Return all questions as one block; their texts are read where these say which belong together."""
+        wanted = {
+            *_ALWAYS,
+            *source_columns({*columns}, self.schema),
+            *([] if is_clustered(self.schema) else ["question"]),
+        }
+        table = self._table.select([name for name in self.schema.names if name in wanted]).take(self._order)
+        table = _decoded(table).combine_chunks()
+        return _WholeReader(RecordingBlock(table, self.header, self.index, run_starts(table.column("question_id"))))
+
+    def check(self, read: Sequence[tuple[Piece, PieceFacts]]) -> None:
+        """Compare nothing: what is in memory has no checksums."""
+
+
+def _decoded(table: pa.Table) -> pa.Table:
+    """Return a table whose texts are stored as in a file: a table of one's own may have them in a dictionary."""
+    for place, column in enumerate(table.schema):
+        if pa.types.is_dictionary(column.type):
+            plain = column.with_type(column.type.value_type)
+            table = table.set_column(place, plain, table.column(place).cast(plain.type))
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class _WholeReader:
+    """The one block of a recording in memory."""
+
+    block: RecordingBlock
+
+    @property
+    def facts(self) -> PieceFacts:
+        """Nothing that a file would say of itself."""
+        return PieceFacts(digests={}, rounds=None)
+
+    def __iter__(self) -> Iterator[RecordingBlock]:
+        yield self.block
+
+
+def source_of(recording: Recording | str | Path) -> SearchSource | MemorySource:
+    """Return what reads a recording in memory, or one at a path."""
+    if isinstance(recording, Recording):
+        return MemorySource(recording.table, recording.metadata, recording.index)
+    return SearchSource(recording)
+
+
+def is_clustered(schema: pa.Schema) -> bool:
+    """Return whether a column says which questions belong together; otherwise their texts do."""
+    return "cluster" in schema.names
+
+
+def columns_of_metric(schema: pa.Schema, metric: str) -> set[str]:
+    """Return the columns from which a metric is read or computed."""
+    name = metric.split(">", maxsplit=1)[0].strip()
+    return {name} if name in schema.names else {"golds", "answer"}
+
+
+def cost_columns(empty: RecordingBlock) -> set[str]:
+    """Return the columns that costs follow from."""
+    # What a gate or a panel costs depends on there being its signal, and on the model of each round.
+    more = {*gate_signals(empty), *(["model"] if empty.independent else [])}
+    return {name for name in empty.table.column_names if column_kind(name) == "cost"} | more
+
+
+def complete(block: RecordingBlock) -> RecordingBlock | None:
+    """Return the questions of a block that did not fail while recording; None if all did."""
+    failed = block.failed
+    if failed.all():
+        return None
+    return block.select(~failed) if failed.any() else block
+
+
+def unit_names(recording: Recording) -> list[str]:
+    """Return the cluster of each question, and its own name where there is none."""
+    if "cluster" not in recording.table.column_names:
+        return recording.question_ids
+    clusters = recording.per_question("cluster", []).tolist()
+    return [
+        name if cluster is None else str(cluster)
+        for cluster, name in zip(clusters, recording.question_ids, strict=True)
+    ]

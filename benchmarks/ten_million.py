@@ -107,8 +107,8 @@ def _commits(path: Path, part: Path) -> tuple[float, float, float]:
     for number in range(_COMMITS):
         journal.put(f"q{number // ROUNDS}", {(number % ROUNDS, "generator"): payload})
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-    size = sum(path.with_name(path.name + end).stat().st_size for end in ("", "-wal"))
     journal.close()
+    size = path.stat().st_size
     return seconds / _COMMITS, cpu / _COMMITS, size / _COMMITS * ROUNDS
 
 

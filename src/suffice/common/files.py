@@ -37,6 +37,7 @@ __all__ = [
     "remove_leftovers",
     "replacing",
     "replacing_folder",
+    "sync_folder",
     "unpacked",
     "unreachable",
     "upload",
@@ -173,7 +174,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
             yield temporary
             _sync(temporary)
             temporary.replace(target)
-            _sync_folder(target.parent)
+            sync_folder(target.parent)
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
@@ -224,11 +225,11 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
             temporary.mkdir(parents=True)
             yield temporary
             for item in (temporary, *temporary.rglob("*")):
-                (_sync_folder if item.is_dir() else _sync)(item)
+                (sync_folder if item.is_dir() else _sync)(item)
             if target.exists():
                 target.rmdir()  # raises unless it is an empty folder
             temporary.replace(target)
-            _sync_folder(target.parent)
+            sync_folder(target.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
     except OSError as error:
@@ -247,7 +248,7 @@ def make_folder(path: str | Path) -> None:
     try:
         for missing in [place for place in (*reversed(folder.parents), folder) if not place.exists()]:
             missing.mkdir(exist_ok=True)
-            _sync_folder(missing.parent)
+            sync_folder(missing.parent)
         if not folder.is_dir():
             raise NotADirectoryError(f"{str(folder)!r} is a file")
     except OSError as error:
@@ -311,7 +312,8 @@ def _sync(file: Path) -> None:
         os.fsync(written.fileno())
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Let the names of new, renamed and removed files of a folder reach the disk; nothing where the system cannot."""
     with suppress(OSError):  # Windows cannot open a folder
         descriptor = os.open(folder, os.O_RDONLY)
         try:

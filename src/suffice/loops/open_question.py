@@ -19,7 +19,7 @@ from suffice.policy.normalizers import MATCH
 from suffice.policy.rounds import Decision, End, Reason, Round
 from suffice.policy.session import Session
 from suffice.policy.signals import SIGNALS
-from suffice.recordings.round_journal import RoundJournal
+from suffice.recordings.round_journal import RoundWriter
 from suffice.recordings.schema import AUDIT_UNIT
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class OpenQuestion:
         session: Session | None,
         *,
         run: str,
-        journal: RoundJournal,
+        journal: RoundWriter,
         request_id: str | None = None,
         rounds: Sequence[Round] = (),
     ) -> None:
@@ -202,6 +202,10 @@ class OpenQuestion:
                 yield self
         finally:
             self._journal = journal
+
+    def goes_on_in(self, journal: RoundWriter) -> None:
+        """Let a journal take what is recorded from now on."""
+        self._journal = journal
 
     def to_state(self) -> dict[str, Any]:
         """Return the question as JSON-ready values, for `Recorder.resume`, in this process or another.

@@ -7,8 +7,8 @@ import hashlib
 import json
 import uuid
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -25,7 +25,7 @@ from suffice.policy.session.sources import PolicySource, is_rule, shadow_policie
 from suffice.policy.session.state import Missing
 from suffice.policy.signals import AnswerPosition
 from suffice.recordings.parts_writing import recorded_at
-from suffice.recordings.round_journal import RoundJournal
+from suffice.recordings.round_journal import Changes, RoundJournal
 from suffice.recordings.schema import PINNED_LABELS
 
 __all__ = ["Recorder"]
@@ -220,6 +220,23 @@ class Recorder:
         entry = self._question(question, golds, question_id)
         return self._begin(entry, {**self.labels, **checked_labels(labels or {})}, request_id)
 
+    @contextmanager
+    def at_once(self, question: str, *, question_id: str | None = None) -> Iterator[OpenQuestion]:
+        """Record a question whose rounds are all there: its beginning and all that the block records are one commit.
+
+        If the block raises, nothing of the question is recorded.
+
+        Args:
+            question: See `question`.
+            question_id: See `question`.
+
+        Raises:
+            DataError: The disk is full or not writable, or the text is blank.
+        """
+        opened, changes = self._opened(self._question(question, None, question_id), self.labels, None)
+        yield opened
+        opened.goes_on_in(self._log.take(changes))
+
     def resume(self, state: Mapping[str, Any]) -> OpenQuestion:
         """Return the question that `OpenQuestion.to_state` wrote; its rounds are recorded once.
 
@@ -259,9 +276,17 @@ class Recorder:
         return again
 
     def _begin(self, entry: Question, labels: Mapping[str, str], request_id: str | None) -> OpenQuestion:
-        session, run = self._session(entry, request_id), uuid.uuid4().hex
-        journal = self._log.begin(run, {"cluster": entry.question_id})
-        return OpenQuestion(self, entry, labels, session, run=run, journal=journal, request_id=request_id)
+        opened, changes = self._opened(entry, labels, request_id)
+        opened.goes_on_in(self._log.take(changes))
+        return opened
+
+    def _opened(
+        self, entry: Question, labels: Mapping[str, str], request_id: str | None
+    ) -> tuple[OpenQuestion, Changes]:
+        """Return a question of which nothing is committed yet, and what is to be committed of it."""
+        session, run, changes = self._session(entry, request_id), uuid.uuid4().hex, Changes()
+        changes.begin(run, {"cluster": entry.question_id})
+        return OpenQuestion(self, entry, labels, session, run=run, journal=changes, request_id=request_id), changes
 
     def _session(self, entry: Question, request_id: str | None, rounds: Sequence[Round] = ()) -> Session | None:
         """Return what decides on a question, after the rounds that it had."""

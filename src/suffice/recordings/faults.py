@@ -13,7 +13,7 @@ from typing import Any
 from suffice.common.files import disk_fault
 from suffice.errors import BusyError, SchemaError
 
-__all__ = ["seal_of", "sealed_text", "sqlite_faults"]
+__all__ = ["seal_of", "sqlite_faults"]
 
 _LOCKED = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _DISK = frozenset(
@@ -36,11 +36,6 @@ def seal_of(*parts: Any) -> str:
     'f3047d80'
     """
     return f"{zlib.crc32(json.dumps(parts, sort_keys=True).encode()):08x}"
-
-
-def sealed_text(text: str, *key: Any) -> str:
-    """Add a line with a checksum of the text and its key."""
-    return f"{text}\n{seal_of(text, *key)}"
 
 
 @contextmanager

@@ -3,89 +3,101 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
 from suffice.errors import DataError
 
-__all__ = ["Writers", "writers_of"]
+__all__ = ["Write", "Writers", "writers_of"]
 
 
 @dataclass(slots=True, eq=False)
-class _Write:
-    """One write that waits: what it does, and what became of it."""
+class Write:
+    """One write that waits.
 
-    statement: Callable[[sqlite3.Connection], Any]
-    is_done: bool = False
+    Attributes:
+        value: Its content.
+        error: The reason why it was refused; None if it was not.
+        turn: Set once the write was committed or refused, or its thread is to commit what waits.
+        leads: Whether its thread is to commit what waits.
+    """
+
+    value: Any
     error: BaseException | None = None
+    turn: threading.Event = field(default_factory=threading.Event)
+    leads: bool = False
 
 
 class Writers:
     """The threads of this process that write to one file.
 
+    One of them leads: it commits its own write with all that wait, and hands the lead to a thread whose write came meanwhile. So
+    nobody waits for a sync that began after the one with their own write.
+
     Attributes:
-        lock: Who has it may open the file to write. Threads wait for it in turn; for the lock of the file, sqlite asks again
+        lock: Whoever has it may open the file to write. Threads wait for it in turn; for the lock of the file, a process asks again
             and again with ever longer pauses.
+        known: What the last of them knew of the file; None if nothing.
     """
 
     def __init__(self) -> None:
         self.process = os.getpid()
         self.lock = threading.RLock()
+        self.known: Any = None
         self._adding = threading.Lock()
-        self._waiting: list[_Write] = []
+        self._waiting: list[Write] = []
+        self._is_led = False
 
-    def commit(
-        self,
-        statement: Callable[[sqlite3.Connection], Any],
-        writing: Callable[[], AbstractContextManager[sqlite3.Connection]],
-    ) -> None:
-        """Run a statement in the next commit, with those of all threads that wait.
+    def commit(self, value: Any, commit_all: Callable[[Sequence[Write]], None]) -> None:
+        """Commit a value, with those of all threads that wait.
 
         Args:
-            statement: Writes to the connection that it is given. If it raises, it alone is undone.
-            writing: Yields a connection, and commits at the end of the block.
+            value: The content of the write.
+            commit_all: Commits writes at once. It gives an error to each one that it refuses; if it raises, none is stored.
         """
-        write = _Write(statement)
+        write = Write(value)
         with self._adding:
             self._waiting.append(write)
-        with self.lock:
-            if not write.is_done:
-                with self._adding:
-                    batch, self._waiting = self._waiting, []
-                _commit_all(batch, write, writing)
+            write.leads = not self._is_led
+            self._is_led = True
+        batch: list[Write] = []
+        try:
+            if not write.leads:
+                write.turn.wait()
+            if write.leads:
+                with self.lock:
+                    with self._adding:
+                        batch, self._waiting = self._waiting, []
+                    _commit(batch, write, commit_all)
+        finally:
+            with self._adding:
+                if write in self._waiting:  # its thread was interrupted
+                    self._waiting.remove(write)
+                if write.leads:
+                    self._is_led = bool(self._waiting)
+                    for following in self._waiting[:1]:
+                        following.leads = True
+                        following.turn.set()
+            for done in batch:
+                done.turn.set()
         if write.error is not None:
             raise write.error
 
 
-def _commit_all(
-    batch: list[_Write], own: _Write, writing: Callable[[], AbstractContextManager[sqlite3.Connection]]
-) -> None:
+def _commit(batch: Sequence[Write], own: Write, commit_all: Callable[[Sequence[Write]], None]) -> None:
     """Commit what waits; an error of the commit itself is that of every write."""
     try:
-        with writing() as database:
-            for write in batch:
-                database.execute("SAVEPOINT one")
-                try:
-                    write.statement(database)
-                except Exception as error:  # noqa: BLE001 - raised in the thread that wrote
-                    write.error = error
-                    database.execute("ROLLBACK TO one")
-                database.execute("RELEASE one")
+        commit_all(batch)
     except BaseException as error:
         for write in batch:
             is_ours = isinstance(error, Exception) or write is own
             write.error = error if is_ours else DataError("the commit was interrupted, and nothing of it was stored")
         if not isinstance(error, Exception):
             raise
-    finally:
-        for write in batch:
-            write.is_done = True
 
 
 _WRITERS: WeakValueDictionary[Path, Writers] = WeakValueDictionary()

@@ -1,36 +1,30 @@
-"""The replies of an unfinished recording: each is on disk before the next call."""
+"""The replies of an unfinished recording: each is in a file before the next call."""
 
 from __future__ import annotations
 
 import json
-import os
-import sqlite3
+import logging
+import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+from suffice.common.files import disk_fault
 from suffice.common.identities import aligned
-from suffice.common.json_text import load_json
-from suffice.errors import BusyError, ConfigMismatchError, SchemaError, SufficeError
-from suffice.recordings.faults import seal_of, sealed_text, sqlite_faults
+from suffice.errors import ConfigMismatchError, SchemaError, SufficeError
+from suffice.recordings.journal_file import LockedJournal, Place, check_age, read_records
 
 __all__ = ["Journal", "count_finished", "differences"]
 
-_JOURNAL_SCHEMA = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS replies (
-    question_id TEXT NOT NULL, round INTEGER NOT NULL, part TEXT NOT NULL, payload TEXT NOT NULL,
-    PRIMARY KEY (question_id, round, part)
-);
-CREATE TABLE IF NOT EXISTS finished (question_id TEXT PRIMARY KEY, rows TEXT NOT NULL);
-CREATE TEMP TABLE cut_short (question_id TEXT PRIMARY KEY, rows TEXT NOT NULL);
-"""
+_log = logging.getLogger(__name__)
 
 _JOURNAL_BUSY_S = 2.0
-_OPENINGS = 20
+_SYNC_EVERY_S = 1.0
 _RECORDING = "another process is recording into this file: wait for it, or record to another file"
-_JOURNAL_DAMAGED = "is not a journal of a recording, or is damaged: move it away, or record to another file"
+_CONFIG, _REPLIES, _FINISHED, _CUT_SHORT = "config", "replies", "finished", "cut short"
+"""The first entry of a record, which says what the others are."""
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -62,10 +56,11 @@ def _shortened(value: Any, most: int = 80) -> str:
 
 
 class Journal:
-    """A sqlite file beside an unfinished recording.
+    """A file beside an unfinished recording, see `suffice.recordings.journal_file`; only the places of its records are in memory.
 
     The file is locked while it is open, so that only one process uses it; the lock ends with the process.  Once `put` has
-    returned, the reply survives `kill -9`.
+    returned, the reply survives `kill -9`.  While replies come, the file is synced every second and when it is closed, so that a
+    power cut costs at most the replies since then.
 
     Args:
         path: The journal file; created if missing.
@@ -75,34 +70,62 @@ class Journal:
         BusyError: Another process is writing to it.
         ConfigMismatchError: The file was begun with another configuration.
         DataError: The disk is not writable.
-        SchemaError: The file is not a journal, or it is damaged.
+        SchemaError: The file is not a journal, it is damaged, or it is one of suffice 0.4.0 or older.
     """
 
     def __init__(self, path: str | Path, config: Mapping[str, Any]) -> None:
         self.path = Path(path)
-        canonical = json.loads(json.dumps(config, sort_keys=True))
-        with self._faults():
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = _locked(self.path)
+        self._config = json.loads(json.dumps(config, sort_keys=True))
+        self._replies: dict[str, list[Place]] = {}  # of questions that have not finished
+        self._finished: dict[str, Place] = {}
+        self._cut_short: dict[str, Place] = {}
+        self.changes = 0
+        """The number of records that were written since the file was opened."""
+        check_age(self.path)
+        self._file = LockedJournal(self.path, busy=_RECORDING, wait_s=_JOURNAL_BUSY_S)
         try:
-            self._begin(canonical)
+            self._begin()
         except BaseException:
-            self._db.close()
+            self._file.close()
             raise
+        self._synced_at = time.monotonic()
 
-    def _begin(self, config: Mapping[str, Any]) -> None:
-        """Write the configuration, or compare it with that of the file."""
-        with self._faults():
-            stored = self._db.execute("SELECT value FROM meta WHERE key = 'config'").fetchone()
-            if stored is None:
-                self._db.execute("INSERT INTO meta VALUES ('config', ?)", (json.dumps(config, sort_keys=True),))
-                return
-        changed = differences(self._decoded(stored[0], dict), config)
+    def _begin(self) -> None:
+        """Note where each record is; write the configuration, or compare it with that of the file."""
+        stored = None
+        for before, (kind, *rest) in self._file.records():
+            if kind == _CONFIG:
+                stored = rest[0]
+            elif kind != _CUT_SHORT:  # its question is repeated
+                self._note(kind, rest[0], before)
+        if stored is None:
+            self._file.append([[_CONFIG, self._config]])
+            return
+        changed = differences(stored, self._config)
         if changed:
             raise ConfigMismatchError(
                 f"the unfinished recording {str(self.path)!r} was begun with another configuration "
                 f"({'; '.join(changed)}): resume with the old one, or record to another file"
             )
+
+    def _note(self, kind: str, question_id: str, place: Place) -> None:
+        if kind == _REPLIES:
+            if question_id not in self._finished:
+                self._replies.setdefault(question_id, []).append(place)
+            return
+        places = self._finished if kind == _FINISHED else self._cut_short
+        places.pop(question_id, None)
+        places[question_id] = place
+        if kind == _FINISHED:
+            self._replies.pop(question_id, None)
+
+    def _append(self, kind: str, question_id: str, content: Any) -> None:
+        is_due = time.monotonic() - self._synced_at >= _SYNC_EVERY_S
+        (place,) = self._file.append([[kind, question_id, content]], sync=is_due)
+        if is_due:
+            self._synced_at = time.monotonic()
+        self._note(kind, question_id, place)
+        self.changes += 1
 
     def put(self, question_id: str, payloads: Mapping[tuple[int, str], Mapping[str, Any]]) -> None:
         """Commit replies by round and part (the component that replied), all or none.
@@ -112,40 +135,24 @@ class Journal:
         Raises:
             DataError: The disk is full, or not writable.
         """
-        rows = [
-            (question_id, r, part, sealed_text(json.dumps(payload), question_id, r, part))
-            for (r, part), payload in payloads.items()
-        ]
-        with self._faults():
-            if len(rows) == 1:
-                self._db.execute("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", rows[0])
-                return
-            self._db.execute("BEGIN")
-            try:
-                self._db.executemany("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", rows)
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
+        self._append(_REPLIES, question_id, [[r, part, payload] for (r, part), payload in payloads.items()])
 
     def replies(self, question_id: str) -> dict[tuple[int, str], dict[str, Any]]:
-        """Return the committed replies of a question, by round and part.
+        """Return the committed replies of a question that has not finished, by round and part.
 
         Raises:
             SchemaError: The file is damaged.
         """
-        with self._faults():
-            query = "SELECT round, part, payload FROM replies WHERE question_id = ?"
-            rows = self._db.execute(query, (question_id,)).fetchall()
-        return {(r, part): self._decoded(text, dict, question_id, r, part) for r, part, text in rows}
+        records = map(self._file.read, self._replies.get(question_id, ()))
+        return {(r, part): payload for _, _, replies in records for r, part, payload in replies}
 
     def finish(self, question_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Commit the finished rows of a question.
+        """Commit the finished rows of a question, which stand for its replies.
 
         Raises:
             DataError: The disk is full, or not writable.
         """
-        self._store("finished", question_id, rows)
+        self._append(_FINISHED, question_id, list(rows))
 
     def cut_short(self, question_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Keep the rows of a failed question until the file is closed; the next run repeats the question.
@@ -153,12 +160,7 @@ class Journal:
         Raises:
             DataError: The disk is full, or not writable.
         """
-        self._store("cut_short", question_id, rows)
-
-    def _store(self, table: str, question_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        text = sealed_text(json.dumps(list(rows)), question_id)
-        with self._faults():
-            self._db.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?)", (question_id, text))  # noqa: S608
+        self._append(_CUT_SHORT, question_id, list(rows))
 
     def finished(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         """Yield the finished questions with their rows, in order of completion.
@@ -166,9 +168,8 @@ class Journal:
         Raises:
             SchemaError: The file is damaged.
         """
-        with self._faults():
-            for question_id, text in self._db.execute("SELECT question_id, rows FROM finished ORDER BY rowid"):
-                yield question_id, self._decoded(text, list, question_id)
+        for question_id in [*self._finished]:
+            yield question_id, self.rows(question_id)
 
     def rows(self, question_id: str) -> list[dict[str, Any]]:
         """Return the rows of a question that was finished, or cut short since opening the file.
@@ -176,31 +177,22 @@ class Journal:
         Raises:
             SchemaError: There are none: the file is damaged.
         """
-        query = "SELECT rows FROM finished WHERE question_id = ?1 UNION ALL SELECT rows FROM cut_short WHERE question_id = ?1"
-        with self._faults():
-            stored = self._db.execute(query, (question_id,)).fetchone()
-        return cast("list[dict[str, Any]]", self._decoded(stored and stored[0], list, question_id))
+        place = self._finished.get(question_id, self._cut_short.get(question_id))
+        if place is None:
+            raise SchemaError(f"{str(self.path)!r} is damaged: it has no rows of question {question_id!r}")
+        rows: list[dict[str, Any]] = self._file.read(place)[2]
+        return rows
 
     def questions(self) -> set[str]:
-        """Return all questions with replies or rows in the file.
-
-        Raises:
-            SchemaError: The file is damaged.
-        """
-        with self._faults():
-            rows = self._db.execute("SELECT question_id FROM replies UNION SELECT question_id FROM finished").fetchall()
-        return {question_id for (question_id,) in rows}
-
-    @property
-    def changes(self) -> int:
-        """The number of rows that were written since the file was opened."""
-        return self._db.total_changes
+        """Return all questions with replies or rows in the file."""
+        return self._replies.keys() | self._finished.keys()
 
     def copy_to(self, path: Path) -> None:
         """Write a copy of the file as it is now."""
-        with self._faults(), closing(sqlite3.connect(path)) as copy:
-            self._db.backup(copy)
-            copy.execute("PRAGMA journal_mode=DELETE")  # one file, without what sqlite keeps beside it
+        try:
+            shutil.copyfile(self.path, path)
+        except OSError as error:
+            raise disk_fault(path, error) from error
 
     def absorb(self, path: Path) -> None:
         """Add the replies and rows of another journal of the same recording.
@@ -209,18 +201,24 @@ class Journal:
             ConfigMismatchError: The other was begun with another configuration.
             SchemaError: It is not a journal, or it is damaged.
         """
-        with self._faults():
-            stored = self._db.execute("SELECT value FROM meta WHERE key = 'config'").fetchone()
-        Journal(path, self._decoded(stored[0], dict)).close()
-        with self._faults():
-            self._db.execute("ATTACH ? AS other", (str(path),))
-            for table in ("replies", "finished"):
-                self._db.execute(f"INSERT OR IGNORE INTO {table} SELECT * FROM other.{table}")  # noqa: S608
-            self._db.execute("DETACH other")
+        with closing(Journal(path, self._config)) as other:
+            for question_id in sorted(other._replies.keys() - self._finished.keys()):  # noqa: SLF001 - another self
+                replies = other.replies(question_id)
+                new = {key: replies[key] for key in replies.keys() - self.replies(question_id).keys()}
+                if new:
+                    self.put(question_id, new)
+            for question_id, rows in other.finished():
+                if question_id not in self._finished:
+                    self.finish(question_id, rows)
 
     def close(self) -> None:
-        """Release the lock."""
-        self._db.close()
+        """Let everything reach the disk, and release the lock."""
+        if not self._file.is_closed:
+            try:
+                self._file.sync()
+            except OSError as error:
+                _log.warning("the last replies may not be on the disk: %s", disk_fault(self.path, error))
+        self._file.close()
 
     def release(self) -> None:
         """Release the lock after a failure, and remove the file if it is empty."""
@@ -230,87 +228,17 @@ class Journal:
         self.close()
 
     def delete(self) -> None:
-        """Remove the file and release the lock, when the recording is complete.
-
-        In this order if the system allows it: a process waiting for the lock must see that the file is gone.
-        """
-        try:
-            self._unlink()
-            self.close()
-        except PermissionError:  # Windows does not remove open files
-            self.close()
-            self._unlink()
-
-    def _unlink(self) -> None:
-        for suffix in ("", "-wal", "-shm"):
-            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-
-    def _faults(self) -> AbstractContextManager[None]:
-        return sqlite_faults(self.path, locked=_RECORDING, damaged=_JOURNAL_DAMAGED)
-
-    def _decoded(self, text: Any, kind: type, *key: Any) -> Any:
-        """Return the value of a row after checking its checksum and kind."""
-        try:
-            value = load_json(_opened(text, *key))
-        except (ValueError, TypeError, AttributeError):
-            value = None
-        if not isinstance(value, kind):
-            raise SchemaError(f"{str(self.path)!r} {_JOURNAL_DAMAGED}")
-        return value
+        """Remove the file and release the lock, when the recording is complete."""
+        self._file.remove()
 
 
 def count_finished(path: Path) -> int:
     """Return how many questions a journal holds; 0 if there is none.  It is neither locked nor changed.
 
     Raises:
-        BusyError: Another process is writing to it.
         SchemaError: The file is not a journal, or it is damaged.
     """
     if not path.exists():
         return 0
-    address = f"{path.resolve().as_uri()}?mode=ro"
-    faults = sqlite_faults(path, locked=_RECORDING, damaged=_JOURNAL_DAMAGED)
-    with faults, closing(sqlite3.connect(address, uri=True)) as connection:
-        return int(connection.execute("SELECT COUNT(*) FROM finished").fetchone()[0])
-
-
-def _locked(path: Path) -> sqlite3.Connection:
-    """Return a connection with the lock of the file that is at `path` now.
-
-    A finishing process removes its journal while another may be waiting for the lock: that one would then have opened a
-    deleted file, whose rows would be lost.
-    """
-    for _ in range(_OPENINGS):
-        path.touch()
-        with suppress(FileNotFoundError):
-            before = path.stat()
-            database = sqlite3.connect(path, timeout=_JOURNAL_BUSY_S, isolation_level=None)
-            try:
-                # In this order: the lock is taken by the first write and held until the process ends.
-                database.execute("PRAGMA locking_mode=EXCLUSIVE")
-                database.execute("PRAGMA journal_mode=WAL")
-                database.execute("PRAGMA synchronous=NORMAL")
-                database.executescript(_JOURNAL_SCHEMA)
-                if os.path.samestat(before, path.stat()):
-                    return database
-            except sqlite3.OperationalError:
-                if path.exists() and os.path.samestat(before, path.stat()):
-                    database.close()
-                    raise
-            except BaseException:
-                database.close()
-                raise
-            database.close()
-    raise BusyError(f"{_RECORDING} ({str(path)!r})")
-
-
-def _opened(stored: str, *key: Any) -> str:
-    """Check and remove the line of `sealed_text`; rows of older releases have none.
-
-    Raises:
-        ValueError: The checksum does not match.
-    """
-    text, newline, seal = stored.partition("\n")
-    if newline and seal != seal_of(text, *key):
-        raise ValueError("the checksum does not match")
-    return text
+    check_age(path)
+    return len({record[1] for record in read_records(path) if record[0] == _FINISHED})

@@ -23,7 +23,16 @@ from suffice.recordings.merging import merged
 from suffice.recordings.round_journal import JournalContent, RoundJournal
 from suffice.recordings.schema import META_KEY, RECORDING_FORMAT, RECORDING_VERSION, build_table
 
-__all__ = ["OpenFile", "OpenRecording", "open_file", "run_starts", "with_journal", "write_recording", "write_tables"]
+__all__ = [
+    "OpenFile",
+    "OpenRecording",
+    "check_moved",
+    "open_file",
+    "run_starts",
+    "with_journal",
+    "write_recording",
+    "write_tables",
+]
 
 _MAGIC = b"PAR1"
 _Opened = TypeVar("_Opened", bound="OpenFile")
@@ -263,12 +272,30 @@ def open_file(path: str | Path, kind: type[_Opened]) -> _Opened:
     """
     path = place(path)
     content = RoundJournal(path).content()  # before the recording is read: what is moved meanwhile is then in both
+    check_moved(path, content)
     if content is None or (not content.questions and path.is_file()):
         return kind(path)
     sink = io.BytesIO()
     table, metadata = with_journal(path, content)
     _write(sink, table.schema, [table], metadata)
     return kind(path, pa.py_buffer(sink.getvalue()))
+
+
+def check_moved(path: Path, content: JournalContent | None) -> None:
+    """Raise a `SchemaError` if a file lacks rows that were moved to it from its journal: one of both is from another time."""
+    if content is None or not content.file_rows:
+        return
+    n_rows = 0
+    if path.is_file():
+        with OpenFile(path) as opened:
+            n_rows = opened.n_rows
+    now = RoundJournal(path).content() if n_rows < content.file_rows else None  # unless it was compacted meanwhile
+    if now is not None and n_rows < now.file_rows:
+        raise SchemaError(
+            f"{str(path)!r} has {n_rows:,} rows, and its journal {path.name + '.rounds'!r} says that {content.file_rows:,} were moved to it, "
+            "as in a copy that was made meanwhile: copy both again. If the file was changed on purpose, remove the journal; "
+            f"{sum(question.ending is None for question in content.questions):,} questions in it have not ended"
+        )
 
 
 def with_journal(path: str | Path, content: JournalContent) -> tuple[pa.Table, dict[str, Any]]:

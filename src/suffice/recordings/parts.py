@@ -22,7 +22,7 @@ from suffice.errors import ConfigMismatchError, DataError, NotFoundError, Schema
 from suffice.recordings.digest import ColumnDigest
 from suffice.recordings.journal import differences
 from suffice.recordings.merging import INFERRED, MERGED, OF_ONE_FILE, RUN, common_facts, conformed, joint_schema
-from suffice.recordings.opened import OpenFile, OpenRecording, header_text, open_file
+from suffice.recordings.opened import OpenFile, OpenRecording, check_moved, header_text, open_file
 from suffice.recordings.part_questions import PartQuestions, part_questions
 from suffice.recordings.round_journal import RoundJournal
 from suffice.recordings.schema import META_KEY
@@ -301,6 +301,7 @@ def _part_with_rows(path: Path) -> _OpenPart | None:
     journal = RoundJournal(path, is_part=True)
     try:
         content = journal.content()
+        check_moved(path, content)
     except SchemaError as error:
         raise damaged_part(path, error) from None
     if content is not None and not path.is_file() and not any(question.rows for question in content.questions):

@@ -8,10 +8,11 @@ import os
 import re
 import secrets
 import socket
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
@@ -19,17 +20,20 @@ from pathlib import Path
 from typing import Any
 
 from suffice.common.files import check_file, is_url, make_folder, place, remove_leftovers
+from suffice.common.processes import start_python
 from suffice.errors import ConfigMismatchError, DataError, SchemaError, SufficeError
 from suffice.recordings.journal import differences
 from suffice.recordings.opened import OpenFile, with_journal, write_recording
 from suffice.recordings.parts import common_state, part_paths
-from suffice.recordings.round_journal import JournalContent, RoundJournal, SealedError
+from suffice.recordings.round_journal import Changes, JournalContent, RoundJournal, SealedError
 
-__all__ = ["RecordedFile", "RecordedFolder", "move_ended", "new_part", "recorded_at", "writer_ended"]
+__all__ = ["RecordedFile", "RecordedFolder", "move_ended", "new_part", "recorded_at", "seal_parts", "writer_ended"]
 
 _log = logging.getLogger(__name__)
 _WRITER = re.compile(r"-([0-9a-f]{8})-(\d+)-[0-9a-f]{6}\.parquet$")
 _HOST_LENGTH = 24
+_LARGE_BYTES = 1 << 20
+"""Bytes of a journal from which on a process of its own seals it: a smaller one takes less time than starting that."""
 
 
 def recorded_at(path: str | Path, *, questions: int, size: int) -> RecordedFile | RecordedFolder:
@@ -72,9 +76,9 @@ class RecordedFile:
                 _check_settings(self.path, opened.metadata, metadata, "file")
         self.journal.check(metadata)
 
-    def begin(self, run: str, fields: Mapping[str, Any]) -> RoundJournal:
-        """Commit that a question has begun; return the journal that takes its rounds."""
-        self.journal.begin(run, fields)
+    def take(self, changes: Changes) -> RoundJournal:
+        """Commit that a question has begun, and perhaps more of it; return the journal that takes its further rounds."""
+        self.journal.commit(changes.changes)
         return self.journal
 
     def holding(self, run: str) -> RoundJournal | None:
@@ -107,16 +111,16 @@ class RecordedFolder:
         """Begin without parts, in a new process."""
         self._process = os.getpid()
         self._lock = threading.Lock()
-        self._current: Path | None = None
+        self._current: RoundJournal | None = None
         self._begun = 0
-        self._full: list[Path] = []
+        self._full: list[RoundJournal] = []
         self._sealing: threading.Thread | None = None
         self._is_sealing = False
 
     @property
     def journal(self) -> RoundJournal | None:
         """The journal that takes new questions; None before the first."""
-        return None if self._current is None else RoundJournal(self._current, is_part=True)
+        return self._current
 
     def check(self, metadata: Mapping[str, Any]) -> None:
         """Raise if the parts of the folder have other settings; each part gets these when it begins."""
@@ -130,37 +134,34 @@ class RecordedFolder:
             break
         self._metadata = metadata
 
-    def begin(self, run: str, fields: Mapping[str, Any]) -> RoundJournal:
-        """Commit that a question has begun, in the part that takes new ones; return the journal of that part."""
+    def take(self, changes: Changes) -> RoundJournal:
+        """Commit that a question has begun, and perhaps more of it, in the part that takes new ones; return its journal."""
         if os.getpid() != self._process:
             self._forget()
         while True:
             with self._lock:
-                part = self._part()
+                journal = self._part()
                 self._begun += 1
-            journal = RoundJournal(part, is_part=True)
             with suppress(SealedError):
-                journal.begin(run, fields)
+                journal.commit(changes.changes)
                 return journal
             with self._lock:  # another thread was faster, and filled and sealed it
-                if self._current == part:
+                if self._current is journal:
                     self._current = None
 
-    def _part(self) -> Path:
-        """Return the part that takes a new question."""
+    def _part(self) -> RoundJournal:
+        """Return the journal of the part that takes a new question."""
         if self._current is None or self._is_full(self._current):
             if self._current is not None:
                 self._full.append(self._current)
                 self._seal_soon()
-            self._current, self._begun = new_part(self.path), 0
-            RoundJournal(self._current, is_part=True).check(self._metadata)
+            self._current, self._begun = RoundJournal(new_part(self.path), is_part=True), 0
+            self._current.check(self._metadata)
         return self._current
 
-    def _is_full(self, part: Path) -> bool:
+    def _is_full(self, journal: RoundJournal) -> bool:
         questions, size = self._limits
-        with suppress(OSError):
-            return self._begun >= questions or RoundJournal(part).path.stat().st_size >= size
-        return True
+        return self._begun >= questions or _size_of(journal) >= size
 
     def _seal_soon(self) -> None:
         """Seal the full parts in a thread, so that no question waits for it; the lock is held."""
@@ -171,22 +172,23 @@ class RecordedFolder:
 
     def _seal_full(self) -> None:
         """Seal the full parts, also those that become full meanwhile."""
-        tried = set[Path]()
+        tried = set[RoundJournal]()
         while True:
             with self._lock:
-                part = next((part for part in self._full if part not in tried), None)
-                self._is_sealing = part is not None
-            if part is None:
+                some = [journal for journal in self._full if journal not in tried]
+                self._is_sealing = bool(some)
+            if not some:
                 return
-            tried.add(part)
-            try:
-                journal = RoundJournal(part, is_part=True)
-                move_ended(part, journal)
-                if journal.seal():
-                    with self._lock:
-                        self._full.remove(part)
-            except (SufficeError, OSError) as error:
-                _log.warning("%s: its questions stay in its journal for now: %s", part, error)
+            tried.update(some)
+            _seal_elsewhere(some)
+            for journal in some:
+                try:
+                    move_ended(journal.recording, journal)
+                    if journal.seal():
+                        with self._lock:
+                            self._full.remove(journal)
+                except (SufficeError, OSError) as error:
+                    _log.warning("%s: its questions stay in its journal for now: %s", journal.recording, error)
 
     def holding(self, run: str) -> RoundJournal | None:
         """Return the journal that has an open question: of a part of this machine, or a copy in a part of this process."""
@@ -205,10 +207,11 @@ class RecordedFolder:
         content = journal.content()
         for question in () if content is None else content.questions:
             if question.run == run:
-                copy = self.begin(run, question.fields)
+                copied = Changes()
+                copied.begin(run, question.fields)
                 for row in question.rows:
-                    copy.put(run, row["columns"]["round"], row)
-                return copy
+                    copied.put(run, row["columns"]["round"], row)
+                return self.take(copied)
         return None
 
     def save(self) -> None:
@@ -217,8 +220,8 @@ class RecordedFolder:
             self._forget()
         if self._sealing is not None:
             self._sealing.join()
-        for part in [*self._full, *([] if self._current is None else [self._current])]:
-            move_ended(part, RoundJournal(part, is_part=True))
+        for journal in [*self._full, *([] if self._current is None else [self._current])]:
+            move_ended(journal.recording, journal)
 
     def close(self) -> None:
         """Save, and seal the parts whose questions have all ended."""
@@ -227,7 +230,7 @@ class RecordedFolder:
             if self._current is not None:
                 self._full.append(self._current)
                 self._current = None
-        self._full = [part for part in self._full if not RoundJournal(part, is_part=True).seal()]
+        self._full = [journal for journal in self._full if not journal.seal()]
 
 
 def move_ended(path: Path, journal: RoundJournal, *, unfinished: bool = False) -> None:
@@ -241,13 +244,51 @@ def move_ended(path: Path, journal: RoundJournal, *, unfinished: bool = False) -
     Raises:
         DataError: The disk is full, or the path cannot be written.
     """
-    with suppress(SealedError), journal.emptying(unfinished=unfinished) as content:
+
+    def write(content: JournalContent) -> int | None:
         ended = [question for question in content.questions if unfinished or question.ending is not None]
         if not any(question.rows for question in ended) and not (ended and path.exists()):
-            return
+            return None
         remove_leftovers(path)
         table, metadata = with_journal(path, JournalContent(metadata=content.metadata, questions=ended))
         write_recording(path, table, metadata)
+        return int(table.num_rows)
+
+    with suppress(SealedError):
+        journal.move(write, unfinished=unfinished)
+
+
+def _size_of(journal: RoundJournal) -> int:
+    """Return the size of a journal, bytes; 0 if it is gone."""
+    try:
+        return journal.path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _seal_elsewhere(journals: Sequence[RoundJournal]) -> None:
+    """Seal parts in a process of its own, if they are large: in this one, answers would wait while rows become columns.
+
+    Whatever it cannot seal, this process does.
+    """
+    large = [str(journal.recording) for journal in journals if _size_of(journal) >= _LARGE_BYTES]
+    if large and Path(sys.executable or "").name.startswith("python"):
+        nothing = subprocess.DEVNULL
+        try:
+            code = f"import sys; from {__name__} import seal_parts; seal_parts(sys.argv[1:])"
+            start_python("-c", code, *large, stdin=nothing, stdout=nothing, stderr=nothing).wait()
+        except OSError as error:
+            _log.info("no process could be started to seal full parts: %s", error)
+
+
+def seal_parts(paths: Sequence[str]) -> None:
+    """Seal the parts at some paths, in a process that does nothing else.
+
+    Its priority stays as it is: it holds locks for which rounds of open questions may wait.
+    """
+    for journal in (RoundJournal(path, is_part=True) for path in paths):
+        move_ended(journal.recording, journal)
+        journal.seal()
 
 
 def _check_settings(path: Path, stored: Mapping[str, Any], metadata: Mapping[str, Any], what: str) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import math
 import signal
-import sqlite3
 import subprocess
 import sys
 import zlib
@@ -29,6 +27,7 @@ from suffice.loops.models import DRAFTING
 from suffice.policy.embedding import DraftEmbedder
 from suffice.policy.session import stops
 from suffice.recordings import Recording, ResponseCache
+from suffice.recordings.journal_file import read_records
 from suffice_reader.minilm import MiniLM
 from tests.support import llamacpp
 from tests.support import strategies as drawn
@@ -64,8 +63,8 @@ def test_a_recording_holds_drafts_feedback_and_tokens_by_component(tmp_path):
 
 def committed(journal):
     """Return the (question, round, part) of the replies that a killed run had committed."""
-    with contextlib.closing(sqlite3.connect(journal)) as database:
-        return set(database.execute("SELECT question_id, round, part FROM replies"))
+    records = [record for record in read_records(journal) if record[0] == "replies"]
+    return {(question_id, r, part) for _, question_id, replies in records for r, part, _ in replies}
 
 
 def key_of(prompt):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import random
-import sqlite3
 import subprocess
 import sys
 import time
@@ -19,6 +17,7 @@ from suffice import Passage, Policy, Reply, RetrievalLoop, ScriptedModel, read_r
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, DataError, ModelError, SchemaError
 from suffice.loops.retrieval import InMemoryRetriever, PoolBM25, Question
 from suffice.recordings import Journal
+from suffice.recordings.journal_file import read_records
 from tests.support import recording as run
 from tests.support.endpoint import Endpoint, prompt_of
 
@@ -37,11 +36,8 @@ def committed(journal):
     """Return the (question, round) pairs whose reply a killed run had committed."""
     if not journal.exists():
         return set()
-    with contextlib.closing(sqlite3.connect(journal)) as database:
-        try:
-            return set(database.execute("SELECT question_id, round FROM replies"))
-        except sqlite3.OperationalError:  # killed before the first table was made
-            return set()
+    records = [record for record in read_records(journal) if record[0] == "replies"]
+    return {(question_id, r) for _, question_id, replies in records for r, _, _ in replies}
 
 
 def key_of(prompt):

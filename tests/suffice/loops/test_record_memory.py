@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import sqlite3
 import tracemalloc
 
 import pyarrow as pa
@@ -13,6 +11,7 @@ import pytest
 from suffice import record
 from suffice.errors import AuthenticationFailedError
 from suffice.recordings import Journal
+from suffice.recordings.journal_file import read_records
 from tests.suffice.loops.test_record import scripted
 
 TEXT, ROUNDS = 4_000, 10
@@ -29,11 +28,9 @@ def begun(folder, n):
     with pytest.raises(AuthenticationFailedError):
         record(questions, loop, path, concurrency=1)
     journal = folder / "r.parquet.journal"
-    with contextlib.closing(sqlite3.connect(journal)) as database:
-        ((config,),) = database.execute("SELECT value FROM meta WHERE key = 'config'")
-        ((stored,),) = database.execute("SELECT rows FROM finished")
-    (row,) = json.loads(stored.split("\n")[0])
-    with contextlib.closing(Journal(journal, json.loads(config))) as opened:
+    (config,) = [record[1] for record in read_records(journal) if record[0] == "config"]
+    ((row,),) = [record[2] for record in read_records(journal) if record[0] == "finished"]
+    with contextlib.closing(Journal(journal, config)) as opened:
         for i in range(n):
             name = f"other{i}"
             changed = {"question_id": name, "cluster": name, "text": f"{i:06}" + "x" * TEXT}

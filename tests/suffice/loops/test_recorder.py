@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suffice import Cost, Passage, Policy, Recorder, Reply, Round, calibrate, decide, read_recording, replay
+from suffice import Audit, Cost, Passage, Policy, Recorder, Reply, Round, calibrate, decide, read_recording, replay
 from suffice.errors import ConfigMismatchError, DataError, SchemaError, UnknownSignalError
 from suffice.policy.signals import AnswerPosition, Idf
-from suffice.recordings import write_recording
+from suffice.recordings import journal_file, write_recording
 from tests.suffice.policy.test_replies import PAYLOADS
 from tests.support.strategies import NAN
 
@@ -230,6 +230,28 @@ def test_a_save_that_was_killed_before_the_journal_was_emptied_adds_nothing_twic
     play(recorder, "two", ["b"], question_id="q2")
     recorder.close()
     assert read_recording(path).question_ids == ["q1", "q2"]
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_question_recorded_at_once_is_one_commit_or_none(tmp_path, monkeypatch, folder):
+    path = tmp_path / ("log" if folder else "log.parquet")
+    recorder = Recorder(path, policy="fixed_k(2)", audit=Audit(rate=1.0, seed="secret enough"))
+    play(recorder, "before", ["a", "b"], question_id="before")
+    syncs, sync = [], journal_file._sync_file
+    monkeypatch.setattr(journal_file, "_sync_file", lambda file: [syncs.append(file), sync(file)])
+    with pytest.raises(UnknownSignalError), recorder.at_once("Where?", question_id="a") as run:
+        raise UnknownSignalError(run.observe("Oslo"))
+    assert not syncs
+    with recorder.at_once("Where?", question_id="b") as run:
+        for answer in ("Oslo", "Bergen"):
+            run.observe(answer)
+    assert len(syncs) == 1
+    assert run.auditing
+    run.observe("Bergen")  # what its audit adds is committed round by round
+    assert len(syncs) == 2
+    assert read_recording(path).question_ids == ["before", "b"]
+    assert read_recording(path).metadata["failed"] == {}
+    recorder.close()
 
 
 @pytest.mark.parametrize("folder", [False, True])
@@ -497,7 +519,7 @@ def test_a_recording_of_something_else_is_refused(path, tmp_path):
     other.close()
 
 
-@pytest.mark.parametrize("damage", [b"not sqlite at all, but long enough to be read as a page", None])
+@pytest.mark.parametrize("damage", [b"no journal at all", None])
 def test_a_damaged_journal_is_refused(path, damage):
     recorder = Recorder(path)
     play(recorder, "one", ["answer a"])

@@ -191,7 +191,7 @@ def test_a_round_whose_commit_failed_may_come_again_and_is_decided_once(path, mo
     for answer in "aaab"[:n_before]:
         run.observe(answer)
     with monkeypatch.context() as full:
-        full.setattr(RoundJournal, "_commit", _raise_full)
+        full.setattr(RoundJournal, "commit", _raise_full)
         with pytest.raises(DataError, match="disk is full"):
             run.observe("aaab"[n_before])
     assert (len(run.rounds), run.next_round) == (n_before, n_before + 1)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import json
 import random
-import sqlite3
 import subprocess
 import sys
 from dataclasses import replace
@@ -250,20 +248,15 @@ def test_a_damaged_journal_gives_the_right_rows_or_an_error_that_says_so(tmp_pat
     assert all(outcomes.values())
 
 
-def test_a_journal_of_an_older_release_has_no_checksums_and_is_read(tmp_path):
-    path = tmp_path / "r.parquet"
-    interrupted(path)
-    with contextlib.closing(sqlite3.connect(f"{path}.journal")) as database:
-        for table, column in (("replies", "payload"), ("finished", "rows")):
-            stored = database.execute(f"SELECT rowid, {column} FROM {table}").fetchall()
-            for row, text in stored:
-                bare = text.rsplit("\n", 1)[0]
-                database.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (bare, row))
-        database.commit()
-    questions, loop = scripted()
-    record(questions, loop, path)
-    assert loop.model.calls == 18 - 10
-    assert not list(tmp_path.glob("*.journal*"))
+@pytest.mark.parametrize("suffix", ["", "-wal"])
+def test_an_unfinished_journal_of_an_older_release_is_refused(tmp_path, suffix):
+    """A killed process of 0.4.0 left an empty file and all replies in the one beside it, or a file of sqlite."""
+    path, left = tmp_path / "r.parquet", tmp_path / f"r.parquet.journal{suffix}"
+    (tmp_path / "r.parquet.journal").touch()
+    left.write_bytes(b"SQLite format 3\0" + bytes(100))
+    with pytest.raises(SchemaError, match=r"finish it with suffice 0\.4\.0"):
+        record(*scripted(), path)
+    assert left.read_bytes().startswith(b"SQLite")
 
 
 def test_a_damaged_response_cache_answers_rightly_or_says_so(tmp_path):

@@ -3,52 +3,29 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
 
 import pytest
 
 from suffice.errors import DataError
-from suffice.recordings.group_commit import writers_of
-from suffice.recordings.round_journal import RoundJournal
+from suffice.recordings import journal_file
+from suffice.recordings.group_commit import Write, writers_of
+from suffice.recordings.round_journal import Changes, RoundJournal
 
 
-@pytest.fixture
-def file(tmp_path):
-    """A file of sqlite, how it is opened for writing, and how often it was."""
-    path, commits = tmp_path / "file", []
-
-    @contextmanager
-    def writing():
-        with closing(sqlite3.connect(path, isolation_level=None)) as database:
-            database.execute("BEGIN IMMEDIATE")
-            database.execute("CREATE TABLE IF NOT EXISTS items (item PRIMARY KEY)")
-            yield database
-            database.execute("COMMIT")
-            commits.append(1)
-
-    return path, writing, commits
-
-
-def stored(path):
-    with closing(sqlite3.connect(path)) as database:
-        return sorted(item for (item,) in database.execute("SELECT item FROM items"))
-
-
-def held_together(path, writing, statements):
-    """Run statements in threads that wait for each other's commit; return their errors, None where there is none."""
+def held_together(path, values, commit_all):
+    """Commit values in threads that wait for each other; return their errors, None where there is none."""
     writers = writers_of(path)
     errors = {}
 
-    def work(number, statement):
+    def work(number, value):
         try:
-            writers.commit(statement, writing)
+            writers.commit(value, commit_all)
         except BaseException as error:
             errors[number] = error
 
-    threads = [threading.Thread(target=work, args=item) for item in enumerate(statements)]
+    threads = [threading.Thread(target=work, args=item) for item in enumerate(values)]
     with writers.lock:
         for thread in threads:
             thread.start()
@@ -59,34 +36,79 @@ def held_together(path, writing, statements):
     return [errors.get(number) for number in range(len(threads))]
 
 
-def inserting(item):
-    return lambda database: database.execute("INSERT INTO items VALUES (?)", (item,))
-
-
-def test_waiting_writes_share_a_commit_and_an_error_is_its_own(file):
-    path, writing, commits = file
-    errors = held_together(path, writing, [*map(inserting, range(5)), inserting(3)])
-    assert len(commits) == 1
-    assert stored(path) == [0, 1, 2, 3, 4]
-    assert [error for error in errors if error is not None] == [errors[3 if errors[5] is None else 5]]
-    assert isinstance(errors[3 if errors[5] is None else 5], sqlite3.IntegrityError)
+def test_waiting_writes_share_a_sync_and_an_error_is_its_own(tmp_path, monkeypatch):
+    journal, syncs = RoundJournal(tmp_path / "runs.parquet"), []
+    journal.check({})
+    sync = journal_file._sync_file
+    monkeypatch.setattr(journal_file, "_sync_file", lambda file: [syncs.append(file), sync(file)])
+    changes = [[["begun", f"run{number}", {}]] for number in range(5)]
+    errors = held_together(journal.path, [*changes, [["round", "no such run", 1, {}]]], journal._commit_all)
+    assert len(syncs) == 1
+    assert sorted(question.run for question in journal.content().questions) == [f"run{number}" for number in range(5)]
+    assert errors[:5] == [None] * 5
+    assert isinstance(errors[5], DataError)
 
 
 @pytest.mark.parametrize("error", [OSError("the disk is full"), KeyboardInterrupt()])
-def test_a_commit_that_fails_fails_for_all_whose_writes_were_in_it(file, error):
-    path, writing, _ = file
+def test_a_commit_that_fails_fails_for_all_whose_writes_were_in_it(tmp_path, error):
+    path, stored = tmp_path / "file", []
 
-    @contextmanager
-    def failing():
-        with writing() as database:
-            yield database
-            raise error
+    def fail(_):
+        raise error
 
-    errors = held_together(path, failing, map(inserting, range(3)))
+    errors = held_together(path, range(3), fail)
     assert error in errors
     assert all(item is error or isinstance(item, DataError | OSError) for item in errors)
-    writers_of(path).commit(inserting(0), writing)
-    assert stored(path) == [0]
+    writers_of(path).commit(0, lambda writes: stored.extend(write.value for write in writes))
+    assert stored == [0]
+
+
+def test_an_interrupted_thread_leaves_the_lead_to_another(tmp_path, monkeypatch):
+    writers, stored = writers_of(tmp_path / "file"), []
+
+    def commit_all(writes):
+        stored.extend(write.value for write in writes)
+
+    class Interrupted(threading.Event):
+        def wait(self, timeout=None):
+            raise KeyboardInterrupt
+
+    leading = threading.Thread(target=writers.commit, args=("first", commit_all))
+    with writers.lock:
+        leading.start()
+        while not writers._waiting:
+            pass
+        with monkeypatch.context() as patched:
+            patched.setattr(Write, "__init__", lambda write, value: write_of(write, value, Interrupted()))
+            with pytest.raises(KeyboardInterrupt):
+                writers.commit("second", commit_all)
+    leading.join()
+    writers.commit("third", commit_all)
+    assert stored == ["first", "third"]
+
+
+def write_of(write, value, turn):
+    write.value, write.error, write.turn, write.leads = value, None, turn, False
+
+
+@pytest.mark.parametrize("failing", ["_write", "sync"])
+def test_a_full_disk_stores_nothing_and_the_next_commit_is_whole(tmp_path, monkeypatch, failing):
+    journal = RoundJournal(tmp_path / "runs.parquet")
+    journal.begin("run", {"cluster": "q"})
+    before = journal.path.read_bytes()
+
+    def full(file, *data):
+        if data:
+            os.write(file._file.fileno(), data[0][:10])
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(journal_file.LockedJournal, failing, full)
+        with pytest.raises(DataError, match="No space left"):
+            journal.put("run", 1, {})
+    assert journal.path.read_bytes() == before
+    journal.put("run", 1, {"columns": {}})
+    assert [question.rows for question in journal.content().questions] == [[{"columns": {}}]]
 
 
 def test_many_threads_write_every_round_once(tmp_path):
@@ -105,6 +127,26 @@ def test_many_threads_write_every_round_once(tmp_path):
         list(pool.map(work, range(6)))
     questions = journal.content().questions
     assert [len(question.rows) for question in questions] == [3] * 6
+
+
+def test_a_refused_commit_leaves_nothing_of_itself(tmp_path):
+    journal = RoundJournal(tmp_path / "runs.parquet")
+    journal.begin("run", {"cluster": "q"})
+    journal.put("run", 1, {})
+    changes = Changes()
+    changes.begin("other", {})
+    for r in (2, 1):
+        changes.put("run", r, {})
+    with pytest.raises(DataError, match="recorded already"):
+        journal.commit(changes.changes)
+    assert journal.n_rounds("other") is None
+    assert journal.n_rounds("run") == 1
+    journal.put("run", 2, {})
+    journal.end("run", {"end": "rule"})
+    with pytest.raises(DataError, match="recorded already"):
+        journal.put("run", 3, {})
+    (question,) = journal.content().questions
+    assert len(question.rows) == 2
 
 
 @pytest.mark.whole

@@ -1,108 +1,124 @@
-"""Copies of a log that a process was writing to: what is read is what one commit left, or an error that names the copy."""
+"""Copies of a log that a process was writing to: what is read was committed up to some moment, or an error names the copy."""
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
+import threading
 from contextlib import closing
 
 import pytest
 
 from suffice import Recorder, read_recording
-from suffice.errors import DataError, SchemaError
+from suffice.errors import SchemaError
 from suffice.recordings.round_journal import RoundJournal
 
-PAGE = 4096
+
+def play(recorder, number):
+    with recorder.question(f"Who is {number}?", question_id=f"q{number}") as run:
+        run.observe("a")
+        run.observe("b")
 
 
-def write(journal: RoundJournal, *numbers: int) -> None:
-    """Commit some questions of two rounds at once."""
-    with journal.together() as together:
-        for number in numbers:
-            run = f"run{number:05d}"
-            together.begin(run, {"cluster": f"q{number}"})
-            for r in (1, 2):
-                together.put(run, r, {"columns": {"round": r, "answer": "x" * 40, "number": number}, "kinds": {}})
-            together.end(run, {"end": "rule", "inferred": False, "why": ""}, {"stop_round": 2})
-
-
-def empty(journal: RoundJournal) -> None:
-    """Move the questions that have ended out of the journal, as into a parquet file."""
-    with journal.emptying():
-        pass
-
-
-def content(path) -> list[tuple[str, int, bool]]:
-    """Return what is read of a journal: each question, its rounds, and whether it has ended."""
+def read(path):
+    """Return how many rounds each question has."""
     questions = RoundJournal(path).content().questions
-    return sorted((question.run, len(question.rows), question.ending is not None) for question in questions)
+    return [(question.run, len(question.rows), question.ending is not None) for question in questions]
 
 
-CHANGES = {
-    "one question": lambda journal: write(journal, 300),
-    "many questions": lambda journal: write(journal, *range(300, 600)),
-    "emptied": empty,
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_copy_made_during_a_commit_reads_as_before_it_or_after_it_or_not_at_all(tmp_path, change):
-    """A copy has the pages up to some place as they were and all others as they are, or the other way round."""
-    path, torn = tmp_path / "log.parquet", tmp_path / "copy.parquet"
+def test_any_beginning_of_a_journal_reads_as_after_some_commit(tmp_path):
+    path, copied = tmp_path / "log.parquet", tmp_path / "copy.parquet"
     journal = RoundJournal(path)
     journal.check({"config": 1})
-    write(journal, *range(300))
-    states = [(journal.path.read_bytes(), content(path))]
-    CHANGES[change](journal)
-    states.append((journal.path.read_bytes(), content(path)))
-    refused = 0
-    for (first, _), (second, _) in (states, states[::-1]):
-        for place in range(0, max(len(first), len(second)) + 1, PAGE):
-            RoundJournal(torn).path.write_bytes(first[:place] + second[place:])
-            try:
-                seen = content(torn)
-            except DataError as error:
-                assert "a copy that was made while a process wrote to it: copy it again" in str(error)  # noqa: PT017
-                refused += 1
-            else:
-                assert seen in (states[0][1], states[1][1])
-    assert refused
+    states = [[], read(path)]
+    for number in range(2):
+        with journal.together() as together:
+            together.begin(f"run{number}", {"cluster": f"q{number}"})
+            together.put(f"run{number}", 1, {"columns": {"round": 1}, "kinds": {}})
+        states.append(read(path))
+        journal.end(f"run{number}", {"end": "rule", "inferred": False, "why": ""}, {"stop_round": 1})
+        states.append(read(path))
+    data = journal.path.read_bytes()
+    seen = []
+    for size in range(len(data) + 1):
+        RoundJournal(copied).path.write_bytes(data[:size])
+        seen.append(read(copied))
+        assert seen[-1] in states
+    assert seen[-1] == states[-1]
+    assert [state for i, state in enumerate(seen) if state != seen[i - 1]][1:] == states[2:]
 
 
-def test_a_copied_folder_with_fewer_rows_than_were_committed_is_refused_with_what_to_do(tmp_path):
-    with Recorder(tmp_path / "log") as recorder:
-        run = recorder.question("Where is the tower?")
-        for _ in range(3):
-            run.observe("Oslo")
-        part = recorder.journal.path
-        with closing(sqlite3.connect(part)) as database, database:
-            database.execute(
-                "DROP TRIGGER rounds_delete"
-            )  # as if the page with the last row were one of before the commit
-            database.execute("DELETE FROM rounds WHERE round = 3")
-        with pytest.raises(
-            SchemaError, match=r"other rows than were committed.*copy it again once its writer has closed"
-        ):
-            read_recording(tmp_path / "log")
-        part.unlink()
+def test_a_copied_live_folder_is_what_was_committed_up_to_then(tmp_path):
+    log, stop, committed = tmp_path / "log", threading.Event(), []
+
+    def write():
+        with Recorder(log) as recorder:
+            for number in range(10_000):
+                play(recorder, number)
+                committed.append(f"q{number}")
+                if stop.is_set():
+                    return
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    for copy in range(5):
+        while len(committed) < 3 * (copy + 1):
+            pass
+        before = len(committed)
+        shutil.copytree(log, tmp_path / f"copy{copy}")
+        names = read_recording(tmp_path / f"copy{copy}").question_ids
+        assert names == [f"q{number}" for number in range(len(names))]
+        assert len(names) >= before
+    stop.set()
+    writer.join()
 
 
-def test_a_journal_of_an_older_release_is_read_and_counted_from_its_next_write(tmp_path):
+@pytest.mark.parametrize("keeps_going", [True, False])
+@pytest.mark.parametrize("name", ["log.parquet", "log"])
+def test_a_file_copied_before_and_its_journal_after_rows_moved_is_refused(tmp_path, name, keeps_going):
+    recorder = Recorder(tmp_path / name)
+    play(recorder, 1)
+    recorder.save()
+    play(recorder, 2)
+    place = recorder.journal.recording
+    copied = tmp_path / "copied" / name
+    target = copied / place.name if copied.suffix == "" else copied
+    target.parent.mkdir(parents=True)
+    shutil.copy(place, target)
+    if keeps_going:
+        play(recorder, 3)
+    recorder.save()
+    shutil.copy(recorder.journal.path, RoundJournal(target).path)
+    with pytest.raises(SchemaError, match=r"2 rows.*copy both again"):
+        read_recording(copied)
+    target.unlink()
+    with pytest.raises(SchemaError, match=r"0 rows.*copy both again"):
+        read_recording(copied)
+    shutil.copy(place, target)
+    assert read_recording(copied).shape[0] == 2 + keeps_going
+    recorder.close()
+
+
+def old_journal(path, questions):
+    """Write what 0.4.0 left: a file of sqlite with this many questions."""
+    with closing(sqlite3.connect(RoundJournal(path).path)) as database, database:
+        database.execute("CREATE TABLE questions (run TEXT PRIMARY KEY, fields TEXT NOT NULL, ending TEXT)")
+        for number in range(questions):
+            database.execute("INSERT INTO questions VALUES (?, '{}', NULL)", (f"run{number}",))
+
+
+def test_a_journal_of_an_older_release_is_refused_unless_it_is_finished(tmp_path):
     path = tmp_path / "log.parquet"
-    journal = RoundJournal(path)
-    journal.check({"config": 1})
-    write(journal, 1, 2)
-    whole = content(path)
-    with closing(sqlite3.connect(journal.path)) as database, database:
-        for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
-            database.execute(f"DROP TRIGGER {name}")
-        database.execute("DROP TABLE tally")
-    assert content(path) == whole
-    write(journal, 3)
-    with (
-        closing(sqlite3.connect(journal.path)) as database,
-        database,
-    ):  # an older process writes without knowing of the count
-        database.execute("DELETE FROM rounds WHERE run = 'run00001'")
-        database.execute("DELETE FROM questions WHERE run = 'run00001'")
-        database.execute("UPDATE questions SET ending = NULL WHERE run = 'run00002'")
-    assert content(path) == [("run00002", 2, False), ("run00003", 2, True)]
+    with Recorder(path) as recorder:
+        play(recorder, 1)
+    RoundJournal(path).path.unlink()
+    old_journal(path, 0)
+    assert read_recording(path).question_ids == ["q1"]
+    with Recorder(path) as recorder:
+        play(recorder, 2)
+    assert read_recording(path).question_ids == ["q1", "q2"]
+    RoundJournal(path).path.unlink()
+    old_journal(path, 1)
+    for use in (read_recording, Recorder):
+        with pytest.raises(SchemaError, match=r"finish it with suffice 0\.4\.0"):
+            use(path)

@@ -141,6 +141,28 @@ def test_a_part_that_is_full_while_another_one_is_sealed_is_sealed_too(log, monk
         assert len(journals(log)) == 1
 
 
+@pytest.mark.whole
+@pytest.mark.parametrize("works", [True, False])
+def test_a_large_full_part_is_sealed_by_another_process_if_it_can(log, monkeypatch, works):
+    moved, move = [], parts_writing.move_ended
+
+    def noted(path, journal, **options):
+        moved.append(journal.path.exists())
+        move(path, journal, **options)
+
+    monkeypatch.setattr(parts_writing, "_LARGE_BYTES", 1)
+    monkeypatch.setattr(parts_writing, "move_ended", noted)
+    if not works:
+        monkeypatch.setattr(sys, "executable", str(log.parent / "python-that-is-gone"))
+    with Recorder(log, part_questions=2) as recorder:
+        for q in range(3):
+            play(recorder, f"Who is {q}?", question_id=f"q{q}")
+        recorder._log._sealing.join()
+        assert len(journals(log)) == 1
+    assert moved[0] is not works
+    assert answers(log) == {f"q{q}": ["a", "b"] for q in range(3)}
+
+
 def test_a_part_that_is_sealed_while_the_folder_is_listed_is_in_the_list(log, monkeypatch):
     recorder = Recorder(log, part_questions=1)
     play(recorder, "Who?")
@@ -371,7 +393,7 @@ def test_a_damaged_journal_is_named(log):
     recorder = Recorder(log)
     play(recorder, "one")
     (part,) = part_paths(log)
-    RoundJournal(part).path.write_bytes(b"not sqlite" * 500)
+    RoundJournal(part).path.write_bytes(b"no journal" * 500)
     with pytest.raises(SchemaError, match=f"{part.name}.rounds.*move it away"):
         read_recording(log)
     RoundJournal(part).path.unlink()

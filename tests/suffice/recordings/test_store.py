@@ -322,8 +322,7 @@ def test_a_journal_is_counted_without_being_changed(tmp_path):
     journal.put("q0", {(1, "reader"): {}})
     for name in ("q1", "q2"):
         journal.finish(name, [{"answer": "Oslo"}])
-    with pytest.raises(DataError, match="another process is recording"):
-        count_finished(path)
+    assert count_finished(path) == 2
     journal.close()
     before = path.read_bytes()
     assert count_finished(path) == 2

@@ -80,8 +80,8 @@ class DecisionLog:
         decision = session.decision
         assert decision is not None
         with _faults():
-            run = self._recorder(named).question(names["question"], question_id=names["question_id"])
-            with run.together():
+            recorder = self._recorder(named)
+            with recorder.at_once(names["question"], question_id=names["question_id"]) as run:
                 for observed in session.rounds:
                     run.observe(observed)
                 if not run.done:

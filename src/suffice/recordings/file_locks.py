@@ -1,0 +1,53 @@
+"""Locks of open files, which end with the process however it ends."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import IO
+
+__all__ = ["try_lock", "unlock"]
+
+if sys.platform == "win32":
+    import msvcrt
+
+    _LOCKED_BYTE = 1 << 62  # behind the end, since Windows lets nobody read a locked byte
+
+    def try_lock(file: IO[bytes] | io.FileIO, *, shared: bool = False) -> bool:
+        """Lock an open file unless another one has its lock; return whether it is locked now."""
+        del shared
+        os.lseek(file.fileno(), _LOCKED_BYTE, os.SEEK_SET)
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except PermissionError:
+            return False
+        return True
+
+    def unlock(file: IO[bytes] | io.FileIO) -> None:
+        """Give the lock of a file back."""
+        os.lseek(file.fileno(), _LOCKED_BYTE, os.SEEK_SET)
+        msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)
+
+else:
+    import fcntl
+
+    def try_lock(file: IO[bytes] | io.FileIO, *, shared: bool = False) -> bool:
+        """Lock an open file unless another one has its lock; return whether it is locked now.
+
+        Args:
+            file: The file, opened for writing unless the lock is shared.
+            shared: Whether others may have a shared lock at the same time.
+
+        Raises:
+            OSError: The file system has no locks.
+        """
+        try:
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def unlock(file: IO[bytes] | io.FileIO) -> None:
+        """Give the lock of a file back, also in the name of forked processes that have inherited the file."""
+        fcntl.flock(file, fcntl.LOCK_UN)

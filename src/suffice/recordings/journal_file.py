@@ -1,0 +1,441 @@
+"""The file of a journal: records that are only ever appended, each a line of text with its length and its checksum.
+
+The first line names the format. Every further line is one record: the length of its value in bytes and a checksum, eight
+hexadecimal digits each, then the value as JSON::
+
+    suffice journal 1
+    0000001c 8f3a2b10 [["metadata",{"config":{}}]]
+
+The checksum continues that of the record before, so a record that is missing, or in another place, is found like a changed one.
+JSON text contains neither line breaks nor zero bytes. So three things can be told apart:
+
+- A file that ends within a record, or in zero bytes after one: its process was killed, or the power failed, while that record was
+  written. It is a torn tail. Nobody was told that the record is stored; it is cut, and the log names it.
+- A whole record with a wrong checksum or length: damage, an error that names the file and the byte.
+- Any beginning of the file: a valid journal of what was committed up to there, so the file may be copied at any time.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import re
+import sqlite3
+import sys
+import time
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import IO, Any, NamedTuple, Self
+from weakref import WeakSet
+
+from suffice.common.files import disk_fault, is_url, make_folder, replacing, sync_folder
+from suffice.common.json_text import load_json
+from suffice.errors import BusyError, SchemaError
+from suffice.recordings.file_locks import try_lock, unlock
+
+__all__ = ["BEGINNING", "LockedJournal", "Place", "check_age", "encoded", "is_finished_old", "read_records"]
+
+_log = logging.getLogger(__name__)
+
+_HEADER = b"suffice journal 1\n"
+_PREFIX = re.compile(rb"([0-9a-f]{8}) ([0-9a-f]{8}) ")
+_PREFIX_SIZE = 18
+_OLD_HEADER = b"SQLite format 3\0"
+_FIRST_PAUSE_S = 0.0005
+_LONGEST_PAUSE_S = 0.02
+_sync_file = getattr(os, "fdatasync", os.fsync)
+
+_locked: WeakSet[io.FileIO] = WeakSet()
+"""The files on which this process has a lock."""
+
+
+def _close_in_child() -> None:
+    """Close inherited files in a forked process, which would otherwise keep its parent's locks when the parent ends."""
+    for file in [*_locked]:
+        file.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_in_child)
+
+
+class Place(NamedTuple):
+    """The end of a record.
+
+    Attributes:
+        offset: The byte after it.
+        seal: Its checksum, 0 for the first line.
+        start: Its first byte.
+    """
+
+    offset: int
+    seal: int
+    start: int
+
+
+BEGINNING = Place(0, 0, 0)
+"""The place before the first line."""
+
+
+def encoded(value: Any, seal: int = 0) -> tuple[bytes, int]:
+    r"""Return a JSON-ready value as a record after one with the checksum `seal`, and its own checksum.
+
+    >>> encoded({"answer": "Oslo"})
+    (b'00000011 ab374602 {"answer":"Oslo"}\n', 2872526338)
+    """
+    text = json.dumps(value, separators=(",", ":")).encode()
+    seal = zlib.crc32(text, seal)
+    return b"%08x %08x %b\n" % (len(text), seal, text), seal
+
+
+def _decoded(line: bytes, seal: int) -> tuple[Any, int] | None:
+    """Return the value and the checksum of a line; None unless it is a whole record after one with the checksum `seal`."""
+    match = _PREFIX.match(line)
+    if match is None or not line.endswith(b"\n"):
+        return None
+    text, stored = line[_PREFIX_SIZE:-1], int(match[2], 16)
+    if len(text) != int(match[1], 16) or zlib.crc32(text, seal) != stored:
+        return None
+    try:
+        return load_json(text.decode()), stored
+    except ValueError:
+        return None
+
+
+class _Reading:
+    """Reads the whole records of a file from a place on.
+
+    Attributes:
+        place: The end of the last record that was read.
+        torn: Bytes of a torn tail after it, known at the end; 0 if there is none.
+    """
+
+    def __init__(self, file: IO[bytes], path: Any, place: Place = BEGINNING) -> None:
+        self._file, self._path = file, path
+        self.place, self.torn = place, 0
+
+    def __iter__(self) -> Iterator[tuple[Place, Any]]:
+        """Yield the end of the record before each one, and its value.
+
+        Raises:
+            SchemaError: The file is damaged, is no journal, or is one of an older release.
+        """
+        self._file.seek(self.place.offset)
+        if self.place == BEGINNING and not self._has_header():
+            return
+        for line in self._file:
+            before = self.place
+            found = _decoded(line, before.seal)
+            if found is None:
+                self.torn = self._size_of_torn(line + self._file.read())
+                return
+            self.place = Place(before.offset + len(line), found[1], before.offset)
+            yield before, found[0]
+
+    def _has_header(self) -> bool:
+        line = self._file.readline()
+        if line == _HEADER:
+            self.place = Place(len(line), 0, 0)
+            return True
+        if line.startswith(_OLD_HEADER):
+            raise _old(self._path)
+        rest = line + self._file.read()
+        if not _HEADER.startswith(rest.rstrip(b"\0")):
+            raise SchemaError(
+                f"{str(self._path)!r} is not a journal, or its first line is damaged: move it away, or record to another file"
+            )
+        self.torn = len(rest)
+        return False
+
+    def _size_of_torn(self, rest: bytes) -> int:
+        """Return the size of a torn tail, or raise if these bytes are damage."""
+        if b"\n" in rest.rstrip(b"\0") or _lacks_only_its_end(rest, self.place.seal):
+            raise SchemaError(
+                f"{str(self._path)!r} is damaged at byte {self.place.offset:,}: the record there has another checksum or length than "
+                f"was written, and {len(rest):,} bytes from there on are not read. Restore the file from a copy, or move it away "
+                "and record to another file"
+            )
+        return len(rest)
+
+
+def _lacks_only_its_end(rest: bytes, seal: int) -> bool:
+    """Return whether another byte is in the place of a record's line break, which no interrupted write leaves."""
+    return not rest.endswith(b"\0") and _decoded(rest[:-1] + b"\n", seal) is not None
+
+
+def _old(path: Any) -> SchemaError:
+    return SchemaError(
+        f"{str(path)!r} is the journal of a recording that suffice 0.4.0 or an older release left unfinished: finish it with suffice "
+        "0.4.0 (pip install suffice==0.4.0), by the program or command that began it, or record to another file"
+    )
+
+
+def check_age(path: Path) -> None:
+    """Raise a `SchemaError` if releases up to 0.4.0 left something beside a journal that only they can read."""
+    wal = path.with_name(path.name + "-wal")
+    if wal.exists() and wal.stat().st_size:
+        raise _old(path)
+
+
+def is_finished_old(path: Any) -> bool:
+    """Return whether a file is a journal of rounds of suffice 0.4.0 or older, a file of sqlite, from which all questions were moved."""
+    if is_url(path):
+        return False
+    try:
+        with path.open("rb") as file:
+            if file.read(len(_OLD_HEADER)) != _OLD_HEADER:
+                return False
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            return bool(database.execute("SELECT count(*) FROM questions").fetchone() == (0,))
+    except (OSError, sqlite3.Error):  # reported when it is read
+        return False
+
+
+def read_records(path: Any) -> Iterator[Any]:
+    """Yield the values of a journal's whole records without a lock, also while a process writes to it.
+
+    Args:
+        path: The file, also at a URL.
+
+    Raises:
+        FileNotFoundError: It is not there.
+        SchemaError: It is damaged, is no journal, or is one of an older release.
+    """
+    try:
+        with io.BytesIO(path.read_bytes()) if is_url(path) else path.open("rb") as file:
+            reading = _Reading(file, path)
+            for _, value in reading:
+                yield value
+            if reading.torn and (is_url(path) or _is_left(path, reading.place.offset + reading.torn)):
+                _log.warning(_torn_text(path, reading.place.offset, reading.torn, "are left out"))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise disk_fault(path, error) from error
+
+
+def _is_left(path: Path, size: int) -> bool:
+    """Return whether a file of this size is not being written to: what is at its end was left by a process that ended."""
+    with suppress(OSError), path.open("rb", buffering=0) as file:
+        if try_lock(file, shared=True):
+            try:
+                return os.fstat(file.fileno()).st_size == size
+            finally:
+                unlock(file)
+    return False
+
+
+def _torn_text(path: Any, offset: int, size: int, what: str) -> str:
+    return (
+        f"{str(path)!r} ends within a record, which its process had not finished when it was killed or the power failed: the {size:,} "
+        f"bytes from byte {offset:,} on {what}; everything that was committed is before them"
+    )
+
+
+class LockedJournal:
+    """A journal to which this process alone writes until it is closed; the lock also ends with the process.
+
+    What `append` has written is in the file when it returns, and survives `kill -9`. With `sync` it has also passed `os.fdatasync`
+    (`os.fsync` where there is none), and survives a power cut as far as the system and the drive keep what that promises; for a
+    new file the same holds of its name, by `os.fsync` of its folder.
+
+    Args:
+        path: The file; its folder is created if missing.
+        busy: The message if another process has the lock.
+        wait_s: How long to wait for the lock, seconds.
+        create: Whether to create the file if it is not there.
+
+    Attributes:
+        place: The end of the last record.
+
+    Raises:
+        BusyError: Another process has had the lock all the time.
+        DataError: The place cannot be written, or has no locks.
+        FileNotFoundError: The file is not there, and is not to be created.
+    """
+
+    def __init__(self, path: Path, *, busy: str, wait_s: float, create: bool = True) -> None:
+        self.path, self.place = path, BEGINNING
+        try:
+            if create:
+                make_folder(path.parent)
+            self._file = _opened(path, busy, wait_s, create=create)
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and not create:
+                raise
+            raise disk_fault(path, error) from error
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the lock was released."""
+        return self._file.closed
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """What tells the file from another one of the same name."""
+        status = os.fstat(self._file.fileno())
+        return status.st_dev, status.st_ino
+
+    def has(self, place: Place) -> bool:
+        """Return whether a record ends at a place where one ended before: only then may reading go on from there."""
+        if place == BEGINNING:
+            return True
+        self._file.seek(place.start)
+        prefix = self._file.read(_PREFIX_SIZE) or b""
+        size = os.fstat(self._file.fileno()).st_size
+        return size >= place.offset and prefix[9:] == b"%08x " % place.seal
+
+    def records(self) -> Iterator[tuple[Place, Any]]:
+        """Yield the records after `place`, see `read`; cut a torn tail, and name it in the log.
+
+        Raises:
+            SchemaError: The file is damaged, is no journal, or is one of an older release.
+        """
+        with self._buffered() as file:
+            reading = _Reading(file, self.path, self.place)
+            for before, value in reading:
+                self.place = reading.place
+                yield before, value
+        self.place = reading.place
+        if reading.torn:
+            self._file.truncate(self.place.offset)
+            if self.place.offset:  # otherwise its process was killed when it had just created it
+                _log.warning(_torn_text(self.path, self.place.offset, reading.torn, "are cut off"))
+
+    def values(self) -> Iterator[Any]:
+        """Yield all values up to the end of the file, from the beginning."""
+        with self._buffered() as file:
+            yield from (value for _, value in _Reading(file, self.path))
+
+    def read(self, before: Place) -> Any:
+        """Return the value of the record that follows a place.
+
+        Raises:
+            SchemaError: The record is damaged.
+        """
+        with self._buffered() as file:
+            for _, value in _Reading(file, self.path, before):
+                return value
+        raise SchemaError(f"{str(self.path)!r} is damaged: the record at byte {before.offset:,} is gone")
+
+    def _buffered(self) -> IO[bytes]:
+        return open(self._file.fileno(), "rb", closefd=False)
+
+    def append(self, values: Iterable[Any], *, sync: bool = True) -> list[Place]:
+        """Write values as one group, with one sync for all; return the end of the record before each.
+
+        Raises:
+            DataError: The disk is full or not writable; nothing of the group is stored.
+        """
+        place, befores, data = self.place, list[Place](), b""
+        if place == BEGINNING:
+            data, place = _HEADER, Place(len(_HEADER), 0, 0)
+        pieces = [data]
+        for value in values:
+            befores.append(place)
+            record, seal = encoded(value, place.seal)
+            pieces.append(record)
+            place = Place(place.offset + len(record), seal, place.offset)
+        try:
+            self._write(b"".join(pieces))
+            if sync:
+                self.sync()
+            if self.place == BEGINNING:
+                sync_folder(self.path.parent)
+        except BaseException as error:
+            with suppress(OSError):  # otherwise the next who reads the file cuts it
+                self._file.truncate(self.place.offset)
+            if isinstance(error, OSError):
+                raise disk_fault(self.path, error) from error
+            raise
+        self.place = place
+        return befores
+
+    def _write(self, data: bytes) -> None:
+        if os.fstat(self._file.fileno()).st_size != self.place.offset:  # an append was interrupted
+            self._file.truncate(self.place.offset)
+        self._file.seek(self.place.offset)
+        left = memoryview(data)
+        while left:
+            left = left[self._file.write(left) :]
+
+    def sync(self) -> None:
+        """Let what was written reach the disk."""
+        _sync_file(self._file.fileno())
+
+    def replace(self, values: Iterable[Any]) -> None:
+        """Put a new file with these records in the place of this one, in one step, and close it.
+
+        Raises:
+            DataError: The disk is full or not writable; the file is as before.
+        """
+        if sys.platform == "win32":  # which does not replace open files
+            self.close()
+        pieces, seal = [_HEADER], 0
+        for value in values:
+            record, seal = encoded(value, seal)
+            pieces.append(record)
+        with replacing(self.path) as temporary:
+            temporary.write_bytes(b"".join(pieces))
+        self.close()
+
+    def clear(self) -> None:
+        """Begin the file anew."""
+        self._file.truncate(0)
+        self.place = BEGINNING
+
+    def remove(self) -> None:
+        """Remove the file, and close it.
+
+        In this order if the system allows it: a process that waits for the lock must see that the file is gone.
+        """
+        if sys.platform == "win32":
+            self.close()
+        self.path.unlink(missing_ok=True)
+        self.close()
+
+    def close(self) -> None:
+        """Release the lock."""
+        if not self._file.closed:
+            with suppress(OSError):
+                unlock(self._file)  # closing alone leaves the lock to a child that was forked meanwhile
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _opened(path: Path, busy: str, wait_s: float, *, create: bool) -> io.FileIO:
+    """Return the file that is at `path` now, locked: another process may replace or remove it while this one waits."""
+    deadline, pause = time.monotonic() + wait_s, _FIRST_PAUSE_S
+    flags = os.O_RDWR | (os.O_CREAT if create else 0) | getattr(os, "O_BINARY", 0)
+    while True:
+        file = io.FileIO(os.open(path, flags, 0o666), "r+")
+        try:
+            is_locked = try_lock(file)
+            if is_locked and _is_at(file, path):
+                _locked.add(file)
+                return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()
+        if not is_locked:
+            if time.monotonic() >= deadline:
+                raise BusyError(f"{busy} ({str(path)!r})")
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+
+def _is_at(file: io.FileIO, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False

@@ -20,9 +20,9 @@ from suffice.cli.runs import where_pairs
 from suffice.common.files import quoted
 from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError, UnsettledError
-from suffice.importers import ImportedRun, ImportSummary, import_recording, importer, importer_names, kind_of
+from suffice.importers import ImportSummary, import_recording, importer, importer_names, kind_of
 from suffice.importers.importing import ENOUGH
-from suffice.importers.streaming import StreamedRun
+from suffice.importers.streaming import PartedRun
 from suffice.importers.traces import explain_trace
 from suffice.policy.embedding import Embedder
 from suffice.policy.normalizers import NORMALIZERS
@@ -173,11 +173,11 @@ def _embedder(
     return used
 
 
-def _accept(_: ImportedRun | StreamedRun) -> bool:
+def _accept(_: PartedRun) -> bool:
     return True
 
 
-def _confirm(run: ImportedRun | StreamedRun) -> bool:
+def _confirm(run: PartedRun) -> bool:
     """Show what was understood, and return whether the user agrees."""
     for reading in run.readings:
         warn(f"  {reading.ours}: {reading.theirs} ({reading.how})")

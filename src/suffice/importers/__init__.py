@@ -9,30 +9,38 @@ from typing import TYPE_CHECKING
 from suffice.common.lazy import lazy_face
 
 if TYPE_CHECKING:
-    from suffice.importers.base import ImportedRun, ImportedTrajectory
+    from suffice.importers.base import ImportedRun
     from suffice.importers.converting import Conversion, convert_questions
-    from suffice.importers.importers import importer, importer_names, kind_of, register_importer
+    from suffice.importers.importers import importer, importer_names, kind_of, recognised_by, register_importer
     from suffice.importers.importing import ImportSummary, import_recording
     from suffice.importers.question_sets import open_source
+    from suffice.importers.recognise import Head
     from suffice.importers.tabular import read_tabular
+    from suffice.importers.trajectories import ImportedTrajectory, one_call, score, unknown_metrics
 
 _LAZY = {
     "Conversion": "suffice.importers.converting",
+    "Head": "suffice.importers.recognise",
     "ImportSummary": "suffice.importers.importing",
     "ImportedRun": "suffice.importers.base",
-    "ImportedTrajectory": "suffice.importers.base",
+    "ImportedTrajectory": "suffice.importers.trajectories",
     "convert_questions": "suffice.importers.converting",
     "import_recording": "suffice.importers.importing",
     "importer": "suffice.importers.importers",
     "importer_names": "suffice.importers.importers",
     "kind_of": "suffice.importers.importers",
+    "one_call": "suffice.importers.trajectories",
     "open_source": "suffice.importers.question_sets",
     "read_tabular": "suffice.importers.tabular",
+    "recognised_by": "suffice.importers.importers",
     "register_importer": "suffice.importers.importers",
+    "score": "suffice.importers.trajectories",
+    "unknown_metrics": "suffice.importers.trajectories",
 }
 
 __all__ = [
     "Conversion",
+    "Head",
     "ImportSummary",
     "ImportedRun",
     "ImportedTrajectory",
@@ -41,9 +49,13 @@ __all__ = [
     "importer",
     "importer_names",
     "kind_of",
+    "one_call",
     "open_source",
     "read_tabular",
+    "recognised_by",
     "register_importer",
+    "score",
+    "unknown_metrics",
 ]
 
 __getattr__, __dir__ = lazy_face(__name__, _LAZY)

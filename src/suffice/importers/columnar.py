@@ -1,61 +1,40 @@
-"""Rows of a long table as a table of a recording, column by column: what `grid` and `base` make of them round by round."""
+"""Rounds as a table of a recording: gold answers joined, metrics and signals computed, columns in their order."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from suffice.errors import DataError
-from suffice.importers.base import check_unit, end_of, score
 from suffice.importers.golds import GoldAnswers
-from suffice.importers.grid import (
-    END_NAMES,
-    OWN_COLUMNS,
-    Grid,
-    cell_number,
-    cell_text,
-    gold_texts,
-    is_cost,
-    signal_cell,
-)
-from suffice.importers.records import Record
+from suffice.importers.round_columns import RoundColumns
 from suffice.importers.summary import ColumnCount, is_counted
-from suffice.importers.tally import Tally
-from suffice.policy.metrics import EQUAL_WEIGHTS, METRICS
-from suffice.policy.rounds import COST_KINDS, Floats, Positions, Round
-from suffice.policy.signals import SIGNALS, clean_column, compute_signals
-from suffice.policy.signals.from_policy import WRITERS
-from suffice.recordings.schema import ASSUMED_END, REPLY_COLUMNS, column_kind, cost_column, table_of_columns
+from suffice.importers.trajectories import score
+from suffice.policy.metrics import METRICS
+from suffice.policy.rounds import COST_KINDS, Floats, Mask
+from suffice.policy.signals import LOOP_COMPONENTS, SIGNALS, Signal, clean_column, compute_signals
+from suffice.recordings.schema import (
+    ASSUMED_END,
+    EMBEDDING,
+    REPLY_COLUMNS,
+    column_kind,
+    cost_column,
+    table_of_columns,
+)
 
-__all__ = ["RecordingPart", "columnar_part"]
+__all__ = ["RecordingPart", "join_golds", "ordered_names", "recording_part", "score_rounds"]
 
-_ABSENT = frozenset({"embedding", "logprobs", "passages", "pool_scores", "token_logprobs"})
-"""What no table has of a round: signals that need it are undefined."""
+_FIRST = (
+    *("question_id", "round", "cluster", "end", ASSUMED_END, "question", "golds"),
+    *("answer", "text", "passage_ids", "finish_reason", "feedback", *REPLY_COLUMNS, EMBEDDING),
+)
+"""The columns of a recording that come before its numbers."""
 
-_BY_CELLS: Mapping[str, tuple[tuple[str, ...], Callable[[Any], list[Round]]]] = {
-    "pair": (
-        ("answer_stable", "answer_f1_previous", "answer_similarity_previous"),
-        lambda pair: [Round(index=r, answer=answer) for r, answer in enumerate(pair, start=1)],
-    ),
-    "answer": (("abstained", "answer_length"), lambda answer: [Round(index=1, answer=answer)]),
-    "text": (("verbal_confidence",), lambda text: [Round(index=1, text=text or "")]),
-    "feedback": (("critic_approved", "critic_praise"), lambda feedback: [Round(index=2, feedback=feedback)]),
-}
-"""Signals by the cells that they are computed from, and rounds with these cells."""
-
-_SAME = ("same", "same")
-"""What equal answers are compared as: the signals of such a pair are the same for all texts."""
-
-_MARKED = ("information_score", "information_gain")
-
-_Cells = list[Any]
+_KINDS = ("metric", "signal", "cost")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,336 +50,182 @@ class RecordingPart:
     counts: list[ColumnCount]
 
 
-def columnar_part(
-    rows: Sequence[Record],
-    grid: Grid,
-    formulas: Mapping[str, Callable[[Record], Any]],
-    *,
-    tally: Tally,
-    cluster_of: Callable[[str, str], str],
-    golds: GoldAnswers | None = None,
-    texts: Collection[str] = (),
-) -> RecordingPart | None:
-    """Return what `group_trajectories` and `ImportedRun.rows` make of rows; None where those say what is wrong, or must compute it.
+def join_golds(columns: RoundColumns, answers: GoldAnswers) -> None:
+    """Replace the gold answers by those of a file, where it has some, and the metrics of the answers with them.
+
+    A metric that the source has itself stays where the question had no other gold answers.
+    """
+    other = [*map(answers.of, columns.question_ids, columns.clusters, columns.questions)]
+    joined = columns.spread(np.array([new is not None for new in other]))
+    had = columns.spread(np.array([bool(own) for own in columns.golds]))
+    columns.golds = [old if new is None else new for old, new in zip(columns.golds, other, strict=True)]
+    if not joined.any():
+        return
+    scores = _scores(columns)
+    for name in scores:
+        given = columns.metrics.get(name)
+        if given is not None:
+            scores[name] = np.where(joined & (had | np.isnan(given)), scores[name], given)
+        elif columns.is_scored:
+            scores[name] = np.where(joined, scores[name], math.nan)
+    columns.metrics = {**scores, **{name: own for name, own in columns.metrics.items() if name not in scores}}
+
+
+def score_rounds(columns: RoundColumns) -> None:
+    """Compute the metrics that the source lacks, where there are gold answers; unknown where there is no answer column."""
+    if not columns.is_scored and any(columns.golds):
+        columns.metrics = {**_scores(columns), **columns.metrics}
+    columns.is_scored = True
+
+
+def _scores(columns: RoundColumns) -> dict[str, Floats]:
+    """Return every metric of each round; each pair of an answer and gold answers is compared once."""
+    known = columns.golds if columns.has_answers else [()] * len(columns.golds)
+    places: dict[Any, int] = {}
+    pairs = zip(columns.texts["answer"], columns.each_round(known), strict=True)
+    codes = [places.setdefault(pair if pair[1] else (None, ()), len(places)) for pair in pairs]
+    values = [score(answer, own) for answer, own in places]
+    return {name: np.array([value[name] for value in values], dtype=np.float64)[codes] for name in METRICS}
+
+
+def recording_part(columns: RoundColumns, texts: Collection[str] = ()) -> RecordingPart:
+    """Return scored rounds as a table of a recording, with what happened to the values.
 
     Args:
-        rows: All rows of some questions.
-        grid: How they are read; it has `lowest` and `longest`.
-        formulas: Columns that are computed from others, by name.
-        tally: Counts the trajectories.
-        cluster_of: Returns the cluster of a question's id and text, where the table has none.
-        golds: Gold answers from elsewhere.
-        texts: Columns that contain text in another part.
+        columns: The rounds.
+        texts: Columns of the source that contain text elsewhere, even if all values here are numbers.
     """
-    part = _Part(rows, grid, formulas)
-    try:
-        if not part.group() or not part.read():
-            return None
-    except DataError:
-        return None
-    part.tally(tally)
-    part.join(cluster_of, golds)
-    return part.table(part.columns(), texts)
+    score_rounds(columns)
+    signals = {name: _signal_column(columns, name) for name in _signal_names(columns)}
+    named: dict[str, Any] = {**_said(columns), **columns.metrics, **signals, **_costs(columns)}
+    named |= {
+        name if name not in named else f"imported_{name}": columns.each_round(values)
+        for name, values in columns.labels.items()
+    }
+    renamed = {}
+    for name, values in columns.extras.items():
+        # A foreign column must not be mistaken for one of this library.
+        is_ours = name in named or not (column_kind(name) == "label" or name in REPLY_COLUMNS)
+        renamed[f"imported_{name}" if is_ours else name] = values
+    named |= renamed
+    kinds = columns.kinds
+    ordered = {name: named[name] for name in ordered_names(named, kinds)}
+    both = {name for own in texts for name in (own, f"imported_{own}")}
+    table = table_of_columns(ordered, kinds, both)
+    return RecordingPart(table=table, counts=_counts(columns, table, kinds))
 
 
-class _Part:
-    """The columns of some rows; lists and arrays have one item for each row, unless said otherwise."""
+def ordered_names(names: Collection[str], kinds: Mapping[str, str]) -> list[str]:
+    """Return the columns of a recording in their order: what happened, metrics, signals, costs, then all others."""
+    known = dict.fromkeys((*_FIRST, *METRICS, *SIGNALS))  # `round` is a signal, too, and comes first
+    first = dict(zip(known, range(len(known)), strict=True))
 
-    def __init__(self, rows: Sequence[Record], grid: Grid, formulas: Mapping[str, Callable[[Record], Any]]) -> None:
-        self.rows, self.grid, self.formulas = rows, grid, formulas
-        self.kinds: dict[str, str] = {}
-        self.counts: dict[str, ColumnCount] = {}
+    def place(name: str) -> tuple[int, int]:
+        kind = kinds.get(name) or column_kind(name)
+        group = 0 if name in _FIRST else 1 + _KINDS.index(kind) if kind in _KINDS else 1 + len(_KINDS)
+        return group, first.get(name, len(first))
 
-    def cells(self, theirs: str) -> _Cells:
-        formula = self.formulas.get(theirs)
-        return [row.values.get(theirs) for row in self.rows] if formula is None else [*map(formula, self.rows)]
-
-    def _texts(self, ours: str, theirs: str | None) -> list[str | None]:
-        if theirs is None:
-            return [None] * len(self.rows)
-        return [v if v is None or type(v) is str else cell_text(v, ours, "") for v in self.cells(theirs)]
-
-    def _numbers(self, ours: str, theirs: str) -> Floats:
-        cells = self.cells(theirs)
-        try:
-            return np.array([math.nan if value is None else float(value) for value in cells])
-        except (TypeError, ValueError, OverflowError):
-            return np.array([cell_number(value, ours, "") for value in cells])
-
-    def group(self) -> bool:
-        """Put the rows of a question one after another, in the order of their rounds; return whether none is wrong."""
-        columns, grid = self.grid.columns, self.grid
-        ids = self._texts("question_id", columns["question_id"])
-        numbers = self._numbers("round", columns["round"])
-        if not all(ids) or not (np.isfinite(numbers) & (numbers >= 0) & (numbers % 1 == 0)).all():
-            return False
-        places: dict[str | None, int] = {}
-        codes = np.array([places.setdefault(name, len(places)) for name in ids])
-        order = np.lexsort((numbers, codes))
-        codes, numbers = codes[order], numbers[order]
-        self.rows = [self.rows[i] for i in order]
-        self.ids = [str(name) for name in places]
-        self.starts: Positions = np.flatnonzero(np.diff(codes, prepend=-1))
-        self.lengths: Positions = np.diff(self.starts, append=len(codes))
-        lowest = int(numbers.min()) if grid.lowest is None else grid.lowest
-        self.rounds: Positions = numbers.astype(np.int64) + (
-            0 if grid.first_round is None else grid.first_round - lowest
-        )
-        self.place: Positions = np.arange(len(codes)) - self.spread(self.starts)
-        first = self.rounds[self.starts]
-        return bool(((first == 0) | (first == 1)).all() and (self.rounds == self.spread(first) + self.place).all())
-
-    def spread(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return an item for each row, from one for each question."""
-        return np.repeat(values, self.lengths)
-
-    def firsts(self, values: Sequence[Any]) -> list[Any]:
-        """Return an item for each question: that of its first row."""
-        return [values[start] for start in self.starts]
-
-    def read(self) -> bool:
-        """Read every column; return whether the rows of a question agree."""
-        grid, columns = self.grid, self.grid.columns
-        self.own = {
-            name: self._texts(name, columns.get(name))
-            for name in ("end", "cluster", "question", "answer", "text", "feedback", "finish_reason")
-        }
-        if not {end for end in self.own["end"] if end} <= {*END_NAMES}:
-            return False
-        longest = int(self.lengths.max()) if grid.longest is None else grid.longest
-        self.ends = [
-            end or end_of(int(length), longest, grid.ended or "rule")
-            for end, length in zip(self.firsts(self.own["end"]), self.lengths, strict=True)
-        ]
-        self.assumed = [
-            grid.assumes_end(end, int(length), longest)
-            for end, length in zip(self.firsts(self.own["end"]), self.lengths, strict=True)
-        ]
-        self.labels = {name: self._texts(name, theirs) for name, theirs in grid.labels.items()}
-        self.metrics = {
-            name: self._numbers(name, theirs)
-            for name, theirs in [*((name, columns[name]) for name in columns if name in METRICS), *grid.metrics.items()]
-        }
-        for name, values in self.metrics.items():
-            check_unit(float(np.nanmin(values, initial=0)), name, "")
-            check_unit(float(np.nanmax(values, initial=0)), name, "")
-        others = [name for name in columns if name not in OWN_COLUMNS and name not in METRICS]
-        self.costs = {name: self._numbers(name, columns[name]) for name in others if is_cost(name)}
-        self.signals = {name: self._numbers(name, columns[name]) for name in others if not is_cost(name)}
-        for name, values in self.signals.items():
-            finite = values[np.isfinite(values)]
-            for value in (finite.min(initial=math.inf), finite.max(initial=-math.inf)) if len(finite) else ():
-                signal_cell(float(value), name, columns[name], "", strict=grid.strict)
-        agree = all(
-            values == [value for value, n in zip(self.firsts(values), self.lengths, strict=True) for _ in range(n)]
-            for values in self.labels.values()
-        )
-        return agree and self._name_others() and self._read_golds()
-
-    def _name_others(self) -> bool:
-        """Name the columns that are kept as they are; return whether all names differ, and no signal is computed from rounds."""
-        mapped = {theirs for _, theirs in self.grid.pairs()}
-        names = dict.fromkeys(chain.from_iterable(row.values for row in self.rows))
-        self.extras = [name for name in names if name not in mapped]
-        given = self.signals.keys()
-        computed = {name for names, _ in _BY_CELLS.values() for name in names} | {"draft_tokens"}
-        absent = {*_MARKED} if not given & {*EQUAL_WEIGHTS, *_MARKED} else set()
-        known = given | computed | absent
-        taken = {*self.labels, *self.metrics, *given}
-        return (
-            len(taken) == len(self.labels) + len(self.metrics) + len(given)
-            and taken.isdisjoint(self.extras)
-            and all(
-                name in known or signal.compute is None or signal.fitted or signal.needs & _ABSENT
-                for name, signal in SIGNALS.items()
-            )
-        )
-
-    def _read_golds(self) -> bool:
-        """Read the gold answers of each question; return whether its rows agree."""
-        name = self.grid.columns.get("golds")
-        self.golds: list[tuple[str, ...]] = [()] * len(self.starts)
-        if name is None:
-            return True
-        cells, listed, as_one = self.cells(name), self.grid.listed_golds, self.grid.list_answers
-        texts = {value: gold_texts(value, "", listed=listed) for value in {v for v in cells if type(v) is str}}
-        by_row = [texts[v] if type(v) is str else gold_texts(v, "", listed=listed, as_one=as_one) for v in cells]
-        for q, (start, length) in enumerate(zip(self.starts.tolist(), self.lengths.tolist(), strict=True)):
-            different = [*dict.fromkeys(filter(None, by_row[start : start + length]))]
-            self.golds[q] = tuple(dict.fromkeys(chain.from_iterable(different)))
-            first = {*self.golds[q][:1], *by_row[start]}
-            if any(not first & {*golds} for golds in different[1:]):
-                return False
-        return True
-
-    def tally(self, tally: Tally) -> None:
-        """Count the trajectories."""
-        tally.add_extras(self.extras)
-        tally.add_rounds(self.own["answer"])
-        known = {**self.metrics, **self.costs}
-        tally.known.update({name: int((~np.isnan(values)).sum()) for name, values in known.items()})
-        labels = {name: self.firsts(values) for name, values in self.labels.items()}
-        for q, (start, length) in enumerate(zip(self.starts.tolist(), self.lengths.tolist(), strict=True)):
-            own = {name: values[q] for name, values in labels.items()}
-            answers = self.own["answer"][start : start + length]
-            tally.count(int(self.rounds[start]), self.ends[q], own, answers, self.golds[q])
-
-    def join(self, cluster_of: Callable[[str, str], str], golds: GoldAnswers | None) -> None:
-        """Name the clusters, and take the gold answers from elsewhere."""
-        self.questions: list[str] = [text or "" for text in self.firsts(self.own["question"])]
-        if "cluster" in self.grid.columns:
-            own = self.firsts(self.own["cluster"])
-            self.clusters: list[str] = [cluster or name for cluster, name in zip(own, self.ids, strict=True)]
-        else:
-            self.clusters = [*map(cluster_of, self.ids, self.questions)]
-        self.joined = np.zeros(len(self.starts), dtype=np.bool_)
-        self.had_golds = np.array([bool(own) for own in self.golds])
-        if golds is not None:
-            other = [*map(golds.of, self.ids, self.clusters, self.questions)]
-            self.joined = np.array([answers is not None for answers in other])
-            self.golds = [old if new is None else new for old, new in zip(self.golds, other, strict=True)]
-
-    def columns(self) -> dict[str, Any]:
-        """Return the columns of the recording in their order."""
-        by_question = pa.array(np.repeat(np.arange(len(self.starts)), self.lengths))
-        columns: dict[str, Any] = {
-            "question_id": pa.array(self.ids).take(by_question),
-            "round": self.rounds,
-            "cluster": pa.array(self.clusters).take(by_question),
-            "end": pa.array(self.ends).take(by_question),
-            "question": pa.array([text or None for text in self.questions], pa.string()).take(by_question),
-            "golds": pa.array([*map(list, self.golds)], pa.list_(pa.string())).take(by_question),
-            "answer": self.own["answer"],
-            "text": [text or None for text in self.own["text"]],
-            "passage_ids": pa.array([[]], pa.list_(pa.string())).take(pa.array(np.zeros(len(self.rows), np.int8))),
-            "finish_reason": self.own["finish_reason"],
-            "feedback": self.own["feedback"],
-        }
-        late = {}
-        if any(self.assumed):
-            assumed = self.spread(np.where(self.assumed, 1.0, math.nan))
-            columns = _inserted(columns, "end", ASSUMED_END, assumed)
-            late[ASSUMED_END] = int(np.argmax(~np.isnan(assumed)))
-        for name, (values, first) in self._metric_columns().items():
-            columns[name] = values
-            late[name] = first
-        columns |= self._signal_columns()
-        for name in self.costs:
-            component = name.split(".", 2)[1]
-            for kind in COST_KINDS:
-                cost = cost_column(component, kind)
-                columns[cost] = self.costs.get(cost, np.full(len(self.rows), math.nan))
-        columns |= self.labels
-        for name in self.extras:
-            is_ours = name in columns or not (column_kind(name) == "label" or name in REPLY_COLUMNS)
-            target = f"imported_{name}" if is_ours else name
-            columns[target] = self.cells(name)
-            late[target] = next(i for i, row in enumerate(self.rows) if name in row.values)
-        return {name: columns[name] for name in sorted(columns, key=lambda name: late.get(name, 0))}
-
-    def _metric_columns(self) -> dict[str, tuple[Floats, int]]:
-        """Return each metric and the first row that has it: the table's, or computed where there are gold answers."""
-        joined, had = self.spread(self.joined), self.spread(self.had_golds)
-        has_golds = self.spread(np.array([bool(own) for own in self.golds]))
-        result = {}
-        answers, is_known = self.own["answer"], "answer" in self.grid.columns
-        golds = [own for own, n in zip(self.golds, self.lengths, strict=True) for _ in range(n)]
-        keys = [
-            (answer, own if is_known or new else ()) if own else None
-            for answer, own, new in zip(answers, golds, joined.tolist(), strict=True)
-        ]
-        computed = METRICS if has_golds.any() else ()
-        scores = _by_key(keys, computed, lambda key: score(*key or (None, ())))
-        for name in dict.fromkeys([*computed, *self.metrics] if had[0] else [*self.metrics, *computed]):
-            given = self.metrics.get(name)
-            if name not in METRICS:
-                self.kinds[name] = "metric"
-            if name not in computed:
-                result[name] = self.metrics[name], 0
-                continue
-            if given is None:
-                result[name] = scores[name], int(np.argmax(has_golds))
-            else:
-                result[name] = np.where(joined & (had | np.isnan(given)), scores[name], given), 0
-        return result
-
-    def _signal_columns(self) -> dict[str, Floats]:
-        """Return the given and the computed signals."""
-        own, undefined = self.own, np.full(len(self.rows), math.nan)
-        pairs = [
-            (None, None)
-            if not place
-            else _SAME
-            if answer == previous and (answer or "").strip()
-            else (previous, answer)
-            for place, previous, answer in zip(self.place.tolist(), [None, *own["answer"]], own["answer"], strict=False)
-        ]
-        keys: dict[str, list[Any]] = {**own, "pair": pairs}
-        computed: dict[str, Floats] = {}
-        for cells, (names, rounds_of) in _BY_CELLS.items():
-            free = [name for name in names if name not in self.signals]
-            computed |= _by_key(keys[cells], free, lambda key: compute_signals(rounds_of(key), free, state={}))  # noqa: B023
-        computed["draft_tokens"] = self._draft_tokens()
-        columns: dict[str, Floats] = {}
-        for name, signal in SIGNALS.items():
-            if name in self.signals:
-                columns[name] = self._cleaned(name)
-            elif signal.compute is not None and not signal.fitted:
-                columns[name] = clean_column(name, computed.get(name, undefined), index=self.rounds)
-        for name in self.signals:
-            if name not in SIGNALS:
-                columns[name] = self._cleaned(name)
-                self.kinds[name] = "signal"
-        return columns
-
-    def _cleaned(self, name: str) -> Floats:
-        """Return a signal of the table as the recording has it, and count what changed."""
-        before = self.signals[name]
-        values = clean_column(name, before, index=self.rounds)
-        known, defined = ~np.isnan(before), ~np.isnan(values)
-        self.counts[name] = ColumnCount(
-            name=name,
-            defined=int(defined.sum()),
-            nulled=int((known & ~defined).sum()),
-            clipped=int((defined & (values != before)).sum()),
-        )
-        return values
-
-    def _draft_tokens(self) -> Floats:
-        writers = [name.split(".", 2)[1] for name in self.costs]
-        writer = next((name for name in reversed(WRITERS) if name in writers), "")
-        return self.costs.get(cost_column(writer, "output_tokens"), np.full(len(self.rows), math.nan))
-
-    def table(self, columns: Mapping[str, Any], texts: Collection[str]) -> RecordingPart:
-        """Return the columns as a table, with what happened to their values."""
-        table = table_of_columns(columns, self.kinds, texts)
-        for name in table.column_names:
-            kind = self.kinds.get(name) or column_kind(name)
-            if name in self.counts or not is_counted(name, kind):
-                continue
-            column = table.column(name)
-            defined = len(column) - column.null_count
-            if name == "golds":
-                defined = int(sum(length for length, own in zip(self.lengths, self.golds, strict=True) if own))
-            if defined:
-                self.counts[name] = ColumnCount(name=name, defined=defined, computed=kind == "signal")
-        return RecordingPart(table=table, counts=[*self.counts.values()])
+    return sorted(names, key=place)
 
 
-def _inserted(columns: Mapping[str, Any], before: str, name: str, values: Floats) -> dict[str, Any]:
-    """Return columns with another one after the one `before`."""
-    names = [*columns]
-    names.insert(names.index(before) + 1, name)
-    return {own: values if own == name else columns[own] for own in names}
+def _said(columns: RoundColumns) -> dict[str, Any]:
+    """Return the columns of what happened, and of what questions share."""
+    texts = columns.texts
+    named: dict[str, Any] = {
+        "question_id": columns.each_round(columns.question_ids),
+        "round": columns.index,
+        "cluster": columns.each_round(columns.clusters),
+        "end": columns.each_round(columns.ends),
+        "question": columns.each_round([text or None for text in columns.questions]),
+        "golds": columns.each_round([*map(list, columns.golds)]),
+    }
+    if any(columns.assumed):
+        named[ASSUMED_END] = columns.spread(np.where(columns.assumed, 1.0, math.nan))
+    named["answer"] = texts["answer"]
+    named["text"] = [text or None for text in texts["text"]]
+    passages = columns.objects.get("passages", [()] * len(columns))
+    named["passage_ids"] = [[passage.passage_id for passage in own] for own in passages]
+    named |= {name: texts[name] for name in ("finish_reason", "feedback")}
+    named |= {name: texts[name] for name in REPLY_COLUMNS if any(text is not None for text in texts.get(name, ()))}
+    if EMBEDDING in columns.objects:
+        named[EMBEDDING] = [None if own is None else own.tolist() for own in columns.objects[EMBEDDING]]
+    return named
 
 
-def _by_key(
-    keys: Iterable[Hashable], names: Iterable[str], compute: Callable[[Any], Mapping[str, float]]
-) -> dict[str, Floats]:
-    """Return values for each key, by name, computed once for keys that are equal."""
-    if not names:
-        return {}
-    places: dict[Hashable, int] = {}
-    codes = [places.setdefault(key, len(places)) for key in keys]
-    values = [compute(key) for key in places]
-    return {name: np.array([value[name] for value in values], dtype=np.float64)[codes] for name in names}
+def _costs(columns: RoundColumns) -> dict[str, Floats]:
+    """Return the columns of costs; a component that was not called costs nothing, where calls of the round are known."""
+    undefined = np.full(len(columns), math.nan)
+    calls = [columns.costs.get(cost_column(name, "calls"), undefined) for name in LOOP_COMPONENTS]
+    counted = ~np.isnan(calls).all(axis=0)
+    result = {}
+    for component in columns.components:
+        called = columns.was_called(component)
+        for kind in COST_KINDS:
+            name = cost_column(component, kind)
+            values = columns.costs.get(name, undefined)
+            result[name] = values if called.all() else np.where(~called & counted, 0.0, values)
+    return result
+
+
+def _signal_names(columns: RoundColumns) -> list[str]:
+    """Return the signals that are measured or can be computed."""
+    known = [name for name, signal in SIGNALS.items() if name in columns.signals or _is_computed(signal)]
+    return known + [name for name in columns.signals if name not in SIGNALS]
+
+
+def _is_computed(signal: Signal) -> bool:
+    return signal.compute is not None and not signal.fitted
+
+
+def _signal_column(columns: RoundColumns, name: str) -> Floats:
+    """Return a signal: measured values in its range, and computed ones in the rounds that have none."""
+    signal, measured = SIGNALS.get(name), columns.was_measured(name)
+    values = columns.signals.get(name, np.full(len(columns), math.nan))
+    if signal is not None and _is_computed(signal) and not measured.all():
+        values = np.where(measured, values, _computed(columns, signal, ~measured))
+    values = clean_column(name, values)
+    return values if signal is None else np.where(_exists(columns, signal), values, math.nan)
+
+
+def _exists(columns: RoundColumns, signal: Signal) -> Mask:
+    """Return the rounds in which a signal may be defined."""
+    last = math.inf if signal.last_round is None else signal.last_round
+    result: Mask = (columns.index >= signal.first_round) & (columns.index <= last)
+    return result
+
+
+def _computed(columns: RoundColumns, signal: Signal, wanted: Mask) -> Floats:
+    """Return a signal's values in the wanted rounds; where rounds are known to have the same value, it is computed once."""
+    place, result = columns.place, np.full(len(columns), math.nan)
+    rows = np.flatnonzero(wanted & _exists(columns, signal))
+    codes = columns.codes(signal.reads, signal.lookback)[rows] if signal.reads else np.arange(len(rows))
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    values = []
+    for i in rows[first].tolist():
+        back = min(signal.lookback, int(place[i])) if signal.reads else int(place[i])
+        rounds = [columns.round_at(j, signal.reads) for j in range(i - back, i + 1)]
+        values.append(compute_signals(rounds, [signal.name], state={})[signal.name])
+    result[rows] = np.array(values, dtype=np.float64)[inverse.reshape(-1)]
+    return result
+
+
+def _counts(columns: RoundColumns, table: pa.Table, kinds: Mapping[str, str]) -> list[ColumnCount]:
+    """Return what happened to the values of each column that a summary shows; computed ones only where defined."""
+    counts = []
+    for name in table.column_names:
+        kind = kinds.get(name) or column_kind(name)
+        if not is_counted(name, kind):
+            continue
+        column = table.column(name)
+        defined = len(column) - column.null_count
+        if name == "golds":
+            defined = int(columns.lengths[np.array([bool(own) for own in columns.golds])].sum())
+        if name in columns.signals:
+            before, after = columns.signals[name], column.to_numpy()
+            known = columns.was_measured(name) & ~np.isnan(before)
+            nulled = int((known & np.isnan(after)).sum())
+            clipped = int((known & ~np.isnan(after) & (after != before)).sum())
+            counts.append(ColumnCount(name=name, defined=defined, nulled=nulled, clipped=clipped))
+        elif defined:
+            counts.append(ColumnCount(name=name, defined=defined, computed=kind == "signal"))
+    return counts

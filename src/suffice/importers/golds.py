@@ -1,39 +1,20 @@
-"""Gold answers from another file: joined to a run by the questions' ids, or by their texts."""
+"""Gold answers from another file, by the questions' ids or by their texts."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from suffice.common.tables import counted
 from suffice.errors import DataError, SchemaError
-from suffice.importers.base import ImportedRun, ImportedTrajectory, score
 from suffice.importers.grid import gold_texts
 from suffice.importers.names import GOLDS, IDS, QUESTIONS, plain_name
 from suffice.importers.records import Record, records_of
 from suffice.policy.metrics import normalize_answer
 
-__all__ = ["GoldAnswers", "join_golds", "joined_golds"]
+__all__ = ["GoldAnswers"]
 
 _LISTED_IDS = 3
-
-
-def join_golds(run: ImportedRun, path: str | Path) -> ImportedRun:
-    """Return the run with the gold answers of a file, its metrics computed from them, and a note that says how many matched.
-
-    Args:
-        run: The run; gold answers of its own are replaced where the file has some.
-        path: Questions with gold answers, in any form that `read_tabular` reads: an id or the question's text, and the answers.
-
-    Raises:
-        DataError: No question matches, or one has two different lists of gold answers.
-        SchemaError: The file has no gold answers, or neither ids nor questions.
-    """
-    answers = GoldAnswers(path)
-    trajectories = [joined_golds(item, answers) for item in run.trajectories]
-    return replace(run, trajectories=trajectories, notes=[*run.notes, answers.note()])
 
 
 class GoldAnswers:
@@ -86,21 +67,6 @@ class GoldAnswers:
             more = ", ..." if len(self._missing) > _LISTED_IDS else ""
             note += f"; missing for {', '.join(map(repr, self._missing[:_LISTED_IDS]))}{more}"
         return note
-
-
-def joined_golds(item: ImportedTrajectory, answers: GoldAnswers) -> ImportedTrajectory:
-    """Return a trajectory with the gold answers of a file, or as it is."""
-    golds = answers.of(item.question_id, item.cluster, item.question)
-    return item if golds is None else _with_golds(item, golds)
-
-
-def _with_golds(item: ImportedTrajectory, golds: tuple[str, ...]) -> ImportedTrajectory:
-    """Return a trajectory with gold answers; metrics that the file has itself stay if it has no other gold answers."""
-    metrics = []
-    for r, own in zip(item.rounds, item.metrics, strict=True):
-        own_metrics = {} if item.golds else {name: value for name, value in own.items() if not math.isnan(value)}
-        metrics.append({**own, **score(r.answer, golds), **own_metrics})
-    return replace(item, golds=golds, metrics=tuple(metrics))
 
 
 def _golds(path: Path) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:

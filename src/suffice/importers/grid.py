@@ -1,21 +1,19 @@
-"""Long tables of rounds: how their columns are read, and the trajectories of their rows."""
+"""Long tables of rounds: how their columns and cells are read."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
-from suffice.common.files import quoted
-from suffice.errors import DataError, SchemaError, UnsettledError, did_you_mean
-from suffice.importers.base import ImportedTrajectory, check_unit, end_of, score
+from suffice.errors import DataError, SchemaError, did_you_mean
 from suffice.policy.metrics import METRICS
-from suffice.policy.rounds import COST_KINDS, Cost, End, Round
+from suffice.policy.rounds import COST_KINDS, End
 from suffice.policy.signals import SIGNALS
 
 __all__ = [
@@ -26,7 +24,6 @@ __all__ = [
     "cell_text",
     "differing_golds",
     "gold_texts",
-    "group_trajectories",
     "is_cost",
     "list_text",
     "signal_cell",
@@ -112,128 +109,6 @@ class Grid:
             raise DataError(f"ended is {self.ended!r}; allowed are {', '.join(END_NAMES)} and None")
 
 
-def group_trajectories(
-    records: Sequence[tuple[str, Mapping[str, Any]]],
-    grid: Grid,
-    where: str,
-    differing: Callable[[str], None] | None = None,
-) -> list[ImportedTrajectory]:
-    """Group rows by question.
-
-    Args:
-        records: Each row with its place, for messages.
-        grid: How it is read.
-        where: The file, for messages.
-        differing: Is given a message for each question whose gold answers differ between its rows, which then has none;
-            None = raise it.
-
-    Raises:
-        DataError: A value cannot be used, or a question's rounds have a gap or a copy.
-    """
-    rows = [_round_of_row(record, grid, spot) for spot, record in records]
-    lowest = min(row.index for row in rows) if grid.lowest is None else grid.lowest
-    _settle_first_round(lowest, grid)
-    shift = 0 if grid.first_round is None else grid.first_round - lowest
-    by_question: dict[str, dict[int, _Row]] = {}
-    for row in rows:
-        rounds = by_question.setdefault(row.own["question_id"], {})
-        if row.index in rounds:
-            raise _occurs_twice(row, rounds[row.index], grid)
-        rounds[row.index] = row
-    longest = max(map(len, by_question.values())) if grid.longest is None else grid.longest
-    trajectories = []
-    for question_id, rounds in by_question.items():
-        ordered = [rounds[index] for index in sorted(rounds)]
-        try:
-            trajectories.append(_trajectory_of_rows(question_id, ordered, grid, shift, longest, differing=differing))
-        except UnsettledError:
-            raise
-        except DataError as error:
-            raise DataError(f"{where}: {error}") from error
-    return trajectories
-
-
-def _occurs_twice(row: _Row, other: _Row, grid: Grid) -> DataError:
-    """Return the error about a question that has a round twice; the texts of two questions tell them apart."""
-    question_id, text = row.own["question_id"], grid.columns.get("question")
-    has_it = f"{row.where}: question {question_id!r} has round {row.index} already, at {other.where}"
-    if text is not None and row.own["question"] != other.own["question"]:
-        return UnsettledError(
-            f"{has_it}, with another text: {other.own['question']!r:.40} there and {row.own['question']!r:.40} here, so "
-            f"{grid.columns['question_id']!r} does not name one question",
-            "columns",
-            {
-                f"--column {quoted(f'question_id={text}')}": (
-                    {"question_id": text},
-                    f"{text!r} tells the questions apart",
-                ),
-            },
-        )
-    return DataError(
-        f"{has_it}; each pair must be unique. If they are several runs of one question, a column such as run_id or seed tells "
-        "them apart"
-    )
-
-
-def _settle_first_round(lowest: int, grid: Grid) -> None:
-    theirs = grid.columns["round"]
-    if lowest or not grid.strict or grid.first_round is not None or theirs == "round" or "p_known" in grid.columns:
-        return
-    raise UnsettledError(
-        f"{theirs!r} counts from 0: is 0 the model alone, or the loop's first draft?",
-        "first_round",
-        {
-            "--first-round 0": (0, "0 is the model alone, without evidence: closed book"),
-            "--first-round 1": (1, "0 is the first draft, or the first evidence"),
-        },
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    where: str
-    index: int
-    own: Mapping[str, Any]
-    golds: tuple[str, ...]
-    metrics: Mapping[str, float]
-    signals: Mapping[str, float]
-    costs: Mapping[str, Cost]
-    labels: Mapping[str, str | None]
-    extras: Mapping[str, Any]
-
-
-def _round_of_row(record: Mapping[str, Any], grid: Grid, where: str) -> _Row:
-    columns = grid.columns
-    cells = {ours: record.get(theirs) for ours, theirs in columns.items()}
-    own = {name: cell_text(cells[name], name, where) for name in cells if name in _TEXT_COLUMNS}
-    if not own["question_id"]:
-        raise DataError(f"{where}: {columns['question_id']} is empty; every row needs the id of its question")
-    index = cell_number(cells["round"], "round", where)
-    if not (index.is_integer() and index >= 0):
-        raise DataError(f"{where}: round is {cells['round']!r}; expected a whole number of at least 0")
-    if own.get("end") and own["end"] not in END_NAMES:
-        raise DataError(f"{where}: end is {own['end']!r}; allowed are {', '.join(END_NAMES)}")
-    costs: dict[str, dict[str, float]] = {}
-    for name in filter(is_cost, cells):
-        _, component, kind = name.split(".", 2)
-        costs.setdefault(component, dict.fromkeys(COST_KINDS, math.nan))[kind] = cell_number(cells[name], name, where)
-    signals = [name for name in cells if name not in OWN_COLUMNS and name not in METRICS and not is_cost(name)]
-    metrics = {name: cells[name] for name in cells if name in METRICS}
-    metrics |= {name: record.get(theirs) for name, theirs in grid.metrics.items()}
-    mapped = {theirs for _, theirs in grid.pairs()}
-    return _Row(
-        where=where,
-        index=int(index),
-        own=own,
-        golds=gold_texts(cells.get("golds"), where, listed=grid.listed_golds, as_one=grid.list_answers),
-        metrics={name: check_unit(cell_number(value, name, where), name, where) for name, value in metrics.items()},
-        signals={name: signal_cell(cells[name], name, columns[name], where, strict=grid.strict) for name in signals},
-        costs={component: Cost(**kinds) for component, kinds in costs.items()},
-        labels={name: cell_text(record.get(theirs), name, where) for name, theirs in grid.labels.items()},
-        extras={name: value for name, value in record.items() if name not in mapped},
-    )
-
-
 def signal_cell(value: Any, name: str, theirs: str, where: str, *, strict: bool) -> float:
     """Return a signal's value; one out of its range would be undefined, and a rule that reads it never fire.
 
@@ -254,81 +129,6 @@ def signal_cell(value: Any, name: str, theirs: str, where: str, *, strict: bool)
                 f"rename it to a signal of your own, --column my_{name}={theirs}"
             )
     return number
-
-
-def _trajectory_of_rows(
-    question_id: str,
-    rows: Sequence[_Row],
-    grid: Grid,
-    shift: int,
-    longest: int,
-    *,
-    differing: Callable[[str], None] | None,
-) -> ImportedTrajectory:
-    indices = [row.index + shift for row in rows]
-    if indices[0] not in (0, 1) or indices != [*range(indices[0], indices[0] + len(indices))]:
-        raise DataError(
-            f"question {question_id!r} has the rounds {[row.index for row in rows]!r:.80}; expected 0, 1, 2, ... or 1, 2, ... "
-            "without gaps. --column round= counts the rows of each question in their order instead"
-        )
-    first = rows[0]
-    end = first.own.get("end") or None
-    for name, value in first.labels.items():
-        other = next((row for row in rows if row.labels[name] != value), None)
-        if other is not None:
-            raise DataError(
-                f"{other.where}: a label is the same in all rounds of a question, and {name} of question {question_id!r} is "
-                f"{value!r} and {other.labels[name]!r}; leave the column unmapped, and it is kept as it is"
-            )
-    golds = _golds_of_rows(question_id, rows, grid, differing)
-    metrics = []
-    for row in rows:
-        # Without a column of answers, what a metric says would be about nothing.
-        computed = (
-            score(row.own.get("answer"), golds if "answer" in row.own else ()) if golds or not grid.strict else {}
-        )
-        metrics.append({**computed, **row.metrics})
-    return ImportedTrajectory(
-        question_id=question_id,
-        cluster=first.own.get("cluster") or question_id,
-        question=first.own.get("question") or "",
-        golds=golds,
-        rounds=tuple(
-            Round(
-                index=row.index + shift,
-                answer=row.own.get("answer"),
-                text=row.own.get("text") or "",
-                signals=row.signals,
-                costs=row.costs,
-                feedback=row.own.get("feedback"),
-                finish_reason=row.own.get("finish_reason"),
-            )
-            for row in rows
-        ),
-        end=end or end_of(len(rows), longest, grid.ended or "rule"),
-        end_assumed=grid.assumes_end(end, len(rows), longest),
-        metrics=tuple(metrics),
-        extras=tuple(row.extras for row in rows),
-        labels=dict(first.labels),
-    )
-
-
-def _golds_of_rows(
-    question_id: str, rows: Sequence[_Row], grid: Grid, differing: Callable[[str], None] | None
-) -> tuple[str, ...]:
-    """Return the gold answers of a question, from all of its rows; none where rows contradict each other."""
-    golds = tuple(dict.fromkeys(gold for row in rows for gold in row.golds))
-    other = next((row for row in rows if row.golds and not {golds[0], *rows[0].golds} & {*row.golds}), None)
-    if other is None:
-        return golds
-    message = (
-        f"{other.where}: question {question_id!r} has other gold answers here ({list(other.golds)!r:.80}) than before "
-        f"({golds[0]!r:.80})"
-    )
-    if differing is None:
-        raise differing_golds(message, grid)
-    differing(message)
-    return ()
 
 
 def differing_golds(message: str, grid: Grid) -> DataError:

@@ -9,7 +9,6 @@ from typing import Any
 
 from suffice.errors import UnsettledError
 from suffice.importers.answer_or_gold import refuse_gold_as_answer
-from suffice.importers.base import ColumnReading
 from suffice.importers.grid import OWN_COLUMNS, cell_number, is_cost
 from suffice.importers.names import (
     FEEDBACK,
@@ -30,6 +29,7 @@ from suffice.importers.names import (
 from suffice.importers.records import Record
 from suffice.importers.shapes import Shape
 from suffice.importers.table_columns import TableColumns
+from suffice.importers.trajectories import ColumnReading
 from suffice.importers.unread import unread_notes
 from suffice.policy.metrics import METRICS
 from suffice.policy.signals import SIGNALS

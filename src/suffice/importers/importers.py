@@ -1,28 +1,44 @@
-"""Importers by the name of their format: ours, the papers' and those of other packages."""
+"""Importers by the name of their format: ours and those of other packages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TypeVar
 
 from suffice.errors import DataError, did_you_mean
 from suffice.importers.base import ImportedRun
-from suffice.importers.recognise import Head, recognise
+from suffice.importers.recognise import FORMAT_TESTS, Head, recognise
 
-__all__ = ["IMPORTERS", "importer", "importer_names", "kind_of", "register_importer"]
+__all__ = ["IMPORTERS", "importer", "importer_names", "kind_of", "recognised_by", "register_importer"]
 
 IMPORTERS = "suffice.importers"
 """The group of entry points: the name of a format, and a function from a path to an `ImportedRun`."""
 
+_RECOGNISES = "recognises"
+"""The attribute of an importer that holds its test."""
 
+_Test = Callable[[Head], bool]
 _Reader = TypeVar("_Reader", bound=Callable[..., ImportedRun])
 
 _REGISTERED: dict[str, Callable[..., ImportedRun]] = {}
 
 
-_RECOGNISES: dict[str, Callable[[Head], bool]] = {}
+def recognised_by(test: Callable[[Head], bool]) -> Callable[[_Reader], _Reader]:
+    """Return a decorator that gives an importer the test by which files of its format are recognised.
+
+    For importers that an installed package names in its entry points; `register_importer` takes the test itself.
+
+    Args:
+        test: Returns whether a file has the format, by its `Head`.  It is asked before the tests of traces and tables.
+    """
+
+    def mark(read: _Reader) -> _Reader:
+        setattr(read, _RECOGNISES, test)
+        return read
+
+    return mark
 
 
 def register_importer(name: str, *, recognises: Callable[[Head], bool] | None = None) -> Callable[[_Reader], _Reader]:
@@ -32,8 +48,8 @@ def register_importer(name: str, *, recognises: Callable[[Head], bool] | None = 
 
     Args:
         name: The format, as ``--kind`` takes it.
-        recognises: Whether a file has this format, by its `suffice.importers.recognise.Head`; asked before any test of the
-            library's own formats.  None = the format is chosen with ``--kind``.
+        recognises: Returns whether a file has this format, by its `Head`; asked before the tests of traces and tables.
+            None = the format is chosen with ``--kind``.
 
     Raises:
         DataError: The name is taken.
@@ -43,9 +59,7 @@ def register_importer(name: str, *, recognises: Callable[[Head], bool] | None = 
 
     def register(read: _Reader) -> _Reader:
         _REGISTERED[name] = read
-        if recognises is not None:
-            _RECOGNISES[name] = recognises
-        return read
+        return read if recognises is None else recognised_by(recognises)(read)
 
     return register
 
@@ -60,10 +74,16 @@ def kind_of(path: str | Path) -> str:
 
     Raises:
         NotFoundError: There is no such file or folder, or no file in the folder.
-        SchemaError: The format is not known, the files of a folder have several, or it is a recording already.
-        DataError: A file cannot be read.
+        SchemaError: The format is not known, several importers recognise it, the files of a folder have several, or it is a
+            recording already.
+        DataError: A file cannot be read, or an importer of an installed package cannot be loaded.
     """
-    return recognise(path, _RECOGNISES)
+    tests: dict[str, _Test] = {}
+    for name in sorted({*importer_names()} - {name for name, _ in FORMAT_TESTS}):
+        test = getattr(importer(name), _RECOGNISES, None)
+        if test is not None:
+            tests[name] = test
+    return recognise(path, tests)
 
 
 def importer(name: str) -> Callable[..., ImportedRun]:
@@ -73,7 +93,7 @@ def importer(name: str) -> Callable[..., ImportedRun]:
     'read_tabular'
 
     Raises:
-        DataError: No such format.
+        DataError: There is no such format, or its importer cannot be loaded.
     """
     if name in _REGISTERED:
         return _REGISTERED[name]
@@ -81,5 +101,16 @@ def importer(name: str) -> Callable[..., ImportedRun]:
     if not entries:
         names = importer_names()
         raise DataError(f"unknown format {name!r}.{did_you_mean(name, names)} Formats: {', '.join(names)}")
-    read: Callable[..., ImportedRun] = next(iter(entries)).load()
+    return _loaded(next(iter(entries)))
+
+
+def _loaded(entry: EntryPoint) -> Callable[..., ImportedRun]:
+    try:
+        read: Callable[..., ImportedRun] = entry.load()
+    except (ImportError, AttributeError) as error:
+        package = "an installed package" if entry.dist is None else f"the package {entry.dist.name}"
+        raise DataError(
+            f"the importer of {entry.name!r} in {package} cannot be loaded ({error}): upgrade or uninstall the package, or choose "
+            "another format with --kind"
+        ) from error
     return read

@@ -17,20 +17,19 @@ from suffice.common.files import check_file, quoted
 from suffice.common.results import Result
 from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError, SchemaError, UnsettledError
-from suffice.importers.base import ColumnReading, ImportedRun, with_embeddings
-from suffice.importers.golds import join_golds
+from suffice.importers.base import ImportedRun, with_embeddings
 from suffice.importers.importers import importer, kind_of
 from suffice.importers.mapping import Mapped, mapping_path, read_mapping, write_mapping
 from suffice.importers.recognise import data_files, left_out
-from suffice.importers.streaming import StreamedRun, stream_tabular
-from suffice.importers.summary import ColumnCount, RoundMeans, column_counts, match_of_row, round_means
+from suffice.importers.streaming import PartedRun, run_of_table, run_of_trajectories
+from suffice.importers.summary import ColumnCount, RoundMeans
 from suffice.importers.table_parts import unpacked_size
-from suffice.importers.tabular import read_tabular
+from suffice.importers.tabular import TableOptions, read_tabular
 from suffice.importers.traces.explain import TRACE_FORMATS
+from suffice.importers.trajectories import ColumnReading
 from suffice.policy.embedding import Embedder
 from suffice.policy.expressions import is_available, looks_mathematical
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, guess_normalizer, normalizer_of
-from suffice.recordings import read_recording, write_recording
 from suffice.recordings.recording import Recording, open_recording
 from suffice.recordings.runs import loop_labels, loops_by_label
 
@@ -45,9 +44,6 @@ _NOT_OF_A_FORMAT = frozenset({"kind", "golds", "samples", "normalizer"})
 
 _OFTEN_SAMPLES = ("answers", "samples", "completions", "generations", "candidates", "responses", "predictions")
 """Names of lists whose items may be independent of one another."""
-
-_NOT_STREAMED = frozenset({"samples", "where"})
-"""Arguments for which all answers are looked at, or of which the first rows may have none."""
 
 _NAMED = 5
 """Files that a note names."""
@@ -129,7 +125,7 @@ def import_recording(
     where: Mapping[str, str] | None = None,
     embedder: Embedder | None = None,
     settle: Callable[[UnsettledError], Any] | None = None,
-    confirm: Callable[[ImportedRun | StreamedRun], bool] | None = None,
+    confirm: Callable[[PartedRun], bool] | None = None,
 ) -> ImportSummary:
     r"""Turn a run recorded elsewhere into a recording.
 
@@ -209,11 +205,17 @@ def import_recording(
                 remedy = "--explain shows how it is read, and --key names what makes a question"
             raise DataError(f"{path} was not imported: {remedy}")
         notes += [*run.notes, *_left_out_note(path)]
-        metadata = {"source": run.source, "notes": notes, "depends": dict(run.depends), "suffice": __version__}
+        metadata: dict[str, Any] = {
+            "source": run.source,
+            "notes": notes,
+            "depends": dict(run.depends),
+            "suffice": __version__,
+        }
         metadata |= _how_compared(run, options, notes)
         if run.readings:
             metadata["read_from"] = {item.ours: item.theirs for item in run.readings}
-        facts = _write_run(run, out, metadata)
+        run.write(out, metadata, metadata.get("normalizer", DEFAULT_NORMALIZER))
+        facts = {name: getattr(run, name) for name in ("clusters", "rounds", "columns", "by_round")}
     loops, noted = _loops_of(out)
     notes += noted
     if 1 < facts["clusters"] < ENOUGH or facts["clusters"] == 1 < facts["rounds"]:
@@ -234,7 +236,7 @@ def import_recording(
     )
 
 
-def _how_compared(run: ImportedRun | StreamedRun, options: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+def _how_compared(run: PartedRun, options: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
     """Return what metadata say of how answers are compared, and note it."""
     samples = bool(options.get("samples"))
     if not samples:
@@ -260,10 +262,12 @@ def _how_compared(run: ImportedRun | StreamedRun, options: Mapping[str, Any], no
         compared += f"; --normalizer {DEFAULT_NORMALIZER} compares them as in question answering"
     if normalizer != DEFAULT_NORMALIZER:
         notes.append(compared)
+        if MATCH in run.schema.names and any(True for _ in run.texts("golds")):
+            notes.append(f"the log's own score {MATCH!r} is replaced by this comparison with the gold answers")
     return {"normalizer": normalizer}
 
 
-def _guessed_normalizer(run: ImportedRun | StreamedRun, notes: list[str]) -> tuple[str, str]:
+def _guessed_normalizer(run: PartedRun, notes: list[str]) -> tuple[str, str]:
     """Return the normalizer that fits the gold answers, or the answers of a run without any, and why."""
     golds, answers = run.texts("golds"), run.texts("answer")
     normalizer = guess_normalizer(golds, answers)
@@ -335,25 +339,6 @@ def _part_folder(out: Path, stack: ExitStack) -> Path:
     return Path(stack.enter_context(TemporaryDirectory(prefix=f".{out.name}.", suffix=".tmp", dir=out.parent)))
 
 
-def _write_run(run: ImportedRun | StreamedRun, out: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the recording; return what the summary says of its values."""
-    normalizer = metadata.get("normalizer", DEFAULT_NORMALIZER)
-    if isinstance(run, StreamedRun):
-        run.write(out, metadata, normalizer)
-        return {name: getattr(run, name) for name in ("clusters", "rounds", "columns", "by_round")}
-    rows, kinds = run.rows(), dict(run.kinds())
-    if normalizer != DEFAULT_NORMALIZER and any(row["golds"] for row in rows):
-        rows = [{**row, MATCH: match_of_row(row, normalizer)} for row in rows]
-        kinds[MATCH] = "metric"
-    write_recording(out, rows, metadata, kinds)
-    return {
-        "clusters": len({item.cluster for item in run.trajectories}),
-        "rounds": read_recording(out).shape[1],
-        "columns": tuple(column_counts(run, rows)),
-        "by_round": tuple(round_means(rows)),
-    }
-
-
 def default_out(path: Path) -> Path:
     """Return the recording that an import writes unless it is named: in the current folder, under the name of the source.
 
@@ -404,7 +389,7 @@ def _read_run(
     embedder: Embedder | None,
     settle: Callable[[UnsettledError], Any] | None,
     folder: Callable[[], Path],
-) -> ImportedRun | StreamedRun:
+) -> PartedRun:
     """Return the run; what `settle` chooses is added to the options."""
     kind = options.get("kind") or kind_of(path)
     read = importer(kind)
@@ -416,10 +401,11 @@ def _read_run(
     while True:
         arguments = _reader_arguments(options, takes)
         try:
-            if read is read_tabular and embedder is None and not _NOT_STREAMED & options.keys():
-                streamed = stream_tabular(path, folder, golds=golds, **arguments)
-                if streamed is not None:
-                    return streamed
+            if read is read_tabular and embedder is None:
+                table = TableOptions(**{"columns": {}, "metrics": {}, "labels": {}, **arguments})
+                return run_of_table(
+                    path, table, folder=folder, golds=golds, announce=lambda: _announce_size(path, kind)
+                )
             _announce_size(path, kind)
             run = read(path, embedder, **arguments) if "embedder" in takes else read(path, **arguments)
         except UnsettledError as error:
@@ -430,6 +416,10 @@ def _read_run(
             options[error.parameter] = {**before, **choice} if isinstance(before, dict) else choice
         else:
             break
-    if golds is not None:
-        run = join_golds(run, golds)
-    return run if embedder is None or "embedder" in takes else with_embeddings(run, embedder)
+    if not isinstance(run, ImportedRun):
+        raise DataError(
+            f"the importer of {kind!r} returned {type(run).__name__}; expected an ImportedRun with the trajectories of {path}"
+        )
+    if embedder is not None and "embedder" not in takes:
+        run = with_embeddings(run, embedder)
+    return run_of_trajectories(run, golds)

@@ -1,6 +1,7 @@
 """Which format a file or a folder has, by the head of its content; names of files decide nothing.
 
-A format is recognised by one line in `FORMAT_TESTS`, or by what `register_importer` was given for it.
+Traces and tables are recognised by a line in `FORMAT_TESTS`; the importer of any other format carries its own test (see
+`suffice.importers.importers`).
 """
 
 from __future__ import annotations
@@ -72,20 +73,6 @@ class Head:
         return set(names) <= set(self.names)
 
 
-def _first_trial(head: Head) -> set[str]:
-    trials = head.record.get("trials") if head.has("log", "question", "gold") else None
-    return set(trials[0]) if isinstance(trials, list) and trials and isinstance(trials[0], dict) else set()
-
-
-def _is_debate(head: Head) -> bool:
-    """Return whether each key is a question, and its value the agents' messages with the gold answer."""
-    entry = next(iter(head.record.values()), None) if head.form in ("json", "jsonl") else None
-    if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], list) and entry[0]):  # noqa: PLR2004
-        return False
-    messages = entry[0][0]
-    return isinstance(messages, list) and bool(messages) and isinstance(messages[0], dict) and "role" in messages[0]
-
-
 def _item(head: Head) -> Mapping[str, Any]:
     """Return the first object, or where it is a page of an API, the first one of its list."""
     for name in ("data", "spans", "runs", "traces", "post"):
@@ -126,11 +113,6 @@ _OPENAI = ("chat.completion", "response", "text_completion")
 
 
 FORMAT_TESTS: list[tuple[str, Callable[[Head], bool]]] = [
-    ("ircot", lambda head: head.form == "zip" and head.has("prediction_chains.txt")),
-    ("tasr", lambda head: head.form == "parquet" and head.has("qid", "round", "current_answer")),
-    ("reflexion", lambda head: _first_trial(head) >= {"trial", "logged_correct"}),
-    ("self_refine", lambda head: head.has("record_id", "attempt", "transferred_review")),
-    ("debate", _is_debate),
     ("inspect", lambda head: head.has("header.json") or head.has("_journal/start.json") or head.has("eval", "status")),
     ("otlp", lambda head: any(map(head.has, _OTLP))),
     ("mlflow", lambda head: any("mlflow.spanType" in (span.get("attributes") or {}) for span in _mlflow_spans(head))),
@@ -146,7 +128,7 @@ FORMAT_TESTS: list[tuple[str, Callable[[Head], bool]]] = [
     ("openai", lambda head: head.has("custom_id", "response") or head.has("custom_id", "body") or _is_reply(head)),
     ("tabular", lambda head: head.form in ("json", "jsonl", "parquet", "text")),
 ]
-"""Formats in the order in which they are tried, each with its test; the table of anything comes last."""
+"""Formats of traces and tables in the order in which they are tried, each with its test; the table of anything comes last."""
 
 
 def recognise(path: str | Path, further: Mapping[str, Callable[[Head], bool]] | None = None) -> str:
@@ -178,7 +160,13 @@ def _kind_of(head: Head, further: Mapping[str, Callable[[Head], bool]]) -> str:
         raise SchemaError(f"{head.path} is a file that Suffice wrote ({head.record['format']}), not a log of rounds")
     if head.form == "zip" and head.has("[Content_Types].xml"):
         raise SchemaError(f"{head.path} is a workbook of Excel: save the sheet as CSV (UTF-8), and import that")
-    kind = next((name for name, test in (*further.items(), *FORMAT_TESTS) if test(head)), None)
+    claims = [name for name, test in further.items() if test(head)]
+    if len(claims) > 1:
+        raise SchemaError(
+            f"{head.path} may be in the formats {' and '.join(map(repr, claims))}, whose importers both recognise it: choose "
+            "one with --kind"
+        )
+    kind = next(iter(claims), None) or next((name for name, test in FORMAT_TESTS if test(head)), None)
     if kind is None:
         fields = f" with {', '.join(head.names[:8])}" if head.names else ""
         if head.form == "zip":

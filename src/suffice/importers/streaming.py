@@ -1,45 +1,44 @@
-"""Large tables, imported part by part: memory holds some thousand rows and some numbers for each question."""
+"""Imported runs as parts of a recording: in memory, or on disk where a table is large."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from suffice.common.tables import counted
-from suffice.importers.base import ColumnReading, ImportedRun
-from suffice.importers.columnar import RecordingPart, columnar_part
-from suffice.importers.golds import GoldAnswers, joined_golds
-from suffice.importers.grid import group_trajectories
-from suffice.importers.records import Record
-from suffice.importers.runs import runs_notes
-from suffice.importers.summary import ColumnCount, RoundMeans, column_counts, match_of_row
-from suffice.importers.table_parts import PartedTable, TableOptions, UnevenError, is_large
-from suffice.importers.tally import Tally
+from suffice.importers.base import ImportedRun
+from suffice.importers.columnar import RecordingPart, join_golds, ordered_names, recording_part
+from suffice.importers.golds import GoldAnswers
+from suffice.importers.round_columns import RoundColumns, columns_of
+from suffice.importers.summary import ColumnCount, RoundMeans, match_of_row
+from suffice.importers.table_parts import PartedTable, UnevenError, is_large
+from suffice.importers.table_reading import TableReader
+from suffice.importers.tabular import TableOptions, WholeTable
+from suffice.importers.trajectories import ColumnReading
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH
-from suffice.policy.rounds import End
 from suffice.recordings.opened import write_tables
-from suffice.recordings.schema import build_table, metric_field
+from suffice.recordings.schema import metric_field
 
-__all__ = ["StreamedRun", "stream_tabular"]
+__all__ = ["PartedRun", "run_of_table", "run_of_trajectories"]
 
 _MEAN_METRICS = ("em", "f1")
 
 
 @dataclass(slots=True, kw_only=True)
-class StreamedRun:
-    """A run whose rows are on disk, in parts; see `ImportedRun`.
+class PartedRun:
+    """A run as parts of a recording, in memory or on disk.
 
     Attributes:
         source: The format.
-        parts: Parquet files of rows, in order.
+        parts: Tables of rows in order, or their parquet files.
         schema: The columns of all parts.
         notes: Caveats for results.
         readings: What the columns were read as.
@@ -52,9 +51,9 @@ class StreamedRun:
     """
 
     source: str
-    parts: Sequence[Path]
+    parts: Sequence[Path | pa.Table]
     schema: pa.Schema
-    notes: Sequence[str]
+    notes: list[str]
     readings: Sequence[ColumnReading]
     depends: Mapping[str, Any]
     ends: Mapping[str, int]
@@ -71,16 +70,22 @@ class StreamedRun:
         """Write the recording, one part in memory at a time; a normalizer of its own adds the metric `match`."""
         means = _Means()
         schema = self.schema
-        if normalizer != DEFAULT_NORMALIZER and any(True for _ in self.texts("golds")):
+        computed = normalizer != DEFAULT_NORMALIZER and any(True for _ in self.texts("golds"))
+        if computed and MATCH not in schema.names:
             schema = schema.append(metric_field(MATCH))
-        tables = (means.add(self._table(part, schema, normalizer)) for part in self.parts)
+        tables = (means.add(self._table(part, schema, normalizer if computed else None)) for part in self.parts)
         write_tables(out, schema, tables, metadata)
+        if computed:
+            self.columns = tuple(
+                replace(item, defined=means.defined) if item.name == MATCH else item for item in self.columns
+            )
         if MATCH in schema.names:
             self.by_round = tuple(replace(item, match=means.of(item.round)) for item in self.by_round)
 
-    def _table(self, part: Path, schema: pa.Schema, normalizer: str) -> pa.Table:
-        table = pq.read_table(part, partitioning=None)
-        if MATCH in schema.names:
+    def _table(self, part: Path | pa.Table, schema: pa.Schema, normalizer: str | None) -> pa.Table:
+        table = _table_of(part)
+        if normalizer is not None:
+            table = table.drop_columns([MATCH]) if MATCH in table.column_names else table
             rows = table.select([name for name in ("answer", "golds", "em") if name in table.column_names]).to_pylist()
             values = [match_of_row(row, normalizer) for row in rows]
             table = table.append_column(schema.field(MATCH), pa.array(values, pa.float64(), from_pandas=True))
@@ -90,17 +95,24 @@ class StreamedRun:
         return table.select(schema.names).cast(schema)
 
 
+def _table_of(part: Path | pa.Table, columns: list[str] | None = None) -> pa.Table:
+    if isinstance(part, Path):
+        return pq.read_table(part, columns=columns, partitioning=None)
+    return part if columns is None else part.select(columns)
+
+
 class PartTexts(Collection[str]):
     """The answers, or the gold answers, of a run in parts; each part is read anew, and blank texts are left out."""
 
-    def __init__(self, parts: Sequence[Path], name: str) -> None:
+    def __init__(self, parts: Sequence[Path | pa.Table], name: str) -> None:
         self._parts, self._name = parts, name
 
     def __iter__(self) -> Iterator[str]:
         for part in self._parts:
-            if self._name not in pq.read_schema(part).names:
+            names = pq.read_schema(part).names if isinstance(part, Path) else part.column_names
+            if self._name not in names:
                 continue
-            column = pq.read_table(part, columns=[self._name], partitioning=None).column(0)
+            column = _table_of(part, [self._name]).column(0)
             texts = column.combine_chunks().flatten() if pa.types.is_list(column.type) else column
             yield from (text for text in texts.unique().to_pylist() if text and text.strip())
 
@@ -127,134 +139,131 @@ class _Means:
                 self._sums[r] = total + float(known.sum()), n + len(known)
         return table
 
+    @property
+    def defined(self) -> int:
+        """Rounds in which it is known."""
+        return sum(n for _, n in self._sums.values())
+
     def of(self, r: int) -> float:
         """Return the mean of a round; NaN where it is unknown."""
         total, n = self._sums.get(r, (0.0, 0))
         return total / n if n else math.nan
 
 
-def stream_tabular(
+def run_of_table(
     path: Path,
-    folder: Callable[[], Path],
-    columns: Mapping[str, str] | None = None,
+    options: TableOptions,
     *,
+    folder: Callable[[], Path],
     golds: str | Path | None = None,
-    metrics: Mapping[str, str] | None = None,
-    labels: Mapping[str, str] | None = None,
-    log_golds: Literal["keep", "drop"] | None = None,
-    first_round: int | None = None,
-    ended: End | None = None,
-) -> StreamedRun | None:
-    """Read a large table part by part, in the same way as `read_tabular`; its columns are guessed from the first rows.
+    announce: Callable[[], None] = lambda: None,
+) -> PartedRun:
+    """Read a table; a large one part by part, with its columns guessed from the first rows.
 
     Args:
         path: The table, or a folder of tables.
+        options: What the user says of it.
         folder: Returns an empty folder for the parts.
-        columns: See `read_tabular`, as for the other options.
-        golds: See `join_golds`.
-        metrics: See `read_tabular`.
-        labels: See there.
-        log_golds: See there.
-        first_round: See there.
-        ended: See there.
-
-    Returns:
-        The run; None if the table is small, is one large JSON document, or has records of different shapes.
+        golds: A file of gold answers.
+        announce: Called before the table is read in one piece.
 
     Raises:
         UnsettledError: As `read_tabular`.
-        DataError: As `read_tabular`; a metric may leave [0, 1] after the first rows.
+        DataError: As `read_tabular`; in a large table a metric may leave [0, 1] after the first rows.
     """
-    if not is_large(path):
-        return None
-    options = TableOptions(
-        columns=columns or {},
-        metrics=metrics or {},
-        labels=labels or {},
-        log_golds=log_golds,
-        first_round=first_round,
-        ended=ended,
-    )
-    parts = folder()
+    if options.samples or options.where or not is_large(path):  # samples and chosen rows need a look at all rows
+        announce()
+        return _run_of_source(path, WholeTable(path, options), options, None, golds)
+    place = folder()
     try:
-        table = PartedTable(path, parts, options)
+        source = PartedTable(path, place, options)
     except UnevenError:
-        return None
-    ask_golds = log_golds is None and "golds" not in options.columns
-    return _Import(path, table, None if golds is None else GoldAnswers(golds)).run(parts, ask_golds=ask_golds)
+        announce()
+        run = _run_of_source(path, WholeTable(path, options), options, None, golds)
+        run.notes.append("the records differ in their shape, so that all of them were read before any was imported")
+        return run
+    run = _run_of_source(path, source, options, place, golds)
+    run.notes.append("a large table: its columns were guessed from the first rows")
+    return run
 
 
-class _Import:
-    """What the parts of a table add up to."""
+def _run_of_source(
+    path: Path, source: WholeTable | PartedTable, options: TableOptions, folder: Path | None, golds: str | Path | None
+) -> PartedRun:
+    reader, texts = TableReader(path, source), source.texts
+    answers = None if golds is None else GoldAnswers(golds)
+    result = _Sum(answers, folder, texts)
+    for columns in reader.parts():
+        result.add(columns)
+    reader.check(ask_golds=options.asks_golds)
+    return result.run("tabular", reader.notes(), source.plan.readings, reader.tally.depends())
 
-    def __init__(self, path: Path, table: PartedTable, golds: GoldAnswers | None) -> None:
-        self._path, self._table, self._golds = path, table, golds
-        self._tally, self._totals = Tally(), _Totals()
-        self._texts = {name for own in table.texts for name in (own, f"imported_{own}")}
-        self._questions: Mapping[str, str] = {}
 
-    def run(self, folder: Path, *, ask_golds: bool) -> StreamedRun:
-        """Write the parts of the recording to a folder."""
-        table = self._table
-        files, schemas, clusters = [], [], []
-        several = 0
-        for number, (rows, self._questions) in enumerate(table.parts()):
-            part = self._part(rows)
-            several += sum(n > 1 for n in Counter(self._questions.values()).values())
-            self._totals.add(part)
-            clusters.append(np.array([*map(hash, part.table.column("cluster").unique().to_pylist())]))
-            files.append(folder / f"{number}.parquet")
-            pq.write_table(part.table, files[-1])
-            schemas.append(part.table.schema)
-        self._tally.refuse_differing_golds(str(self._path), table.grid)
-        if ask_golds:
-            self._tally.refuse_copied_golds(table.plan.columns)
-        skipped = [f"{counted(table.skipped, 'record')} without a round left out"] if table.skipped else []
-        return StreamedRun(
-            source="tabular",
-            parts=files,
-            schema=pa.unify_schemas(schemas, promote_options="permissive"),
-            notes=[
-                *table.notes,
-                *([table.shape.how] if table.shape.how else []),
-                *skipped,
-                *(runs_notes(several, table.plan, table.run, table.order) if table.run else []),
-                *self._tally.notes(table.plan, table.grid),
-                *([] if self._golds is None else [self._golds.note()]),
-                "a large table: its columns were guessed from the first rows",
-            ],
-            readings=table.plan.readings,
-            depends=self._tally.depends(),
-            ends=dict(self._tally.ends),
-            clusters=len(np.unique(np.concatenate(clusters))),
-            rounds=max(self._tally.lengths),
+def run_of_trajectories(run: ImportedRun, golds: str | Path | None = None) -> PartedRun:
+    """Return a run of trajectories as a run of one part, with gold answers of a file.
+
+    Raises:
+        DataError: None of the gold answers is for a question of the run.
+    """
+    result = _Sum(None if golds is None else GoldAnswers(golds), None)
+    result.add(columns_of(run.trajectories))
+    return result.run(run.source, run.notes, run.readings, run.depends)
+
+
+class _Sum:
+    """What parts add up to.
+
+    Args:
+        answers: Gold answers from a file.
+        folder: Where the parts are written; None = they stay in memory.
+        texts: Columns with any value that is not a number.
+    """
+
+    def __init__(self, answers: GoldAnswers | None, folder: Path | None, texts: Collection[str] = ()) -> None:
+        self._answers, self._folder, self._names = answers, folder, texts
+        self._parts: list[Path | pa.Table] = []
+        self._schemas: list[pa.Schema] = []
+        self._kinds: dict[str, str] = {}
+        self._totals, self._ends = _Totals(), Counter[str]()
+        self._clusters: list[npt.NDArray[np.int64]] = []
+        self._longest = 0
+
+    def add(self, columns: RoundColumns) -> None:
+        """Add the rounds of some questions."""
+        if self._answers is not None:
+            join_golds(columns, self._answers)
+        part = recording_part(columns, self._names)
+        self._totals.add(part)
+        self._ends.update(columns.ends)
+        self._clusters.append(np.array([*map(hash, {*columns.clusters})], dtype=np.int64))
+        self._longest = max(self._longest, int(columns.lengths.max()))
+        self._kinds |= columns.kinds
+        self._schemas.append(part.table.schema)
+        if self._folder is None:
+            self._parts.append(part.table)
+        else:
+            self._parts.append(self._folder / f"{len(self._parts)}.parquet")
+            pq.write_table(part.table, self._parts[-1])
+
+    def run(
+        self, source: str, notes: Sequence[str], readings: Sequence[ColumnReading], depends: Mapping[str, Any]
+    ) -> PartedRun:
+        """Return the run of all parts."""
+        schema = pa.unify_schemas(self._schemas, promote_options="permissive")
+        names = ordered_names(schema.names, self._kinds)
+        return PartedRun(
+            source=source,
+            parts=self._parts,
+            schema=pa.schema([schema.field(name) for name in names]),
+            notes=[*notes, *([] if self._answers is None else [self._answers.note()])],
+            readings=readings,
+            depends=depends,
+            ends=dict(self._ends),
+            clusters=len(np.unique(np.concatenate(self._clusters))),
+            rounds=self._longest,
             columns=self._totals.columns(),
             by_round=self._totals.by_round(),
         )
-
-    def _cluster(self, name: str, question: str) -> str:
-        return self._table.cluster(self._questions.get(name, name), question)
-
-    def _part(self, rows: Sequence[Record]) -> RecordingPart:
-        """Return a part of the recording."""
-        grid, formulas, texts = self._table.grid, self._table.formulas, self._texts
-        part = columnar_part(
-            rows, grid, formulas, tally=self._tally, cluster_of=self._cluster, golds=self._golds, texts=texts
-        )
-        if part is not None:
-            return part
-        records = [(row.where, {**row.values, **{name: make(row) for name, make in formulas.items()}}) for row in rows]
-        trajectories = group_trajectories(records, grid, str(self._path), differing=self._tally.add_differing)
-        if "cluster" not in grid.columns:
-            trajectories = [
-                replace(item, cluster=self._cluster(item.question_id, item.question)) for item in trajectories
-            ]
-        self._tally.add(trajectories)
-        if self._golds is not None:
-            trajectories = [joined_golds(item, self._golds) for item in trajectories]
-        run = ImportedRun(source="tabular", trajectories=trajectories)
-        table_rows = run.rows()
-        return RecordingPart(table=build_table(table_rows, run.kinds(), texts), counts=column_counts(run, table_rows))
 
 
 class _Totals:
@@ -262,7 +271,7 @@ class _Totals:
 
     def __init__(self) -> None:
         self._counts: dict[str, ColumnCount] = {}
-        self._rounds: dict[int, Counter[str]] = {}
+        self._rounds: dict[int, dict[str, float]] = {}
 
     def add(self, part: RecordingPart) -> None:
         for item in part.counts:
@@ -275,13 +284,13 @@ class _Totals:
             )
         rounds = part.table.column("round").to_numpy()
         for r in np.unique(rounds).tolist():
-            sums = self._rounds.setdefault(r, Counter())
+            sums = self._rounds.setdefault(r, defaultdict(float))
             sums["n"] += int((rounds == r).sum())
             for name in set(_MEAN_METRICS) & {*part.table.column_names}:
                 values = part.table.column(name).to_numpy()[rounds == r]
                 known = values[~np.isnan(values)]
                 sums[f"{name}_n"] += len(known)
-                sums[name] += known.sum()
+                sums[name] += float(known.sum())
 
     def columns(self) -> tuple[ColumnCount, ...]:
         return tuple(self._counts.values())
@@ -290,8 +299,8 @@ class _Totals:
         return tuple(
             RoundMeans(
                 round=r,
-                n=sums["n"],
-                scored=sums["em_n"],
+                n=int(sums["n"]),
+                scored=int(sums["em_n"]),
                 em=sums["em"] / sums["em_n"] if sums["em_n"] else math.nan,
                 f1=sums["f1"] / sums["f1_n"] if sums["f1_n"] else math.nan,
             )

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +23,11 @@ from suffice.importers.recognise import data_files, head_of, in_one_piece
 from suffice.importers.records import Record, records_of
 from suffice.importers.runs import RowOrder, Run, RunColumns, chosen_rows, ignored_names, tell_apart
 from suffice.importers.shapes import ROUNDS, unfold
-from suffice.importers.tabular import grid_of, in_order, order_notes, refuse_other_files
+from suffice.importers.tabular import TableOptions, grid_of, in_order, order_notes, refuse_other_files
 from suffice.policy.metrics import normalize_answer
-from suffice.policy.rounds import End
+from suffice.policy.seen import one_name_per_text
 
-__all__ = ["PartedTable", "TableOptions", "UnevenError", "is_large", "unpacked_size"]
+__all__ = ["PartedTable", "UnevenError", "is_large", "unpacked_size"]
 
 LARGE = 1 << 23
 """Bytes from which on a table is read part by part."""
@@ -55,18 +55,6 @@ def is_large(path: Path) -> bool:
     """Return whether a table is read part by part: it is large, and no file of it is a large JSON document other than an array."""
     files = data_files(path)
     return sum(map(unpacked_size, files)) >= LARGE and not any(in_one_piece(head_of(file)) for file in files)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableOptions:
-    """What the user says of a table; see `read_tabular`."""
-
-    columns: Mapping[str, str]
-    metrics: Mapping[str, str]
-    labels: Mapping[str, str]
-    log_golds: Literal["keep", "drop"] | None
-    first_round: int | None
-    ended: End | None
 
 
 class UnevenError(Exception):
@@ -155,7 +143,7 @@ class PartedTable:
         if self.run is not None:
             scan = self._scan()
         self.grid = replace(self.grid, lowest=scan.lowest, longest=scan.longest)
-        self._smallest = self._smallest_names(scan.repeated)
+        self._names = self._shared_names(scan.repeated)
 
     def _guess(self) -> None:
         """Guess the shape and the columns from the sample."""
@@ -171,8 +159,10 @@ class PartedTable:
         self.notes = order_notes(self.order)
         self.grid = grid_of(self._path, self._rows, self.plan, first_round=options.first_round, ended=options.ended)
         self._key = self.plan.columns["question_id"]
-        self._names = {name for row in self._rows for name in row.values}
-        self.formulas = {name: make for name, make in self.plan.formulas.items() if name != self._key}
+        self._known = {name for row in self._rows for name in row.values}
+        self.formulas: Mapping[str, Callable[[Record], Any]] = {
+            name: make for name, make in self.plan.formulas.items() if name != self._key
+        }
 
     def parts(self) -> Iterator[tuple[_RecordList, Mapping[str, str]]]:
         """Yield all rows of some questions, with the question of each id where one has several runs."""
@@ -193,9 +183,9 @@ class PartedTable:
             raise UnevenError
         return numbered
 
-    def cluster(self, name: str, question: str) -> str:
-        """Return the smallest name of the questions with a text, and the name itself if it is the only one."""
-        return self._smallest.get(normalize_answer(question), name) if self._smallest else name
+    def clusters(self, names: Sequence[str], texts: Sequence[str]) -> list[str]:  # noqa: ARG002 - all texts are known
+        """Return the cluster of each question: those of one text are one, in all parts together."""
+        return [self._names.get(name, name) for name in names]
 
     def _read(self) -> Iterator[_RecordList]:
         """Yield rows with ids."""
@@ -242,16 +232,16 @@ class PartedTable:
         self._with_rounds.update(row.file for row in rows)
         low = _lowest(rows, self.plan.columns["round"])
         for row in rows:
-            is_new = not row.values.keys() <= self._names
+            is_new = not row.values.keys() <= self._known
             if is_new:
-                self._names |= row.values.keys()
+                self._known |= row.values.keys()
             if not self._lists and _has_lists([row], answer):
                 self._lists = is_new = True
             if low < self._low and _lowest([row], self.plan.columns["round"]) == low:
                 self._low, is_new = low, True
             if is_new:
                 self._further.append(records[row.number - records[0].number])
-        for name in self._names - self.texts:
+        for name in self._known - self.texts:
             if not {type(row.values.get(name)) for row in rows} <= _NUMERIC:
                 self.texts.add(name)
 
@@ -300,15 +290,15 @@ class PartedTable:
                 first = min(rows, key=lambda row: _lowest([row], number))
             yield normalize_answer(cell_text(first.values.get(name), "question", first.where) or ""), own
 
-    def _smallest_names(self, repeated: frozenset[int]) -> dict[str, str]:
-        """Return the smallest name of questions with a text that several have."""
-        smallest: dict[str, str] = {}
+    def _shared_names(self, repeated: frozenset[int]) -> dict[str, str]:
+        """Return the cluster of the questions whose text several have, by their names."""
+        names, texts = [], []
         for rows, questions in self.parts() if repeated else ():
             for text, own in self._texts(self._by_id(rows)):
                 if hash(text) in repeated:
-                    name = questions.get(own, own)
-                    smallest[text] = min(name, smallest.get(text, name))
-        return smallest
+                    names.append(questions.get(own, own))
+                    texts.append(text)
+        return dict(zip(names, one_name_per_text(names, texts), strict=True))
 
     def _gather(self, scan: _Scan) -> None:
         """Put the rows of a question together, on disk, questions in the order of their first rows."""

@@ -8,20 +8,20 @@ columns::
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from suffice.common.tables import counted
 from suffice.errors import DataError, SchemaError
 from suffice.importers.answer_or_gold import FEW
-from suffice.importers.base import ImportedRun, ImportedTrajectory
-from suffice.importers.grid import Grid, group_trajectories
+from suffice.importers.base import ImportedRun
+from suffice.importers.columnar import score_rounds
+from suffice.importers.grid import Grid
 from suffice.importers.guesses import ColumnMap, guess_columns, is_long
 from suffice.importers.names import is_round_name, plain_name
 from suffice.importers.records import Record, records_of
+from suffice.importers.round_columns import trajectories_of
 from suffice.importers.runs import (
     RowOrder,
     RunColumns,
@@ -29,15 +29,22 @@ from suffice.importers.runs import (
     column_names,
     ignored_names,
     row_order,
-    runs_notes,
     tell_apart,
 )
 from suffice.importers.shapes import ROUNDS, Shape, unfold
-from suffice.importers.tally import Tally
+from suffice.importers.table_reading import TableReader
 from suffice.policy.rounds import End
 from suffice.policy.seen import one_name_per_text
 
-__all__ = ["grid_of", "in_order", "order_notes", "read_tabular", "refuse_other_files"]
+__all__ = [
+    "TableOptions",
+    "WholeTable",
+    "grid_of",
+    "in_order",
+    "order_notes",
+    "read_tabular",
+    "refuse_other_files",
+]
 
 
 def read_tabular(
@@ -88,40 +95,90 @@ def read_tabular(
         DataError: A value cannot be used, or is out of its signal's range; the message names file and row.
         SchemaError: The file is of another kind, or lacks a column.
     """
-    path = Path(path)
-    column_map = dict(columns or {})
-    records = _table_records(path)
-    shape = unfold(records, column_map.pop(ROUNDS, None), is_long=lambda rows: "round" in column_map or is_long(rows))
-    refuse_other_files(path, {item.file for item in records}, {row.file for row in shape.rows}, shape.how)
-    ignored = ignored_names(column_map)
-    shape = chosen_rows(shape, ignored, where or {})
-    plan = guess_columns(column_map, metrics or {}, labels or {}, shape=shape)
-    if log_golds == "drop":
-        plan.drop("golds")
-    rows, order = in_order(shape, plan, ignored=ignored, samples=samples)
-    notes = order_notes(order)
-    grid = grid_of(path, rows, plan, first_round=first_round, ended=ended)
-    rows, clusters, run_notes = _told_apart(rows, plan, order)
-    tally = Tally()
-    trajectories = group_trajectories(
-        [(row.where, row.values) for row in rows], grid, str(path), differing=tally.add_differing
+    options = TableOptions(
+        columns=columns or {},
+        metrics=metrics or {},
+        labels=labels or {},
+        log_golds=log_golds,
+        first_round=first_round,
+        ended=ended,
+        samples=samples,
+        where=where or {},
     )
-    trajectories = _clustered(trajectories, clusters, has_clusters="cluster" in plan.columns)
-    notes += [shape.how] if shape.how else []
-    if shape.skipped:
-        notes.append(f"{counted(shape.skipped, 'record')} without a round left out")
-    notes += run_notes
-    tally.add(trajectories)
-    tally.refuse_differing_golds(str(path), grid)
-    if log_golds is None and "golds" not in column_map:
-        tally.refuse_copied_golds(plan.columns)
+    source = WholeTable(Path(path), options)
+    reader = TableReader(Path(path), source)
+    (rounds,) = reader.parts()
+    reader.check(ask_golds=options.asks_golds)
+    score_rounds(rounds)
     return ImportedRun(
         source="tabular",
-        trajectories=trajectories,
-        notes=[*notes, *tally.notes(plan, grid)],
-        depends=tally.depends(),
-        readings=plan.readings,
+        trajectories=trajectories_of(rounds),
+        notes=reader.notes(),
+        depends=reader.tally.depends(),
+        readings=source.plan.readings,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOptions:
+    """What the user says of a table; see `read_tabular`."""
+
+    columns: Mapping[str, str]
+    metrics: Mapping[str, str]
+    labels: Mapping[str, str]
+    log_golds: Literal["keep", "drop"] | None = None
+    first_round: int | None = None
+    ended: End | None = None
+    samples: bool = False
+    where: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def asks_golds(self) -> bool:
+        """Whether to ask about gold answers that equal the model's answers, as the user says nothing of them."""
+        return self.log_golds is None and "golds" not in self.columns
+
+
+class WholeTable:
+    """A table that is read in one piece, as `TableSource` describes; its columns are guessed from all of its rows.
+
+    Args:
+        path: The table, or a folder of tables.
+        options: What the user says of it.
+
+    Raises:
+        NotFoundError: No row has the wanted values.
+        UnsettledError: The table can be read in several ways.
+        DataError: A name or value cannot be used.
+        SchemaError: The file is of another kind, or lacks a column.
+    """
+
+    def __init__(self, path: Path, options: TableOptions) -> None:
+        columns = dict(options.columns)
+        records = _table_records(path)
+        shape = unfold(records, columns.pop(ROUNDS, None), is_long=lambda rows: "round" in columns or is_long(rows))
+        refuse_other_files(path, {item.file for item in records}, {row.file for row in shape.rows}, shape.how)
+        ignored = ignored_names(columns)
+        self.shape = chosen_rows(shape, ignored, options.where)
+        self.skipped = self.shape.skipped
+        self.plan = guess_columns(columns, options.metrics, options.labels, shape=self.shape)
+        if options.log_golds == "drop":
+            self.plan.drop("golds")
+        self._rows, self.order = in_order(self.shape, self.plan, ignored=ignored, samples=options.samples)
+        self.notes = order_notes(self.order)
+        self.grid = grid_of(path, self._rows, self.plan, first_round=options.first_round, ended=options.ended)
+        runs = RunColumns(self._rows, self.plan)
+        runs.add(self._rows)
+        self.run = runs.choice()
+        self.formulas: Mapping[str, Callable[[Record], Any]] = {}  # `in_order` has added their columns to the rows
+        self.texts: Collection[str] = ()
+
+    def parts(self) -> Iterator[tuple[list[Record], Mapping[str, str]]]:
+        """Yield all rows, with the question of each id where one has several runs."""
+        yield (self._rows, {}) if self.run is None else tell_apart(self._rows, self.plan, self.run)
+
+    def clusters(self, names: Sequence[str], texts: Sequence[str]) -> list[str]:
+        """Return the cluster of each question: those of one text are one."""
+        return one_name_per_text(names, texts)
 
 
 def refuse_other_files(path: Path, files: set[str], with_rounds: set[str], how: str) -> None:
@@ -250,30 +307,3 @@ def _first_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | Non
     ):
         return first_round
     return 1 if any(str(row.values.get(name)).strip() in ("0", "0.0") for row in rows) else None
-
-
-def _told_apart(
-    rows: Sequence[Record], plan: ColumnMap, order: RowOrder | None
-) -> tuple[list[Record], dict[str, str], list[str]]:
-    """Return rows of which none has the question and round of another, the question of each id, and notes.
-
-    A question that several files, models or runs answered has a trajectory for each, clustered by the question.
-    """
-    runs = RunColumns(rows, plan)
-    runs.add(rows)
-    run = runs.choice()
-    if run is None:
-        return list(rows), {}, []
-    renamed, clusters = tell_apart(rows, plan, run)
-    several = sum(n > 1 for n in Counter(clusters.values()).values())
-    return renamed, clusters, runs_notes(several, plan, run, order)
-
-
-def _clustered(
-    trajectories: Sequence[ImportedTrajectory], clusters: Mapping[str, str], *, has_clusters: bool
-) -> list[ImportedTrajectory]:
-    if has_clusters:
-        return list(trajectories)
-    own = [clusters.get(item.question_id, item.question_id) for item in trajectories]
-    names = one_name_per_text(own, [item.question for item in trajectories])
-    return [replace(item, cluster=name) for item, name in zip(trajectories, names, strict=True)]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
-from suffice.importers.base import ImportedTrajectory
 from suffice.importers.grid import Grid, differing_golds, is_cost
 from suffice.importers.guesses import WITHIN, ColumnMap
-from suffice.policy.rounds import COST_KINDS
+from suffice.importers.round_columns import RoundColumns
 from suffice.recordings.schema import PINNED_LABELS
 
 __all__ = ["Tally"]
@@ -47,42 +47,27 @@ class Tally:
         self.known = Counter[str]()
         self._texts: dict[str, Counter[str]] = {"answer": Counter(), "gold answer": Counter()}
 
-    def add(self, trajectories: Iterable[ImportedTrajectory]) -> None:
-        """Count further trajectories."""
-        for item in trajectories:
-            self.add_extras(name for row in item.extras for name in row)
-            self.add_rounds([row.answer for row in item.rounds])
-            for metrics in item.metrics:
-                self.known.update(name for name, value in metrics.items() if not math.isnan(value))
-            costs = [(component, cost) for row in item.rounds for component, cost in row.costs.items()]
-            for kind in COST_KINDS:
-                self.known.update(f"cost.{c}.{kind}" for c, cost in costs if not math.isnan(getattr(cost, kind)))
-            answers = [row.answer for row in item.rounds]
-            self.count(item.rounds[0].index, item.end, item.labels, answers, item.golds)
-
-    def add_extras(self, names: Iterable[str]) -> None:
-        """Name columns that are kept as they are."""
-        self._unmapped.update(dict.fromkeys(names))
-
-    def add_rounds(self, answers: Iterable[str | None]) -> None:
-        """Count rounds by their answers."""
-        texts = [(answer or "").strip() for answer in answers]
-        self._rounds += len(texts)
-        self._silent += texts.count("")
+    def add(self, columns: RoundColumns) -> None:
+        """Count further trajectories, before gold answers from elsewhere are joined."""
+        self._unmapped.update(dict.fromkeys(columns.extras))
+        known = {**columns.metrics, **columns.costs}
+        self.known.update({name: int((~np.isnan(values)).sum()) for name, values in known.items()})
+        answers = columns.texts["answer"]
+        self._rounds += len(answers)
+        self._silent += sum(not (answer or "").strip() for answer in answers)
         self._count_missing("answer", answers)
+        for name, values in self._labels.items():
+            values.update(columns.labels.get(name, [None]))
+        for q, own in columns.by_question():
+            self._first = int(columns.index[own.start]) if self._first is None else self._first
+            self.ends[columns.ends[q]] += 1
+            self._count(answers[own], columns.golds[q])
 
     def _count_missing(self, what: str, texts: Iterable[str | None]) -> None:
         self._texts[what].update(text for text in texts if text and text.strip().lower() in _MISSING_WORDS)
 
-    def count(
-        self, first: int, end: str, labels: Mapping[str, Any], answers: Sequence[str | None], golds: Collection[str]
-    ) -> None:
-        """Count a trajectory by its first round and the answers of its rounds."""
-        self._first = first if self._first is None else self._first
+    def _count(self, answers: Sequence[str | None], golds: Collection[str]) -> None:
         self.lengths[len(answers)] += 1
-        self.ends[end] += 1
-        for name, values in self._labels.items():
-            values.add(labels.get(name))
         self._without_golds += not golds
         self._count_missing("gold answer", golds)
         if not golds:

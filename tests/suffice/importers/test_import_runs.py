@@ -11,7 +11,7 @@ from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.evaluation.replay.panels import panel_members
 from suffice.importers import streaming, table_parts
 from suffice.importers.recognise import data_files
-from suffice.importers.tabular import read_tabular
+from suffice.importers.tabular import TableOptions, read_tabular
 from tests.support.cli_tools import cli
 
 MODELS = ("gpt-4o", "haiku", "llama-3.1")
@@ -230,6 +230,7 @@ def test_a_large_table_of_several_models_is_read_as_a_small_one(tmp_path, monkey
     monkeypatch.setattr(table_parts, "LARGE", 1)
     monkeypatch.setattr(table_parts, "PART", 40)
     whole, parted = [], []
+    nothing_said = TableOptions(columns={}, metrics={}, labels={})
     rows = [
         {**row, "model": m, "answer": f"{m}{r}"} for row in one_answer_each(n=60) for m in ("A", "B") for r in (1, 2)
     ]
@@ -240,8 +241,7 @@ def test_a_large_table_of_several_models_is_read_as_a_small_one(tmp_path, monkey
     for source in (tmp_path / "systems", tmp_path / "depth"):
         folder = tmp_path / f"{source.name}-parts"
         folder.mkdir()
-        run = streaming.stream_tabular(source, lambda folder=folder: folder)
-        assert run is not None
+        run = streaming.run_of_table(source, nothing_said, folder=lambda folder=folder: folder)
         parted.append((run.rounds, sum(run.ends.values()), run.clusters))
         small = read_tabular(source)
         whole.append((*lengths(small), len(small.trajectories), len({item.cluster for item in small.trajectories})))

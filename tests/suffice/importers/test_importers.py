@@ -705,7 +705,7 @@ def test_a_trajectory_without_rounds_with_a_gap_or_uneven_columns_is_refused():
     for indices in ((), (2,), (1, 3), (1, 1)):
         with pytest.raises(DataError, match="has the rounds"):
             trajectory(*indices)
-    for changes in ({"metrics": ()}, {"extras": ({}, {})}):
+    for changes in ({"metrics": ({}, {})}, {"extras": ({}, {})}):
         with pytest.raises(DataError, match="one of each for each round"):
             trajectory(1, **changes)
     one = trajectory(1)

@@ -9,8 +9,10 @@ import pytest
 from suffice import (
     METRICS,
     Policy,
+    Round,
     Rounds,
     Rule,
+    import_recording,
     parse_rule,
     register_importer,
     register_metric,
@@ -20,10 +22,11 @@ from suffice import (
 from suffice.cli import extensions
 from suffice.errors import DataError
 from suffice.evaluation.replay import outcome
-from suffice.importers import importer, importer_names
+from suffice.importers import ImportedRun, ImportedTrajectory, importer, importer_names, importers, kind_of
 from suffice.policy.rules import find_threshold, with_threshold
-from suffice.recordings import Recording
+from suffice.recordings import Recording, read_recording
 from suffice.recordings.schema import build_table
+from tests.suffice.package.test_docs import ROOT, blocks, commands
 from tests.support.cli_tools import cli
 
 
@@ -90,6 +93,61 @@ def test_a_registered_importer_has_a_name_that_is_free():
     for name in ("test_ext_format", "tabular"):
         with pytest.raises(DataError, match="already"):
             register_importer(name)
+
+
+def test_the_importer_of_the_how_to_works_by_its_own_text(tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "how-to" / "extend.md").read_text("utf-8")
+    section = page.partition("\n## An importer\n")[2].partition("\n## ")[0]
+    (tmp_path / "section.md").write_text(section, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(importers, "_REGISTERED", {})
+    extension, example, console = blocks(tmp_path / "section.md")
+    assert extension.text.startswith("# drafts_json.py\n")
+    (tmp_path / "drafts_json.py").write_text(extension.text, encoding="utf-8")
+    exec(compile(example.text, "section.md", "exec"), {})
+    (arguments,) = commands(console.text)
+    done = cli(*arguments)
+    assert done.code == 0, done.error
+    recording = read_recording("drafts.parquet")
+    assert recording.metadata["source"] == "drafts_json"
+    np.testing.assert_array_equal(recording.column("em"), [[0.0, 1.0, 1.0]])
+    np.testing.assert_array_equal(recording.column("answer_stable"), [[np.nan, 0.0, 1.0]])
+
+
+def test_an_importer_that_returns_something_else_is_named(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"a": 1}\n')
+    register_importer("test_ext_nothing")(lambda path: [])
+    with pytest.raises(DataError, match="test_ext_nothing"):
+        import_recording(tmp_path / "a.jsonl", "test_ext_nothing", out=tmp_path / "r.parquet")
+
+
+def test_an_imported_trajectory_scores_its_answers_unless_it_has_scores():
+    rounds = (Round(index=1, answer="Rome"), Round(index=2, answer="Oslo"))
+    shared = {"question_id": "q", "cluster": "q", "rounds": rounds, "end": "max_rounds"}
+    run = ImportedRun(source="mine", trajectories=[ImportedTrajectory(golds=("Oslo",), **shared)])
+    assert [row["em"] for row in run.rows()] == [0.0, 1.0]
+    marked = ImportedTrajectory(golds=("Oslo",), metrics=({"mark": 0.5}, {"mark": 1.0}), **shared)
+    assert [sorted(item) for item in marked.metrics] == [["mark"], ["mark"]]
+    with pytest.raises(DataError, match="gold"):
+        ImportedTrajectory(golds="Oslo", **shared)
+
+
+def test_a_file_that_two_importers_recognise_needs_a_choice(tmp_path, monkeypatch):
+    monkeypatch.setattr(importers, "_REGISTERED", {})
+    (tmp_path / "a.jsonl").write_text('{"claimed": 1}\n')
+    for name in ("test_ext_one", "test_ext_other"):
+        register_importer(name, recognises=lambda head: head.has("claimed"))(lambda path: None)
+    with pytest.raises(DataError, match="--kind"):
+        kind_of(tmp_path / "a.jsonl")
+
+
+def test_an_importer_whose_package_cannot_be_loaded_is_named(tmp_path, monkeypatch):
+    entry = EntryPoint(name="test_ext_broken", value="no_such_module:read", group=importers.IMPORTERS)
+    monkeypatch.setattr(importers, "importer_names", lambda: ("test_ext_broken",))
+    monkeypatch.setattr(importers, "entry_points", lambda group, name: [entry])
+    (tmp_path / "a.jsonl").write_text('{"a": 1}\n')
+    with pytest.raises(DataError, match="no_such_module"):
+        kind_of(tmp_path / "a.jsonl")
 
 
 def test_the_command_line_imports_an_extension_once(tmp_path, monkeypatch):

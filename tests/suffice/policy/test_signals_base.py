@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import DataError, UnknownSignalError
-from suffice.policy.rounds import Passage, Round, Token
+from suffice.policy.rounds import Cost, Passage, Round, Token
 from suffice.policy.signals import SIGNALS, Idf, Signal, ZScore, add_signal, base, clean_column, compute_signals
 
 STATE = {"overlap": Idf.fit(["a b", "b c"]), "top_score_z": ZScore(1.0, 2.0)}
@@ -74,6 +74,70 @@ def test_a_signal_reads_no_more_rounds_than_it_declares(rounds):
         if signal.compute is not None:
             whole = compute_signals(rounds, [name], state={})
             np.testing.assert_equal(compute_signals(rounds[-1 - signal.lookback :], [name], state={}), whole)
+
+
+class Watched:
+    """A round that notes which of its fields are read."""
+
+    def __init__(self, observed, read):
+        self._observed, self._read = observed, read
+
+    def __getattr__(self, name):
+        self._read.add(name)
+        return getattr(self._observed, name)
+
+
+def test_a_signal_of_complete_rounds_reads_the_fields_that_it_declares():
+    rounds = [
+        Round(
+            index=index,
+            answer=f"answer {index}",
+            text="Confidence: 4",
+            answer_tokens=(Token("a", -0.5, (("a", -0.5), ("b", -1.5))),),
+            passages=(Passage(passage_id="1", title="answer", text="answer"),),
+            pool_scores=(3.0, 2.0, 1.5),
+            costs={"writer": Cost(calls=1, output_tokens=index)},
+            feedback="Good, but unclear.",
+            embedding=np.array([1.0, index], dtype=np.float32),
+        )
+        for index in range(1, 8)
+    ]
+    for signal in SIGNALS.values():
+        if signal.compute is not None and signal.reads:
+            read = set()
+            value = signal.compute([Watched(item, read) for item in rounds])
+            assert read - {"index"} == {name.partition(".")[0] for name in signal.reads}, signal.name
+            assert signal.name.startswith("information_") or not math.isnan(value), signal.name
+
+
+@settings(deadline=None)
+@given(loops())
+def test_a_signal_reads_no_other_fields_than_it_declares(rounds):
+    for signal in SIGNALS.values():
+        if signal.compute is not None and signal.reads:
+            names = {name.removeprefix("signals.") for name in signal.reads if name.startswith("signals.")}
+            bare = [
+                Round(
+                    index=item.index,
+                    signals={name: value for name, value in item.signals.items() if name in names},
+                    **{name: getattr(item, name) for name in signal.reads if not name.startswith("signals.")},
+                )
+                for item in rounds
+            ]
+            if signal.name not in rounds[-1].signals:  # a measured value is never computed
+                np.testing.assert_equal(signal.compute(bare), signal.compute(rounds))
+
+
+def test_every_built_in_signal_that_is_computed_declares_what_it_reads():
+    computed = [signal for signal in SIGNALS.values() if signal.compute is not None and not signal.fitted]
+    own = [signal.name for signal in computed if getattr(signal.compute, "__module__", "").startswith("suffice.")]
+    assert "answer_stable" in own
+    assert [name for name in own if not SIGNALS[name].reads] == []
+
+
+def test_a_signal_cannot_read_a_field_that_no_round_has():
+    with pytest.raises(DataError, match="anwser"):
+        Signal(name="typo", doc="-", unit="score", range=(0, 1), reads={"anwser"})
 
 
 @settings(deadline=None)

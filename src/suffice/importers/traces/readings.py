@@ -6,8 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from suffice.importers.base import ColumnReading
 from suffice.importers.traces.core import Conversation
+from suffice.importers.trajectories import ColumnReading
 
 __all__ = ["trace_readings"]
 

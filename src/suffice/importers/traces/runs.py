@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.importers.base import ImportedRun, ImportedTrajectory, end_of, score
+from suffice.importers.base import ImportedRun
 from suffice.importers.traces.core import WHOLE, Conversation, conversations_of
 from suffice.importers.traces.readings import trace_readings
 from suffice.importers.traces.spans import CHAT, Log, TraceSpan
+from suffice.importers.trajectories import ImportedTrajectory, end_of, score
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import Cost, End, Round
 from suffice.policy.seen import one_name_per_text

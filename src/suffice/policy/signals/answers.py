@@ -125,7 +125,7 @@ def _last_two_answers(rounds: Sequence[Round]) -> tuple[str, str] | None:
     return answer, previous
 
 
-@register_signal("bool", (0.0, 1.0), source="TASR, section 3.2", first_round=_STABLE_FROM, lookback=1)
+@register_signal("bool", (0.0, 1.0), source="TASR, section 3.2", first_round=_STABLE_FROM, lookback=1, reads={"answer"})
 def answer_stable(rounds: Sequence[Round]) -> float:
     """The answer is the previous round's, both normalised.
 
@@ -140,7 +140,7 @@ def answer_stable(rounds: Sequence[Round]) -> float:
     return 1.0 if pair[0] == pair[1] or answer_key(pair[0]) == answer_key(pair[1]) else 0.0
 
 
-@register_signal("ratio", (0.0, 1.0), source=_STABILITY_SOURCE, first_round=_STABLE_FROM, lookback=1)
+@register_signal("ratio", (0.0, 1.0), source=_STABILITY_SOURCE, first_round=_STABLE_FROM, lookback=1, reads={"answer"})
 def answer_f1_previous(rounds: Sequence[Round]) -> float:
     """Token F1 of the answer with the previous round's.
 
@@ -157,7 +157,7 @@ def answer_f1_previous(rounds: Sequence[Round]) -> float:
     return 1.0 if answer_key(pair[0]) == answer_key(pair[1]) else f1(pair[0], [pair[1]])
 
 
-@register_signal("ratio", (0.0, 1.0), source=_STABILITY_SOURCE, first_round=_STABLE_FROM, lookback=1)
+@register_signal("ratio", (0.0, 1.0), source=_STABILITY_SOURCE, first_round=_STABLE_FROM, lookback=1, reads={"answer"})
 def answer_similarity_previous(rounds: Sequence[Round]) -> float:
     """Similarity of the answer's characters with the previous round's (difflib).
 
@@ -246,7 +246,7 @@ def _by_default() -> Callable[[str | None], float]:
     return abstained_by(ABSTAIN_PATTERNS)  # cached: parsing the patterns takes a millisecond, too long for every import
 
 
-@register_signal("bool", (0.0, 1.0))
+@register_signal("bool", (0.0, 1.0), reads={"answer"})
 def abstained(rounds: Sequence[Round]) -> float:
     """The answer is a refusal to answer, by the policy's pattern list.
 
@@ -258,7 +258,9 @@ def abstained(rounds: Sequence[Round]) -> float:
     return _by_default()(rounds[-1].answer)
 
 
-@register_signal("bool", (0.0, 1.0), "passages", source="TASR, section 5.3", first_round=1)
+@register_signal(
+    "bool", (0.0, 1.0), "passages", source="TASR, section 5.3", first_round=1, reads={"answer", "passages"}
+)
 def answer_in_evidence(rounds: Sequence[Round]) -> float:
     """A revealed passage holds the answer; undefined for yes and no.
 
@@ -274,7 +276,7 @@ def answer_in_evidence(rounds: Sequence[Round]) -> float:
     return float(any(needle in f" {normalize_answer(text)} " for text in texts))
 
 
-@register_signal("count", (1.0, math.inf))
+@register_signal("count", (1.0, math.inf), reads={"answer"})
 def answer_length(rounds: Sequence[Round]) -> float:
     """Words of the answer.
 

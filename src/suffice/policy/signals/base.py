@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
@@ -20,6 +21,7 @@ from suffice.policy.signals.state import FittedState
 __all__ = ["SIGNALS", "Signal", "add_signal", "clean_column", "compute_signals", "declare", "register_signal"]
 
 _LARGEST_FLOAT = sys.float_info.max
+_ROUND_FIELDS = frozenset(item.name for item in fields(Round)) - {"index"}
 Compute = Callable[[Sequence[Round]], float]
 
 
@@ -40,6 +42,9 @@ class Signal:
         lookback: Number of earlier rounds that it reads.
         fitted: Whether it needs state fitted on tune questions.
         clip: Whether values out of range, also infinite ones, are clipped to it instead of undefined.
+        reads: Fields of `Round` that `compute` reads, or ``signals.<name>`` for a single measured signal.  It then has the same value
+            wherever these fields are equal in its last `lookback` + 1 rounds, so an import computes it once for all of them.
+            Empty = it may read anything.
         doc: Its meaning, in one line.
     """
 
@@ -55,6 +60,7 @@ class Signal:
     lookback: int = 0
     fitted: bool = False
     clip: bool = False
+    reads: AbstractSet[str] = frozenset()
     doc: str
 
     def __post_init__(self) -> None:
@@ -62,6 +68,13 @@ class Signal:
             raise DataError(f"a signal's name must be an identifier, because rules contain it; got {self.name!r}")
         if not self.range[0] <= self.range[1]:
             raise DataError(f"signal {self.name!r}: the range must go from low to high, got {self.range!r}")
+        object.__setattr__(self, "reads", frozenset(self.reads))
+        unknown = sorted(name for name in self.reads if name not in _ROUND_FIELDS and not name.startswith("signals."))
+        if unknown:
+            raise DataError(
+                f"signal {self.name!r} reads {unknown[0]!r}, which no round has; its fields are: "
+                f"{', '.join(sorted(_ROUND_FIELDS))}"
+            )
 
     def may_exist(self, r: int) -> bool:
         """Return whether it may be defined at round `r`.

@@ -38,7 +38,7 @@ _ANY = (-_INFINITY, _INFINITY)
 _SECTION_5_3 = "TASR, section 5.3"
 _SECTION_5_4 = "TASR, section 5.4"
 _retrieved = partial(declare, component=RETRIEVAL)
-_score_of = partial(register_signal, component=RETRIEVAL, first_round=1)
+_score_of = partial(register_signal, component=RETRIEVAL, first_round=1, reads={"pool_scores"})
 
 _retrieved(
     "overlap",
@@ -57,6 +57,7 @@ _retrieved(
     _ANY,
     "pool_scores",
     compute=top_score,
+    reads={"pool_scores", "signals.top_score"},
     source=_SECTION_5_3,
     first_round=1,
 )
@@ -150,7 +151,7 @@ declare(
 )
 
 
-@register_signal("score", (1.0, 5.0), "verbal_confidence", source="TASR, section 3.2")
+@register_signal("score", (1.0, 5.0), "verbal_confidence", source="TASR, section 3.2", reads={"text"})
 def verbal_confidence(rounds: Sequence[Round]) -> float:
     """The confidence that the model states in its reply, 1..5.
 

@@ -76,7 +76,7 @@ def _is_blank(token: Token) -> bool:
     return not token.text.strip(_BLANKS) or token.text.isspace() or token.text == "<0x0A>"
 
 
-@register_signal("nats", _RANGE, "logprobs", clip=True, source="TASR, section 3.2")
+@register_signal("nats", _RANGE, "logprobs", clip=True, source="TASR, section 3.2", reads={"answer_tokens"})
 def answer_margin(rounds: Sequence[Round]) -> float:
     """Top-1 minus top-2 log-probability at the first token of the answer.
 
@@ -133,11 +133,12 @@ for _name, _aggregate, _words in (
         _RANGE,
         "token_logprobs",
         compute=margin_aggregate(_aggregate),
+        reads={"answer_tokens"},
         source="TASR, section 5.4",
     )
 
 
-@register_signal("nats", (LOWEST_LOGPROB, 0.0), "token_logprobs")
+@register_signal("nats", (LOWEST_LOGPROB, 0.0), "token_logprobs", reads={"answer_tokens"})
 def answer_logprob_mean(rounds: Sequence[Round]) -> float:
     """Mean log-probability of the answer's generated tokens.
 

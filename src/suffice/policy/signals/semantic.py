@@ -110,6 +110,7 @@ def _distance_back(back: int, rounds: Sequence[Round]) -> float:
     (0.0, 2.0),
     "embedding",
     name="semantic_distance",
+    reads={"answer", "embedding"},
     source=_SEMANTIC_SOURCE,
     component=EMBEDDER,
     first_round=_FROM,
@@ -135,13 +136,22 @@ for _back, _name in enumerate(DISTANCES[1:], 2):
         (0.0, 2.0),
         "embedding",
         compute=partial(_distance_back, _back),
+        reads={"answer", "embedding"},
         component=EMBEDDER,
         first_round=_back + 1,
         lookback=_back,
     )
 
 
-@register_signal("bool", (0.0, 1.0), "feedback", source=_SEMANTIC_SOURCE, component=CRITIC, first_round=_FROM)
+@register_signal(
+    "bool",
+    (0.0, 1.0),
+    "feedback",
+    source=_SEMANTIC_SOURCE,
+    component=CRITIC,
+    first_round=_FROM,
+    reads={"feedback"},
+)
 def critic_approved(rounds: Sequence[Round]) -> float:
     """The critic's reply begins with APPROVED.
 
@@ -158,7 +168,18 @@ def critic_approved(rounds: Sequence[Round]) -> float:
     return float(opening.startswith(_APPROVED) and not opening[len(_APPROVED) :].isalnum())
 
 
-@register_signal("score", (0.0, 1.0), "information_score", source=_SEMANTIC_SOURCE, component=JUDGE, first_round=1)
+_MARKS = frozenset(f"signals.{name}" for name in ("information_score", *EQUAL_WEIGHTS))
+
+
+@register_signal(
+    "score",
+    (0.0, 1.0),
+    "information_score",
+    source=_SEMANTIC_SOURCE,
+    component=JUDGE,
+    first_round=1,
+    reads=_MARKS,
+)
 def information_score(rounds: Sequence[Round]) -> float:
     """A judge's weighted mean mark of the draft: faithfulness, answer relevancy, context precision and recall.
 
@@ -172,7 +193,14 @@ def information_score(rounds: Sequence[Round]) -> float:
 
 
 @register_signal(
-    "score", (-1.0, 1.0), "information_score", source=_SEMANTIC_SOURCE, component=JUDGE, first_round=_FROM, lookback=1
+    "score",
+    (-1.0, 1.0),
+    "information_score",
+    source=_SEMANTIC_SOURCE,
+    component=JUDGE,
+    first_round=_FROM,
+    lookback=1,
+    reads=_MARKS,
 )
 def information_gain(rounds: Sequence[Round]) -> float:
     """How much information_score rose since the previous draft."""
@@ -183,7 +211,7 @@ def information_gain(rounds: Sequence[Round]) -> float:
     return clean(information_score(rounds)) - clean(information_score([previous]))
 
 
-@register_signal("count", (0.0, math.inf), "costs", component="")
+@register_signal("count", (0.0, math.inf), "costs", component="", reads={"costs"})
 def draft_tokens(rounds: Sequence[Round]) -> float:
     """Tokens that the writer wrote in this round.
 

@@ -190,11 +190,12 @@ for _name, _aggregate, _words in (
         (0.0, _MAX_ENTROPY),
         "token_logprobs",
         compute=_entropy_of(_aggregate),
+        reads={"answer_tokens"},
         source=_ENTROPY_SOURCE,
     )
 
 
-@register_signal("nats", (_LOWEST_SEQUENCE, 0.0), "token_logprobs", source=_ENTROPY_SOURCE)
+@register_signal("nats", (_LOWEST_SEQUENCE, 0.0), "token_logprobs", source=_ENTROPY_SOURCE, reads={"answer_tokens"})
 def answer_logprob_sum(rounds: Sequence[Round]) -> float:
     """Log-probability of the answer's tokens together."""
     return sequence_logprob(rounds[-1].answer_tokens)

@@ -51,7 +51,7 @@ def _folded_words(text: str) -> list[str]:
     return [word.replace("\u2019", "'").removesuffix("'s").casefold() for word in _WORD_OR_CONTRACTION.findall(text)]
 
 
-@register_signal("ratio", (0.0, 1.0), "feedback", component=CRITIC)
+@register_signal("ratio", (0.0, 1.0), "feedback", component=CRITIC, reads={"feedback"})
 def critic_praise(rounds: Sequence[Round]) -> float:
     """Words of praise among those of praise and criticism in the critic's reply.
 
@@ -69,7 +69,7 @@ def critic_praise(rounds: Sequence[Round]) -> float:
     return praise / (praise + criticism) if praise + criticism else math.nan
 
 
-@register_signal("ratio", (0.0, 1.0), "passages", component="")
+@register_signal("ratio", (0.0, 1.0), "passages", component="", reads={"answer", "passages"})
 def lexical_support(rounds: Sequence[Round]) -> float:
     """Share of the draft's content words that occur in the passages shown.
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from suffice.common.files import decoded, unpacked
 from suffice.errors import DataError, SchemaError
-from suffice.importers.base import ImportedRun, ImportedTrajectory, one_call
+from suffice.importers import Head, ImportedRun, ImportedTrajectory, one_call, recognised_by
 from suffice.loops.retrieval import text_id
 from suffice.policy.rounds import Round
 from suffice_papers.importing import existing, run_labels
@@ -37,6 +37,16 @@ _DEBATE_NAME = re.compile(r"(?P<dataset>[^_]+)_(?P<model>[^_]+)_persona_(?P<pers
 _CLOSE = 1e-6
 
 
+def _is_debate(head: Head) -> bool:
+    """Return whether each key is a question, and its value the agents' messages with the gold answer."""
+    entry = next(iter(head.record.values()), None) if head.form in ("json", "jsonl") else None
+    if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], list) and entry[0]):  # noqa: PLR2004
+        return False
+    messages = entry[0][0]
+    return isinstance(messages, list) and bool(messages) and isinstance(messages[0], dict) and "role" in messages[0]
+
+
+@recognised_by(_is_debate)
 def read_debate(path: str | Path) -> ImportedRun:
     """Read one debate file, `.json` or `.json.gz`.
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError, SchemaError
-from suffice.importers.base import ImportedRun, ImportedTrajectory, one_call, score, unknown_metrics
+from suffice.importers import ImportedRun, ImportedTrajectory, one_call, recognised_by, score, unknown_metrics
 from suffice.policy.rounds import Cost, Passage, Round
 from suffice_papers.importing import existing, run_labels
 
@@ -36,6 +36,7 @@ _ESCAPE = re.compile(r"(?:\\u[0-9a-fA-F]{4})+")
 _GO_ON = "Exit? No."
 
 
+@recognised_by(lambda head: head.form == "zip" and head.has("prediction_chains.txt"))
 def read_ircot(path: str | Path) -> ImportedRun:
     """Read the zip file of one IRCoT or self-consistency IRCoT run.
 

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from suffice.common.files import json_lines
 from suffice.errors import DataError
-from suffice.importers.base import ImportedRun, ImportedTrajectory, one_call, score, unknown_metrics
+from suffice.importers import Head, ImportedRun, ImportedTrajectory, one_call, recognised_by, score, unknown_metrics
 from suffice.loops.retrieval import text_id
 from suffice.policy.rounds import Round
 from suffice_papers.importing import existing
@@ -29,6 +29,14 @@ __all__ = ["read_reflexion"]
 _APPENDED = "You have attempted to answer following question before and failed"
 
 
+def _has_trials(head: Head) -> bool:
+    """Return whether a record is a question of a log with its trials."""
+    trials = head.record.get("trials") if head.has("log", "question", "gold") else None
+    first = trials[0] if isinstance(trials, list) and trials else None
+    return isinstance(first, dict) and {"trial", "logged_correct"} <= first.keys()
+
+
+@recognised_by(_has_trials)
 def read_reflexion(path: str | Path, *, incomplete: Literal["drop", "keep"] = "drop") -> ImportedRun:
     """Read Reflexion's trials; round r is trial r, and the rows of one question, from several logs, form a cluster.
 

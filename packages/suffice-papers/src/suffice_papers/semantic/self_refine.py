@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from suffice.common.files import json_lines
 from suffice.errors import DataError
-from suffice.importers.base import ImportedRun, ImportedTrajectory, one_call
+from suffice.importers import ImportedRun, ImportedTrajectory, one_call, recognised_by
 from suffice.policy.embedding import Embedder, identity
 from suffice.policy.rounds import Cost, Passage, Round
 from suffice.policy.signals import EMBEDDER
@@ -44,6 +44,7 @@ _COUNTED = re.compile(r"\w+|[^\w\s]")
 _Record = dict[str, Any]
 
 
+@recognised_by(lambda head: head.has("record_id", "attempt", "transferred_review"))
 def read_self_refine(path: str | Path, embedder: Embedder | None = None) -> ImportedRun:
     """Read one file of drafts.
 

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import SchemaError
-from suffice.importers.base import ImportedRun, ImportedTrajectory, one_call
-from suffice.importers.grid import Grid, group_trajectories
-from suffice.importers.records import parquet_rows
+from suffice.importers import ImportedRun, ImportedTrajectory, one_call, recognised_by
+from suffice.importers.grid import Grid
+from suffice.importers.records import Record, parquet_rows
+from suffice.importers.round_columns import trajectories_of
+from suffice.importers.table_rounds import read_rows
 from suffice.policy.rounds import Round
 from suffice.policy.signals import SIGNALS
 from suffice_papers.importing import existing
@@ -55,6 +57,7 @@ itself, is the weighted one if there are two.
 _PER_QUESTION = ("question_type", "prompt_id")
 
 
+@recognised_by(lambda head: head.form == "parquet" and head.has("qid", "round", "current_answer"))
 def read_tasr(path: str | Path, *, first_round: int | None = None) -> ImportedRun:
     """Read a parquet file of TASR's rounds.
 
@@ -88,7 +91,7 @@ def read_tasr(path: str | Path, *, first_round: int | None = None) -> ImportedRu
         )
     grid = Grid(columns=columns, first_round=first_round, ended="exhausted")
     grid.check(path, names)
-    records = [(f"{path}, row {number}", row) for number, row in enumerate(rows, start=1)]
+    records = [Record(f"{path}, row {number}", path.stem, number, row) for number, row in enumerate(rows, start=1)]
     notes = ["each round is one call; the files contain no tokens, gold answers or passages"]
     if columns.get("answer_margin") == "first_token_margin":
         notes.append("answer_margin is first_token_margin: the files have no answer_token_margin")
@@ -97,7 +100,7 @@ def read_tasr(path: str | Path, *, first_round: int | None = None) -> ImportedRu
             f"overlap is {columns['overlap']}, the plain token Jaccard of the published rules; overlap_idf is "
             f"{columns['overlap_idf']}"
         )
-    runs = [_finished(trajectory) for trajectory in group_trajectories(records, grid, str(path))]
+    runs = [*map(_finished, trajectories_of(read_rows(records, grid, str(path))))]
     n_invented = sum(_invented(item) for trajectory in runs for item in trajectory.rounds)
     if n_invented:
         notes.append(f"p_correct is undefined in {n_invented} rounds without a margin, where the files have a constant")

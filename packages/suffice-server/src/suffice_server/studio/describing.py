@@ -18,8 +18,9 @@ from suffice.common.tables import counted, figure
 from suffice.errors import SufficeError
 from suffice.evaluation.replay.costs import NOT_LANGUAGE_MODELS
 from suffice.evaluation.replay.outcomes import default_metrics, has_outcome, outcome
+from suffice.importers import kind_of
 from suffice.importers.names import ANSWERS, IDS, QUESTIONS, ROUND_WORDS, WEAK_REPLIES, is_round_name, plain_name
-from suffice.importers.recognise import Head, head_of, json_document, recognise
+from suffice.importers.recognise import Head, head_of, json_document
 from suffice.loops.retrieval import load_questions
 from suffice.policy.rounds import Floats
 from suffice.policy.session import Policy
@@ -161,7 +162,7 @@ def _data_file(path: Path) -> Description | None:
         head = head_of(path)
         if META_KEY.decode() in head.metadata:
             return _recording(path)
-        form = recognise(path)
+        form = kind_of(path)
     except SufficeError:
         if is_data and path.stat().st_size and path.suffix == ".parquet":
             raise

@@ -1,0 +1,315 @@
+"""Rows of a long table as rounds: every column is read at once, and what cannot be used is refused by its file and row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from suffice.common.files import quoted
+from suffice.errors import DataError, UnsettledError
+from suffice.importers.grid import (
+    END_NAMES,
+    OWN_COLUMNS,
+    Grid,
+    cell_number,
+    cell_text,
+    differing_golds,
+    gold_texts,
+    is_cost,
+    signal_cell,
+)
+from suffice.importers.records import Record
+from suffice.importers.round_columns import RoundColumns
+from suffice.importers.trajectories import check_unit, end_of
+from suffice.policy.metrics import METRICS
+from suffice.policy.rounds import COST_KINDS, End, Floats, Positions
+from suffice.recordings.schema import cost_column
+
+__all__ = ["read_rows"]
+
+_MOST_ROUNDS = 1e9
+_TEXTS = ("answer", "text", "feedback", "finish_reason")
+
+_Cells = list[Any]
+_ReadNumber = Callable[[Any, str, str], float]
+
+
+def read_rows(
+    rows: Sequence[Record],
+    grid: Grid,
+    where: str,
+    *,
+    formulas: Mapping[str, Callable[[Record], Any]] | None = None,
+    differing: Callable[[str], None] | None = None,
+) -> RoundColumns:
+    """Return the rounds of rows, those of a question together, questions in the order of their first rows.
+
+    Args:
+        rows: All rows of some questions.
+        grid: How they are read.
+        where: The file, for messages.
+        formulas: Columns that are computed from others, by name.
+        differing: Is given a message for each question whose gold answers differ between its rows, which then has none;
+            None = raise it.
+
+    Raises:
+        DataError: A value cannot be used, or a question's rounds have a gap or a copy; the message names file and row.
+        UnsettledError: Rounds count from 0, or one id names several questions.
+    """
+    return _Rows(rows, grid, where, formulas or {}).rounds(differing)
+
+
+class _Rows:
+    """The columns of some rows; every list and array has one item for each row, unless said otherwise."""
+
+    def __init__(
+        self, rows: Sequence[Record], grid: Grid, where: str, formulas: Mapping[str, Callable[[Record], Any]]
+    ) -> None:
+        self._rows, self._grid, self._where, self._formulas = rows, grid, where, formulas
+
+    def rounds(self, differing: Callable[[str], None] | None) -> RoundColumns:
+        grid = self._grid
+        ids, codes, numbers = self._by_question()
+        starts = np.flatnonzero(np.diff(codes, prepend=-1))
+        lengths = np.diff(starts, append=len(codes))
+        index = self._indices(ids, starts, lengths, numbers)
+        firsts = starts.tolist()
+        longest = int(lengths.max()) if grid.longest is None else grid.longest
+        said = self._ends(firsts)
+        texts = {name: self._texts(name) for name in _TEXTS}
+        questions = [text or "" for text in self._firsts("question", firsts)]
+        clusters = [text or name for text, name in zip(self._firsts("cluster", firsts), ids, strict=True)]
+        costs, signals, metrics = self._numbers_by_name()
+        if not grid.strict:
+            metrics = {**{name: np.full(len(index), math.nan) for name in METRICS}, **metrics}
+        mapped = {theirs for _, theirs in grid.pairs()}
+        names = dict.fromkeys(chain.from_iterable(row.values for row in self._rows))
+        return RoundColumns(
+            question_ids=ids,
+            clusters=clusters,
+            questions=questions,
+            golds=self._golds(ids, starts, lengths, differing),
+            ends=[
+                end or end_of(n, longest, grid.ended or "rule") for end, n in zip(said, lengths.tolist(), strict=True)
+            ],
+            assumed=[grid.assumes_end(end, n, longest) for end, n in zip(said, lengths.tolist(), strict=True)],
+            lengths=lengths,
+            labels={name: self._label(name, theirs, ids, codes) for name, theirs in grid.labels.items()},
+            index=index,
+            texts=texts,
+            metrics=metrics,
+            signals=signals,
+            costs=costs,
+            extras={name: self._cells(name) for name in names if name not in mapped},
+            is_scored=not grid.strict,
+            has_answers="answer" in grid.columns,
+        )
+
+    def _cells(self, theirs: str) -> _Cells:
+        formula = self._formulas.get(theirs)
+        return [row.values.get(theirs) for row in self._rows] if formula is None else [*map(formula, self._rows)]
+
+    def _texts(self, ours: str) -> list[str | None]:
+        theirs = self._grid.columns.get(ours)
+        return [None] * len(self._rows) if theirs is None else self._texts_of(ours, theirs)
+
+    def _texts_of(self, ours: str, theirs: str) -> list[str | None]:
+        cells = zip(self._cells(theirs), self._rows, strict=True)
+        return [v if v is None or type(v) is str else cell_text(v, ours, row.where) for v, row in cells]
+
+    def _numbers(self, ours: str, theirs: str, read: _ReadNumber = cell_number) -> Floats:
+        cells = self._cells(theirs)
+        try:
+            return np.array([math.nan if value is None else float(value) for value in cells], dtype=np.float64)
+        except (
+            TypeError,
+            ValueError,
+            OverflowError,
+        ):  # a word, or nothing that is a number: slower, and with its place
+            pairs = zip(cells, self._rows, strict=True)
+            return np.array([read(value, ours, row.where) for value, row in pairs], dtype=np.float64)
+
+    def _by_question(self) -> tuple[list[str], Positions, Floats]:
+        """Put the rows of a question together, in the order of their rounds.
+
+        Returns:
+            The ids of the questions, and for each row the position of its question and the number of its round.
+        """
+        columns = self._grid.columns
+        own = self._texts("question_id")
+        if not all(own):
+            row = next(row for row, name in zip(self._rows, own, strict=True) if not name)
+            raise DataError(f"{row.where}: {columns['question_id']} is empty; every row needs the id of its question")
+        numbers = self._numbers("round", columns["round"])
+        with np.errstate(invalid="ignore"):
+            usable = (numbers >= 0) & (numbers % 1 == 0) & (numbers <= _MOST_ROUNDS)
+        if not usable.all():
+            i = int(np.argmin(usable))
+            value = self._cells(columns["round"])[i]
+            raise DataError(f"{self._rows[i].where}: round is {value!r}; expected a whole number of at least 0")
+        places: dict[str | None, int] = {}
+        codes = np.array([places.setdefault(name, len(places)) for name in own], dtype=np.int64)
+        order = np.lexsort((numbers, codes))
+        codes, numbers = codes[order], numbers[order]
+        self._refuse_copies(codes, numbers, order)
+        self._rows = [self._rows[i] for i in order.tolist()]
+        return [str(name) for name in places], codes, numbers
+
+    def _refuse_copies(self, codes: Positions, numbers: Floats, order: Positions) -> None:
+        """Raise if a question has a round twice; the texts of two questions tell them apart."""
+        copies = np.flatnonzero((np.diff(codes) == 0) & (np.diff(numbers) == 0))
+        if not len(copies):
+            return
+        self._settle_first_round(int(numbers.min()))
+        at = min(copies.tolist(), key=lambda i: int(order[i + 1]))
+        first, second = int(order[at]), int(order[at + 1])
+        columns, row = self._grid.columns, self._rows[second]
+        name = self._texts("question_id")[second]
+        has_it = f"{row.where}: question {name!r} has round {int(numbers[at])} already, at {self._rows[first].where}"
+        questions = self._texts("question")
+        text = columns.get("question")
+        if text is not None and questions[first] != questions[second]:
+            raise UnsettledError(
+                f"{has_it}, with another text: {questions[first]!r:.40} there and {questions[second]!r:.40} here, so "
+                f"{columns['question_id']!r} does not name one question",
+                "columns",
+                {
+                    f"--column {quoted(f'question_id={text}')}": (
+                        {"question_id": text},
+                        f"{text!r} tells the questions apart",
+                    ),
+                },
+            )
+        raise DataError(
+            f"{has_it}; each pair must be unique. If they are several runs of one question, a column such as run_id or seed "
+            "tells them apart"
+        )
+
+    def _settle_first_round(self, lowest: int) -> None:
+        grid, theirs = self._grid, self._grid.columns["round"]
+        if lowest or not grid.strict or grid.first_round is not None or theirs == "round" or "p_known" in grid.columns:
+            return
+        raise UnsettledError(
+            f"{theirs!r} counts from 0: is 0 the model alone, or the loop's first draft?",
+            "first_round",
+            {
+                "--first-round 0": (0, "0 is the model alone, without evidence: closed book"),
+                "--first-round 1": (1, "0 is the first draft, or the first evidence"),
+            },
+        )
+
+    def _indices(self, ids: Sequence[str], starts: Positions, lengths: Positions, numbers: Floats) -> Positions:
+        """Return the index of each round; those of a question count from 0 or 1 without gaps."""
+        grid = self._grid
+        lowest = int(numbers.min()) if grid.lowest is None else grid.lowest
+        self._settle_first_round(lowest)
+        result: Positions = numbers.astype(np.int64) + (0 if grid.first_round is None else grid.first_round - lowest)
+        first = np.repeat(result[starts], lengths)
+        place = np.arange(len(numbers)) - np.repeat(starts, lengths)
+        wrong = (first > 1) | (result != first + place)
+        if wrong.any():
+            q = int(np.searchsorted(starts, int(np.argmax(wrong)), side="right")) - 1
+            own = numbers[starts[q] : starts[q] + lengths[q]].astype(np.int64).tolist()
+            raise DataError(
+                f"{self._where}: question {ids[q]!r} has the rounds {own!r:.80}; expected 0, 1, 2, ... or 1, 2, ... "
+                "without gaps. --column round= counts the rows of each question in their order instead"
+            )
+        return result
+
+    def _firsts(self, ours: str, starts: Sequence[int]) -> list[str | None]:
+        """Return a text of each question: that of its first row."""
+        values = self._texts(ours)
+        return [values[start] for start in starts]
+
+    def _ends(self, starts: Sequence[int]) -> list[End | None]:
+        """Return why each question has no further round; None where its first row does not say it."""
+        result: list[End | None] = []
+        values = self._texts("end")
+        for value, row in zip(values, self._rows, strict=True):
+            if value and value not in END_NAMES:
+                raise DataError(f"{row.where}: end is {value!r}; allowed are {', '.join(END_NAMES)}")
+        result += [values[start] or None for start in starts]  # type: ignore[misc]
+        return result
+
+    def _label(self, name: str, theirs: str, ids: Sequence[str], codes: Positions) -> list[str | None]:
+        """Return a label of each question; it is the same in all of its rows."""
+        values = self._texts_of(name, theirs)
+        first: dict[int, str | None] = {}
+        for value, q, row in zip(values, codes.tolist(), self._rows, strict=True):
+            if first.setdefault(q, value) != value:
+                raise DataError(
+                    f"{self._where}: {row.where}: a label is the same in all rounds of a question, and {name} of question "
+                    f"{ids[q]!r} is {first[q]!r} and {value!r}; leave the column unmapped, and it is kept as it is"
+                )
+        return [*first.values()]
+
+    def _numbers_by_name(self) -> tuple[dict[str, Floats], dict[str, Floats], dict[str, Floats]]:
+        """Return costs, signals and metrics."""
+        grid, columns = self._grid, self._grid.columns
+        others = [name for name in columns if name not in OWN_COLUMNS and name not in METRICS]
+        known = {name: self._numbers(name, columns[name]) for name in others if is_cost(name)}
+        undefined = np.full(len(self._rows), math.nan)
+        components = dict.fromkeys(name.split(".", 2)[1] for name in known)
+        names = [cost_column(component, kind) for component in components for kind in COST_KINDS]
+        costs = {name: known.get(name, undefined) for name in names}
+        signals = {name: self._signal(name, columns[name]) for name in others if not is_cost(name)}
+        pairs = [*((name, columns[name]) for name in columns if name in METRICS), *grid.metrics.items()]
+        metrics = {name: self._numbers(name, theirs) for name, theirs in pairs}
+        for name, values in metrics.items():
+            for i in np.flatnonzero((values < 0) | (values > 1))[:1].tolist():
+                check_unit(float(values[i]), name, self._rows[i].where)
+        return costs, signals, metrics
+
+    def _signal(self, name: str, theirs: str) -> Floats:
+        """Return a signal; one out of its range would be undefined, and a rule that reads it never fire."""
+        strict = self._grid.strict
+
+        def read(value: Any, ours: str, where: str) -> float:
+            return signal_cell(value, ours, theirs, where, strict=strict)
+
+        values = self._numbers(name, theirs, read)
+        finite = np.flatnonzero(np.isfinite(values))
+        extremes = {int(finite[pick(values[finite])]) for pick in (np.argmin, np.argmax)} if len(finite) else set()
+        try:
+            for i in extremes:
+                read(float(values[i]), name, "")
+        except DataError:
+            for i in finite.tolist():  # the first row that is wrong is the one to name
+                read(float(values[i]), name, self._rows[i].where)
+        return values
+
+    def _golds(
+        self, ids: Sequence[str], starts: Positions, lengths: Positions, differing: Callable[[str], None] | None
+    ) -> list[tuple[str, ...]]:
+        """Return the gold answers of each question, from all of its rows; none where rows contradict each other."""
+        grid = self._grid
+        name = grid.columns.get("golds")
+        if name is None:
+            return [()] * len(ids)
+        cells, listed, as_one = self._cells(name), grid.listed_golds, grid.list_answers
+        texts = {value: gold_texts(value, "", listed=listed) for value in {v for v in cells if type(v) is str}}
+        by_row = [
+            texts[v] if type(v) is str else gold_texts(v, row.where, listed=listed, as_one=as_one)
+            for v, row in zip(cells, self._rows, strict=True)
+        ]
+        result = []
+        for q, (start, n) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
+            own = by_row[start : start + n]
+            golds = tuple(dict.fromkeys(chain.from_iterable(own)))
+            first = {*golds[:1], *own[0]}
+            i = next((i for i, texts_here in enumerate(own) if texts_here and not first & {*texts_here}), None)
+            if i is not None:
+                message = (
+                    f"{self._rows[start + i].where}: question {ids[q]!r} has other gold answers here ({list(own[i])!r:.80}) than "
+                    f"before ({golds[0]!r:.80})"
+                )
+                if differing is None:
+                    raise DataError(f"{self._where}: {differing_golds(message, grid)}")
+                differing(message)
+                golds = ()
+            result.append(golds)
+        return result

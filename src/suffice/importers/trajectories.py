@@ -1,0 +1,124 @@
+"""Trajectories recorded elsewhere, in the terms of this library: what an importer of rounds returns for each question."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from suffice.errors import DataError
+from suffice.policy.metrics import METRICS
+from suffice.policy.rounds import Cost, End, Round
+
+__all__ = ["ColumnReading", "ImportedTrajectory", "check_unit", "end_of", "one_call", "score", "unknown_metrics"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedTrajectory:
+    """All recorded rounds of one question by one system.
+
+    Attributes:
+        question_id: Unique within the run.
+        cluster: The question itself, where the run holds several trajectories of it (agents, logs): what resampling
+            draws.  Equal to `question_id` otherwise.
+        question: The question's text; "" if unknown.
+        golds: Gold answers; empty if unknown.
+        rounds: In order of their index, from 0 or 1, without gaps.  The answer of a round
+            is None if it is unknown.
+        end: Why there is no further round; `rule` means censored.
+        end_assumed: Whether nothing says why, so that `rule` is assumed and rounds may be missing.
+        metrics: One mapping for each round, `em`, `f1` and others to [0, 1]; NaN where the answer is unknown.  Left out = every
+            metric, computed from the answers and the gold answers.
+        extras: One mapping for each round: the other columns of the files.
+        labels: The same for all rounds: system, data set, agent, log, question type, ...
+
+    Raises:
+        DataError: The rounds have a gap, or the other sequences another length.
+    """
+
+    question_id: str
+    cluster: str
+    rounds: tuple[Round, ...]
+    end: End
+    metrics: tuple[Mapping[str, float], ...] = ()
+    question: str = ""
+    golds: tuple[str, ...] = ()
+    extras: tuple[Mapping[str, Any], ...] = ()
+    labels: Mapping[str, Any] = field(default_factory=dict)
+    end_assumed: bool = False
+
+    def __post_init__(self) -> None:
+        indices = [item.index for item in self.rounds]
+        if not indices or indices[0] not in (0, 1) or indices != [*range(indices[0], indices[0] + len(indices))]:
+            raise DataError(
+                f"question {self.question_id!r} has the rounds {indices}; expected 0, 1, 2, ... or 1, 2, ... without gaps "
+                "or copies"
+            )
+        if isinstance(self.golds, str):
+            raise DataError(
+                f"question {self.question_id!r} has the gold answers {self.golds!r:.80}; expected a tuple of texts: ({self.golds!r:.80},)"
+            )
+        if not self.metrics:
+            object.__setattr__(self, "metrics", tuple(score(item.answer, self.golds) for item in self.rounds))
+        if len(self.metrics) != len(indices) or len(self.extras) not in (0, len(indices)):
+            raise DataError(
+                f"question {self.question_id!r} has {len(indices)} rounds, {len(self.metrics)} metrics and "
+                f"{len(self.extras)} extras; expected one of each for each round"
+            )
+
+    @property
+    def metrics_known(self) -> tuple[bool, ...]:
+        """For each round, whether at least one metric is known."""
+        return tuple(any(not math.isnan(value) for value in metrics.values()) for metrics in self.metrics)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnReading:
+    """What one column of a file was read as.
+
+    Attributes:
+        ours: The column here.
+        theirs: The file's column or field, or what it was made from.
+        how: Why: `option`, `its own name`, `usual name`, ...
+    """
+
+    ours: str
+    theirs: str
+    how: str
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether neither the user nor a name of ours says so."""
+        return self.how not in ("option", "its own name")
+
+
+def score(answer: str | None, golds: Sequence[str]) -> dict[str, float]:
+    """Return every metric of an answer that is known; NaN without gold answers."""
+    return {name: metric(answer, golds) if golds else math.nan for name, metric in METRICS.items()}
+
+
+def unknown_metrics() -> dict[str, float]:
+    """Return every metric as NaN, for a round whose answer is unknown."""
+    return dict.fromkeys(METRICS, math.nan)
+
+
+def one_call() -> Cost:
+    """Return the cost of one call whose tokens and seconds are unknown."""
+    return Cost(calls=1, uncached_tokens=math.nan, cached_tokens=math.nan, output_tokens=math.nan, seconds=math.nan)
+
+
+def check_unit(value: float, name: str, where: str) -> float:
+    """Return a metric that lies in [0, 1] or is NaN.
+
+    Raises:
+        DataError: It does not.
+    """
+    if not (math.isnan(value) or 0 <= value <= 1):
+        raise DataError(f"{where}: {name} is {value!r}; a metric lies in [0, 1], or is empty where unknown")
+    return value
+
+
+def end_of(n_rounds: int, longest: int, shorter: End) -> End:
+    """Return `max_rounds` for a trajectory as long as the longest, `shorter` for another."""
+    return "max_rounds" if n_rounds == longest else shorter

@@ -21,7 +21,7 @@ from typing import Any
 
 from suffice.common.tables import render
 from suffice.evaluation.statistics import Resampling
-from suffice.importers.base import one_call
+from suffice.importers import one_call
 from suffice.loops.judges import gold_score, reference_columns, with_columns
 from suffice.policy.embedding.base import identity
 from suffice.recordings import Recording

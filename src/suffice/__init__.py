@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from suffice._version import __version__
 from suffice.errors import SufficeError
+from suffice.loops import responses as _responses  # noqa: F401 - it registers what reads responses
 from suffice.policy.calibration import Calibrator
 from suffice.policy.metrics import METRICS, register_metric
 from suffice.policy.rounds import Cost, Decision, Passage, Reply, Round, Rounds, Token

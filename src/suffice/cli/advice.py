@@ -10,7 +10,6 @@ import typer
 
 from suffice.cli import options
 from suffice.cli.console import status
-from suffice.cli.deploy import POLICY
 from suffice.cli.output import Output, Screen
 from suffice.cli.runs import Where, chosen_loop, tune_of_loop
 from suffice.cli.settings import is_from_file
@@ -129,7 +128,7 @@ def decide_command(
         )
     advice.save(target)
     then = {
-        "do it": f"suffice deploy {quoted(target)}{' -o OTHER.json' * POLICY.exists()}",
+        "do it": f"suffice deploy {quoted(target)}{' -o OTHER.json' * options.POLICY.exists()}",
         "not enough data": f"suffice decide FRESH.parquet --continue {quoted(target)}",
     }.get(advice.verdict, f"suffice diagnose {quoted(path)}")
     sentence = advice.sentence

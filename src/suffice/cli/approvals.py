@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import typer
 
 from suffice.cli.console import printable
-from suffice.cli.settings import FILE, is_from_file, read_settings
+from suffice.cli.settings import DEFAULT_KEY, FILE, is_from_file, read_settings
 from suffice.common.files import replacing
 from suffice.errors import DataError
 
@@ -97,8 +97,6 @@ def _origins(urls: str, *, loopback: bool) -> Iterator[str]:
 
 def wanted(settings: Mapping[str, Any]) -> list[Approval]:
     """Return what must be approved for the endpoint and the variable that a file names."""
-    from suffice.cli.models import DEFAULT_KEY
-
     if not {"base-url", "api-key-env"} & set(settings):
         return []
     named = settings.get("api-key-env")

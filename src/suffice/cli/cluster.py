@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from glob import escape
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from uuid import uuid4
 
 import typer
@@ -17,20 +17,19 @@ from typer import Option
 
 from suffice.cli.console import print_text, progress_bar, warn
 from suffice.cli.groups import command_words
-from suffice.cli.models import DEFAULT_KEY
 from suffice.cli.output import Output
-from suffice.cli.show import spent_so_far
+from suffice.cli.settings import DEFAULT_KEY
 from suffice.common.files import make_folder, write_file
 from suffice.common.processes import pools_from
 from suffice.common.provided import provided
 from suffice.common.tables import counted
 from suffice.errors import DataError
-from suffice.loops.clusters.connection import Cluster
-from suffice.loops.clusters.driver import Job, run_shards
-from suffice.loops.clusters.pool import RayPool
-from suffice.loops.clusters.total import Total
-from suffice.loops.clusters.worker import Needs, ShardOutcome
 from suffice.recordings.shards import Shard
+
+if TYPE_CHECKING:
+    from suffice.loops.clusters.connection import Cluster
+    from suffice.loops.clusters.total import Total
+    from suffice.loops.clusters.worker import Needs, ShardOutcome
 
 __all__ = ["ClusterOptions"]
 
@@ -111,6 +110,8 @@ class ClusterOptions:
         cluster = self._cluster()
         marker = out.with_name(f".{out.name}.cluster") if ends_whole else out / _MARKER
         with _marker_file(marker) as token, progress_bar(title, quiet=quiet) as move:
+            from suffice.loops.clusters.driver import Job, run_shards
+
             job = Job(
                 entry=_ENTRY,
                 words=[*words, "--json"],
@@ -148,6 +149,8 @@ class ClusterOptions:
                 f"--{'jobs' if jobs is not None else 'shards'} does not go with --on here: the parts are those of the recording, "
                 "and --workers says how many of them are read at a time"
             )
+        from suffice.loops.clusters.pool import RayPool
+
         cluster = self._cluster(sends_much=True)
         with cluster.connected() as ray:
             n = max(cluster.n_workers(ray), 2)  # one alone would be this process
@@ -156,6 +159,8 @@ class ClusterOptions:
                 yield n
 
     def _cluster(self, *, sends_much: bool = False) -> Cluster:
+        from suffice.loops.clusters.connection import Cluster
+
         return Cluster(
             on=str(self.on),
             workers=self.workers,
@@ -190,6 +195,8 @@ def _marker_file(marker: Path) -> Iterator[str]:
 
 def _needs(context: typer.Context, words: Sequence[str], out: Path, marker: Path, token: str) -> Needs:
     """Return what workers must see: every file and folder that the command names, and where the keys are."""
+    from suffice.loops.clusters.worker import Needs
+
     changing = {str(out), str(context.params.get("cache"))}
     named = [word for word in dict.fromkeys(words) if word not in changing]
     keys = [str(value) for name, value in context.params.items() if name.endswith("api_key_env") and value is not None]
@@ -220,6 +227,8 @@ def _shards_there(out: Path) -> int | None:
 
 
 def _moved(move: Any, total: Total) -> None:
+    from suffice.cli.show import spent_so_far
+
     progress = total.progress
     beside = spent_so_far(progress, total.usd)
     beside += f", {progress.failed} failed" if progress.failed else ""

@@ -11,6 +11,7 @@ import typer
 
 from suffice.cli import models, options
 from suffice.cli.console import say
+from suffice.cli.options import POLICY
 from suffice.cli.output import Output, Screen
 from suffice.common.files import quoted
 from suffice.errors import DataError
@@ -22,9 +23,8 @@ from suffice.policy.signals import REMEDIES, SIGNALS, AnswerPosition
 from suffice.verdicts.decisions import Advice
 from suffice.verdicts.decisions.advice import FORMAT
 
-__all__ = ["POLICY", "deploy_command"]
+__all__ = ["deploy_command"]
 
-POLICY = Path("policy.json")
 """Where the policy of a decision goes."""
 
 _LATER = (

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, cast
 from typer import BadParameter, Option
 
 from suffice.cli.local import LocalRun, hub_name, json_object
-from suffice.cli.settings import check_key_variable
+from suffice.cli.settings import DEFAULT_KEY, check_key_variable
 from suffice.common.provided import provided
 from suffice.errors import DataError
 from suffice.loops.models import PROMPTS, Answerer, ChatModel, EntailmentJudge, RequestLimits
@@ -40,7 +40,6 @@ __all__ = [
     "cross_encoder",
 ]
 
-DEFAULT_KEY = "OPENAI_API_KEY"
 EmbedderName = Annotated[
     str,
     Option(

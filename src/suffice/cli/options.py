@@ -1,32 +1,36 @@
-"""Options that several commands share, in groups, and what they build."""
+"""Options that several commands share, in groups, and what they build.
+
+What they build is imported where it is built, so that a command that reads a recording loads neither models nor retrieval.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from typer import Argument, BadParameter, Option
 
 from suffice.cli.console import progress_bar, warn
 from suffice.cli.groups import RecordingPath
-from suffice.cli.local import hub_name
-from suffice.cli.models import cross_encoder
 from suffice.common.provided import provided
+from suffice.data import BUNDLED_QUESTIONS
 from suffice.errors import DataError, NotFoundError
 from suffice.evaluation import statistics
 from suffice.evaluation.replay import Price, list_price, prices_of
-from suffice.loops.retrieval import BUNDLED_QUESTIONS, AsyncRetriever, PoolBM25, Question, Retriever, load_questions
-from suffice.loops.retrieval.ranking import is_pinned
 from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
 from suffice.policy.signals import FittedState, Idf
 from suffice.recordings import Recording, ResponseCache, read_recording
 from suffice.recordings.shards import Shard
 
+if TYPE_CHECKING:
+    from suffice.loops.retrieval import AsyncRetriever, Question, Retriever
+
 __all__ = [
     "DATASET",
+    "POLICY",
     "AllowUnread",
     "Baseline",
     "Candidates",
@@ -58,6 +62,9 @@ __all__ = [
     "split_names",
     "start_of",
 ]
+
+POLICY = Path("policy.json")
+"""Where a policy is written by default."""
 
 DATASET = f"a bundled set ({', '.join(BUNDLED_QUESTIONS)}), a .jsonl(.gz) file, or HotpotQA's .json"
 """What a data set may be, for help."""
@@ -266,6 +273,8 @@ class PassageEncoder:
 
     def settings(self, model: str, device: str | None) -> dict[str, Any]:
         """Return the arguments of `DenseRetriever`."""
+        from suffice.cli.local import hub_name
+
         model, revision = hub_name(model)
         return {
             "model": model,
@@ -318,6 +327,8 @@ class Search(PassageEncoder):
         Args:
             device: Where its models run.
         """
+        from suffice.loops.retrieval import PoolBM25
+
         more = self.of_dense()
         if self.corpus is not None and provided("is_engine")(self.corpus):
             settings = {} if self.dense is None else self.settings(self.dense, device)
@@ -337,6 +348,8 @@ class Search(PassageEncoder):
 
     def settings(self, model: str, device: str | None) -> dict[str, Any]:
         """Return the arguments of `DenseRetriever`."""
+        from suffice.cli.local import hub_name
+
         asked, asked_revision = (None, None) if self.question_encoder is None else hub_name(self.question_encoder)
         return {
             **super().settings(model, device),
@@ -367,6 +380,9 @@ class Retrieval(Search):
             device: Where its models run.
             cache: The file that keeps rankings, where one costs more than a look into it.
         """
+        from suffice.cli.models import cross_encoder
+        from suffice.loops.retrieval.ranking import is_pinned
+
         ranked = super().retriever(device)
         if self.reranker is not None:
             ranked = provided("Reranked")(ranked, cross_encoder(self.reranker, device), candidates=self.candidates)
@@ -424,7 +440,11 @@ def load_policy(path: str | Path) -> Policy:
 
 def overlap_state(dataset: str | None) -> dict[str, FittedState]:
     """Return the inverse document frequencies that `overlap` needs, fitted on the passages of a data set."""
-    return {} if dataset is None else idf_state(load_questions(dataset))
+    if dataset is None:
+        return {}
+    from suffice.loops.retrieval import load_questions
+
+    return idf_state(load_questions(dataset))
 
 
 def idf_state(questions: Sequence[Question]) -> dict[str, FittedState]:

@@ -13,6 +13,7 @@ from suffice.cli.console import warn
 from suffice.errors import DataError, NotFoundError, SchemaError, did_you_mean
 
 __all__ = [
+    "DEFAULT_KEY",
     "FILE",
     "KEYS",
     "KEY_ENDING",
@@ -42,6 +43,9 @@ KEYS: Mapping[str, str] = {
 
 SECRETS_STAY_OUT = " Keys are never written to files: name their environment variable in api-key-env."
 """What a message adds about an unknown key that may hold a secret."""
+
+DEFAULT_KEY = "OPENAI_API_KEY"
+"""The variable of the key of an endpoint, unless another is named."""
 
 KEY_ENDING = "_API_KEY"
 """How the name of every variable ends that a file may name."""

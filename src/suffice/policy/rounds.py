@@ -6,11 +6,10 @@ question, ``(n_questions, n_rounds)`` for a recording.  Both ways the same code 
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +18,7 @@ from suffice.common.display import Displayed, facts_table
 from suffice.common.json_text import number_from_json, number_to_json
 from suffice.common.tables import Table
 from suffice.errors import SchemaError, UnknownSignalError, did_you_mean
-
-if TYPE_CHECKING:
-    from suffice.loops.models.replies import Provider
-    from suffice.policy.signals.position import AnswerPosition
+from suffice.policy.round_parts import COST_KINDS, Cost, Passage, Token, total_cost
 
 __all__ = [
     "COST_KINDS",
@@ -33,11 +29,13 @@ __all__ = [
     "Mask",
     "Passage",
     "Positions",
+    "Provider",
     "Reason",
     "Reply",
     "Round",
     "Rounds",
     "Token",
+    "read_responses_by",
     "total_cost",
 ]
 
@@ -51,108 +49,24 @@ Reason = Literal["rule", "max_rounds", "exhausted", "failed", "cancelled"]
 End = Literal["max_rounds", "exhausted", "rule", "failed"]
 """Why a recorded trajectory has no further round; only `rule` is censored."""
 
+Provider = Literal["openai", "anthropic"]
+"""Whose interface a response has."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
-    """A piece of evidence.
+_readers: list[Callable[..., Reply]] = []
 
-    Attributes:
-        passage_id: Identity within the corpus or the question's pool.
-        title: Title; a loop reveals none twice where the retriever tells passages apart by it (`Retriever.identity`).
-        text: The text that the model reads.
-        score: The retriever's score; its unit is the retriever's. NaN if unranked.
+
+def read_responses_by(reader: Callable[..., Reply]) -> None:
+    """Register what `Round.from_response` reads responses by; the last one counts.
+
+    Rounds know nothing of the interfaces of models, which are made of rounds themselves.
+
+    Args:
+        reader: Takes a response and, by keyword, `position`, `seconds` and `provider`.
     """
-
-    passage_id: str
-    title: str
-    text: str
-    score: float = math.nan
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """One generated token with its log-probabilities.
-
-    Attributes:
-        text: The token as the endpoint spells it; a part of a character may appear as a replacement character.
-        logprob: Log-probability of the token that was generated, nats; NaN if not given.
-        alternatives: `(text, log-probability in nats)` of the most likely tokens at this position, as given, the
-            generated one usually among them.
-        raw: The token's bytes where the endpoint gives them; None otherwise.
-    """
-
-    text: str
-    logprob: float = math.nan
-    alternatives: tuple[tuple[str, float], ...] = ()
-    raw: bytes | None = None
-
-    def to_list(self) -> list[Any]:
-        """Return JSON-ready values, in the order of the fields."""
-        alternatives = [[text, number_to_json(value)] for text, value in self.alternatives]
-        raw = None if self.raw is None else base64.b64encode(self.raw).decode()
-        return [self.text, number_to_json(self.logprob), alternatives, raw]
-
-    @classmethod
-    def from_list(cls, data: Sequence[Any]) -> Token:
-        """Return the token that `to_list` wrote."""
-        text, logprob, alternatives, raw = data
-        return cls(
-            text,
-            number_from_json(logprob),
-            tuple((other, number_from_json(value)) for other, value in alternatives),
-            None if raw is None else base64.b64decode(raw),
-        )
-
-
-COST_KINDS = ("calls", "uncached_tokens", "cached_tokens", "output_tokens", "seconds")
-"""The kinds of cost, in the order in which they are stored and printed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """What one component spent, measured; NaN where the endpoint does not tell.
-
-    Attributes:
-        calls: Requests, count.
-        uncached_tokens: Input tokens that were processed, count.
-        cached_tokens: Input tokens read from a prefix cache, count.
-        output_tokens: Generated tokens, count.
-        seconds: Wall-clock time, seconds.
-    """
-
-    calls: float = 0.0
-    uncached_tokens: float = 0.0
-    cached_tokens: float = 0.0
-    output_tokens: float = 0.0
-    seconds: float = 0.0
-
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(**{kind: getattr(self, kind) + getattr(other, kind) for kind in COST_KINDS})
-
-    @property
-    def tokens(self) -> float:
-        """Input and output tokens together, count."""
-        return self.uncached_tokens + self.cached_tokens + self.output_tokens
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; unknown ones become None."""
-        return {kind: number_to_json(getattr(self, kind)) for kind in COST_KINDS}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Cost:
-        """Return the cost that `to_dict` wrote."""
-        return cls(**{kind: number_from_json(value) for kind, value in data.items()})
+    _readers.append(reader)
 
 
 _ENDPOINT_NAMES = ("reply_model", "system_fingerprint")
-
-
-def total_cost(costs: Mapping[str, Cost]) -> Cost:
-    """Return the sum over components."""
-    total = Cost()
-    for cost in costs.values():
-        total = total + cost
-    return total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +151,7 @@ class Round:
         response: Any,
         *,
         index: int = 1,
-        position: AnswerPosition | None = None,
+        position: Any = None,
         seconds: float = math.nan,
         provider: Provider | None = None,
         **others: Any,
@@ -252,7 +166,7 @@ class Round:
                 returns, each as an object or as its JSON in a dict; a message of the assistant with `role` and `content`; or plain text.
                 One that only calls tools has no answer, nor has one that was cut: by `length`, a filter or an error.
             index: The round.
-            position: Where the answer is; None = the whole text, after any thinking block.
+            position: Where the answer is, an `AnswerPosition`; None = the whole text, after any thinking block.
             seconds: Duration of the call, seconds; NaN if unknown.
             provider: Whose interface the response must have; None = any of these.
             **others: Other fields, in the place of those of the response.
@@ -260,9 +174,7 @@ class Round:
         Raises:
             DataError: It is none of these, reports a failure, or has several choices.
         """
-        from suffice.loops.models.replies import reply_of_response
-
-        reply = reply_of_response(response, position=position, seconds=seconds, provider=provider)
+        reply = _readers[-1](response, position=position, seconds=seconds, provider=provider)
         return cls.of(index, reply, **others)
 
     @classmethod

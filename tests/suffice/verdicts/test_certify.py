@@ -455,7 +455,7 @@ def test_fitted_state_of_unknown_origin_is_refused(fresh, policy):
         certify(recording, listed([replace(policy, depends={"model": "b"})], policy), EASY)
 
 
-def test_a_recording_that_a_rule_cut_short_is_refused_where_rounds_are_missing(fresh, policy):
+def test_a_baseline_beyond_a_cut_is_refused_and_a_policy_counts_as_lost(fresh):
     cut = set(fresh.question_ids[:5])
     table = [row for row in fresh.table.to_pylist() if row["question_id"] not in cut or row["round"] <= 4]
     for row in table:
@@ -465,20 +465,43 @@ def test_a_recording_that_a_rule_cut_short_is_refused_where_rounds_are_missing(f
     with pytest.raises(CensoredError, match="5 of 300.*full width"):
         certify(recording, family, EASY)
     assert certify(recording, family, Claim(epsilon=0.3, baseline="fixed_k(4)")).policy is not None
-    with pytest.raises(CensoredError, match="never"):
-        certify(recording, listed(["never()"], Policy()), Claim(epsilon=0.3, baseline="fixed_k(2)"))
+    beyond = certify(recording, listed(["never()"], Policy()), Claim(epsilon=0.3, baseline="fixed_k(2)"))
+    whole = certify(fresh, listed(["never()"], Policy()), Claim(epsilon=0.3, baseline="fixed_k(2)"))
+    places = [beyond.measured.question_ids.index(id_hash(name)) for name in cut]
+    second = outcome(fresh, "f1")[[fresh.question_ids.index(name) for name in cut], 1]
+    assert beyond.measured.losses[0, places].tolist() == second.tolist()
+    others = np.setdiff1d(np.arange(300), places)
+    assert (beyond.measured.losses[0, others] == whole.measured.losses[0, others]).all()
+    assert any("goes on past what was recorded in 5 questions" in note for note in beyond.measured.notes)
 
 
-def test_metrics_outside_their_range_or_unknown_are_refused(fresh, policy):
+def test_metrics_outside_their_range_or_missing_are_refused(fresh, policy):
     family = listed([policy], policy)
     table = altered(fresh, score=lambda row: 5.0 * row["f1"])
     with pytest.raises(DataError, match="rescale"):
         certify(table, family, Claim(epsilon=0.1, metric="score"))
     with pytest.raises(DataError, match="no metric 'bleu'"):
         certify(fresh, family, Claim(epsilon=0.1, metric="bleu"))
-    holes = altered(fresh, f1=lambda row: None if row["question_id"] == "cert7" else row["f1"])
-    with pytest.raises(DataError, match="cert7.*every question"):
-        certify(holes, family, EASY)
+
+
+def test_an_unknown_outcome_counts_at_its_worst_and_equal_answers_lose_nothing(fresh):
+    family = listed(["fixed_k(2)"], Policy())
+    lost = {name for name in fresh.question_ids if int(name.removeprefix("cert")) % 10 == 0}
+    holes = altered(fresh, f1=lambda row: None if row["question_id"] in lost else row["f1"])
+    measured = {recording: certify(recording, family, EASY).measured for recording in (fresh, holes)}
+    kept = np.array([name not in {id_hash(name) for name in lost} for name in measured[holes].question_ids])
+    losses = measured[holes].losses[0]
+    assert (losses[kept] == measured[fresh].losses[0, kept]).all()
+    answers = {id_hash(name): row for name, row in zip(fresh.question_ids, fresh.answers.tolist(), strict=True)}
+    rows = [answers[name] for name, known in zip(measured[holes].question_ids, kept, strict=True) if not known]
+    assert losses[~kept].tolist() == [float(row[1] != row[-1]) for row in rows]
+    assert set(losses[~kept]) == {0.0, 1.0}
+    assert (measured[holes].open[0, ~kept] == losses[~kept]).all()
+    assert not measured[holes].open[0, kept].any()
+    found = certify(holes, family, EASY)
+    points = 100 * measured[holes].open[0].mean()
+    assert f"{points:.1f} points of that loss are outcomes that are unknown" in found.headline
+    assert any("an outcome is unknown, and counts at its worst" in note for note in found.measured.notes)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1.0, -0.1, math.nan])

@@ -60,6 +60,7 @@ class Run:
         oracle_seen: Mean metrics with the best of the rounds that were seen, by name.
         rounds: The round of each stop, the last recorded one where `unrun`, -1 where there was none; the expected one
             for `random`.
+        answer_rounds: The round of each returned answer, -1 where there is none; None where it is not one round.
         notes: What a reader must know.
     """
 
@@ -76,6 +77,7 @@ class Run:
     policy: Policy | None = None
     oracle_seen: Mapping[str, float] | None = None
     rounds: Positions | Floats | None = None
+    answer_rounds: Positions | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -135,6 +137,7 @@ def _stopped_run(
         policy=policy,
         oracle_seen=_oracle_seen(prepared, stopped, unrun),
         rounds=stopped.rounds,
+        answer_rounds=stopped.answer_rounds,
         notes=run_notes(policy, int(((stopped.position < 0) & ~unrun).sum())),
     )
 

@@ -120,6 +120,7 @@ def _with_run(total: Run, run: Run) -> Run:
         stop_rounds=_sums(total.stop_rounds, run.stop_rounds),
         reasons=_sums(total.reasons, run.reasons),
         oracle_seen=_sums(total.oracle_seen, run.oracle_seen),
+        answer_rounds=None,
         rounds=None
         if total.rounds is None or run.rounds is None
         else np.asarray(total.rounds, dtype=np.float64) + run.rounds,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 from suffice.errors import DataError
 from suffice.loops.models._wire import (
@@ -17,13 +17,10 @@ from suffice.loops.models._wire import (
     text_or_none,
 )
 from suffice.loops.models.prompted import reply_of
-from suffice.policy.rounds import Cost, Reply
+from suffice.policy.rounds import Cost, Provider, Reply
 from suffice.policy.signals.position import AnswerPosition
 
-__all__ = ["Provider", "reply_of_response"]
-
-Provider = Literal["openai", "anthropic"]
-"""Whose interface a reply has."""
+__all__ = ["reply_of_response"]
 
 _ASSISTANT = frozenset({"assistant", "ai", "model"})
 """How interfaces call the role of the model; a message of somebody else is not a reply."""

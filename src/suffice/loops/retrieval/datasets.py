@@ -26,6 +26,7 @@ from typing import Any
 
 from suffice.common.files import decoded, json_lines, unpacked
 from suffice.common.json_text import well_formed
+from suffice.data import BUNDLED_QUESTIONS
 from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.loops.retrieval.fields import list_field, object_of, text_field
 from suffice.loops.retrieval.forms import converted
@@ -44,9 +45,6 @@ __all__ = [
     "question_from",
     "text_id",
 ]
-
-BUNDLED_QUESTIONS = ("hotpotqa_tune", "hotpotqa_eval", "2wiki_tune", "2wiki_eval")
-"""Names of the question sets in the package; DATA.md contains their sources and licences."""
 
 GOLD_FIELDS = (
     "answers",

@@ -14,19 +14,18 @@ import numpy.typing as npt
 
 from suffice.errors import DataError, SchemaError
 from suffice.policy.normalizers import normalizer_of
-from suffice.policy.rounds import COST_KINDS, Cost, Decision, Reason, Round, Rounds
+from suffice.policy.rounds import Cost, Decision, Reason, Round, Rounds
 from suffice.policy.session.audits import Audit, Draw
 from suffice.policy.session.lacks import lack_error
+from suffice.policy.session.observed import check_round, write_costs
 from suffice.policy.session.shadows import Shadows
 from suffice.policy.session.sources import PolicySource, as_policy, shadow_policies
 from suffice.policy.session.state import Missing, SessionState, pack, unpack
-from suffice.policy.signals import CUMULATED, FREE, LOOP_COMPONENTS, SIGNALS, compute_signals, cost_columns, lacking
+from suffice.policy.signals import CUMULATED, FREE, SIGNALS, compute_signals, cost_columns, lacking
 
 __all__ = ["Missing", "Session"]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
-_FREE = Cost()
-_UNKNOWN_COST = Cost(**dict.fromkeys(COST_KINDS, math.nan))
 _FIRST_WIDTH = 16
 """For how many rounds a new session has room; it doubles when they are full."""
 
@@ -335,13 +334,7 @@ class Session:
         return session
 
     def _accept(self, observed: Round) -> None:
-        if not isinstance(observed, Round):
-            raise DataError(f"a session observes a Round, not {observed!r}: give Round(...), or a text as draft=...")
-        if not isinstance(observed.answer, str | None):
-            raise DataError(f"an answer is a text, or None where there is none, not {observed.answer!r}")
-        wrong = next((c for c in observed.costs.items() if not isinstance(c[1], Cost)), None)
-        if wrong is not None:
-            raise DataError(f"the costs of {wrong[0]!r} are a Cost, such as Cost(calls=1), not {wrong[1]!r}")
+        check_round(observed)
         if observed.index != self.next_round:
             raise DataError(f"round {observed.index} came where round {self.next_round} is expected")
         if observed.index > self.policy.max_rounds:
@@ -374,7 +367,7 @@ class Session:
         for name, value in values.items():
             self._columns[name][position] = value
         if len(self._columns) > len(values):
-            self._write_costs(observed, position)
+            write_costs(self._columns, observed, position)
         self._answers[position] = observed.answer
         return self._view(position + 1)
 
@@ -411,17 +404,6 @@ class Session:
         if self._missing == "error":
             raise error
         warnings.warn(str(error), stacklevel=3)
-
-    def _write_costs(self, observed: Round, position: int) -> None:
-        # A host that reports no cost at all has not said that the round was free.
-        known = any(component in observed.costs for component in LOOP_COMPONENTS)
-        absent = _FREE if known else _UNKNOWN_COST
-        for component in LOOP_COMPONENTS:
-            cost = observed.costs.get(component, absent)
-            for kind in COST_KINDS:
-                column = self._columns.get(f"cost.{component}.{kind}")
-                if column is not None:
-                    column[position] = getattr(cost, kind)
 
     def _view(self, n: int) -> Rounds:
         """Return the view of the first `n` rounds; only the last of them is derived anew.

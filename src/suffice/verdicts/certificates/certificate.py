@@ -14,7 +14,8 @@ from suffice.common.tables import Column, Table, figure
 from suffice.errors import SchemaError
 from suffice.policy.session import Policy
 from suffice.verdicts.certificates.charts import family_chart
-from suffice.verdicts.certificates.losses import COST_NAMES, failed_text
+from suffice.verdicts.certificates.losses import COST_NAMES
+from suffice.verdicts.losses import failed_text
 
 __all__ = ["ASSUMES", "BREAKS", "Certificate"]
 

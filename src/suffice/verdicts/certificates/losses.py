@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from suffice.common.tables import counted
-from suffice.errors import CensoredError, ConfigMismatchError, DataError
+from suffice.errors import ConfigMismatchError, DataError
 from suffice.evaluation.replay import check_policy, dividing_names, outcome
 from suffice.evaluation.replay.baselines import Run, closed_book, fixed_policy, oracle_best, oracle_earliest
-from suffice.evaluation.replay.by_stop import run_all
-from suffice.evaluation.replay.orders import mean_runs, n_orders, order_note, seed_of_names
+from suffice.evaluation.replay.orders import n_orders, order_note
 from suffice.evaluation.replay.outcomes import agreement_note, choice_notes, is_agreement
 from suffice.evaluation.replay.panels import best_single_note
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.references import baseline_policy, selectors_in_use
 from suffice.evaluation.replay.rivals import Rival, find_rival
-from suffice.evaluation.statistics import Units, hash_order, hoeffding_bentkus_p_value, net_p_value
-from suffice.policy.rounds import Floats, Mask
+from suffice.evaluation.statistics import hoeffding_bentkus_p_value, net_p_value
+from suffice.policy.rounds import Floats
 from suffice.policy.seen import id_hash
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
+from suffice.verdicts.losses import Baseline, LossAccount, PolicyLoss, Questions, failed_text, unknown_text
 
-__all__ = ["BINARY_METRICS", "COST_NAMES", "Claim", "MeasuredLosses", "failed_text", "measure_losses"]
+__all__ = ["BINARY_METRICS", "COST_NAMES", "Claim", "MeasuredLosses", "measure_losses"]
 
 BINARY_METRICS = frozenset({"em", "contains", "agreement", "agreement_em"})
 """Metrics that can only be 0 or 1 by definition, as can a threshold on any metric, ``f1 > 0.5``."""
@@ -135,9 +136,10 @@ class MeasuredLosses:
     """A family on recorded questions, in the order of betting.
 
     Attributes:
-        losses: Of the claim's kind, shape ``(n_policies, n_questions)``; 1 where the recording failed, a mean where rows
-            repeat a question.
-        values: The metric under each policy, shape ``(n_policies, n_recorded)``: failed questions have none.
+        losses: Of the claim's kind, the largest that what is known allows, shape ``(n_policies, n_questions)``; 1 where the
+            recording failed, a mean where rows repeat a question.
+        open: The part of these in which something is unknown, same shape.
+        values: The metric under each policy, shape ``(n_policies, n_recorded)``, 0 where unknown: failed questions have none.
         costs: Each of `COST_NAMES` under each policy, shape of `values`; NaN where unknown.
         baseline_values: The metric under the baseline, shape ``(n_recorded,)``.
         baseline_costs: Each of `COST_NAMES` under the baseline, shape ``(n_recorded,)``.
@@ -150,6 +152,7 @@ class MeasuredLosses:
     """
 
     losses: Floats
+    open: Floats
     values: Floats
     costs: Mapping[str, Floats]
     baseline_values: Floats
@@ -184,74 +187,84 @@ def measure_losses(
         rivals_by: One of `COST_NAMES`: compare each policy with fixed budgets and its random twin by this cost, too.
 
     Raises:
-        DataError: The metric is missing or leaves [0, 1], or is unknown where a policy stops.
-        CensoredError: A policy or the baseline wanted rounds that a rule kept from being recorded.
+        DataError: The metric is missing or leaves [0, 1].
+        CensoredError: The baseline wanted rounds that a rule kept from being recorded.
         ConfigMismatchError: A policy belongs to another model, prompt or retriever than the recording.
         NotFittedError: A policy reads a calibrated signal and has no calibrator.
     """
     prepared = PreparedRecording.of(recording, [claim.metric], samples=True)
     complete = prepared.recording
-    places = _Places.of(recording, leave_out_failed=claim.leave_out_failed)
-    reference_policy = claim.baseline
-    if isinstance(reference_policy, str) and reference_policy not in _SPECIAL:
-        reference_policy = _rule_baseline(complete, reference_policy, policies)
-    involved = [*policies, reference_policy] if isinstance(reference_policy, Policy) else list(policies)
-    for policy in involved:
-        policy.check()
     claim = claim.averaged_over(complete, policies)
-    notes = [*places.repeated_notes, *(note for policy in involved for note in check_policy(policy, complete))]
-    n, seed = claim.orders or 1, seed_of_names(complete)
-    special: list[Floats] = []
-
-    def reference_of(one: PreparedRecording) -> list[Run]:
-        run = _SPECIAL[str(reference_policy)](one, claim.metric)
-        special.append(run.values[claim.metric])
-        return [run]
-
-    references = [] if isinstance(reference_policy, Policy) else mean_runs(prepared, n, seed, reference_of)
-    lost, n_orders_before = np.zeros((len(policies), prepared.n)), 0
-
-    def add_losses(values: Floats) -> None:
-        """Add what is lost in some orders: no order makes up for another."""
-        nonlocal lost, n_orders_before
-        orders = slice(n_orders_before, n_orders_before + values.shape[1])
-        net = (np.stack(special[orders]) if special else values[len(policies)]) - values[: len(policies)]
-        lost = lost + (net if claim.loss == "net" else np.maximum(net, 0.0)).sum(axis=1)
-        n_orders_before = orders.stop
-
-    rivals_of = [] if rivals_by is None else [*selectors_in_use(policies).values()]
-    fixed = [fixed_policy(k, like) for like in rivals_of for k in range(1, prepared.highest + 1)]
-    every, twins = run_all(
+    baseline = _baseline_of(complete, claim, policies)
+    notes = [note for policy in policies for note in _checked(policy, complete)]
+    if isinstance(baseline, Policy):
+        notes += _checked(baseline, complete)
+    account = LossAccount.of(
         prepared,
-        [*involved, *fixed],
-        n,
-        seed,
-        kinds=["rule"] * len(involved) + ["fixed"] * len(fixed),
-        twinned=() if rivals_by is None else range(len(policies)),
-        each=add_losses,
+        baseline,
+        orders=claim.orders or 1,
+        harm=claim.loss == "harm",
+        remedy="Record the certification questions at full width, without a rule",
     )
-    runs, rivals = [*every[: len(involved)], *references], [*every[len(involved) :], *twins.values()]
-    for run in runs:
-        _check_run(run, claim, prepared)
-    reference = runs[-1]
-    # One row for each policy, and the last one for the baseline.
-    values = places.recorded_means(np.stack([run.values[claim.metric] for run in runs]))
-    costs = {name: places.recorded_means(np.stack([run.ledger.spent(name) for run in runs])) for name in COST_NAMES}
-    notes += [order_note(n)] if n > 1 else []
+    likes = [] if rivals_by is None else [*selectors_in_use(policies).values()]
+    fixed = [fixed_policy(k, like) for like in likes for k in range(1, prepared.highest + 1)]
+    every = [
+        *account.losses(
+            [*policies, *fixed],
+            kinds=["rule"] * len(policies) + ["fixed"] * len(fixed),
+            twinned=() if rivals_by is None else range(len(policies)),
+        )
+    ]
+    measured, budgets = every[: len(policies)], [loss.run for loss in every[len(policies) :]]
+    runs = [*(loss.run for loss in measured), account.baseline]
+    _check_binary(runs, claim)
+    questions = Questions.of(recording, leave_out_failed=claim.leave_out_failed)
+    order, recorded = questions.order(_ORDER_SALT), questions.of_recorded()
+    order_of_recorded = recorded.order(_ORDER_SALT)
+
+    def in_order(rows: Sequence[Floats]) -> Floats:
+        """Return means of the questions that have a row that did not fail; the last row is the baseline's."""
+        means: Floats = recorded.means(np.stack(rows), failed=np.nan)[..., order_of_recorded]
+        return means
+
+    values = in_order([np.nan_to_num(run.worst[claim.metric]) for run in runs])
+    costs = {name: in_order([run.ledger.spent(name) for run in runs]) for name in COST_NAMES}
+    notes += [order_note(account.orders)] if account.orders > 1 else []
     notes += [f"{run.label}: {note}" for run in runs for note in run.notes]
-    notes += _loss_notes(complete, values[-1], claim, places.n_failed)
+    notes += _missing_notes(measured, questions)
+    notes += _loss_notes(complete, values[-1], claim, questions.n_failed)
     return MeasuredLosses(
-        losses=places.means(lost / n, failed=1.0),
+        losses=questions.means(np.stack([loss.high for loss in measured]), failed=1.0)[:, order],
+        open=questions.means(np.stack([loss.open for loss in measured]), failed=1.0)[:, order],
         values=values[:-1],
         costs={name: rows[:-1] for name, rows in costs.items()},
         baseline_values=values[-1],
         baseline_costs={name: rows[-1] for name, rows in costs.items()},
-        baseline=reference.label,
-        question_ids=places.hashes,
-        n_failed=places.n_failed,
-        notes=tuple(dict.fromkeys(notes)),
-        rivals=() if rivals_by is None else _rivals(runs[:-1], rivals, claim.metric, rivals_by),
+        baseline=account.baseline.label,
+        question_ids=tuple(id_hash(questions.first_ids[place]) for place in order.tolist()),
+        n_failed=questions.n_failed,
+        notes=tuple(dict.fromkeys([*_repeated_notes(questions), *notes])),
+        rivals=tuple(
+            find_rival(loss.run, [*budgets, loss.twin], (claim.metric,), str(rivals_by))
+            for loss in measured
+            if loss.twin is not None
+        ),
     )
+
+
+def _checked(policy: Policy, recording: Recording) -> tuple[str, ...]:
+    """Refuse a policy that cannot decide on a recording; return what a reader must know."""
+    policy.check()
+    return check_policy(policy, recording)
+
+
+def _baseline_of(recording: Recording, claim: Claim, policies: Sequence[Policy]) -> Baseline:
+    """Return what the losses of a claim are against."""
+    if isinstance(claim.baseline, Policy):
+        return claim.baseline
+    if claim.baseline in _SPECIAL:
+        return partial(_SPECIAL[claim.baseline], metric=claim.metric)
+    return _rule_baseline(recording, claim.baseline, policies)
 
 
 def _rule_baseline(recording: Recording, rule: str, policies: Sequence[Policy]) -> Policy:
@@ -269,114 +282,36 @@ def _rule_baseline(recording: Recording, rule: str, policies: Sequence[Policy]) 
     return baseline_policy(recording, rule, policies[0])
 
 
-def _rivals(runs: Sequence[Run], rivals: Sequence[Run], metric: str, cost: str) -> tuple[Rival, ...]:
-    """Return what fixed budgets, and each policy's random twin, do for less."""
-    fixed, twins = rivals[: len(rivals) - len(runs)], rivals[len(rivals) - len(runs) :]
-    return tuple(find_rival(run, [*fixed, twin], (metric,), cost) for run, twin in zip(runs, twins, strict=True))
+def _repeated_notes(questions: Questions) -> list[str]:
+    """Return a note where rows repeat questions."""
+    n_rows, n_questions = len(questions.names), questions.units.n_units
+    if n_rows == n_questions:
+        return []
+    said = f"{n_rows} rows repeat {n_questions} questions, by cluster or text"
+    return [f"{said}: each counts once, with the mean of its rows"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Places:
-    """The questions in the order of betting: rows that repeat one, under whatever id, are one with their mean.
-
-    The order is that of a hash of the questions' names, as in `decide`: the highest capital on the way counts, so neither
-    the order of a file nor a seed may decide which losses come first.
-
-    Attributes:
-        kept: Which rows count and did not fail, shape ``(n_rows,)``.
-        names: The question of each row.
-        units: The questions of the rows.
-        recorded: Those of the rows that did not fail.
-        hashes: Hash of the id of each question's first row, in the order of betting.
-        n_failed: Questions of which a row failed.
-    """
-
-    kept: Mask
-    names: Sequence[str]
-    units: Units
-    recorded: Units
-    hashes: tuple[str, ...]
-    n_failed: int
-
-    @classmethod
-    def of(cls, recording: Recording, *, leave_out_failed: bool) -> _Places:
-        """Return the places of the questions of a recording."""
-        kept, names, ids = ~recording.failed, dividing_names(recording), recording.question_ids
-        n_failed = len({name for name, counts in zip(names, kept, strict=True) if not counts})
-        recorded = [name for name, counts in zip(names, kept, strict=True) if counts]
-        if leave_out_failed:
-            ids = [question_id for question_id, counts in zip(ids, kept, strict=True) if counts]
-            names, kept = recorded, np.ones(len(recorded), dtype=np.bool_)
-        first = dict(zip(reversed(names), reversed(ids), strict=True))
-        hashes = [id_hash(first[name]) for name in dict.fromkeys(names)]
-        return cls(
-            kept=kept,
-            names=names,
-            units=Units.of(len(names), names),
-            recorded=Units.of(len(recorded), recorded),
-            hashes=tuple(hashes[place] for place in hash_order(names, salt=_ORDER_SALT).tolist()),
-            n_failed=n_failed,
-        )
-
-    def means(self, rows: Floats, *, failed: float) -> Floats:
-        """Return the mean of each question, of values of the rows that did not fail, and of `failed` for the others."""
-        everywhere = np.full((*rows.shape[:-1], len(self.kept)), failed)
-        everywhere[..., self.kept] = rows
-        means: Floats = (self.units.sums(everywhere) / self.units.sizes)[..., hash_order(self.names, salt=_ORDER_SALT)]
-        return means
-
-    def recorded_means(self, rows: Floats) -> Floats:
-        """Return the mean of each question with a row that did not fail, over these rows."""
-        names = [name for name, counts in zip(self.names, self.kept, strict=True) if counts]
-        means: Floats = (self.recorded.sums(rows) / self.recorded.sizes)[..., hash_order(names, salt=_ORDER_SALT)]
-        return means
-
-    @property
-    def repeated_notes(self) -> list[str]:
-        """A note where rows repeat questions."""
-        if self.units.n_units == len(self.names):
-            return []
-        rows, questions = len(self.names), self.units.n_units
-        return [
-            f"{rows} rows repeat {questions} questions, by cluster or text: each counts once, with the mean of its rows"
-        ]
+def _missing_notes(measured: Sequence[PolicyLoss], questions: Questions) -> list[str]:
+    """Return how many outcomes are unknown: of all questions, and where a policy goes on past what was recorded."""
+    unknown = np.any([loss.low < loss.high for loss in measured], axis=0)
+    n_unknown = int((questions.means(unknown, failed=0.0) > 0).sum())
+    notes = [unknown_text(n_unknown, questions.units.n_units)] if n_unknown else []
+    for loss in measured:
+        if not loss.run.exact:
+            many = counted(int(loss.run.unrun.sum()), "question")
+            notes.append(
+                f"{loss.run.label}: it goes on past what was recorded in {many}: there it counts as lost, and its costs are "
+                "those of the recorded rounds alone, so they are unknown beyond these"
+            )
+    return notes
 
 
-def failed_text(n_failed: int, *, left_out: bool) -> str:
-    """Return what becomes of failed questions, in words; empty without any.
-
-    >>> failed_text(7, left_out=False), failed_text(1, left_out=True), failed_text(0, left_out=True)
-    ('7 questions failed while recording and count as lost', '1 question failed while recording and is left out', '')
-    """
-    if not n_failed:
-        return ""
-    many = n_failed > 1
-    what = ("are left out" if many else "is left out") if left_out else ("count as lost" if many else "counts as lost")
-    return f"{counted(n_failed, 'question')} failed while recording and {what}"
-
-
-def _check_run(run: Run, claim: Claim, prepared: PreparedRecording) -> None:
-    metric = claim.metric
-    if not run.exact:
-        open_ends = prepared.recording.unexplained.any()
-        why = "nothing says why they ended" if open_ends else "a rule ended their recording"
-        said = ", or say how they ended when you import them (--ended exhausted, max_rounds)" if open_ends else ""
-        raise CensoredError(
-            f"{run.label!r} goes on past what was recorded in {int(run.unrun.sum())} of {len(run.unrun)} "
-            f"questions, because {why}: what it would lose there is unknown, and leaving those "
-            f"questions out would choose the easy ones. Record the certification questions at full width, without a rule{said}"
-        )
-    unknown = np.isnan(run.values[metric])
-    if unknown.any():
-        q = int(np.argmax(unknown))
+def _check_binary(runs: Sequence[Run], claim: Claim) -> None:
+    """Refuse a metric of 0 and 1 by its name that has other values."""
+    values = [run.values[claim.metric] for run in runs]
+    if claim.binary and not all(np.isin(known[~np.isnan(known)], (0.0, 1.0)).all() for known in values):
         raise DataError(
-            f"{metric!r} was not measured where {run.label!r} stops in {int(unknown.sum())} of {len(unknown)} questions "
-            f"(question {prepared.recording.question_ids[q]!r}): a certificate counts every question. Record answers and "
-            "the metric at every round, or use another metric ('agreement' needs no gold answers)"
-        )
-    if claim.binary and not np.isin(run.values[metric], (0.0, 1.0)).all():
-        raise DataError(
-            f"the column {metric!r} has values between 0 and 1, and under this name it may only be 0 or 1, for which harm "
+            f"the column {claim.metric!r} has values between 0 and 1, and under this name it may only be 0 or 1, for which harm "
             "has a sharper test: give the column another name"
         )
 

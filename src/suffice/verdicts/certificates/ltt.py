@@ -7,7 +7,6 @@ afterwards, by any criterion.
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import numpy as np
@@ -16,8 +15,9 @@ import numpy.typing as npt
 from suffice.errors import DataError
 from suffice.policy.rounds import Floats, Mask
 from suffice.verdicts.certificates.losses import Claim
+from suffice.verdicts.losses import two_digits
 
-__all__ = ["MOST_QUESTIONS", "PROCEDURES", "level_of", "questions_needed", "rejected", "two_digits"]
+__all__ = ["MOST_QUESTIONS", "PROCEDURES", "level_of", "questions_needed", "rejected"]
 
 ProcedureName = Literal["fixed-sequence", "bonferroni"]
 
@@ -99,15 +99,3 @@ def questions_needed(losses: Floats, claim: Claim, level: float, *, rng: int = 0
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return two_digits(max(high, len(losses) + 1))
-
-
-def two_digits(n: int) -> int:
-    """Return a number rounded up to two digits, one below 200 as it is.
-
-    >>> two_digits(149), two_digits(1234)
-    (149, 1300)
-    """
-    if n < 200:  # noqa: PLR2004 - three digits of which the first is a 1
-        return n
-    unit = int(10 ** (math.floor(math.log10(n)) - 1))
-    return math.ceil(n / unit) * unit

@@ -25,8 +25,9 @@ from suffice.recordings.runs import refuse_several_loops
 from suffice.verdicts.certificates.certificate import Certificate, figures_text
 from suffice.verdicts.certificates.charts import family_chart
 from suffice.verdicts.certificates.family import Family, arranged, listed, refuse_used_questions
-from suffice.verdicts.certificates.losses import COST_NAMES, Claim, MeasuredLosses, failed_text, measure_losses
+from suffice.verdicts.certificates.losses import COST_NAMES, Claim, MeasuredLosses, measure_losses
 from suffice.verdicts.certificates.ltt import MOST_QUESTIONS, ProcedureName, level_of, questions_needed, rejected
+from suffice.verdicts.losses import failed_text, open_text
 
 __all__ = ["Certification", "Need", "certify"]
 
@@ -118,12 +119,23 @@ class Certification(Result):
             return (
                 f"certified: {self.policy.rule!s}. {certificate.statement} (n = {self.n}, p = {certificate.p_value:.3g}). "
                 f"Selected here: {figures_text(certificate.figures, claim.metric)}; "
-                f"{self._rival_text(certificate.position)}."
+                f"{self._rival_text(certificate.position)}.{self._open(certificate.position, ' ', '.')}"
             )
         return (
             f"not certifiable with n = {self.n} at eps = {claim.epsilon:g} ({claim.kind} against "
-            f"{self.measured.baseline}, {100 * claim.confidence:g} % confidence); {self.missing}{self._failed}"
+            f"{self.measured.baseline}, {100 * claim.confidence:g} % confidence); {self.missing}{self._failed}{self._open_of_next}"
         )
+
+    def _open(self, place: int, before: str = "; ", after: str = "") -> str:
+        """How much of the loss of a policy is unknown, between two texts; empty where nothing is."""
+        text = open_text(float(self.measured.open[place].mean()))
+        return f"{before}{text}{after}" if text else ""
+
+    @property
+    def _open_of_next(self) -> str:
+        """The same of the policy that was tested first and not certified."""
+        rules = [str(policy.rule) for policy in self.family.policies]
+        return "" if self.need is None else self._open(rules.index(self.need.rule))
 
     @property
     def _failed(self) -> str:
@@ -274,8 +286,8 @@ def certify(
         ConfigMismatchError: Certification questions were used before, or policy and recording do not belong together.
         UnsettledError: The recording holds the loops of several models, prompts, temperatures or systems:
             `recording.where(model=...)` chooses one.
-        CensoredError: A rule ended recorded questions before a policy would have.
-        DataError: The metric is missing, leaves [0, 1], or is unknown where a policy stops; an unknown cost.
+        CensoredError: A rule ended recorded questions before the baseline would have.
+        DataError: The metric is missing or leaves [0, 1]; an unknown cost.
     """
     if cheapest not in COST_NAMES:
         raise DataError(f"unknown cost {cheapest!r}; allowed: {', '.join(COST_NAMES)}")

@@ -16,15 +16,14 @@ from suffice.common.display import Chart
 from suffice.common.files import write_file
 from suffice.common.json_text import refuse_constant
 from suffice.common.results import Result, jsonable
-from suffice.common.tables import Table, counted, figure
+from suffice.common.tables import Table, counted
 from suffice.errors import NotFoundError, SchemaError
 from suffice.policy.rounds import Mask
 from suffice.policy.seen import id_hash
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
-from suffice.verdicts.certificates.losses import failed_text
 from suffice.verdicts.decisions.answer_counts import why_blind
-from suffice.verdicts.decisions.candidates import change_text, is_fixed_budget, is_vote
+from suffice.verdicts.decisions.candidates import is_fixed_budget
 from suffice.verdicts.decisions.figures import (
     CandidateFigures,
     advice_chart,
@@ -33,6 +32,8 @@ from suffice.verdicts.decisions.figures import (
     twin_table,
 )
 from suffice.verdicts.decisions.trial import Trial
+from suffice.verdicts.decisions.words import AdviceWords
+from suffice.verdicts.losses import failed_text, open_text
 
 __all__ = ["Advice", "AdviceKind"]
 
@@ -77,7 +78,7 @@ class Advice(Result):
         trial = self.trial
         costs = trial.totals.costs[trial.cost][:-1]
         loss = trial.totals.losses / max(self.n, 1)
-        tested = [place for place in trial.sequence if self._saves[place]]
+        tested = [place for place in trial.sequence if self.saves[place]]
         proved = [place for place in tested if trial.proved[place]]
         if proved:
             return min(proved, key=lambda place: costs[place])
@@ -90,7 +91,7 @@ class Advice(Result):
         )
 
     @property
-    def _saves(self) -> Mask:
+    def saves(self) -> Mask:
         """Which candidates save on the verdict part; none where there are no questions."""
         saves: Mask = self.trial.totals.saving(self.trial.cost) > 0
         return saves
@@ -103,8 +104,8 @@ class Advice(Result):
             return reason
         if reason := why_blind(trial.answers, trial.metric, totals.constant, totals.never_varied, self.n):
             return reason
-        blocked = totals.blocked(trial.max_loss) & ~trial.hopeless & self._saves
-        if not blocked.any() or not (blocked | trial.hopeless)[self._saves].all():
+        blocked = totals.blocked(trial.max_loss) & ~trial.hopeless & self.saves
+        if not blocked.any() or not (blocked | trial.hopeless)[self.saves].all():
             return ""
         if totals.failed > self.n * trial.max_loss:
             return (
@@ -113,7 +114,7 @@ class Advice(Result):
             )
         if totals.unexplained > self.n * trial.max_loss:
             return (
-                f"{self._unexplained}. If your loop stopped there by itself, import the log again with --ended rule (ended='rule'; "
+                f"{self.unexplained}. If your loop stopped there by itself, import the log again with --ended rule (ended='rule'; "
                 "exhausted or max_rounds for other reasons); if rounds are missing, log all. Then decide anew (-o OTHER.json)"
             )
         return (
@@ -127,9 +128,9 @@ class Advice(Result):
         trial = self.trial
         if self.unjudged:
             return "cannot be judged"
-        if (trial.proved & self._saves).any():
+        if (trial.proved & self.saves).any():
             return "do it"
-        if self.n and trial.hopeless[self._saves].all():  # also where nothing saves
+        if self.n and trial.hopeless[self.saves].all():  # also where nothing saves
             return "keep what you have"
         return "not enough data"
 
@@ -155,97 +156,28 @@ class Advice(Result):
     def sentence(self) -> str:
         """The advice, a verb first, and how questions count of which something is missing."""
         if self.verdict == "cannot be judged":
-            return self._verdict_text
+            return AdviceWords(self).verdict
         missing = [failed_text(self.trial.totals.failed, left_out=False)]
         if self.trial.totals.unexplained:
             missing.append(
-                f"{self._unexplained}, so they count at their worst; if your loop stopped there by itself, import with --ended rule"
+                f"{self.unexplained}, so they count at their worst; if your loop stopped there by itself, import with --ended rule"
             )
+        if self.chosen is not None:
+            text = open_text(float(self.trial.totals.open[self.chosen] / max(self.n, 1)))
+            missing.append(f"In all, {text.replace('that', 'the', 1)}" if text else "")
         if self.trial.leave_out_failed:
             missing.append("Questions that failed are left out, as declared")
-        return " ".join([self._verdict_text, *(f"{text}." for text in missing if text)])
+        return " ".join([AdviceWords(self).verdict, *(f"{text}." for text in missing if text)])
 
     @property
-    def _unexplained(self) -> str:
+    def unexplained(self) -> str:
         """How many questions have fewer rounds than others, while nothing says why."""
         n = self.trial.totals.unexplained
         have = "has" if n == 1 else "have"
         return f"{n:,} of {counted(self.n, 'question')} {have} fewer than {self.trial.loop.highest} rounds, and the log does not say why"
 
     @property
-    def _verdict_text(self) -> str:
-        """The advice, a verb first."""
-        trial, verdict = self.trial, self.verdict
-        points, judges = f"{100 * trial.max_loss:g} points", counted(self.n, "question")
-        do, show, rule = ("does", "shows", "rules") if self.n == 1 else ("do", "show", "rule")
-        if verdict == "cannot be judged":
-            return f"This cannot be judged yet: {self.unjudged}"
-        if verdict == "keep what you have" and not self._saves.any():
-            return f"Keep what you have: nothing here would save {trial.cost}, as {judges} {show}."
-        if verdict == "keep what you have":
-            return (
-                f"Keep what you have: everything that would save {trial.cost} loses more than {points} of {trial.metric}, "
-                f"as {judges} {show}."
-            )
-        if self.chosen is None:
-            return (
-                f"Not enough data: nothing that saved {trial.cost} on tune questions seems to stay within {points} of "
-                f"{trial.metric}, and "
-                f"{judges} {do} not rule it out either. Record more questions."
-            )
-        change = change_text(trial.candidates[self.chosen], None if self._against else trial.loop.highest)
-        if verdict == "do it":
-            return (
-                f"{change[0].upper()}{change[1:]}: {self._taken('with ', ' ')}it saves {self._saved()} and changes {trial.metric} by {self._change()} "
-                f"points{self._against} (selected here: these questions also chose it); {judges} {rule} out a loss of {points} or more (risk "
-                f"{100 * trial.alpha:g} %)."
-                f"{self._rivals_text()}"
-            )
-        return self._open_sentence(
-            change, f"{judges} {rule} out a loss of {points}", f"{judges} {do} not rule out a loss of {points}"
-        )
-
-    def _open_sentence(self, change: str, shown: str, open_: str) -> str:
-        """Return the sentence about a candidate that is not proved.
-
-        Args:
-            change: The change in words.
-            shown: That the questions rule out the loss.
-            open_: That they do not.
-        """
-        assert self.chosen is not None
-        metric, needed = self.trial.metric, self._questions_needed(self.chosen)
-        if self.chosen in self.trial.waiting_for:
-            rest = self._waiting_text(shown)
-        elif needed:
-            rest = f"{open_}. Record about {needed:,} more questions."
-        else:
-            rest = f"{open_}. Record more questions; how many more cannot be said yet."
-        return (
-            f"Not enough data: to {change} would {self._taken('take ', ', ')}save {self._saved()} and change {metric} by "
-            f"{self._change()} points{self._against}, but {rest}{self._rivals_text()}"
-        )
-
-    def _waiting_text(self, shown: str) -> str:
-        """Return why a complete proof does not count yet, and what to do.
-
-        Args:
-            shown: What the questions show of the candidate alone.
-        """
-        assert self.chosen is not None
-        trial = self.trial
-        place = trial.waiting_for[self.chosen]
-        first, one = trial.candidates[place].label, trial.candidates[self.chosen].label
-        text = (
-            f"its proof does not count yet: {shown} by {one} alone, but {one} is tested after {first}, which is not proved, and "
-            f"the risk of {100 * trial.alpha:g} % holds only if the tests stop there. "
-        )
-        if trial.totals.losses[place] < self.n * trial.max_loss:
-            return f"{text}Record more questions."
-        return f"{text}Here {first} lost more than that, so put new questions to a new decision (-o OTHER.json)."
-
-    @property
-    def _against(self) -> str:
+    def against(self) -> str:
         """The baseline in words; empty where it is what the log did itself."""
         return "" if self.trial.baseline == "recorded" else f" against {self.trial.baseline}"
 
@@ -254,38 +186,7 @@ class Advice(Result):
         """The sentence."""
         return self.sentence
 
-    def _taken(self, before: str, after: str) -> str:
-        """Return how many samples a vote takes that stops by a rule, between two texts; of other candidates nothing."""
-        place = self.chosen
-        if place is None or place not in self.trial.twinned or not is_vote(self.trial.candidates[place]):
-            return ""
-        calls = self.trial.totals.costs["calls"] / self.n
-        if not np.isfinite(calls).all():
-            return ""
-        return f"{before}{calls[place]:.1f} of {calls[-1]:.3g} samples a question{after}"
-
-    def _saved(self) -> str:
-        assert self.chosen is not None
-        totals, cost = self.trial.totals, self.trial.cost
-        more = []
-        for name in ("calls", "tokens"):
-            share = float(totals.saving(name)[self.chosen])
-            if name != cost and np.isfinite(share):
-                more.append(f"{_percent(share)} of the {name}")
-        spent = totals.costs["money"]
-        if np.isfinite(spent).all() and spent[-1]:
-            more.append(f"USD {1000 * (spent[-1] - spent[self.chosen]) / self.n:,.2f} per 1,000 questions")
-        text = f"{_percent(float(totals.saving(cost)[self.chosen]))} of the {cost}"
-        return f"{text} ({', '.join(more)})" if more else text
-
-    def _change(self) -> str:
-        assert self.chosen is not None
-        mean, low, high = self.trial.totals.interval()
-        place = self.chosen
-        # A change is a loss with its sign turned, and so are the ends of its interval.
-        return figure((0.0 - mean[place], 0.0 - high[place], 0.0 - low[place]), "+.1f", 100)
-
-    def _questions_needed(self, place: int) -> int | None:
+    def questions_needed(self, place: int) -> int | None:
         """Return about how many more questions would prove a tested candidate; None if its own evidence is complete."""
         return None if place in self.trial.waiting_for else self._needed_in_order(place)
 
@@ -320,37 +221,6 @@ class Advice(Result):
         ]
         return min(others, key=lambda place: costs[place]) if others else None
 
-    def _rivals_text(self) -> str:
-        """Return what does as well as the chosen one without reading a signal; empty where it beats that."""
-        if self.chosen is None:
-            return ""
-        text = ""
-        if self.rival is not None:
-            text += f" {self._rival_text(self.rival)}"
-        gain = tuple(float(ends[self.chosen]) for ends in self.trial.totals.gain_interval())
-        if self.chosen in self.trial.twinned and not gain[1] > 0:
-            text += f" It is not shown to beat stopping at random as often: {figure(gain, '+.1f', 100)} points."
-        return text
-
-    def _rival_text(self, rival: int) -> str:
-        """Return what the rival gave in these questions, and how far that is from a proof."""
-        assert self.chosen is not None
-        trial, costs = self.trial, self.trial.totals.costs[self.trial.cost]
-        better = trial.totals.values[rival] > trial.totals.values[self.chosen]
-        cheaper = costs[rival] < costs[self.chosen]
-        needed = self._questions_needed(rival) if rival in trial.sequence else None
-        proof = "but that is not proved yet" + (f" (about {needed:,} more)" if needed else "")
-        if trial.proved[rival]:
-            proof = "and a larger loss by it is ruled out, too"
-        elif rival not in trial.sequence:
-            proof = "but it is not tested: on the tune questions a cheaper candidate seemed to lose no more"
-        policy = trial.candidates[rival]
-        budget = counted(policy.max_rounds, "sample") if is_vote(policy) else f"a cap of {policy.max_rounds}"
-        return (
-            f"In these questions {budget} scored {'better' if better else 'as well'} and "
-            f"{'is cheaper' if cheaper else 'costs no more'}, {proof}."
-        )
-
     def _rows(self) -> list[int]:
         """Return the places of the table's rows under the baseline: the advised one, its rival, then others in order."""
         wanted = [place for place in (self.chosen, self.rival) if place is not None]
@@ -368,7 +238,7 @@ class Advice(Result):
         """What is known of each candidate, in their order."""
         advised = self.chosen if self.verdict == "do it" else None
         return candidate_figures(
-            self.trial, advised, {place: self._questions_needed(place) for place in self.trial.sequence}
+            self.trial, advised, {place: self.questions_needed(place) for place in self.trial.sequence}
         )
 
     def plot(self) -> Chart:
@@ -378,7 +248,7 @@ class Advice(Result):
     @property
     def now(self) -> str:
         """What differences are taken against, in words."""
-        if self._against:
+        if self.against:
             return f"baseline: {self.trial.baseline}"
         return f"now: {self.rounds_text}" if self.rounds_text else "now"
 
@@ -464,12 +334,3 @@ class Advice(Result):
         except (ValueError, RecursionError) as error:
             raise SchemaError(f"the decision {str(path)!r} is not JSON: {error}") from None
         return cls.from_dict(data)
-
-
-def _percent(share: float) -> str:
-    """Return a share in words; a small one is not nothing.
-
-    >>> _percent(0.6), _percent(0.004), _percent(-0.12)
-    ('60 %', '0.4 %', '-12 %')
-    """
-    return f"{100 * share:.0f} %" if abs(share) >= 0.01 or not share else f"{100 * share:.1g} %"  # noqa: PLR2004

@@ -10,10 +10,11 @@ import numpy as np
 
 from suffice.common.tables import counted
 from suffice.evaluation.replay.outcomes import is_agreement, outcome
-from suffice.policy.metrics import METRICS, contains, exact_match, normalize_answer
+from suffice.policy.metrics import contains, exact_match, normalize_answer
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, Grouping, normalizer_of
 from suffice.policy.rounds import Floats, Mask
 from suffice.recordings.recording import Recording
+from suffice.verdicts.losses import base_name, is_computed
 
 __all__ = ["AnswerCounts", "why_blind"]
 
@@ -191,16 +192,6 @@ def why_blind(
         f"{metric} is {where}, {differ}, so it cannot show a loss. Check that each round was scored by itself and not the "
         "question as a whole, or judge by something else (metric='agreement', --metric agreement)"
     )
-
-
-def base_name(metric: str) -> str:
-    """Return the metric on which a threshold is set: of ``f1 > 0.5`` it is ``f1``."""
-    return metric.split(">", maxsplit=1)[0].strip()
-
-
-def is_computed(metric: str) -> bool:
-    """Return whether a metric is computed from answers, by this library or a metric that was registered."""
-    return is_agreement(metric) or base_name(metric) in METRICS or base_name(metric) == MATCH
 
 
 def _is_of_answers(recording: Recording, metric: str) -> bool:

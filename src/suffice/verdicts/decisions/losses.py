@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from suffice.common.tables import counted
-from suffice.errors import CensoredError, DataError
-from suffice.evaluation.replay import check_policy, dividing_names
+from suffice.errors import DataError
+from suffice.evaluation.replay import check_policy
 from suffice.evaluation.replay.baselines import Run, recorded_run
-from suffice.evaluation.replay.by_stop import run_all
-from suffice.evaluation.replay.orders import mean_runs, n_orders, seed_of_names
-from suffice.evaluation.replay.outcomes import is_agreement
+from suffice.evaluation.replay.orders import n_orders
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.prices import Price
 from suffice.evaluation.replay.references import answering_like, baseline_policy
-from suffice.evaluation.statistics import Units
 from suffice.policy.rounds import Floats, Mask
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
+from suffice.verdicts.losses import Baseline, LossAccount, Questions
 
 __all__ = ["SAVABLE", "Measured", "measure_candidates", "prices_text", "uncut"]
 
@@ -142,79 +141,56 @@ def measure_candidates(
         CensoredError: The baseline goes on past what was recorded.
         DataError: The baseline is a budget that no question has.
     """
-    like = policies[0]
-    reference = None if baseline == "recorded" else baseline_policy(recording, baseline, like)
+    like, of_log = policies[0], baseline == "recorded"
     prepared = PreparedRecording.of(recording, [metric], prices=prices, samples=True)
-    n = n_orders(prepared.recording, orders, [*policies, *([] if reference is None else [reference])])
-    seed = seed_of_names(prepared.recording)
-    if reference is None:
-        own = answering_like(like)
-        base = mean_runs(prepared, n, seed, lambda one: [recorded_run(one, own, start_round=like.start_round)])[0]
-    else:
-        base = _baseline_run(prepared, reference, n, seed)
-    if not base.exact:
-        raise CensoredError(
-            f"the baseline {baseline!r} goes on past what was recorded in {int(base.unrun.sum())} of {prepared.n} "
-            "questions, because a rule ended them, or nothing says why they ended: what it would have answered is unknown. Use the "
-            "baseline 'recorded', what the log did itself, or record at full width"
-        )
-    open_ends = prepared.recording.unexplained & (reference is None)
-    kept = recording.ends != "failed"
-    units = Units.of(len(kept), dividing_names(recording))
-
-    def means(values: Floats | Mask, failed: float) -> Floats:
-        """Return the mean of each unit of values of the questions that did not fail, `failed` for the others."""
-        everywhere = np.full(len(kept), failed)
-        everywhere[kept] = values
-        each: Floats = units.sums(everywhere[None])[0] / units.sizes
-        return each
-
-    worst, best = (np.empty((len(policies), units.n_units)) for _ in range(2))
+    reference: Baseline = partial(recorded_run, like=answering_like(like), start_round=like.start_round)
+    if not of_log:
+        reference = baseline_policy(recording, baseline, like)
+        check_policy(reference, prepared.recording)
+    n = n_orders(prepared.recording, orders, [*policies, *([reference] if isinstance(reference, Policy) else [])])
+    account = LossAccount.of(
+        prepared,
+        reference,
+        orders=n,
+        open_ends=of_log,
+        remedy="Use the baseline 'recorded', what the log did itself, or record at full width",
+    )
+    if not of_log:
+        _refuse_endless(account.baseline, prepared)
+    questions = Questions.of(recording)
+    worst, best = (np.empty((len(policies), questions.units.n_units)) for _ in range(2))
     values, costs = np.empty(len(policies) + 1), {name: np.empty(len(policies) + 1) for name in SAVABLE}
-    unpriced = {name: np.zeros(units.n_units, dtype=np.bool_) for name in SAVABLE}
+    unpriced = {name: np.zeros(questions.units.n_units, dtype=np.bool_) for name in SAVABLE}
     twins, gains, squared_gains = (np.full(len(policies), np.nan) for _ in range(3))
-    unknown = np.zeros(units.n_units, dtype=np.bool_)
+    unknown = np.zeros(questions.units.n_units, dtype=np.bool_)
 
     def add(place: int, run: Run) -> Floats:
         """Add what a run gives and costs; return the metric of each unit."""
-        scores = means(np.nan_to_num(run.worst[metric]), 0.0)
+        scores = questions.means(np.nan_to_num(run.worst[metric]), failed=0.0)
         values[place] = scores.sum()
         for name in SAVABLE:
-            spent = means(run.ledger.spent(name), 0.0)
+            spent = questions.means(run.ledger.spent(name), failed=0.0)
             costs[name][place] = spent.sum()
             unpriced[name] |= np.isnan(spent)
         return scores
 
-    def add_candidate(place: int, run: Run, twin: Run | None) -> None:
-        """Add a candidate, and the random twin if it has one."""
-        add(place, run)
-        low, high = _bounds(run, base, metric, open_ends, averaged=n > 1)
-        best[place], worst[place] = means(low, -1.0), means(high, 1.0)
-        np.logical_or(unknown, means(low != high, 1.0) > 0, out=unknown)
-        if twin is not None:
-            twins[place] = means(np.nan_to_num(twin.worst[metric]), 0.0).sum()
-            gain = means(np.nan_to_num(run.worst[metric]) - np.nan_to_num(twin.best[metric], nan=1.0), 0.0)
+    for place, loss in enumerate(account.losses(policies, twinned=with_twins)):
+        add(place, loss.run)
+        best[place], worst[place] = questions.means(loss.low, failed=-1.0), questions.means(loss.high, failed=1.0)
+        unknown |= questions.means(loss.low != loss.high, failed=1.0) > 0
+        if loss.twin is not None:
+            twins[place] = questions.means(np.nan_to_num(loss.twin.worst[metric]), failed=0.0).sum()
+            least = np.nan_to_num(loss.run.worst[metric]) - np.nan_to_num(loss.twin.best[metric], nan=1.0)
+            gain = questions.means(least, failed=0.0)
             gains[place], squared_gains[place] = gain.sum(), (gain**2).sum()
-
-    # Of a million rounds each run is large, so there is one at a time; samples in many orders are replayed together.
-    for part in [range(len(policies))] if n > 1 else [[place] for place in range(len(policies))]:
-        runs, twin_runs = run_all(
-            prepared,
-            [policies[place] for place in part],
-            n,
-            seed,
-            twinned=[at for at, place in enumerate(part) if place in with_twins],
-        )
-        for at, place in enumerate(part):
-            add_candidate(place, runs[at], twin_runs.get(at))
-        del runs, twin_runs
-    squared = float((add(len(policies), base) ** 2).sum())
+        del loss  # of a million rounds one is large
+    squared = float((add(len(policies), account.baseline) ** 2).sum())
     return Measured(
         worst=worst,
         best=best,
         unknown=unknown,
-        failed=means(np.zeros(prepared.n, dtype=np.bool_), 1.0) > 0,
-        unexplained=means(open_ends, 0.0) > 0,
+        failed=questions.means(np.zeros(prepared.n, dtype=np.bool_), failed=1.0) > 0,
+        unexplained=questions.means(account.open_ends, failed=0.0) > 0,
         values=values,
         squared=squared,
         costs=costs,
@@ -225,46 +201,17 @@ def measure_candidates(
     )
 
 
-def _baseline_run(prepared: PreparedRecording, policy: Policy, n: int, seed: int) -> Run:
-    """Return the run of a baseline.
+def _refuse_endless(run: Run, prepared: PreparedRecording) -> None:
+    """Refuse a budget as a baseline that is beyond the cap of the recording.
 
     Raises:
-        DataError: It is a budget beyond the cap of the recording.
+        DataError: It stops nowhere, and the recording ends at its cap.
     """
-    check_policy(policy, prepared.recording)
-    run = run_all(prepared, [policy], n, seed)[0][0]
-    if (
-        policy.rule.signals == {"round"}
-        and not run.reasons.get("rule")
-        and (prepared.recording.ends == "max_rounds").any()
-    ):
+    policy = run.policy
+    if policy is None or policy.rule.signals != {"round"} or run.reasons.get("rule"):
+        return
+    if (prepared.recording.ends == "max_rounds").any():
         raise DataError(
             f"the baseline {policy.label!r} stops nowhere up to round {prepared.highest}, where the recording ends: what it "
             "would have answered later is unknown. Use 'recorded' or a smaller budget"
         )
-    return run
-
-
-def _bounds(run: Run, base: Run, metric: str, open_ends: Mask, *, averaged: bool) -> tuple[Floats, Floats]:
-    """Return the smallest and the largest loss that what is known allows, each of shape ``(n_questions,)``.
-
-    Args:
-        run: A candidate.
-        base: The baseline.
-        metric: What must not be lost.
-        open_ends: Where the baseline may have gone on, so that what it returned is unknown.
-        averaged: Whether these are means over orders.
-    """
-    low, high = np.nan_to_num(run.worst[metric]), np.nan_to_num(run.best[metric], nan=1.0)
-    base_low, base_high = np.nan_to_num(base.worst[metric]), np.nan_to_num(base.best[metric], nan=1.0)
-    if is_agreement(metric):  # the baseline agrees with itself, whatever its answer was
-        low, high = np.where(open_ends, 0.0, low), np.where(open_ends, 1.0, high)
-    else:
-        base_low, base_high = np.where(open_ends, 0.0, base_low), np.where(open_ends, 1.0, base_high)
-    assert run.rounds is not None
-    assert base.rounds is not None
-    # One stop, one answer, whatever it scored; of means over orders equal ones need not be equal stops.
-    same: Mask = (run.rounds == base.rounds) & ~run.unrun & ~open_ends & (not averaged)
-    # Means over orders are sums in floating point: what is 1 may be a little more.
-    ends = (np.clip(base_low - high, -1.0, 1.0), np.clip(base_high - low, -1.0, 1.0))
-    return np.where(same, 0.0, ends[0]), np.where(same, 0.0, ends[1])

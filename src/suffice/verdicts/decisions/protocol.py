@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from suffice.common.tables import counted
 from suffice.errors import ConfigMismatchError, DataError
@@ -23,9 +22,8 @@ from suffice.evaluation.replay.outcomes import (
     unanswered,
 )
 from suffice.evaluation.replay.panels import best_single_note
-from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.prices import Price
-from suffice.evaluation.statistics import hash_order, hash_places
+from suffice.evaluation.statistics import hash_places
 from suffice.policy.metrics import METRICS
 from suffice.policy.normalizers import MATCH
 from suffice.policy.rounds import Mask
@@ -39,6 +37,7 @@ from suffice.verdicts.decisions.candidates import candidates
 from suffice.verdicts.decisions.losses import SAVABLE, measure_candidates, prices_text, uncut
 from suffice.verdicts.decisions.same_loop import LoopStops, fingerprints, refuse_other_outcomes, rounds_text
 from suffice.verdicts.decisions.trial import Trial
+from suffice.verdicts.losses import Questions, unknown_text
 
 __all__ = ["decide"]
 
@@ -169,7 +168,9 @@ def decide(
     units.require_cost(trial.cost)
     marks = fingerprints(verdict_part, trial.metric)
     answers = AnswerCounts.of(verdict_part, trial.metric)
-    trial = trial.extended(units.ordered(_drawn_order(verdict_part)), seen_from(verdict_part), marks, answers)
+    trial = trial.extended(
+        units.ordered(Questions.of(verdict_part).order(_ORDER_SALT)), seen_from(verdict_part), marks, answers
+    )
     return Advice(
         trial=trial,
         rounds_text=extent,
@@ -180,13 +181,13 @@ def decide(
 def _logged(recording: Recording, baseline: str, leave_out_failed: bool, notes: list[str]) -> Recording:
     """Return the questions that count, and where the baseline is what the log did itself, the rounds it did."""
     logged = uncut(recording) if baseline == "recorded" else recording
-    if leave_out_failed and (logged.ends == "failed").any():
-        prepared = PreparedRecording.of(logged, samples=True)
-        logged = prepared.recording
-        notes.append(
-            f"{prepared.n_failed} questions failed while recording and are left out: the advice is silent on such"
-        )
-    return logged
+    failed = logged.failed
+    if not leave_out_failed or not failed.any():
+        return logged
+    if failed.all():
+        raise DataError(f"all {len(failed)} recorded questions failed: run `suffice record` again to complete them")
+    notes.append(f"{int(failed.sum())} questions failed while recording and are left out: the advice is silent on such")
+    return logged.select(~failed)
 
 
 def _begun(
@@ -221,15 +222,6 @@ def _begun(
         **declared,
     )
     return trial, fresh
-
-
-def _drawn_order(recording: Recording) -> npt.NDArray[np.int64]:
-    """Return the order in which questions are bet on, shape ``(n_units,)``: by the hash of their names.
-
-    The highest wealth on the way counts, and a file may be sorted by what its questions score: with the harmless ones
-    first, the bets would be won before the losses come.
-    """
-    return hash_order(dividing_names(recording), salt=_ORDER_SALT)
 
 
 def _unseen(logged: Recording, fresh: Mask, trial: Trial, notes: list[str]) -> Recording | None:
@@ -401,9 +393,7 @@ def _unit_notes(recording: Recording, trial: Trial) -> list[str]:
     totals = trial.totals
     if totals.failed:
         notes.append(f"{counted(totals.failed, 'question')} failed while recording, and count as lost")
-    if totals.unknown:
-        share = 100 * totals.unknown / totals.n
-        notes.append(f"in {share:.1f} % of the questions an outcome is unknown, and counts at its worst")
+    notes += filter(None, [unknown_text(totals.unknown, totals.n)])
     equal = trial.answers is not None and trial.answers.all_equal
     if totals.constant is not None and equal and not is_agreement(trial.metric):
         notes.append(

@@ -11,7 +11,7 @@ import numpy as np
 
 from suffice.errors import DataError, SchemaError
 from suffice.policy.rounds import Floats
-from suffice.verdicts.certificates.ltt import two_digits
+from suffice.verdicts.losses import two_digits
 
 __all__ = ["Wealth"]
 

@@ -17,9 +17,18 @@ from suffice.policy.rules import Never
 from suffice.policy.session import Policy, Stops, stops
 from suffice.recordings.recording import Recording
 from suffice.verdicts.certificates import Certificate
+from suffice.verdicts.losses import loss_bounds
 from suffice.verdicts.watches.requests import Requests
 
-__all__ = ["USER_SIGNAL", "LossClaim", "Losses", "audited_losses", "full_run_losses", "loss_bounds", "reference_stops"]
+__all__ = [
+    "USER_SIGNAL",
+    "LossClaim",
+    "Losses",
+    "audited_bounds",
+    "audited_losses",
+    "full_run_losses",
+    "reference_stops",
+]
 
 LossKind = str
 _WORST = 1.0
@@ -253,11 +262,11 @@ def audited_losses(
         requests: Of the log.
         question: Which loss.
         until: The place of the first request that does not count yet; None = all count.
-        bounds: `loss_bounds` of both; None = they are found here.
+        bounds: `audited_bounds` of both; None = they are found here.
     """
     notes: list[str] = []
     counting = requests.counting & (np.arange(len(requests)) < (len(requests) if until is None else until))
-    least, most = loss_bounds(requests, question) if bounds is None else bounds
+    least, most = audited_bounds(requests, question) if bounds is None else bounds
     drawn = requests.drawn & counting
     repeats = int((~requests.counting).sum())
     if repeats:
@@ -301,10 +310,10 @@ def audited_losses(
     )
 
 
-def loss_bounds(requests: Requests, question: LossClaim) -> tuple[Floats, Floats]:
+def audited_bounds(requests: Requests, question: LossClaim) -> tuple[Floats, Floats]:
     """Return the smallest and the largest loss that each audited request can have had; NaN where none was audited.
 
-    They are equal where the loss is known: the metric was measured, or the audit got lost, which counts as 1.  A metric lies in [0, 1].
+    They are equal where the loss is known: the metric was measured, or the audit got lost.  That counts as 1, for the alarm, too: otherwise crashes on long questions would improve the figures.
     """
     least, most = np.full(len(requests), np.nan), np.full(len(requests), np.nan)
     complete = requests.complete
@@ -315,26 +324,19 @@ def loss_bounds(requests: Requests, question: LossClaim) -> tuple[Floats, Floats
 
 
 def _bounds_of(requests: Requests, question: LossClaim) -> tuple[Floats, Floats]:
-    mine, full = _values(requests, question)
-    low, high = (
-        np.where(np.isnan(full), unknown, full) - np.where(np.isnan(mine), 1.0 - unknown, mine)
-        for unknown in (0.0, 1.0)
-    )
-    return np.maximum(low, question.lowest), np.maximum(high, question.lowest)
+    recording = requests.recording
+    metric, reference = outcome(recording, question.metric), reference_stops(recording, _reference(requests, question))
+    mine = _value_at(recording, metric, requests.answer, requests.stop)
+    full = _value_at(recording, metric, reference.answer_rounds, reference.rounds)
+    # An equal answer would lose nothing without a gold, too.  But the printed mean takes missing losses to be like the known
+    # ones, and if all harmless ones were known it would be too small.
+    return loss_bounds(mine, full, lowest=question.lowest)
 
 
 def full_run_losses(requests: Requests, question: LossClaim) -> Floats:
-    """Return what requests that ran on lost against the baseline, shape ``(n_requests,)``; NaN where it was not measured."""
-    mine, full = _values(requests, question)
-    return np.maximum(full - mine, 0.0) if question.kind == "harm" else full - mine
-
-
-def _values(requests: Requests, question: LossClaim) -> tuple[Floats, Floats]:
-    """Return the metric of each request at its answer, and at that of the baseline; NaN where it was not measured."""
-    metric = outcome(requests.recording, question.metric)
-    reference = reference_stops(requests.recording, _reference(requests, question))
-    mine = _value_at(requests.recording, metric, requests.answer, requests.stop)
-    return mine, _value_at(requests.recording, metric, reference.answer_rounds, reference.rounds)
+    """Return what requests that ran on lost against the baseline, shape ``(n_requests,)``; NaN where it is unknown."""
+    low, high = _bounds_of(requests, question)
+    return np.where(low < high, np.nan, low)
 
 
 def reference_stops(recording: Recording, policy: Policy) -> Stops:

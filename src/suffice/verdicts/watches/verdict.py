@@ -28,7 +28,7 @@ from suffice.verdicts.diagnostics.rows import right_if_known
 from suffice.verdicts.watches.changes import changes_of
 from suffice.verdicts.watches.drift import drifts_of
 from suffice.verdicts.watches.evidence import audits_to_notice, loss_alarm, loss_windows, sequence_of, whole_log
-from suffice.verdicts.watches.losses import USER_SIGNAL, LossClaim, Losses, audited_losses, loss_bounds
+from suffice.verdicts.watches.losses import USER_SIGNAL, LossClaim, Losses, audited_bounds, audited_losses
 from suffice.verdicts.watches.requests import Requests, others_text
 from suffice.verdicts.watches.result import SignalFit, WatchPoint, WatchResult
 from suffice.verdicts.watches.shadows import shadow_figures
@@ -112,7 +112,7 @@ def watch(
         losses = signalled_losses(requests, signal, deadline=deadline or 0.0, now=moment, names=names)
     else:
         question = LossClaim.of(requests, certificate, metric=metric, max_loss=max_loss)
-        bounds = loss_bounds(requests, question)
+        bounds = audited_bounds(requests, question)
         golds = -math.inf if is_agreement(question.metric) else gold_deadline
         until, why = _first_pending(requests, bounds, _AUDIT_DEADLINE if deadline is None else deadline, golds, moment)
         losses = audited_losses(requests, question, until=until, bounds=bounds)
@@ -175,7 +175,7 @@ def _first_pending(
 
     Args:
         requests: Of the log.
-        bounds: `loss_bounds` of them.
+        bounds: `audited_bounds` of them.
         audits: Seconds that an audit may take.
         golds: Seconds that a gold may take.
         now: The time.

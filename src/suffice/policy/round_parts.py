@@ -1,0 +1,113 @@
+"""What a round is made of: passages, tokens with log-probabilities, and costs."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from suffice.common.json_text import number_from_json, number_to_json
+
+__all__ = ["COST_KINDS", "Cost", "Passage", "Token", "total_cost"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """A piece of evidence.
+
+    Attributes:
+        passage_id: Identity within the corpus or the question's pool.
+        title: Title; a loop reveals none twice where the retriever tells passages apart by it (`Retriever.identity`).
+        text: The text that the model reads.
+        score: The retriever's score; its unit is the retriever's. NaN if unranked.
+    """
+
+    passage_id: str
+    title: str
+    text: str
+    score: float = math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One generated token with its log-probabilities.
+
+    Attributes:
+        text: The token as the endpoint spells it; a part of a character may appear as a replacement character.
+        logprob: Log-probability of the token that was generated, nats; NaN if not given.
+        alternatives: `(text, log-probability in nats)` of the most likely tokens at this position, as given, the
+            generated one usually among them.
+        raw: The token's bytes where the endpoint gives them; None otherwise.
+    """
+
+    text: str
+    logprob: float = math.nan
+    alternatives: tuple[tuple[str, float], ...] = ()
+    raw: bytes | None = None
+
+    def to_list(self) -> list[Any]:
+        """Return JSON-ready values, in the order of the fields."""
+        alternatives = [[text, number_to_json(value)] for text, value in self.alternatives]
+        raw = None if self.raw is None else base64.b64encode(self.raw).decode()
+        return [self.text, number_to_json(self.logprob), alternatives, raw]
+
+    @classmethod
+    def from_list(cls, data: Sequence[Any]) -> Token:
+        """Return the token that `to_list` wrote."""
+        text, logprob, alternatives, raw = data
+        return cls(
+            text,
+            number_from_json(logprob),
+            tuple((other, number_from_json(value)) for other, value in alternatives),
+            None if raw is None else base64.b64decode(raw),
+        )
+
+
+COST_KINDS = ("calls", "uncached_tokens", "cached_tokens", "output_tokens", "seconds")
+"""The kinds of cost, in the order in which they are stored and printed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one component spent, measured; NaN where the endpoint does not tell.
+
+    Attributes:
+        calls: Requests, count.
+        uncached_tokens: Input tokens that were processed, count.
+        cached_tokens: Input tokens read from a prefix cache, count.
+        output_tokens: Generated tokens, count.
+        seconds: Wall-clock time, seconds.
+    """
+
+    calls: float = 0.0
+    uncached_tokens: float = 0.0
+    cached_tokens: float = 0.0
+    output_tokens: float = 0.0
+    seconds: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(**{kind: getattr(self, kind) + getattr(other, kind) for kind in COST_KINDS})
+
+    @property
+    def tokens(self) -> float:
+        """Input and output tokens together, count."""
+        return self.uncached_tokens + self.cached_tokens + self.output_tokens
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values; unknown ones become None."""
+        return {kind: number_to_json(getattr(self, kind)) for kind in COST_KINDS}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Cost:
+        """Return the cost that `to_dict` wrote."""
+        return cls(**{kind: number_from_json(value) for kind, value in data.items()})
+
+
+def total_cost(costs: Mapping[str, Cost]) -> Cost:
+    """Return the sum over components."""
+    total = Cost()
+    for cost in costs.values():
+        total = total + cost
+    return total

@@ -1,0 +1,50 @@
+"""What an observed round must be, and where its costs are written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from suffice.errors import DataError
+from suffice.policy.rounds import COST_KINDS, Cost, Floats, Round
+from suffice.policy.signals import LOOP_COMPONENTS
+
+__all__ = ["check_round", "write_costs"]
+
+_FREE = Cost()
+_UNKNOWN_COST = Cost(**dict.fromkeys(COST_KINDS, math.nan))
+
+
+def check_round(observed: Any) -> None:
+    """Refuse what is no round, or has an answer or costs of another type.
+
+    Raises:
+        DataError: It is none.
+    """
+    if not isinstance(observed, Round):
+        raise DataError(f"a session observes a Round, not {observed!r}: give Round(...), or a text as draft=...")
+    if not isinstance(observed.answer, str | None):
+        raise DataError(f"an answer is a text, or None where there is none, not {observed.answer!r}")
+    wrong = next((c for c in observed.costs.items() if not isinstance(c[1], Cost)), None)
+    if wrong is not None:
+        raise DataError(f"the costs of {wrong[0]!r} are a Cost, such as Cost(calls=1), not {wrong[1]!r}")
+
+
+def write_costs(columns: Mapping[str, Floats], observed: Round, position: int) -> None:
+    """Write the costs of a round into the columns that a policy reads.
+
+    Args:
+        columns: By name, each of shape ``(n_rounds,)``.
+        observed: The round.
+        position: Its place in the columns.
+    """
+    # A host that reports no cost at all has not said that the round was free.
+    known = any(component in observed.costs for component in LOOP_COMPONENTS)
+    absent = _FREE if known else _UNKNOWN_COST
+    for component in LOOP_COMPONENTS:
+        cost = observed.costs.get(component, absent)
+        for kind in COST_KINDS:
+            column = columns.get(f"cost.{component}.{kind}")
+            if column is not None:
+                column[position] = getattr(cost, kind)

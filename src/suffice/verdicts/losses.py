@@ -1,0 +1,412 @@
+"""The account of losses: what each question loses under a policy against a baseline, with bounds where something is missing.
+
+`decide`, `certify` and `watch` all read it.  They differ in the end that counts: a verdict and a certificate take the largest
+loss that what is known allows, an alarm the smallest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.common.tables import counted
+from suffice.errors import CensoredError
+from suffice.evaluation.replay import dividing_names
+from suffice.evaluation.replay.baselines import Run
+from suffice.evaluation.replay.by_stop import run_all
+from suffice.evaluation.replay.orders import mean_runs, seed_of_names
+from suffice.evaluation.replay.outcomes import is_agreement
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.statistics import Units, hash_order
+from suffice.policy.metrics import METRICS
+from suffice.policy.normalizers import MATCH
+from suffice.policy.rounds import Floats, Mask
+from suffice.policy.rules import Selector
+from suffice.policy.session import Policy
+from suffice.recordings.recording import Recording
+
+__all__ = [
+    "LossAccount",
+    "PolicyLoss",
+    "Questions",
+    "base_name",
+    "failed_text",
+    "is_computed",
+    "loss_bounds",
+    "open_text",
+    "same_texts",
+    "two_digits",
+    "unknown_text",
+]
+
+Baseline = Policy | Callable[[PreparedRecording], Run]
+"""A policy, or what replays a baseline that is none, on any order of the rounds."""
+
+
+def loss_bounds(mine: Floats, base: Floats, *, lowest: float = -1.0) -> tuple[Floats, Floats]:
+    """Return the smallest and the largest loss that what is known allows.
+
+    >>> low, high = loss_bounds(np.array([0.5, 0.5, np.nan]), np.array([1.0, np.nan, 0.25]))
+    >>> low.tolist(), high.tolist()
+    ([0.5, -0.5, -0.75], [0.5, 0.5, 0.25])
+
+    Args:
+        mine: The metric under a policy, in [0, 1], any shape; NaN where it is unknown and may be anything in [0, 1].
+        base: The metric under the baseline, likewise, of a shape that broadcasts.
+        lowest: The smallest loss that counts: 0 where gains make up for nothing, or cannot be.
+
+    Returns:
+        Both in [-1, 1], without NaN.
+    """
+    open_mine, open_base = np.isnan(mine), np.isnan(base)
+    low = np.where(open_base, 0.0, base) - np.where(open_mine, 1.0, mine)
+    high = np.where(open_base, 1.0, base) - np.where(open_mine, 0.0, mine)
+    return np.maximum(low, lowest), np.maximum(high, lowest)
+
+
+def base_name(metric: str) -> str:
+    """Return the metric on which a threshold is set: of ``f1 > 0.5`` it is ``f1``."""
+    return metric.split(">", maxsplit=1)[0].strip()
+
+
+def is_computed(metric: str) -> bool:
+    """Return whether a metric is computed from answers, by this library or a metric that was registered.
+
+    Then equal answers to one question score alike, whether or not the score is known.
+    """
+    return is_agreement(metric) or base_name(metric) in METRICS or base_name(metric) == MATCH
+
+
+def same_texts(recording: Recording, metric: str, one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]) -> Mask:
+    """Return where the answers of two rounds are the same text, so that a metric of answers must score them alike.
+
+    Args:
+        recording: Recorded rounds.
+        metric: Where it is not computed from answers, nothing is the same.
+        one: A round of each question, shape ``(n_questions,)``; one that was not recorded has no answer.
+        other: Another one, same shape.
+    """
+    if not is_computed(metric) or "answer" not in recording.table.column_names:
+        return np.zeros(len(one), dtype=np.bool_)
+    texts = []
+    for rounds in (one, other):
+        places = rounds - int(recording.index[0])
+        inside = (places >= 0) & (places < len(recording.index))
+        found = recording.answers[np.arange(len(places)), np.where(inside, places, 0)]
+        texts.append([text if known else None for text, known in zip(found.tolist(), inside, strict=True)])
+    return np.array([isinstance(a, str) and a == b for a, b in zip(*texts, strict=True)], dtype=np.bool_)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Questions:
+    """The questions that count, each once: rows that repeat one, under whatever id, are one unit with their mean.
+
+    Attributes:
+        names: The question of each row that counts.
+        ids: The id of each of these rows.
+        recorded: Which of these rows did not fail, shape ``(n_rows,)``.
+        units: The questions of the rows.
+        n_failed: Questions of which a row failed, whether these count or not.
+    """
+
+    names: Sequence[str]
+    ids: Sequence[str]
+    recorded: Mask
+    units: Units
+    n_failed: int
+
+    @classmethod
+    def of(cls, recording: Recording, *, leave_out_failed: bool = False) -> Questions:
+        """Return the questions of a recording.
+
+        Args:
+            recording: Recorded rounds, failed questions included.
+            leave_out_failed: Whether those do not count.
+        """
+        recorded, names, ids = ~recording.failed, [*map(str, dividing_names(recording))], recording.question_ids
+        n_failed = len({name for name, known in zip(names, recorded, strict=True) if not known})
+        if leave_out_failed and n_failed:
+            names, ids = (
+                [text for text, known in zip(texts, recorded, strict=True) if known] for texts in (names, ids)
+            )
+            recorded = np.ones(len(names), dtype=np.bool_)
+        return cls(names=names, ids=ids, recorded=recorded, units=Units.of(len(names), names), n_failed=n_failed)
+
+    def means(self, rows: Floats | Mask, *, failed: float) -> Floats:
+        """Return the mean of each question, shape ``(..., n_questions)``, in the order of their first rows.
+
+        Args:
+            rows: Values of the rows that did not fail, shape ``(..., n_recorded)``.
+            failed: The value of those that did.
+        """
+        everywhere = np.full((*rows.shape[:-1], len(self.recorded)), failed)
+        everywhere[..., self.recorded] = rows
+        means: Floats = self.units.sums(everywhere) / self.units.sizes
+        return means
+
+    def of_recorded(self) -> Questions:
+        """Return the questions with a row that did not fail, which have quality and costs, over these rows alone."""
+        if self.recorded.all():
+            return self
+        names, ids = (
+            [text for text, known in zip(texts, self.recorded, strict=True) if known]
+            for texts in (self.names, self.ids)
+        )
+        recorded = np.ones(len(names), dtype=np.bool_)
+        return Questions(names=names, ids=ids, recorded=recorded, units=Units.of(len(names), names), n_failed=0)
+
+    def order(self, salt: str) -> npt.NDArray[np.int64]:
+        """Return the order in which questions are bet on, shape ``(n_questions,)``: by the hash of their names.
+
+        The highest capital on the way counts, and a file may be sorted by what its questions score: with the harmless ones
+        first, the bets would be won before the losses come.
+
+        Args:
+            salt: Of the hash, a constant of the command.
+        """
+        return hash_order(self.names, salt=salt)
+
+    @property
+    def first_ids(self) -> list[str]:
+        """The id of each question's first row."""
+        return [*dict(zip(reversed(self.names), reversed(self.ids), strict=True)).values()][::-1]
+
+
+def failed_text(n_failed: int, *, left_out: bool) -> str:
+    """Return what becomes of failed questions, in words; empty without any.
+
+    >>> failed_text(7, left_out=False), failed_text(1, left_out=True), failed_text(0, left_out=True)
+    ('7 questions failed while recording and count as lost', '1 question failed while recording and is left out', '')
+    """
+    if not n_failed:
+        return ""
+    many = n_failed > 1
+    what = ("are left out" if many else "is left out") if left_out else ("count as lost" if many else "counts as lost")
+    return f"{counted(n_failed, 'question')} failed while recording and {what}"
+
+
+def unknown_text(n_unknown: int, n: int) -> str:
+    """Return how many questions have an outcome that is unknown, in words; empty without any.
+
+    >>> unknown_text(3, 200)
+    'in 1.5 % of the questions an outcome is unknown, and counts at its worst'
+    """
+    share = 100 * n_unknown / max(n, 1)
+    return f"in {share:.1f} % of the questions an outcome is unknown, and counts at its worst" if n_unknown else ""
+
+
+def open_text(share: float) -> str:
+    """Return how much of a mean loss is unknown, in words; empty where nothing is.
+
+    >>> open_text(0.0125), open_text(0.0)
+    ('1.2 points of that loss are outcomes that are unknown, which count at their worst', '')
+    """
+    points = f"{100 * share:.1f} points of that loss are outcomes that are unknown, which count at their worst"
+    return points if share > 0 else ""
+
+
+def two_digits(n: int) -> int:
+    """Return a number rounded up to two digits, one below 200 as it is.
+
+    >>> two_digits(149), two_digits(1234)
+    (149, 1300)
+    """
+    if n < 200:  # noqa: PLR2004 - three digits of which the first is a 1
+        return n
+    unit = int(10 ** (math.floor(math.log10(n)) - 1))
+    return math.ceil(n / unit) * unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyLoss:
+    """What one policy loses on the rows that did not fail; arrays have shape ``(n_recorded,)``, in [-1, 1].
+
+    Attributes:
+        run: The policy on the recording.
+        twin: Its random twin, which stops as often at each round; None where none was asked for.
+        low: The smallest loss that what is known allows, a mean over orders.
+        high: The largest, the same where everything is known.
+    """
+
+    run: Run
+    twin: Run | None
+    low: Floats
+    high: Floats
+
+    @property
+    def open(self) -> Floats:
+        """The part of the largest losses in which something is unknown, 0 elsewhere."""
+        return np.where(self.low < self.high, self.high, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LossAccount:
+    """What policies lose against a baseline, order by order of independent samples: no order makes up for another.
+
+    Attributes:
+        prepared: The recording; its first metric is what must not be lost.
+        baseline: The baseline on it.
+        values: The baseline's metric in each order, shape ``(n_orders, n_recorded)``; NaN where it is unknown.
+        seed: Of the orders.
+        lowest: The smallest loss that counts, 0 or -1.
+        open_ends: Where the baseline may have gone on, so that what it returned is unknown; same shape as a row of `values`.
+    """
+
+    prepared: PreparedRecording
+    baseline: Run
+    values: Floats
+    seed: int
+    lowest: float
+    open_ends: Mask
+
+    @classmethod
+    def of(
+        cls,
+        prepared: PreparedRecording,
+        baseline: Baseline,
+        *,
+        orders: int = 1,
+        harm: bool = False,
+        open_ends: bool = False,
+        remedy: str = "",
+    ) -> LossAccount:
+        """Replay a baseline.
+
+        Args:
+            prepared: The recording, with the metric.
+            baseline: What losses are against.
+            orders: Of independent samples, over how many random orders a loss is averaged; 1 is the stored one.
+            harm: Whether gains make up for nothing.
+            open_ends: Whether the baseline is what the log did itself, so that where nothing says why a question ended, what it
+                returned is unknown.
+            remedy: What to do where the baseline goes on past what was recorded.
+
+        Raises:
+            CensoredError: It does.
+        """
+        metric, seed, values = prepared.metric_names[0], seed_of_names(prepared.recording), []
+
+        def replayed(one: PreparedRecording) -> list[Run]:
+            assert not isinstance(baseline, Policy)
+            run = baseline(one)
+            values.append(run.values[metric][None])
+            return [run]
+
+        if isinstance(baseline, Policy):
+            run = run_all(prepared, [baseline], orders, seed, each=lambda rows: values.append(rows[0]))[0][0]
+        else:
+            run = mean_runs(prepared, orders, seed, replayed)[0]
+        unsure = prepared.recording.unexplained & open_ends
+        _refuse_unrun(run, prepared, remedy)
+        return cls(
+            prepared=prepared,
+            baseline=run,
+            values=np.concatenate(values),
+            seed=seed,
+            lowest=0.0 if harm else -1.0,
+            open_ends=unsure,
+        )
+
+    @property
+    def metric(self) -> str:
+        """What must not be lost."""
+        return self.prepared.metric_names[0]
+
+    @property
+    def orders(self) -> int:
+        """Orders of independent samples."""
+        return len(self.values)
+
+    def losses(
+        self, policies: Sequence[Policy], *, kinds: Sequence[str] = (), twinned: Collection[int] = ()
+    ) -> Iterator[PolicyLoss]:
+        """Yield what each policy loses.
+
+        Of a million rounds each run is large, so policies come one at a time; in many orders of samples they share the
+        answers, the votes and the costs of each order, and are replayed together.
+
+        Args:
+            policies: The policies.
+            kinds: Of each run; by default `rule`.
+            twinned: Places of the policies that have a random twin.
+        """
+        places = range(len(policies))
+        for part in [places] if self.orders > 1 else [[place] for place in places]:
+            yield from self._losses_of(
+                [policies[place] for place in part],
+                [kinds[place] for place in part] if kinds else (),
+                [at for at, place in enumerate(part) if place in twinned],
+            )
+
+    def _losses_of(
+        self, policies: Sequence[Policy], kinds: Sequence[str], twinned: Collection[int]
+    ) -> Iterator[PolicyLoss]:
+        """Yield what policies lose that are replayed together."""
+        sums, n_before = np.zeros((2, len(policies), self.prepared.n)), 0
+
+        def add(mine: Floats) -> None:
+            """Add some orders, shape ``(n_policies, n_orders, n_recorded)``."""
+            nonlocal sums, n_before
+            base = self.values[n_before : n_before + mine.shape[1]]
+            n_before += mine.shape[1]
+            if is_agreement(self.metric):  # the baseline agrees with itself, whatever its answer was
+                mine = np.where(self.open_ends, np.nan, mine)
+            else:
+                base = np.where(self.open_ends, np.nan, base)
+            ends = loss_bounds(mine, base, lowest=self.lowest)
+            sums = sums + np.stack([end.sum(axis=1) for end in ends])
+
+        runs, twins = run_all(self.prepared, policies, self.orders, self.seed, kinds=kinds, twinned=twinned, each=add)
+        # Means over orders are sums in floating point: what is 1 may be a little more.
+        low, high = np.clip(sums / self.orders, -1.0, 1.0)
+        for at, run in enumerate(runs):
+            same = self._same(run, low[at] < high[at])
+            ends = [np.where(same, 0.0, end[at]) for end in (low, high)]
+            yield PolicyLoss(run=run, twin=twins.get(at), low=ends[0], high=ends[1])
+
+    def _same(self, run: Run, unknown: Mask) -> Mask:
+        """Return where a policy surely returns what the baseline returns, whatever that scores, shape ``(n_recorded,)``.
+
+        Args:
+            run: The policy.
+            unknown: Where its loss is unknown otherwise, same shape.
+        """
+        base = self.baseline
+        same = np.zeros(len(unknown), dtype=np.bool_)
+        possible = unknown & ~run.unrun & ~self.open_ends
+        # Of means over orders equal ones need not be equal stops.
+        if self.orders > 1 or not possible.any() or run.answer_rounds is None or base.answer_rounds is None:
+            return same
+        if run.selector == base.selector:
+            same = (np.asarray(run.rounds) == base.rounds) & (run.answer_rounds == base.answer_rounds)
+        if all(one.policy is not None and _returns_one_answer(one.policy.selector) for one in (run, base)):
+            same = same | same_texts(self.prepared.recording, self.metric, run.answer_rounds, base.answer_rounds)
+        return np.asarray(same & possible, dtype=np.bool_)
+
+
+def _returns_one_answer(selector: Selector) -> bool:
+    """Return whether a selector returns one answer of a question, and not any of several by a draw."""
+    return type(selector).shares is Selector.shares
+
+
+def _refuse_unrun(run: Run, prepared: PreparedRecording, remedy: str) -> None:
+    """Refuse a baseline that goes on past what was recorded.
+
+    Raises:
+        CensoredError: It does.
+    """
+    if run.exact:
+        return
+    why, said = "a rule ended their recording", ""
+    if prepared.recording.unexplained.any():
+        why = "nothing says why they ended"
+        said = ", or say how they ended when you import them (--ended exhausted, max_rounds)"
+    raise CensoredError(
+        f"the baseline {run.label!r} goes on past what was recorded in {int(run.unrun.sum())} of {prepared.n} questions, because "
+        f"{why}: what it would have answered there is unknown, and leaving those questions out would choose the easy ones. "
+        f"{remedy}{said}"
+    )

@@ -24,10 +24,11 @@ from suffice.evaluation.replay import replay_matrix
 from suffice.evaluation.replay.outcomes import answers_by_stop, values_by_stop
 from suffice.evaluation.search import Block, Literal
 from suffice.evaluation.search.families import FormFamily
-from suffice.evaluation.statistics import Intervals, bootstrap_weights, paired_bootstrap
+from suffice.evaluation.statistics import Intervals, paired_bootstrap
 from suffice.policy.rounds import Floats, Rounds
 from suffice.policy.rules import AllOf, AnyOf, Rule
 from suffice.policy.rules.selectors import Last
+from suffice_papers.multinomial import bootstrap_weights
 
 QUESTIONS, ROUNDS, DRAWS, SEED = 300, 5, 1000, 42
 THRESHOLDS = {

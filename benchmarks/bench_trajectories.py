@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 from tests.support.cascade import ROUNDS, TOGGLES, cascade, drafts, rule_of
 
-from suffice.evaluation.replay.baselines import Run, fixed_budget, oracle_best, random_stop, run_policy
+from suffice.evaluation.replay.baselines import Run, fixed_budget, oracle_best, run_policy
 from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.random_twins import random_stop
 from suffice.policy.session import Policy
 from suffice.recordings import Recording
 

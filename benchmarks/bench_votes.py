@@ -21,10 +21,11 @@ from suffice.evaluation.replay import policy_for, replay
 from suffice.evaluation.replay.by_stop import run_all
 from suffice.evaluation.replay.orders import drawn_orders
 from suffice.evaluation.replay.prepared import PreparedRecording
-from suffice.evaluation.statistics import Intervals, bootstrap_weights, paired_bootstrap
+from suffice.evaluation.statistics import Intervals, paired_bootstrap
 from suffice.policy.rounds import Floats
 from suffice.recordings import Recording
 from suffice.recordings.schema import build_table
+from suffice_papers.multinomial import bootstrap_weights
 
 QUESTIONS, SAMPLES, ORDERS, DRAWS, SEED, ANSWERS = 1319, 40, 100, 1000, 42, 12
 LEADS = range(1, SAMPLES + 1)

@@ -21,7 +21,7 @@ from suffice.evaluation.statistics import (
     FEW_NONZERO,
     INTERVALS,
     Intervals,
-    bootstrap_weights,
+    Resampling,
     max_statistic,
     paired_bootstrap,
     paired_t,
@@ -103,12 +103,17 @@ def intervals(method: str, sample: Sample, weights: Floats, level: float = LEVEL
     return paired_bootstrap(sample.deltas, weights, clusters=sample.clusters, level=level, method=method)
 
 
+def drawn(n: int, draws: int, rng: np.random.Generator) -> Any:
+    """Return the weights of n questions, by another seed each time."""
+    return Resampling(n_resamples=draws, seed=int(rng.integers(2**62))).draws(range(n)).weights
+
+
 def samples(
     population: Population, n: int, datasets: int, draws: int, rng: np.random.Generator
 ) -> Iterator[tuple[Sample, Floats]]:
     """Yield blocks of data sets, each with draws of its own."""
     for start in range(0, datasets, BLOCK):
-        yield population.draw(rng, min(BLOCK, datasets - start), n), bootstrap_weights(n, draws, rng=rng)
+        yield population.draw(rng, min(BLOCK, datasets - start), n), drawn(n, draws, rng)
 
 
 @dataclass(frozen=True)
@@ -171,7 +176,7 @@ def family_errors(
     for _ in range(datasets):
         common = population.draw(rng, 1, n).deltas
         deltas = np.where(rng.random((rules, n)) < 0.7, common, population.draw(rng, rules, n).deltas)
-        weights = bootstrap_weights(n, draws, rng=rng)
+        weights = drawn(n, draws, rng)
         any_bound.append(bool((max_statistic(deltas, weights).low > 0).any()))
         any_naive.append(bool((paired_bootstrap(deltas, weights, level=0.90).low > 0).any()))
     return {"max-statistic": float(np.mean(any_bound)), "uncorrected": float(np.mean(any_naive))}

@@ -10,6 +10,8 @@ import itertools
 import math
 from statistics import fmean
 
+import numpy as np
+
 from suffice.policy.metrics import answer_key
 from suffice.policy.rules import AllOf, AnyOf, FirstOf, KOf, Never, Patience, Rule, Threshold, WeightedSum
 
@@ -189,3 +191,10 @@ def dominated(point: tuple[float, float], rivals: dict[str, tuple[float, float]]
 
 def mean(values: list[float]) -> float:
     return fmean(values)
+
+
+def bootstrap_weights(n_units: int, n_resamples: int = 1000, *, rng) -> np.ndarray:
+    """Draw n of n units, as `scipy.stats.bootstrap` does with the same generator; one unit has NaN."""
+    drawn = np.random.default_rng(rng).integers(0, n_units, size=(n_resamples, n_units))
+    counts = np.stack([np.bincount(row, minlength=n_units) for row in drawn]).astype(float)
+    return counts if n_units > 1 else np.full_like(counts, np.nan)

@@ -122,7 +122,7 @@ def run(arguments: list[str] | None = None) -> None:
     except MemoryError:
         _complain(
             "error: this takes more memory than there is. Take fewer questions: a part of the file, or of the recording "
-            "(Recording.select); `suffice replay --stream` reads one policy's recording block by block",
+            "(Recording.select); `suffice replay --stream` reads a recording block by block",
             debug,
         )
         code = 1

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,7 +31,6 @@ from suffice.evaluation.replay.streaming import replay_stream
 from suffice.evaluation.replay.tables import replay_notes, replay_tables
 from suffice.evaluation.statistics import DEFAULT_INTERVAL, INTERVALS
 from suffice.policy.rules import parse_selector
-from suffice.policy.session import Policy
 from suffice.recordings import read_recording
 
 __all__ = [
@@ -130,7 +128,6 @@ def calibrate_command(
 
 
 def replay_command(
-    context: typer.Context,
     path: options.Recorded,
     compared: options.Compared,
     pricing: options.Pricing,
@@ -163,7 +160,10 @@ def replay_command(
         typer.Option("--wave", min=1, help="Of independent samples: charge for requests of this many at once."),
     ] = None,
     stream: Annotated[
-        bool, typer.Option("--stream", help="Read one policy's recording block by block; it may exceed the memory.")
+        bool,
+        typer.Option(
+            "--stream", help="Read the recording block by block; it may exceed the memory. The figures stay the same."
+        ),
     ] = False,
     jobs: Annotated[
         int | None,
@@ -174,85 +174,47 @@ def replay_command(
         ),
     ] = None,
 ) -> None:
-    """The result is exact, and no call is made. With --stream the recording need not fit into memory.
+    """The result is exact, and no call is made. With --stream the recording need not fit into memory; the figures are the same.
 
     Example: suffice replay run.parquet --rule answer_stable
     """
     options.allowed(interval, INTERVALS, "--interval")
     options.allowed(ledger, LEDGERS, "--ledger")
-    price, policies = pricing.price(), compared.files()
-    if stream:
-        policy_or_rule = _streamed_policy(context, [*policies, *(compared.rule or ())])
-        prices = price if pricing.prices is None else pricing.of(Source(path).empty())
-        with cluster.parts(jobs) as at_once, progress_bar("replay", quiet=output.as_json) as progress:
-            streamed = replay_stream(
-                path,
-                policy_or_rule,
-                metrics=compared.metric,
-                baseline=compared.baseline or "fixed_k(3)",
-                level=resampling.level,
-                prices=prices,
-                jobs=at_once,
-                on_progress=progress,
-            )
-        output.show(streamed.to_dict(), Screen(tables=[streamed.table()], then=f"suffice diagnose {quoted(path)}"))
-        return
-    if jobs is not None:
+    pricing.price()  # refuses two answers before anything is read
+    policies = compared.files()
+    if not stream and jobs is not None:
         raise typer.BadParameter("goes with --stream", param_hint="--jobs")
-    if cluster.on is not None:
+    if not stream and cluster.on is not None:
         raise typer.BadParameter("goes with --stream", param_hint="--on")
-    recording = read_recording(path)
+    recording = Source(path).empty() if stream else read_recording(path)
     texts = compared.rule or (() if policies else SAMPLE_RULES if recording.independent else TEXT_RULES)
     changes = options.start_of(compared.start_round, texts)
     changes |= {} if max_rounds is None else {"max_rounds": max_rounds}
     changes |= {} if selector is None else {"selector": parse_selector(selector)}
     suffix = "" if selector in (None, "last") else f", {selector}"
     policies += [policy_for(recording, text, name=f"{text}{suffix}", **changes) for text in texts]
-    result = evaluate(
-        recording,
-        with_guarded(policies, recording),
-        metrics=tuple(compared.metric) if compared.metric else None,
-        baseline=options.read_baseline(compared.baseline),
-        resampling=replace(resampling.value, interval=interval),
-        prices=pricing.of(recording),
-        margins=compared.margins,
-        cost=cost,
-        ledger=ledger,
-        orders=orders,
-        wave=wave,
-    )
+    policies = with_guarded(policies, recording)
+    how: dict[str, Any] = {
+        "metrics": tuple(compared.metric) if compared.metric else None,
+        "baseline": options.read_baseline(compared.baseline),
+        "resampling": replace(resampling.value, interval=interval),
+        "prices": pricing.of(recording),
+        "margins": compared.margins,
+        "cost": cost,
+        "ledger": ledger,
+        "wave": wave,
+    }
+    if stream:
+        if orders is not None:
+            raise typer.BadParameter("goes without --stream", param_hint="--orders")
+        with cluster.parts(jobs) as at_once, progress_bar("replay", quiet=output.as_json) as progress:
+            result = replay_stream(path, policies, **how, jobs=at_once, on_progress=progress)
+    else:
+        result = evaluate(recording, policies, **how, orders=orders)
     then = f"suffice report {quoted(path)} -o report.html"
     if recording.exchangeable:
         then = f"suffice certify {quoted(path)} --rules RULES --max-loss 0.01"
     output.show(result.to_dict(), replay_screen(result, then=then))
-
-
-_STREAMED = {
-    "path",
-    "rule",
-    "policy",
-    "metric",
-    "baseline",
-    "level",
-    "prices",
-    "model",
-    "stream",
-    "jobs",
-    *(field.name for field in fields(ClusterOptions)),
-    "as_json",
-    "details",
-}
-
-
-def _streamed_policy(context: typer.Context, candidates: Sequence[Policy | str]) -> Policy | str:
-    """Return the one policy that is replayed block by block."""
-    for parameter in context.command.params:
-        source = context.get_parameter_source(str(parameter.name))
-        if source is not None and source.name == "COMMANDLINE" and parameter.name not in _STREAMED:
-            raise typer.BadParameter("--stream does without it: leave one of them out", param_hint=parameter.opts[0])
-    if len(candidates) != 1:
-        raise typer.BadParameter("--stream takes one --rule or one --policy", param_hint="--stream")
-    return candidates[0]
 
 
 def replay_screen(result: ReplayResult, then: str = "") -> Screen:

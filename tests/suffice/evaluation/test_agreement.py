@@ -119,7 +119,7 @@ def check(folder, trajectories: list[Trajectory], recording: Recording, text: st
         return
     assert row.stop_rounds == pytest.approx(shares(expected))
     streamed = replay_stream(path, policy, metrics=("f1",), baseline="fixed_k(1)", block_rows=3)
-    assert streamed.policy.stop_rounds == pytest.approx(shares(expected))
+    assert streamed.rows[0].stop_rounds == pytest.approx(shares(expected))
     if text == "full":
         return
     families = [listed([text], policy_for(recording, "full", **FITTED))]

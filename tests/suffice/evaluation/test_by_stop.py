@@ -8,11 +8,12 @@ from functools import partial
 import numpy as np
 import pytest
 
-from suffice.evaluation.replay.baselines import random_stop, run_policy
+from suffice.evaluation.replay.baselines import run_policy
 from suffice.evaluation.replay.by_stop import _plain_costs, run_all
 from suffice.evaluation.replay.orders import mean_runs
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.prices import Price
+from suffice.evaluation.replay.random_twins import random_stop
 from suffice.policy.calibration import Calibrator
 from suffice.policy.normalizers import _ALL_NORMALIZERS, Grouping
 from suffice.recordings.recording import Recording

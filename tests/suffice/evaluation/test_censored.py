@@ -24,6 +24,7 @@ from suffice.verdicts.certificates.losses import measure_losses
 from tests.support import strategies as drawn
 from tests.support.cli_tools import cli
 from tests.support.coin import RULE, no_false_gain
+from tests.support.replayed import assert_same_replay
 from tests.support.strategies import Trajectory
 
 FULL = "full"
@@ -131,16 +132,16 @@ def test_the_command_marks_every_row_and_prints_no_false_gain(cut, cut_path):
     assert f"censored: unknown in {cut.heads.sum()} of {len(cut.heads)} questions" in printed.out
 
 
-def test_a_stream_refuses_and_names_replay(cut, cut_path):
-    with pytest.raises(CensoredError, match="`suffice replay` gives bounds"):
-        replay_stream(cut_path, RULE, metrics=("em",))
-    with pytest.raises(CensoredError, match="`suffice replay` gives bounds"):
-        replay_stream(cut_path, FULL, metrics=("em",), baseline=RULE)
-    refused = cli("replay", "--stream", cut_path, "--rule", RULE, "--metric", "em")
-    assert refused.code != 0
-    no_false_gain(cut, refused.out)
-    exact = replay_stream(cut_path, RULE, metrics=("em",), baseline=RULE)  # stops no later than the recording
-    assert exact.policy.metrics["em"] == replay(cut.whole, [RULE], metrics=("em",)).row(RULE).metrics["em"]
+def test_a_stream_has_the_bounds_of_replay(cut, cut_path):
+    how = {"metrics": ("em",), "resampling": Resampling(n_resamples=20)}
+    streamed = replay_stream(cut_path, [RULE, FULL], **how, block_rows=7)
+    assert streamed.row(FULL).censored
+    assert_same_replay(streamed, replay(cut.cut, [RULE, FULL], **how), apart=("data_hash",))
+    with pytest.raises(CensoredError, match="goes on past"):
+        replay_stream(cut_path, RULE, **how, baseline=FULL)
+    printed = cli("replay", "--stream", cut_path, "--rule", RULE, "--metric", "em", "--resamples", "20")
+    assert printed.code == 0
+    no_false_gain(cut, printed.out)
 
 
 def test_certify_refuses_what_never_ran(cut, cut_path):

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from suffice.errors import DataError, SchemaError
 from suffice.evaluation.replay import LIVE, CostTable, Price, component_prices, load_prices, replay
-from suffice.evaluation.replay.baselines import closed_book, fixed_budget, oracle_best, random_stop, run_policy
+from suffice.evaluation.replay.baselines import closed_book, fixed_budget, oracle_best, run_policy
 from suffice.evaluation.replay.outcomes import outcome
 from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.random_twins import random_stop
 from suffice.evaluation.statistics import Resampling
 from suffice.policy.rounds import COST_KINDS
 from suffice.policy.rules import FirstOf, Never, Rule, fixed_k, parse_rule, parse_selector, signal

@@ -13,12 +13,13 @@ from suffice.evaluation.statistics import (
     DrawnSums,
     Draws,
     Resampling,
-    bootstrap_weights,
+    Units,
     keyed_numbers,
     keys_of,
     max_statistic,
     poisson_weights,
 )
+from tests.support.reference import bootstrap_weights
 
 RNG = np.random.default_rng(3)
 DELTAS = np.stack([RNG.normal(0.02, 0.4, 500), RNG.choice([-1.0, 0.0, 1.0], 500, p=[0.1, 0.8, 0.1]), np.ones(500)])
@@ -79,7 +80,7 @@ def test_intervals_are_those_of_the_bootstrap_of_all_questions_but_for_its_noise
     draws = Draws(
         resampling=resampling,
         clusters=None,
-        units=resampling.draws(500).units,
+        units=Units.of(500),
         weights=bootstrap_weights(500, 4000, rng=2),
     )
     for ours, delta, error in zip(sums_of().paired(resampling), DELTAS, sums_of().errors, strict=True):
@@ -115,7 +116,7 @@ def test_few_differences_have_the_exact_test_and_one_question_has_no_interval():
     deltas[0, [3, 20, 41]] = 1.0
     resampling = Resampling(n_resamples=30)
     total = sums_of(deltas[:, :30], KEYS[:30], 30) + sums_of(deltas[:, 30:], KEYS[30:60], 30)
-    (ours,), theirs = total.paired(resampling), resampling.draws(60).paired(deltas[0])
+    (ours,), theirs = total.paired(resampling), resampling.draws(range(60)).paired(deltas[0])
     assert (ours.p_exact, ours.warning) == (theirs.p_exact, theirs.warning) == (0.25, theirs.warning)
     (alone,) = sums_of(deltas[:, :1], KEYS[:1], 30).paired(resampling)
     assert np.isnan([alone.low, alone.high]).all()

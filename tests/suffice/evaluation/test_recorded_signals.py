@@ -48,7 +48,7 @@ def replayed(of: Recording, item):
 
 def streamed(of: Recording, item, folder):
     write_recording(folder / "r.parquet", of.table, of.metadata)
-    return replay_stream(folder / "r.parquet", item)
+    return replay_stream(folder / "r.parquet", item, resampling=Resampling(n_resamples=20))
 
 
 def test_only_signals_with_a_value_are_named_as_those_that_there_are():
@@ -117,7 +117,7 @@ def test_a_signal_that_is_undefined_in_some_rounds_is_a_share_in_the_notes(way, 
     elif way == "calibrate":
         notes = made[1].notes
     else:
-        notes = made.rows[0].notes if way == "replay" else made.notes
+        notes = made.rows[0].notes if way in ("replay", "stream") else made.notes
     assert "own is undefined in 33 % of rounds (4 of 12)" in notes
 
 
@@ -131,8 +131,8 @@ def test_a_part_of_a_file_may_lack_what_another_part_has(tmp_path):
     of = recording(own=own)
     write_recording(tmp_path / "r.parquet", of.table, of.metadata)
     found = replay_stream(tmp_path / "r.parquet", "own > 0.5", block_rows=3)
-    assert found.policy.stop_rounds == {2: 0.25, 3: 0.75}
-    assert "own is undefined in 75 % of rounds (9 of 12)" in found.notes
+    assert found.rows[0].stop_rounds == {2: 0.25, 3: 0.75}
+    assert "own is undefined in 75 % of rounds (9 of 12)" in found.rows[0].notes
 
 
 def test_a_rule_on_a_signal_that_exists_in_none_of_its_rounds_is_an_error():
@@ -196,7 +196,7 @@ def test_a_calibrator_of_an_unknown_model_is_marked_wherever_it_is_applied(fitte
     of = recording(depends=applied_to, answer_margin=MARGINS)
     write_recording(tmp_path / "r.parquet", of.table, of.metadata)
     replayed_notes = replayed(of, policy).rows[0].notes
-    streamed_notes = replay_stream(tmp_path / "r.parquet", policy).notes
+    streamed_notes = replay_stream(tmp_path / "r.parquet", policy).rows[0].notes
     certified = certify(of, listed([policy], policy), Claim(epsilon=0.5)).measured.notes
     told = make_report({"r": of}, [policy]).cells[0]
     reported = (*told.headlines[0].caveats, *told.result.rows[0].notes)

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, NotFittedError, UnknownSignalError
 from suffice.evaluation.replay import policy_for, replay, replay_matrix
-from suffice.evaluation.replay.baselines import oracle_best, oracle_earliest, random_stop, run_policy
+from suffice.evaluation.replay.baselines import oracle_best, oracle_earliest, run_policy
 from suffice.evaluation.replay.outcomes import answers_by_stop, values_by_stop
 from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.random_twins import random_stop
 from suffice.evaluation.replay.replayer import Replayer
 from suffice.evaluation.replay.tables import outcomes_table
 from suffice.evaluation.statistics import Resampling

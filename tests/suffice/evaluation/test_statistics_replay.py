@@ -13,13 +13,7 @@ from statsmodels.stats.multitest import multipletests
 from suffice.errors import DataError
 from suffice.evaluation.replay import replay
 from suffice.evaluation.replay.tables import differences_table, margin_tests_table, outcomes_table, replay_tables
-from suffice.evaluation.statistics import (
-    INTERVALS,
-    Resampling,
-    bootstrap_weights,
-    paired_bootstrap,
-    permutation_tests,
-)
+from suffice.evaluation.statistics import INTERVALS, Resampling, keys_of, paired_bootstrap, permutation_tests
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
@@ -70,7 +64,8 @@ def test_em_has_mcnemars_p_and_other_metrics_that_of_the_permutation_test():
     em = row.deltas["em"]
     assert em.test == "mcnemar"
     assert em.p == pytest.approx(mcnemar(table, exact=True).pvalue, abs=1e-12)
-    [expected] = permutation_tests(outcomes(of, "f1", 1) - outcomes(of, "f1", 3), n_resamples=200, rng=7)
+    delta, keys = outcomes(of, "f1", 1) - outcomes(of, "f1", 3), keys_of(of.clusters)
+    [expected] = permutation_tests(delta, n_resamples=200, rng=7, keys=keys)
     assert (row.deltas["f1"].p, row.deltas["f1"].test) == (expected.p, "monte_carlo")
     assert math.isnan(row.deltas["calls"].p)
     assert row.deltas["calls"].test == ""
@@ -103,7 +98,8 @@ def test_replay_takes_the_interval_that_is_asked_for(method):
     of = recording()
     result = replay(of, policies(*RULES), resampling=Resampling(n_resamples=200, seed=3, level=0.9, interval=method))
     delta = outcomes(of, "f1", 1) - outcomes(of, "f1", 3)
-    expected = paired_bootstrap(delta, bootstrap_weights(N, 200, rng=3), method=method, level=0.9)
+    weights = Resampling(n_resamples=200, seed=3).draws(of.clusters).weights
+    expected = paired_bootstrap(delta, weights, method=method, level=0.9)
     found = result.row("round >= 1").deltas["f1"]
     assert (found.low, found.high) == pytest.approx((expected.low[0], expected.high[0]), abs=1e-12)
     assert (found.interval, result.resampling.interval, result.to_dict()["interval"]) == (method, method, method)

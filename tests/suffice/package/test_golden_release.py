@@ -79,9 +79,7 @@ def test_a_branch_that_is_missing_is_one_difference():
 
 
 def test_durations_versions_hashes_and_folders_are_left_out():
-    text = (
-        f"suffice 0.4.0 took 3.2 s at /{'home'}/me/run.parquet (9283a770224e0327ab) on 2026-01-31, at 2026-02-01 09:20 UTC"
-    )
+    text = f"suffice 0.4.0 took 3.2 s at /{'home'}/me/run.parquet (9283a770224e0327ab) on 2026-01-31, at 2026-02-01 09:20 UTC"
     assert normalised({"seconds": 3.2, "note": text}) == {
         "note": "suffice VERSION took N s at FOLDER/run.parquet (HASH) on DATE, at DATE"
     }

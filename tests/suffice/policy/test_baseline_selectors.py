@@ -156,8 +156,8 @@ def test_a_stream_and_a_diagnosis_compare_a_vote_with_the_vote_of_a_fixed_budget
     write_recording(tmp_path / "r.parquet", recording.table)
     ours = policy(recording, "majority")
     streamed = replay_stream(tmp_path / "r.parquet", ours, metrics=("em",), baseline="full")
-    assert streamed.baseline.label == "full, majority"
-    assert streamed.baseline.metrics["em"] == pytest.approx(voted(ROUNDS))
+    assert streamed.baseline == f"fixed_k({ROUNDS}), majority"
+    assert streamed.row(streamed.baseline).metrics["em"] == pytest.approx(voted(ROUNDS))
     rows = [{**row, "question_type": "any"} for row in recording.table.to_pylist()]
     typed = Recording(build_table(rows, kinds={"vote_lead": "signal"}))
     part = diagnose(typed, policy=ours, quality="em", baseline="full", resampling=Resampling(n_resamples=10)).parts[

@@ -165,7 +165,7 @@ def test_a_stream_marks_what_replay_marks_whatever_the_blocks(leaky, tmp_path):
     result = replay(leaky, [GATED], resampling=Resampling(n_resamples=2))
     for rows in (3, 1000):
         streamed = replay_stream(path, GATED, block_rows=rows, baseline="fixed_k(1)")
-        assert streamed.policy.n_selected == result.rows[0].n_selected == 30
+        assert streamed.rows[0].n_selected == result.rows[0].n_selected == 30
         assert [note for note in streamed.notes if "the gate" in note] == [n for n in result.notes if "the gate" in n]
 
 

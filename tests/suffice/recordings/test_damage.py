@@ -112,7 +112,7 @@ def test_a_damaged_recording_is_streamed_as_it_was_or_not_at_all(tmp_path):
 
     def figures():
         result = replay_stream(path, "answer_margin > 0.5", metrics=["em"], baseline="fixed_k(2)")
-        return repr(result.policy), result.n_rows
+        return repr([(row.metrics, row.costs, row.stop_rounds) for row in result.rows])
 
     right = figures()
 

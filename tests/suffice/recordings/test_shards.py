@@ -137,7 +137,7 @@ def test_the_bundled_questions_in_shards_by_xargs_are_the_recording_of_one_proce
     assert len({json.dumps(result["rows"][0]["deltas"]["f1"]) for result in results}) == 1
     streams = [replay_stream(tmp_path / name, "answer_stable") for name in names]
     for stream in streams:
-        assert stream.policy.metrics == pytest.approx(streams[0].policy.metrics)
+        assert [row.metrics for row in stream.rows] == [row.metrics for row in streams[0].rows]  # times are measured
 
 
 @pytest.mark.whole

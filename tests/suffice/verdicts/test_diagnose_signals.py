@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from suffice.errors import DataError
-from suffice.evaluation.statistics import Coded, Resampling, area_under_roc
+from suffice.evaluation.statistics import Coded, Resampling, area_under_roc, keys_of, poisson_weights
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
 from suffice.verdicts.diagnostics import (
@@ -149,9 +149,9 @@ def test_cohens_d_is_the_difference_over_the_pooled_deviation():
 def test_draws_of_d_are_d_of_the_drawn_questions():
     data = rows(2, n=12)
     names = ["smooth", "gaps"]
-    drawn = draw_d(data, names, n_resamples=30, rng=7)
-    chosen = np.random.default_rng(7).integers(0, 12, size=(30, 12))
-    for row, questions in zip(drawn, chosen, strict=True):
+    drawn = draw_d(data, names, Resampling(n_resamples=30, seed=7))
+    counts = poisson_weights(keys_of(map(str, range(12))), 30, seed=7).astype(int)
+    for row, questions in zip(drawn, [np.repeat(np.arange(12), count) for count in counts], strict=True):
         take = np.concatenate([np.flatnonzero(data.unit == u) for u in questions])
         right = data.right[take]
         for got, name in zip(row, names, strict=True):
@@ -222,8 +222,9 @@ def test_the_distance_of_distributions_is_kolmogorov_smirnovs():
 
 def test_drift_is_eval_minus_tune_with_an_interval_of_independent_sets():
     tune, evaluation = rows(0, effect=0.0), rows(1, n=80, effect=2.0)
-    draws = draw_d(evaluation, list(evaluation.columns), n_resamples=400, rng=1)
-    found = {item.name: item for item in measure_drift(tune, evaluation, draws, rng=2).signals}
+    resampling = Resampling(n_resamples=400, seed=1)
+    draws = draw_d(evaluation, list(evaluation.columns), resampling)
+    found = {item.name: item for item in measure_drift(tune, evaluation, draws, resampling=resampling).signals}
     smooth = found["smooth"]
     assert smooth.delta == pytest.approx(smooth.d_eval - smooth.d_tune)
     assert smooth.delta_low < smooth.delta < smooth.delta_high
@@ -239,8 +240,9 @@ def test_a_set_drawn_from_itself_rarely_drifts():
     held = 0
     for seed in range(60):
         tune, evaluation = rows(seed), rows(1000 + seed)
-        draws = draw_d(evaluation, list(evaluation.columns), n_resamples=300, rng=seed)
-        item = measure_drift(tune, evaluation, draws, rng=seed + 1).signals[0]
+        resampling = Resampling(n_resamples=300, seed=seed)
+        draws = draw_d(evaluation, list(evaluation.columns), resampling)
+        item = measure_drift(tune, evaluation, draws, resampling=resampling).signals[0]
         held += item.delta_low <= 0 <= item.delta_high
     assert held >= 51
 

@@ -2,6 +2,7 @@
 
 from suffice.evaluation.replay.charging import LEDGERS, LIVE, Charging
 from suffice.evaluation.replay.checks import check_policy, policy_for, reads_round_0
+from suffice.evaluation.replay.compared import ComparedRuns
 from suffice.evaluation.replay.costs import CostTable, Ledger
 from suffice.evaluation.replay.costs_by_round import RoundCosts, round_costs
 from suffice.evaluation.replay.evaluate import replay, replay_matrix
@@ -17,7 +18,7 @@ from suffice.evaluation.replay.prices import (
     load_prices,
     prices_of,
 )
-from suffice.evaluation.replay.replayer import ComparedRuns, Replayer
+from suffice.evaluation.replay.replayer import Replayer
 from suffice.evaluation.replay.result import ReplayResult, Row, Spread
 from suffice.evaluation.replay.selected import (
     Selected,
@@ -29,7 +30,7 @@ from suffice.evaluation.replay.selected import (
     tuned_on,
 )
 from suffice.evaluation.replay.stop_values import RoundValues, StopValues, learn_stop
-from suffice.evaluation.replay.streaming import StreamResult, replay_stream
+from suffice.evaluation.replay.streaming import replay_stream
 from suffice.evaluation.replay.sweep import equivalent_thresholds, even_thresholds
 
 __all__ = [
@@ -55,7 +56,6 @@ __all__ = [
     "Selected",
     "Spread",
     "StopValues",
-    "StreamResult",
     "calibrate",
     "check_policy",
     "component_prices",

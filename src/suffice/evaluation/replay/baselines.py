@@ -7,33 +7,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from suffice.common.tables import counted
 from suffice.evaluation.replay.costs import Ledger
-from suffice.evaluation.replay.outcomes import answers_by_stop, expected_by_stop
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.recorded import run_notes
 from suffice.policy.rounds import Floats, Mask, Positions, Rounds
-from suffice.policy.rules import Selector, fixed_k
+from suffice.policy.rules import fixed_k
 from suffice.policy.session import Policy, Stops
 from suffice.recordings.audits import stop_rounds
 
 __all__ = [
     "RECORDED",
     "Run",
-    "Strata",
     "closed_book",
     "fixed_budget",
     "fixed_policy",
+    "missing_note",
     "oracle_best",
     "oracle_earliest",
-    "random_stop",
+    "recorded_from",
     "recorded_run",
     "run_policy",
     "single_answer",
-    "strata_of",
-    "twin_notes",
+    "stop_shares",
 ]
 
 RECORDED = "recorded"
@@ -61,6 +58,7 @@ class Run:
         rounds: The round of each stop, the last recorded one where `unrun`, -1 where there was none; the expected one
             for `random`.
         answer_rounds: The round of each returned answer, -1 where there is none; None where it is not one round.
+        n_selected: Questions that the policy was fitted or selected on, where that was looked up.
         notes: What a reader must know.
     """
 
@@ -78,6 +76,7 @@ class Run:
     oracle_seen: Mapping[str, float] | None = None
     rounds: Positions | Floats | None = None
     answer_rounds: Positions | None = None
+    n_selected: int = 0
     notes: tuple[str, ...] = ()
 
     @property
@@ -131,7 +130,7 @@ def _stopped_run(
         unrun=unrun,
         ledger=ledger,
         calls=(ledger.calls, np.ones(len(unrun))),
-        stop_rounds=_shares(stopped.rounds, unrun),
+        stop_rounds=stop_shares(stopped.rounds, unrun),
         reasons=reasons,
         selector=str(policy.selector),
         policy=policy,
@@ -146,7 +145,8 @@ def _with(values: Mapping[str, Floats], unrun: Mask, value: float) -> Mapping[st
     return {name: np.where(unrun, value, known) for name, known in values.items()} if unrun.any() else values
 
 
-def _shares(rounds: Positions, unrun: Mask) -> dict[int, float]:
+def stop_shares(rounds: Positions, unrun: Mask) -> dict[int, float]:
+    """Return the share of all questions that stop at each round, -1 for none; those of `unrun` are in none."""
     counts = np.bincount(rounds[~unrun] + 1).tolist()  # -1 = there was no round
     return {r - 1: count / len(rounds) for r, count in enumerate(counts) if count}
 
@@ -178,6 +178,12 @@ def fixed_policy(k: int, like: Policy) -> Policy:
     return replace(like, rule=fixed_k(k), max_rounds=max(k, 1), name=f"fixed_k({k}){like.name}")
 
 
+def recorded_from(prepared: PreparedRecording) -> int:
+    """Return the round from which on the recorded loop ran: 0 where a rule ended questions there, as a gate does."""
+    at_0 = (prepared.cut & (prepared.recording.seen.sum(axis=1) == 1)).any() and int(prepared.recording.index[0]) == 0
+    return 0 if at_0 else 1
+
+
 def recorded_run(prepared: PreparedRecording, like: Policy | None = None, *, start_round: int | None = None) -> Run:
     """Return what was recorded: each question up to its last round, wherever the recording's own rule ended it.
 
@@ -190,12 +196,7 @@ def recorded_run(prepared: PreparedRecording, like: Policy | None = None, *, sta
         start_round: Where the loop starts; None = as its ends say.
     """
     like = like or Policy()
-    if start_round is None:
-        at_0 = (
-            bool((prepared.cut & (prepared.recording.seen.sum(axis=1) == 1)).any())
-            and int(prepared.recording.index[0]) == 0
-        )
-        start_round = 0 if at_0 else 1
+    start_round = recorded_from(prepared) if start_round is None else start_round
     policy = replace(like, start_round=start_round, max_rounds=max(prepared.highest, 1), name=f"{RECORDED}{like.name}")
     stopped, ends = prepared.stops(policy), prepared.recording.ends
     position = np.fmin(stopped.position, stop_rounds(prepared.recording) - stopped.view.index[0]).astype(np.int64)
@@ -232,120 +233,22 @@ def single_answer(prepared: PreparedRecording, at: Mask, label: str, note: str) 
         unrun=np.zeros(len(known), dtype=np.bool_),
         ledger=ledger,
         calls=(ledger.calls, np.ones(len(known))),
-        stop_rounds=_shares(rounds, np.zeros(len(known), dtype=np.bool_)),
+        stop_rounds=stop_shares(rounds, np.zeros(len(known), dtype=np.bool_)),
         reasons={},
         rounds=rounds,
-        notes=(note, *([f"no answer of it in {counted(int((~known).sum()), 'question')}"] if not known.all() else [])),
+        notes=(note, *missing_note(int((~known).sum()))),
     )
+
+
+def missing_note(n: int) -> list[str]:
+    """Return in how many questions the one answer that is asked for is missing, if it is in any."""
+    return [f"no answer of it in {counted(n, 'question')}"] if n else []
 
 
 def closed_book(prepared: PreparedRecording) -> Run:
     """Return the answers of round 0, the model alone."""
     view = prepared.view(Policy(start_round=0, max_rounds=prepared.highest))
     return _run_at(prepared, view, np.zeros(len(view.seen), dtype=np.int64), "closed_book", "closed_book")
-
-
-def random_stop(prepared: PreparedRecording, policy: Policy, stopped: Stops) -> Run:
-    """Return the exact expectation of `policy` with its stop rounds dealt out to the questions at random.
-
-    They are dealt among questions that have as many rounds: a question with two cannot stop at round five, and the
-    expected stop rounds are exactly the rule's.  Under a uniformly random permutation each question gets each stop
-    round with the frequency that it has among those questions, so the expectation is a mean over that distribution: the
-    same stops, no information.  A question that a rule cut has no number of rounds yet: it takes part as if it had all,
-    and is `unrun` as far as it is dealt rounds that never ran.
-    """
-    view, ends = stopped.view, prepared.recording.ends
-    unrun = stopped.unrun(ends, policy.max_rounds)
-    length, cut = view.seen.sum(axis=-1), stopped.cut(ends, policy.max_rounds)
-    strata = strata_of(np.where(cut, len(view), length))
-    # Shares of each question's stratum that stop at each round: all of them are paid, those that ran are known.
-    at = np.maximum(stopped.position, 0)[:, None] == np.arange(len(view))
-    paid, dealt = strata.means(at), strata.means(at & ~unrun[:, None])
-    ran = (np.arange(len(view)) < length[:, None]) | ~cut[:, None]
-    known = np.where(ran, dealt, 0.0)
-    missing = strata.means(unrun[:, None])[:, 0] + np.where(ran, 0.0, dealt).sum(axis=1)
-    answers = answers_by_stop(policy.selector, view)
-    worst = {
-        name: np.where(
-            known > 0, known * expected_by_stop(policy.selector, view, prepared.in_view(metric, view)), 0.0
-        ).sum(1)
-        for name, metric in prepared.metrics.items()
-    }
-    shares: dict[str, Floats] = {}
-    support, weights = [], []
-    last = length - 1
-    # Who never saw a round is charged nothing, wherever the others stop.
-    for k in np.flatnonzero(paid.any(axis=0)).tolist():
-        masks = _blind_masks(prepared, policy.selector, view, np.minimum(k, last), answers[:, k])
-        for component, mask in masks.items():
-            shares[component] = shares.get(component, 0.0) + paid[:, k, None] * mask
-        support.append(prepared.costs.calls(masks, policy.max_rounds))
-        weights.append(paid[:, k])
-    return Run(
-        label=f"random({policy.label})",
-        kind="random",
-        worst=worst,
-        best={name: values + missing for name, values in worst.items()} if missing.any() else worst,
-        unrun=missing > 0,
-        ledger=prepared.costs.charge(shares, policy.max_rounds),
-        calls=(np.concatenate(support), np.concatenate(weights)),
-        stop_rounds=_dealt_shares(view, known) if missing.any() else _shares(stopped.rounds, unrun),
-        reasons={},
-        selector=str(policy.selector),
-        rounds=strata.means(stopped.rounds[:, None])[:, 0],
-        notes=twin_notes(strata, cut=bool(cut.any())),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Strata:
-    """Questions that may exchange their stops: the stratum of each, and how many there are in each stratum."""
-
-    code: npt.NDArray[np.int64]
-    size: npt.NDArray[np.int64]
-
-    def means(self, values: Mask | Positions) -> Floats:
-        """Return for each question the mean over its stratum, shape of `values`, ``(n_questions, n)``."""
-        totals = np.zeros((len(self.size), values.shape[1]))
-        np.add.at(totals, self.code, values)
-        means: Floats = (totals / self.size[:, None])[self.code]
-        return means
-
-
-def strata_of(length: Positions) -> Strata:
-    """Group questions by their number of rounds."""
-    _, code, size = np.unique(length, return_inverse=True, return_counts=True)
-    return Strata(code, size)
-
-
-def _dealt_shares(view: Rounds, known: Floats) -> dict[int, float]:
-    return {int(r): float(known[:, k].mean()) for k, r in enumerate(view.index) if known[:, k].any()}
-
-
-def twin_notes(strata: Strata, *, cut: bool) -> tuple[str, ...]:
-    """Return what a reader of a random twin's figures must know."""
-    notes = ["exact expectation over random permutations of the rule's own stop rounds"]
-    if len(strata.size) > 1:
-        notes[0] += ", among questions with as many recorded rounds"
-    if cut:
-        notes[0] += (
-            "; questions that a rule cut take part at full width, and what they are dealt beyond that is unknown"
-        )
-    alone = int((strata.size == 1).sum())
-    if alone:
-        notes.append(
-            f"in {counted(alone, 'question')} it stops as the rule does: no other question has as many recorded rounds"
-        )
-    return tuple(notes)
-
-
-def _blind_masks(
-    prepared: PreparedRecording, selector: Selector, view: Rounds, stop: Positions, answer: Positions
-) -> Mapping[str, Mask]:
-    """Return what stopping at `stop` pays without reading a signal, except what the selector reads, by component."""
-    blind = Stops(view=view, position=stop, answer_position=answer, fired=stop >= 0)
-    policy = Policy(selector=selector, start_round=int(view.index[0]))
-    return prepared.charging.policy_masks(prepared.costs, policy, blind)
 
 
 def oracle_earliest(prepared: PreparedRecording, em: Floats, start_round: int = 1) -> Run:
@@ -410,7 +313,7 @@ def _run_at(
         unrun=unrun,
         ledger=ledger,
         calls=(ledger.calls, np.ones(len(position))),
-        stop_rounds=_shares(rounds, unrun),
+        stop_rounds=stop_shares(rounds, unrun),
         reasons={},
         rounds=rounds,
     )

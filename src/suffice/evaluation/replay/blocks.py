@@ -66,9 +66,10 @@ class Source:
             raise DataError(f"rounds start at 0 or 1 and run without gaps; these run from {lowest!r} to {highest!r}")
         return np.arange(int(lowest), int(highest) + 1, dtype=np.int64)
 
-    def empty(self) -> RecordingBlock:
-        """Return the recording without its rows: enough to fit a policy to it."""
-        return RecordingBlock(self.schema.empty_table(), self.header, self.index, np.zeros(0, dtype=np.int64))
+    def empty(self, highest: int | None = None) -> RecordingBlock:
+        """Return the recording without its rows: enough to fit a policy to it; `highest` = up to that round alone."""
+        index = self.index if highest is None else self.index[self.index <= highest]
+        return RecordingBlock(self.schema.empty_table(), self.header, index, np.zeros(0, dtype=np.int64))
 
     def columns(self, signals: set[str], metrics: Sequence[str]) -> list[str]:
         """Return the columns that must be read.
@@ -126,6 +127,10 @@ class Source:
     def block(self, table: pa.Table, starts: npt.NDArray[np.int64]) -> RecordingBlock:
         """Return rows of whole questions, which begin at `starts`, as a block."""
         return RecordingBlock(table, self.header, self.index, starts)
+
+    def tables(self, rows: int, column: str) -> Iterator[pa.Table]:
+        """Yield one column in tables of at most so many rows."""
+        return self._opened.tables(rows, [column])
 
     def first_blocks(self, columns: list[str], rows: int) -> list[RecordingBlock]:
         """Return the first blocks of whole questions, of so many rows or all."""
@@ -394,6 +399,12 @@ class RecordingBlock(Recording):
         if "failed" not in names:
             return np.zeros(len(self._starts), dtype=np.bool_)
         return np.asarray((names == "failed")[codes], dtype=np.bool_)
+
+    def up_to(self, highest: int) -> RecordingBlock:
+        """Return the questions that did not fail, none of which goes on past a round."""
+        table = self.table.filter(pa.array(~self.failed[self._row])).combine_chunks()
+        index = self.index[self.index <= highest]
+        return RecordingBlock(table, self.metadata, index, run_starts(table.column("question_id")))
 
     def select(self, keep: npt.NDArray[np.bool_]) -> RecordingBlock:
         """Return the block of the questions where `keep`, shape ``(n_questions,)``, is True."""

@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.evaluation.replay.baselines import Run, Strata, random_stop, run_policy, strata_of, twin_notes
+from suffice.evaluation.replay.baselines import Run, run_policy
 from suffice.evaluation.replay.costs import CostTable, Ledger
 from suffice.evaluation.replay.orders import drawn_orders, mean_runs
 from suffice.evaluation.replay.outcomes import expected_by_stop
 from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.random_twins import Strata, random_stop, strata_of, twin_notes
 from suffice.evaluation.replay.recorded import run_notes
 from suffice.evaluation.replay.references import answering_like
 from suffice.policy.normalizers import Grouping, normalizer_of

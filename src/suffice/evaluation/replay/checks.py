@@ -9,7 +9,7 @@ import numpy as np
 
 from suffice.common.identities import aligned
 from suffice.errors import CensoredError, ConfigMismatchError, NotFittedError
-from suffice.evaluation.replay.recorded import check_recorded
+from suffice.evaluation.replay.recorded import Definedness, check_recorded
 from suffice.policy.calibration import CALIBRATED
 from suffice.policy.rules import MajorityOfSamples, Rule, parse_rule
 from suffice.policy.rules.selectors import Best
@@ -69,7 +69,9 @@ def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy
         defaults["answer_position"] = AnswerPosition.from_dict(position)
     selector = changes.get("selector")
     if isinstance(selector, Best) or (isinstance(selector, str) and selector.strip() == "best"):
-        names = [name for name in recording.names("signal") if np.isfinite(recording.column(name)).any()]
+        names = recording.names("signal")
+        if recording.table.num_rows:  # of a header alone, nobody knows which signals have values
+            names = [name for name in names if np.isfinite(recording.column(name)).any()]
         changes["selector"] = Best().by({*names, *(item.output for item in changes.get("calibrators", ()))})
     if int(recording.index[0]) == 0 and reads_round_0(rule):
         defaults["start_round"] = 0
@@ -85,13 +87,16 @@ def reads_round_0(rule: Rule) -> bool:
     return any(name in SIGNALS and SIGNALS[name].last_round == 0 for name in rule.signals)
 
 
-def check_policy(policy: Policy, recording: Recording, *, part: bool = False) -> tuple[str, ...]:
+def check_policy(
+    policy: Policy, recording: Recording, *, part: bool = False, definedness: Definedness | None = None
+) -> tuple[str, ...]:
     """Refuse a policy that does not belong to a recording, or cannot decide there; return what a reader must know.
 
     Args:
         policy: The policy.
         recording: Recorded rounds.
         part: Whether these are some of the recorded questions, see `check_recorded`.
+        definedness: Of the policy's signals in all questions, where it was added up over parts.
 
     Raises:
         ConfigMismatchError: It starts or ends outside the recorded rounds, or depends on another model, retriever,
@@ -118,7 +123,7 @@ def check_policy(policy: Policy, recording: Recording, *, part: bool = False) ->
     return (
         *_other_normalizer(policy, recording),
         *_check_fitted(policy, recording),
-        *check_recorded(policy, recording, part=part),
+        *check_recorded(policy, recording, part=part, definedness=definedness),
     )
 
 

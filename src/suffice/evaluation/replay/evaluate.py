@@ -45,7 +45,7 @@ def replay(
     >>> from suffice.recordings import bundled_recording
     >>> result = replay(bundled_recording("self_refine_dv3"), ["semantic(0.03)"], metrics=["target_sentiment"])
     >>> print(result.headline("semantic(0.03)"))
-    semantic(0.03): target_sentiment 97.1 (-0.7 [-2.6, +1.1] vs fixed_k(3)); 7.37 calls; dominated by fixed_k(2)
+    semantic(0.03): target_sentiment 97.1 (-0.7 [-2.8, +1.4] vs fixed_k(3)); 7.37 calls; dominated by fixed_k(2)
 
     Args:
         recording: Recorded rounds.

@@ -8,7 +8,7 @@ every figure of a panel: a vote that one of its own voters beats for less is not
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from suffice.common.display import Displayed
 from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError
 from suffice.evaluation.replay.baselines import Run, single_answer
-from suffice.evaluation.replay.outcomes import default_metrics, outcome
+from suffice.evaluation.replay.outcomes import default_metrics, has_outcome, outcome
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.prices import Price
 from suffice.evaluation.replay.selected import dividing_names, seen_from
@@ -35,8 +35,10 @@ __all__ = [
     "PanelMember",
     "best_single",
     "best_single_note",
+    "best_single_note_of",
     "best_single_run",
     "order_panel",
+    "panel_columns",
     "panel_members",
 ]
 
@@ -46,6 +48,7 @@ BEST_SINGLE = "best_single"
 _PANEL_SALT = "panel:"
 _HALVES_SALT = "best single model:"
 _HALF = 0.5
+_MEMBERS, _METRIC = ("member", "model"), "metric: "
 _TOKEN_COLUMNS = ("uncached_tokens", "cached_tokens", "output_tokens")
 
 Names = npt.NDArray[np.object_]
@@ -108,12 +111,24 @@ def panel_members(recording: Recording) -> Names | None:
     """Return who gave each answer, by the column `member` or `model`; None if one model gave all answers of each question."""
     if not recording.independent:
         return None
-    for name in ("member", "model"):
-        if name in recording.table.column_names:
-            names = recording.objects(name)
-            if any(len(set(row) - {None}) > 1 for row in names.tolist()):
-                return names
+    listed = {name: recording.objects(name) for name in _MEMBERS if name in recording.table.column_names}
+    return _members_of(listed)
+
+
+def _members_of(columns: Mapping[str, Names]) -> Names | None:
+    for name in _MEMBERS:
+        if name in columns and any(len(set(row) - {None}) > 1 for row in columns[name].tolist()):
+            return columns[name]
     return None
+
+
+def panel_columns(recording: Recording, metrics: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+    """Return what `best_single_note_of` reads of samples: who gave each answer, and its metrics; empty for other rounds."""
+    listed = [name for name in _MEMBERS if name in recording.table.column_names]
+    if not recording.independent or not listed:
+        return {}
+    values = {_METRIC + name: outcome(recording, name) for name in metrics if has_outcome(recording, name)}
+    return {**{name: recording.objects(name) for name in listed}, **values}
 
 
 def order_panel(
@@ -236,28 +251,43 @@ def _placed(recording: Recording, names: Names, order: list[str]) -> Recording:
 
 def best_single_run(prepared: PreparedRecording) -> Run | None:
     """Return the run of the model that tune questions chose as the best, None where a recording does not name one."""
-    chosen = (prepared.recording.metadata.get("panel") or {}).get(BEST_SINGLE)
-    names = panel_members(prepared.recording)
-    if chosen is None or names is None:
+    recording = prepared.recording
+    panel = recording.metadata.get("panel") or {}
+    chosen, column = panel.get(BEST_SINGLE), next((c for c in _MEMBERS if c in recording.table.column_names), None)
+    if chosen is None or column is None or not recording.independent:
         return None
-    panel = prepared.recording.metadata["panel"]
+    names = panel_members(recording)
+    names = recording.objects(column) if names is None else names  # some questions may have answers of one model alone
     note = f"{chosen}, the best single model on {counted(panel['n_tune'], 'tune question')} of the panel"
     at = names == chosen
     return single_answer(prepared, at & (at.cumsum(axis=1) == 1), BEST_SINGLE, note)
 
 
 def best_single_note(recording: Recording, metric: str) -> list[str]:
-    """Return what the best single model of a panel gives, chosen on other questions than those that it is judged on."""
-    names = panel_members(recording)
-    if names is None:
+    """Return what the best single model of a panel gives; see `best_single_note_of`."""
+    columns, panel = panel_columns(recording, [metric]), recording.metadata.get("panel") or {}
+    return best_single_note_of(columns, panel, dividing_names(recording), metric) if columns else []
+
+
+def best_single_note_of(
+    columns: Mapping[str, npt.NDArray[Any]], panel: Mapping[str, Any], divided: Sequence[str], metric: str
+) -> list[str]:
+    """Return what the best single model of a panel gives, chosen on other questions than those that it is judged on.
+
+    Args:
+        columns: From `panel_columns`.
+        panel: What the recording says of its panel.
+        divided: The names by which questions are divided, see `dividing_names`.
+        metric: What it is best at.
+    """
+    names, values = _members_of(columns), columns.get(_METRIC + metric)
+    if names is None or values is None:
         return []
-    values = outcome(recording, metric)
-    panel = recording.metadata.get("panel") or {}
     if BEST_SINGLE in panel:
         best = panel[BEST_SINGLE]
         score = _scores(names, values).get(best, 0.0)
         return [f"the best single model on tune questions, {best}, has {100 * score:.1f} {metric} with one answer each"]
-    single = best_single(recording, metric)
+    single = _best_single_of(names, values, divided)
     if single is None:
         return []
     said = (
@@ -285,10 +315,13 @@ class BestSingle:
 def best_single(recording: Recording, metric: str) -> BestSingle | None:
     """Return the best single model of a panel; None where there is no panel, or only one question."""
     names = panel_members(recording)
-    tune: Mask = hash_places(dividing_names(recording), salt=_HALVES_SALT) < _HALF
-    if names is None or tune.all() or not tune.any():
+    return None if names is None else _best_single_of(names, outcome(recording, metric), dividing_names(recording))
+
+
+def _best_single_of(names: Names, values: Floats, divided: Sequence[str]) -> BestSingle | None:
+    tune: Mask = hash_places(divided, salt=_HALVES_SALT) < _HALF
+    if tune.all() or not tune.any():
         return None
-    values = outcome(recording, metric)
     scores = _scores(names[tune], values[tune])
     best = max(scores, key=lambda name: scores[name])
     return BestSingle(model=best, score=_scores(names[~tune], values[~tune]).get(best, 0.0), half=~tune)

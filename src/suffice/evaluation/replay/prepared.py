@@ -145,7 +145,7 @@ class PreparedRecording:
 
     def draws(self, resampling: Resampling) -> Draws:
         """Return the draws of its questions, or of their clusters."""
-        return resampling.draws(self.n, self.recording.clusters)
+        return resampling.draws(self.recording.clusters)
 
     @property
     def n(self) -> int:

@@ -40,7 +40,9 @@ _SIGNAL_REMEDIES: Mapping[str, str] = MappingProxyType(
 """How to get what a signal needs, by the words of `Signal.needs`."""
 
 
-def check_recorded(policy: Policy, recording: Recording, *, part: bool = False) -> tuple[str, ...]:
+def check_recorded(
+    policy: Policy, recording: Recording, *, part: bool = False, definedness: Definedness | None = None
+) -> tuple[str, ...]:
     """Refuse a policy that reads what was not recorded; return what a reader must know of the rest.
 
     A signal that is undefined in every round in which it may exist never lets a rule fire, nor a selector choose.
@@ -50,11 +52,14 @@ def check_recorded(policy: Policy, recording: Recording, *, part: bool = False) 
         recording: Recorded rounds.
         part: Whether these are some of the recorded questions: what is undefined in them may be defined in others, so
             only columns are checked.  `Definedness` adds up the parts.
+        definedness: What the parts added up to, of which `recording` is the header.
 
     Raises:
         UnknownSignalError: A signal was not recorded, or is undefined everywhere.
     """
     _check_columns(policy, recording)
+    if definedness is not None:
+        return (*definedness.checked(), *_unknown_models(policy, recording))
     definedness = Definedness(policy)
     if not part:
         raw = recording.rounds(policy.raw_columns)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -17,15 +18,18 @@ from suffice.evaluation.replay.baselines import (
     oracle_earliest,
     recorded_run,
 )
-from suffice.evaluation.replay.checks import check_policy, policy_for
+from suffice.evaluation.replay.checks import policy_for
 from suffice.evaluation.replay.outcomes import outcome
 from suffice.evaluation.replay.panels import best_single_run
 from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.policy.rounds import Mask
 from suffice.policy.rules import Rule, parse_rule
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 
 __all__ = [
+    "Available",
+    "Questions",
     "answering_like",
     "baseline_policy",
     "baseline_runs",
@@ -39,7 +43,30 @@ __all__ = [
 _DEFAULT = "fixed_k(3)"
 
 RunOf = Callable[[Policy, str], Run]
-"""Replays a policy; the text is the kind of its run."""
+"""Replays a policy that has no run yet, or refuses it; the text is the kind of its run."""
+
+
+class Questions(Protocol):
+    """What the comparison with baselines asks of all questions; see `suffice.evaluation.replay.whole.Whole`."""
+
+    @property
+    def recording(self) -> Recording:
+        """What was recorded."""
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The ids of the questions."""
+
+    @property
+    def cut(self) -> Mask:
+        """Which questions a rule ended."""
+
+    @property
+    def highest(self) -> int:
+        """The highest recorded round."""
+
+    def is_measured_at_the_end_alone(self, metric: str, /) -> bool:
+        """Return whether a metric was measured in the last round of questions, and in no earlier one."""
 
 
 def answering_like(policy: Policy) -> Policy:
@@ -92,37 +119,63 @@ def baseline_policy(recording: Recording, rule: str | Rule, like: Policy) -> Pol
     return policy_for(recording, rule, name=f"{rule}{like.name}", selector=like.selector, **fitted)
 
 
-def fixed_policies(prepared: PreparedRecording, selectors: Mapping[str, Policy]) -> list[tuple[str, Policy]]:
+def fixed_policies(highest: int, selectors: Mapping[str, Policy]) -> list[tuple[str, Policy]]:
     """Return every fixed budget, with the name of the selector that it returns answers by."""
-    budgets = range(1, prepared.highest + 1)
+    budgets = range(1, highest + 1)
     return [(name, fixed_policy(k, like)) for name, like in selectors.items() for k in budgets]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Available:
+    """Which baselines all questions together allow.
+
+    Attributes:
+        closed_book: Whether round 0 was recorded.
+        recorded: Whether a rule ended some questions.
+        recorded_from: The first round of the recorded loop.
+        earliest: Whether there is an oracle of the earliest right answer.
+        best: Whether there is one of the best answer.
+    """
+
+    closed_book: bool
+    recorded: bool
+    recorded_from: int
+    earliest: bool
+    best: bool
+
+
 def baseline_runs(
-    prepared: PreparedRecording, policies: Sequence[Policy], selectors: Mapping[str, Policy], metrics: Sequence[str]
+    prepared: PreparedRecording,
+    selectors: Mapping[str, Policy],
+    metrics: Sequence[str],
+    available: Available,
+    start: int,
 ) -> list[Run]:
-    """Return every baseline that the recording allows but fixed budgets, in the order of the table."""
-    runs = []
-    first = int(prepared.recording.index[0])
-    if first == 0:
-        runs.append(closed_book(prepared))
-    if prepared.cut.any():
-        runs += [replace(recorded_run(prepared, like), selector=name) for name, like in selectors.items()]
+    """Return every baseline that there is but fixed budgets, in the order of the table.
+
+    Args:
+        prepared: All questions, or some of them.
+        selectors: From `selectors_in_use`.
+        metrics: The metrics, the one that quality means first.
+        available: Which baselines all questions allow.
+        start: The first round of the policies.
+    """
+    runs = [closed_book(prepared)] if available.closed_book else []
+    if available.recorded:
+        runs += [
+            replace(recorded_run(prepared, like, start_round=available.recorded_from), selector=name)
+            for name, like in selectors.items()
+        ]
     runs += filter(None, [best_single_run(prepared)])
-    start = min((policy.start_round for policy in policies), default=1)
-    if prepared.highest < start:
-        return runs
-    if "em" in prepared.recording.table.column_names:
-        em = outcome(prepared.recording, "em")
-        if not np.isnan(em).all():
-            runs.append(oracle_earliest(prepared, em, start))
-    if metrics and not np.isnan(prepared.metrics[metrics[0]]).all():
+    if available.earliest:
+        runs.append(oracle_earliest(prepared, outcome(prepared.recording, "em"), start))
+    if available.best:
         runs.append(oracle_best(prepared, prepared.metrics[metrics[0]], start, name=metrics[0]))
     return runs
 
 
 def with_references(
-    prepared: PreparedRecording,
+    whole: Questions,
     runs: list[Run],
     selectors: Mapping[str, Policy],
     *,
@@ -139,16 +192,16 @@ def with_references(
         CensoredError: The baseline goes on past what was recorded.
     """
     if baseline is None:
-        baseline = RECORDED if prepared.cut.any() else _DEFAULT
+        baseline = RECORDED if whole.cut.any() else _DEFAULT
     if isinstance(baseline, Policy):
         references = dict.fromkeys(
-            selectors, _reference_run(prepared, runs, baseline, (str(baseline.selector), baseline), run_of)
+            selectors, _reference_run(whole, runs, baseline, (str(baseline.selector), baseline), run_of)
         )
     else:
-        references = {item[0]: _reference_run(prepared, runs, baseline, item, run_of) for item in selectors.items()}
+        references = {item[0]: _reference_run(whole, runs, baseline, item, run_of) for item in selectors.items()}
     for run in references.values():
-        refuse_unmeasured(prepared, run, metrics)
-        _refuse_unknown(prepared, run)
+        refuse_unmeasured(whole, run, metrics)
+        _refuse_unknown(whole, run)
         if all(run is not other for other in runs):
             runs = [*runs, run]
     first = next(iter(references.values()))
@@ -156,23 +209,22 @@ def with_references(
 
 
 def _reference_run(
-    prepared: PreparedRecording, runs: Sequence[Run], baseline: str | Policy, like: tuple[str, Policy], run_of: RunOf
+    whole: Questions, runs: Sequence[Run], baseline: str | Policy, like: tuple[str, Policy], run_of: RunOf
 ) -> Run:
     name, answering = like
     if isinstance(baseline, Policy):
         label, policy = baseline.label, baseline
         same = [run for run in runs if run.label == label and run.policy == policy]
     else:
-        whole = baseline == "full" or (baseline == RECORDED and not prepared.cut.any())
-        label = f"fixed_k({prepared.highest})" if whole else baseline
+        full = baseline == "full" or (baseline == RECORDED and not whole.cut.any())
+        label = f"fixed_k({whole.highest})" if full else baseline
         same = [run for run in runs if run.label == label + answering.name and run.selector in (name, "")]
         same = same or [run for run in runs if run.label == label]
         same = same or [run for run in runs if run.kind == "random" and _spelt(run.label) == _spelt(label)]
         if not same:
-            policy = replace(baseline_policy(prepared.recording, baseline, answering), name=label + answering.name)
+            policy = replace(baseline_policy(whole.recording, baseline, answering), name=label + answering.name)
     if same:
         return same[0]
-    check_policy(policy, prepared.recording)
     twice = any(run.label == policy.label for run in runs)
     kind = "fixed" if policy.rule.signals <= {"round"} else "rule"
     run = run_of(policy, kind)
@@ -187,7 +239,7 @@ def _spelt(label: str) -> str:
         return label
 
 
-def refuse_unmeasured(prepared: PreparedRecording, run: Run, metrics: Sequence[str]) -> None:
+def refuse_unmeasured(whole: Questions, run: Run, metrics: Sequence[str]) -> None:
     """Raise where a run returns an answer whose metric was not measured."""
     for name in metrics:
         unknown = np.isnan(run.worst[name])
@@ -197,11 +249,9 @@ def refuse_unmeasured(prepared: PreparedRecording, run: Run, metrics: Sequence[s
         stop = "" if run.rounds is None else f" at round {int(run.rounds[q])}"
         what = (
             f"{run.label!r} stops at rounds whose {name!r} was not measured in {int(unknown.sum())} of {len(unknown)} "
-            f"questions (question {prepared.recording.question_ids[q]!r}{stop})"
+            f"questions (question {whole.ids[q]!r}{stop})"
         )
-        measured = ~np.isnan(prepared.metrics[name])
-        last = np.arange(prepared.recording.shape[1]) == prepared.recording.seen.sum(axis=1, keepdims=True) - 1
-        if measured.any() and not (measured & ~last).any():
+        if whole.is_measured_at_the_end_alone(name):
             raise CensoredError(
                 f"{what}: answers exist only at the last round of this recording, so an earlier stop has no answer to "
                 "score. Replay stops and costs alone with metrics=(), or record answers at every round"
@@ -211,9 +261,9 @@ def refuse_unmeasured(prepared: PreparedRecording, run: Run, metrics: Sequence[s
         )
 
 
-def _refuse_unknown(prepared: PreparedRecording, run: Run) -> None:
+def _refuse_unknown(whole: Questions, run: Run) -> None:
     if not run.exact:
-        other = "closed_book" if int(prepared.recording.index[0]) == 0 else "fixed_k(1)"
+        other = "closed_book" if int(whole.recording.index[0]) == 0 else "fixed_k(1)"
         raise CensoredError(
             f"the baseline {run.label!r} goes on past what was recorded in {int(run.unrun.sum())} of {len(run.unrun)} "
             f"questions, because a rule ended their recording: what it would have answered there is unknown, and so is "

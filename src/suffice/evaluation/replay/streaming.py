@@ -1,34 +1,44 @@
-"""Replay of one policy over recordings of any size: block by block in bounded memory, by the same code as `replay`."""
+"""Replay of recordings of any size: read in blocks of whole questions, by the code and with the figures of `replay`."""
 
 from __future__ import annotations
 
-import re
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from operator import add
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from suffice.common.processes import over_parts, usable_processors
-from suffice.common.results import Result
-from suffice.common.tables import Column, Table, counted, figure
 from suffice.errors import DataError
-from suffice.evaluation.replay.blocks import PieceFacts, Source
+from suffice.evaluation.replay.baselines import Run, run_policy
+from suffice.evaluation.replay.blocks import PieceFacts, RecordingBlock, Source
+from suffice.evaluation.replay.charging import LIVE, charging_of
 from suffice.evaluation.replay.checks import check_policy, policy_for
-from suffice.evaluation.replay.costs import COSTS, CostTable
-from suffice.evaluation.replay.outcomes import MultipleChoice, choice_notes, default_metrics
+from suffice.evaluation.replay.compared import ComparedRuns, Comparison, Replayed, companions, labelled, marked
+from suffice.evaluation.replay.joining import joined_run, with_stops_of
+from suffice.evaluation.replay.outcomes import MultipleChoice, default_metrics, has_outcome
+from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.prices import Price
-from suffice.evaluation.replay.recorded import run_notes
-from suffice.evaluation.replay.references import baseline_policy
-from suffice.evaluation.replay.selected import Selected, seen_by
-from suffice.evaluation.replay.tallies import PolicyTally, Tally, normal_interval, tally_of
-from suffice.evaluation.statistics import undefined_notes
+from suffice.evaluation.replay.random_twins import Dealt, random_stop
+from suffice.evaluation.replay.recorded import Definedness
+from suffice.evaluation.replay.references import Available, baseline_runs, fixed_policies, selectors_in_use
+from suffice.evaluation.replay.result import ReplayResult
+from suffice.evaluation.replay.selected import Selected, seen_by, selected_on
+from suffice.evaluation.replay.whole import Facts, Whole
+from suffice.evaluation.statistics import Resampling
+from suffice.policy.normalizers import MATCH
 from suffice.policy.rules import Rule
 from suffice.policy.session import Policy
 from suffice.recordings.pieces import Piece
+from suffice.recordings.recording import Recording
 
-__all__ = ["StreamResult", "StreamRow", "replay_stream"]
+__all__ = ["replay_stream"]
 
 BLOCK_ROWS = 1 << 16
 """Rows that are decided at once; memory is proportional to it."""
@@ -36,243 +46,396 @@ BLOCK_ROWS = 1 << 16
 PIECE_ROWS = 1 << 22
 """Rows of a file that one process reads, about; a smaller file is read by one."""
 
-
-_BY_ID = "each question counts by itself: there is no column 'cluster', and `suffice replay` takes questions of one text for one unit"
-_NOT_BESIDE = "no other fixed budget or random stop is set beside these two: whether one does as well for less is what `suffice replay` shows"
-
-
-def _without_counts(note: str) -> str:
-    """Return a note about a block without its counts, which hold for that block only."""
-    return re.sub(r"\bin [\d,]+( of [\d,]+)? (rounds|questions)", r"in some \2", note)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamRow:
-    """One policy over all questions of a file.
-
-    Attributes:
-        label: Its name.
-        metrics: Means over questions by metric, in [0, 1].
-        costs: Mean operational cost per question: `calls`, `tokens`, `seconds`, `money` (USD); NaN where unknown.
-        totals: The same, summed over questions.
-        stop_rounds: Share of questions that stop at each round; -1 where there was none.
-        reasons: Questions by reason of their stop.
-        n_selected: Questions that the policy was fitted or selected on.
-    """
-
-    label: str
-    metrics: Mapping[str, float]
-    costs: Mapping[str, float]
-    totals: Mapping[str, float]
-    stop_rounds: Mapping[int, float]
-    reasons: Mapping[str, int]
-    n_selected: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamResult(Result):
-    """A policy and its baseline over all questions of a file.
-
-    Attributes:
-        policy: The policy.
-        baseline: The fixed budget that it is compared with.
-        deltas: Mean paired difference by metric and cost as ``(delta, low, high)``; normal intervals from streamed
-            means and variances (at these numbers a bootstrap agrees), NaN where a cost is unknown or n is 1.
-        n: Questions.
-        n_rows: Rounds read.
-        n_failed: Questions left out because their recording failed.
-        level: Nominal coverage.
-        notes: What a reader must know.
-    """
-
-    policy: StreamRow
-    baseline: StreamRow
-    deltas: Mapping[str, tuple[float, float, float]]
-    n: int
-    n_rows: int
-    n_failed: int
-    level: float
-    notes: tuple[str, ...]
-
-    def table(self) -> Table:
-        """Return policy, baseline and difference, one row for each quantity."""
-        rows: list[tuple[Any, ...]] = []
-        for name in (*self.policy.metrics, *COSTS):
-            mine, other = ({**row.metrics, **row.costs}[name] for row in (self.policy, self.baseline))
-            rows.append((name, mine, other, self.deltas[name]))
-        stops = ", ".join(f"{figure(share, '.1f', 100)} % at round {r}" for r, share in self.policy.stop_rounds.items())
-        columns = (
-            Column("mean per question"),
-            Column(self.policy.label, ".5g"),
-            Column(self.baseline.label, ".5g"),
-            Column("difference", "+.3g", interval=True),
-        )
-        title = (
-            f"{counted(self.n, 'question')}, {counted(self.n_rows, 'round')}; {100 * self.level:g} % normal intervals"
-        )
-        return Table(title=title, columns=columns, rows=tuple(rows), notes=(f"stops: {stops}", *self.notes))
+Progress = Callable[[int, int], None]
 
 
 def replay_stream(
     path: str | Path,
-    policy: Policy | Rule | str,
+    policies: Policy | Rule | str | Sequence[Policy | Rule | str],
     *,
-    metrics: Sequence[str] | None = None,
-    baseline: str = "fixed_k(3)",
-    level: float = 0.95,
+    metrics: str | Sequence[str] | None = None,
+    baseline: str | Policy | None = None,
+    resampling: Resampling = Resampling(),
     prices: Price | Mapping[str, Price] | None = None,
+    margins: Sequence[float] = (0.02,),
+    cost: str = "calls",
+    ledger: str = LIVE.name,
+    wave: int | None = None,
     block_rows: int = BLOCK_ROWS,
     jobs: int | None = 1,
-    on_progress: Callable[[int, int], None] | None = None,
-) -> StreamResult:
-    """Replay one policy and one baseline over a recording that need not fit into memory.
+    on_progress: Progress | None = None,
+) -> ReplayResult:
+    """Replay policies over a recording that need not fit into memory: rows and figures are those of `replay`.
 
-    The rows of a question must follow each other (a recorder writes them so); only the columns that are needed are
-    read.  Every block is decided by the code of `replay`, and the means, stops and reasons are those of `replay`;
-    intervals are normal instead of bootstrapped.  Figures of blocks are added, in the same order for any number of `jobs`.
+    The rows of a question must follow each other (a recorder writes them so), and only the columns that are needed are read,
+    twice: what a random twin gives to one question depends on where all others stop.  Of each question its name, metrics,
+    calls and tokens under every row stay in memory, about a kilobyte.
 
     Args:
         path: The parquet file, or a folder of parts.
-        policy: A policy, a rule or its text.
-        metrics: Columns in [0, 1], or `agreement`; empty for costs and stops alone.  None = `f1`, for multiple choice (by
-            the first `block_rows` rows) `em`.
-        baseline: The text of a rule, usually a fixed budget; it returns answers by the policy's selector.
-        level: Nominal coverage of intervals, in (0, 1).
-        prices: As for `replay`.
+        policies: See `replay`, as for the arguments that are not named here.
+        metrics: See there.
+        baseline: See there.
+        resampling: See there.
+        prices: See there.
+        margins: See there.
+        cost: See there.
+        ledger: See there.
+        wave: See there.
         block_rows: Rows that are decided at once.
         jobs: Processes; each reads parts, or ranges of row groups of a large file, see `suffice.common.processes.over_parts`.
             None = one for every `PIECE_ROWS` rows, at most one for each processor: a process takes a second to start.  A
             recording to which a `Recorder` is adding is read in this process.
-        on_progress: Called with the number of such pieces done and their total.
+        on_progress: Called with the number of pieces read, and their total over all passes.
 
     Raises:
-        DataError: The rows of a question do not follow each other, a metric is missing, or there is nothing to replay.
-        CensoredError: The policy or the baseline stops where the metric was not measured, or goes on past what was
-            recorded.
+        DataError: The rows of a question do not follow each other, independent samples, or for a reason of `replay`.
+        CensoredError: As `replay`.
         SchemaError: The file is not a recording.
         WorkerDiedError: A process was killed.
     """
-    if not 0 < level < 1:
-        raise DataError(f"a level lies strictly between 0 and 1, as 0.95, not {level!r}")
     if block_rows < 1:
         raise DataError(f"a block has at least one row, not {block_rows!r}")
+    charging_of(ledger)
     source = Source(path)
-    ours = policy if isinstance(policy, Policy) else policy_for(source.empty(), policy, name=str(policy))
-    policies = (ours, baseline_policy(source.empty(), baseline, ours))
-    notes = dict.fromkeys(note for reading in policies for note in check_policy(reading, source.empty(), part=True))
-    first = source.first_blocks(source.columns({"golds", "passage_ids"}, ("em", "f1")), block_rows)
-    choice = reduce(add, map(MultipleChoice.of, first))
-    metrics = default_metrics(source.empty(), choice)[:1] if metrics is None else metrics
-    notes = dict.fromkeys((*map(_without_counts, choice_notes(source.empty(), metrics, choice)), *notes))
-    notes.update(dict.fromkeys(note for block in first for note in CostTable(block).gaps.of_components))
-    read = {column for reading in policies for column in reading.raw_columns}
-    columns = source.columns({*read, "question"} if any(map(_is_fitted, policies)) else read, metrics)
-    plan = Plan(
-        source=source, policies=policies, metrics=tuple(metrics), prices=prices, columns=columns, block_rows=block_rows
-    )
+    head = source.empty()
+    if head.exchangeable:
+        raise DataError(
+            "this recording holds independent samples: figures average over orders of all of them, which a stream cannot draw. "
+            "Leave out --stream (in Python: `replay`)"
+        )
     if jobs is None:
         jobs = min(usable_processors(), source.n_rows // PIECE_ROWS + 1)
-    tally = plan.total(jobs if source.is_on_disk else 1, on_progress, by_cluster=any(block.repeats for block in first))
-    source.check_grouped(tally.keys, block_rows)
-    if not tally.deltas.n:
-        raise DataError(f"all {tally.n_failed} recorded questions failed: run `suffice record` again to complete them")
-    for reading, own in zip(policies, tally.policies, strict=True):
-        notes.update(dict.fromkeys((*run_notes(reading, own.stops[-1]), *own.definedness.checked())))
-    agreement = [] if tally.agreement is None else [tally.agreement.note]
-    n_clusters = tally.deltas.n
-    deltas = {name: tally.deltas.interval(name, level) for name in tally.deltas.sums}
-    if tally.repeats:
-        n_clusters, errors = tally.clusters.errors()
-        deltas = {name: normal_interval(tally.deltas.mean(name), error, level) for name, error in errors.items()}
-        agreement.append(f"intervals are over {counted(n_clusters, 'cluster')}: questions are repeated")
-    elif "question" in source.schema.names and "cluster" not in source.schema.names:
-        agreement.append(_BY_ID)
-    agreement += undefined_notes(n_clusters, 0)
-    if tally.n_failed:
-        agreement.append(f"{counted(tally.n_failed, 'question')} failed while recording: left out of both alike")
-    if tally.n_cut:
-        agreement.append(
-            f"censored: a rule ended {tally.n_cut} of {tally.deltas.n} recorded questions early; what a policy would have answered "
-            "in rounds that never ran is unknown"
-        )
-    rows = [_row(reading, own) for reading, own in zip(policies, tally.policies, strict=True)]
-    return StreamResult(
-        policy=rows[0],
-        baseline=rows[1],
-        deltas=deltas,
-        n=tally.deltas.n,
-        n_rows=tally.n_rows,
-        n_failed=tally.n_failed,
-        level=level,
-        notes=(
-            *notes,
-            *agreement,
-            *(note for note in tally.gaps.notes if note not in notes),
-            *Selected.joined(tally.selected).notes,
-            _NOT_BESIDE,
-        ),
+    named = [metrics] if isinstance(metrics, str) else metrics
+    plan = _Plan(
+        source=source,
+        policies=_asked(head, policies),
+        metrics=() if named is None else companions(head, named),
+        prices=prices,
+        ledger=ledger,
+        wave=wave,
+        block_rows=block_rows,
+        jobs=jobs if source.is_on_disk else 1,
+        on_progress=on_progress,
     )
+    if named is None:
+        known = (MATCH,) if MATCH in head.names("metric") else ("f1", "em")
+        plan = replace(plan, metrics=known, undecided=True)
+    first = plan.first()
+    if any(part.n for part in first.facts) and first.highest < int(
+        head.index[-1]
+    ):  # only questions that failed have the last rounds
+        head = plan.source.empty(first.highest)
+        plan = replace(plan, highest=first.highest, policies=_asked(head, policies))
+        first = plan.first()
+    if named is None:
+        choice = reduce(add, (part.choice for part in first.facts), MultipleChoice())
+        plan = replace(plan, metrics=companions(head, default_metrics(head, choice)), undecided=False)
+    comparison = _Streamed(plan, first, resampling, margins, cost)
+    return comparison.compare(baseline).result()
 
 
-def _row(policy: Policy, tally: PolicyTally) -> StreamRow:
-    """Return the figures of all questions."""
-    moments = tally.moments
-    means = {name: moments.mean(name) for name in moments.sums}
-    return StreamRow(
-        label=policy.label,
-        metrics={name: value for name, value in means.items() if name not in COSTS},
-        costs={name: means[name] for name in COSTS},
-        totals={name: moments.sums[name] for name in COSTS},
-        stop_rounds={r: tally.stops[r] / moments.n for r in sorted(tally.stops)},
-        reasons=dict(tally.reasons),
-        n_selected=tally.selected,
-    )
+def _asked(head: Recording, policies: Policy | Rule | str | Sequence[Policy | Rule | str]) -> tuple[Policy, ...]:
+    """Return the policies for a recording, of which the header is known."""
+    items = [policies] if isinstance(policies, str | Rule | Policy) else policies
+    asked = labelled([item if isinstance(item, Policy) else policy_for(head, item, name=str(item)) for item in items])
+    for policy in asked:
+        check_policy(policy, head, part=True)
+    return tuple(asked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What is read of a recording, and what is computed of it.
+class _First:
+    """What the first pass finds out about some questions; those of others are added.
+
+    Attributes:
+        facts: About the questions.
+        dealt: The stops of each policy.
+        definedness: Of each policy's signals.
+        selected: Which questions anything was fitted on, of each block.
+        keys: The keys of the questions, also of those that failed, of each block.
+        highest: The highest round of questions that did not fail.
+    """
+
+    facts: tuple[Facts, ...] = ()
+    dealt: tuple[Dealt, ...] = ()
+    definedness: tuple[Definedness, ...] = ()
+    selected: tuple[Selected, ...] = ()
+    keys: tuple[npt.NDArray[np.uint64], ...] = ()
+    highest: int = 0
+
+    def __add__(self, other: _First) -> _First:
+        return _First(
+            facts=(*self.facts, *other.facts),
+            dealt=tuple(map(add, self.dealt, other.dealt)) if self.dealt and other.dealt else self.dealt or other.dealt,
+            definedness=tuple(map(add, self.definedness, other.definedness))
+            if self.definedness and other.definedness
+            else self.definedness or other.definedness,
+            selected=(*self.selected, *other.selected),
+            keys=(*self.keys, *other.keys),
+            highest=max(self.highest, other.highest),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Plan:
+    """How a recording is read, and by what its questions are replayed; other processes receive it.
 
     Attributes:
         source: The recording.
-        policies: The policy and its baseline.
+        policies: The policies.
         metrics: See `outcome`.
-        prices: As for `replay`.
-        columns: The columns that are read.
-        block_rows: Rows that are decided at once.
-        by_cluster: Whether to add up by cluster, too.
+        prices, ledger, wave, block_rows, jobs, on_progress: See `replay_stream`.
+        undecided: Whether the first pass decides which of the metrics count, so that one may be missing.
+        highest: The highest round of questions that did not fail; None = the highest recorded one.
     """
 
     source: Source
-    policies: tuple[Policy, Policy]
+    policies: tuple[Policy, ...]
     metrics: tuple[str, ...]
     prices: Price | Mapping[str, Price] | None
-    columns: list[str]
+    ledger: str
+    wave: int | None
     block_rows: int
-    by_cluster: bool = False
+    jobs: int
+    on_progress: Progress | None = None
+    undecided: bool = False
+    highest: int | None = None
 
-    def total(self, jobs: int, on_progress: Callable[[int, int], None] | None, *, by_cluster: bool = False) -> Tally:
-        """Return the tally of the whole recording."""
-        pieces = self.source.pieces(self.columns, PIECE_ROWS)
-        plan = replace(self, by_cluster=by_cluster)
-        results = list(over_parts(plan.of_piece, pieces, jobs=jobs, on_progress=on_progress))
-        tally = reduce(add, (tally for tally, _ in results))
-        if tally.repeats and not by_cluster:  # the first block did not show it
-            return self.total(jobs, on_progress, by_cluster=True)
-        self.source.check([(piece, facts) for piece, (_, facts) in zip(pieces, results, strict=True)])
-        return tally
+    @property
+    def head(self) -> RecordingBlock:
+        """The recording without its rows."""
+        return self.source.empty(self.highest)
 
-    def of_piece(self, piece: Piece) -> tuple[Tally, PieceFacts]:
-        """Return the tally of the questions that begin in a piece, and what must match the others."""
-        reader = self.source.blocks(piece, self.columns, self.block_rows)
-        tally = Tally.of_nothing(self.policies)
+    def prepared(self, block: RecordingBlock) -> PreparedRecording | None:
+        """Return a block prepared, None if all its questions failed."""
+        if block.failed.all():
+            return None
+        n_failed = int(block.failed.sum())
+        block = block.up_to(self.highest) if self.highest is not None else block
+        known = [name for name in self.metrics if has_outcome(block, name) or not self.undecided]
+        prepared = PreparedRecording.of(block, known, prices=self.prices, ledger=self.ledger, wave=self.wave)
+        return replace(prepared, n_failed=n_failed)
+
+    def check(self, policy: Policy, block: RecordingBlock) -> None:
+        """Refuse a policy that goes on past the recorded rounds of a block; the rest does not depend on the rows."""
+        if policy.max_rounds > self.head.index[-1] and not block.failed.all():
+            check_policy(
+                policy, block.select(~block.failed) if self.highest is None else block.up_to(self.highest), part=True
+            )
+
+    def columns(self, read: Sequence[Policy], more: Sequence[str] = ()) -> list[str]:
+        """Return the columns that must be read for policies, and further ones as far as they were recorded."""
+        signals = {column for policy in read for column in policy.raw_columns}
+        fitted = any(map(_is_fitted, read))
+        names = self.source.schema.names
+        wanted = {*more, "em", "stop_round", *(["question", "cluster"] if fitted else [])}
+        if any(name not in names for name in self.metrics):
+            wanted.add("golds")  # by which a metric is computed that was not recorded
+        if self.source.empty().independent:
+            wanted |= {"member", "model"}
+        chosen = {*self.source.columns(signals, self.metrics), *wanted}
+        return [name for name in names if name in chosen]
+
+    def over(self, function: Callable[[Piece], tuple[Any, PieceFacts]], columns: Sequence[str], done: int) -> list[Any]:
+        """Return what a function finds in every piece, and compare what was read with what the files say."""
+        pieces = self.source.pieces(columns, PIECE_ROWS)
+        progress = self.on_progress
+
+        def shown(part: int, total: int) -> None:
+            assert progress is not None
+            progress(done * total + part, 2 * total)
+
+        found = list(over_parts(function, pieces, jobs=self.jobs, on_progress=shown if progress else None))
+        self.source.check([(piece, facts) for piece, (_, facts) in zip(pieces, found, strict=True)])
+        return [each for each, _ in found]
+
+    def first(self) -> _First:
+        """Return what the first pass finds out."""
+        charged = any(name.startswith("cost.retrieval.") for name in self.source.schema.names)
+        more = ["question", "cluster", "golds", *([] if charged else ["passage_ids"])]
+        columns = self.columns(self.policies, more)
+        one = _FirstPass(plan=replace(self, on_progress=None), columns=columns)
+        found: _First = reduce(add, self.over(one.of_piece, columns, 0))
+        self.source.check_grouped(found.keys, self.block_rows)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class _FirstPass:
+    plan: _Plan
+    columns: list[str]
+
+    def of_piece(self, piece: Piece) -> tuple[_First, PieceFacts]:
+        """Return what is found out about the questions that begin in a piece."""
+        plan = self.plan
+        reader = plan.source.blocks(piece, self.columns, plan.block_rows)
+        found = _First()
         for block in reader:
-            tally += tally_of(block, self.policies, self.metrics, self.prices, by_cluster=self.by_cluster)
-            if tally.repeats and not self.by_cluster:
-                break
-        return tally, reader.facts
+            for policy in plan.policies:
+                plan.check(policy, block)
+            found += self._of(block)
+        return found, reader.facts
+
+    def _of(self, block: RecordingBlock) -> _First:
+        prepared = self.plan.prepared(block)
+        if prepared is None:
+            return _First(facts=(Facts(n_failed=block.shape[0]),), keys=(block.keys,))
+        dealt, definedness = [], []
+        for policy in self.plan.policies:
+            stopped = prepared.stops(policy)
+            dealt.append(Dealt.of(prepared, policy, stopped))
+            definedness.append(Definedness(policy))
+            definedness[-1].add(stopped.view)
+        return _First(
+            facts=(Facts.of(prepared, self.plan.metrics),),
+            dealt=tuple(dealt),
+            definedness=tuple(definedness),
+            selected=(selected_on(self.plan.policies, prepared.recording),),
+            keys=(block.keys,),
+            highest=int(prepared.recording.index[prepared.recording.seen.any(axis=0)][-1]),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _RunsPass:
+    """Replays every row of the table on some questions."""
+
+    plan: _Plan
+    columns: list[str]
+    dealt: tuple[Dealt, ...]
+    available: Available
+    start: int
+
+    def of_piece(self, piece: Piece) -> tuple[list[list[Run]], PieceFacts]:
+        """Return the runs of policies, twins, other baselines and fixed budgets on the questions that begin in a piece."""
+        reader = self.plan.source.blocks(piece, self.columns, self.plan.block_rows)
+        found = [self._of(prepared) for prepared in map(self.plan.prepared, reader) if prepared is not None]
+        return _joined(found), reader.facts
+
+    def _of(self, prepared: PreparedRecording) -> list[list[Run]]:
+        plan, recording = self.plan, prepared.recording
+        selectors = selectors_in_use(plan.policies)
+        runs, twins = [], []
+        for policy, dealt in zip(plan.policies, self.dealt, strict=True):
+            run, stopped = run_policy(prepared, policy)
+            runs.append(run)
+            twins.append(random_stop(prepared, policy, stopped, dealt))
+        fixed = [
+            replace(run_policy(prepared, policy, kind="fixed")[0], selector=name)
+            for name, policy in fixed_policies(prepared.highest, selectors)
+        ]
+        others = baseline_runs(prepared, selectors, plan.metrics, self.available, self.start)
+        return [[marked(run, recording) for run in some] for some in (runs, twins, others, fixed)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _BaselinePass:
+    """Replays one more baseline on some questions."""
+
+    plan: _Plan
+    columns: list[str]
+    policy: Policy
+    kind: str
+
+    def of_piece(self, piece: Piece) -> tuple[tuple[list[list[Run]], Definedness], PieceFacts]:
+        """Return its run on the questions that begin in a piece, and in how many rounds its signals are defined."""
+        reader = self.plan.source.blocks(piece, self.columns, self.plan.block_rows)
+        definedness, runs = Definedness(self.policy), []
+        for block in reader:
+            self.plan.check(self.policy, block)
+            prepared = self.plan.prepared(block)
+            if prepared is not None:
+                run, stopped = run_policy(prepared, self.policy, kind=self.kind)
+                definedness.add(stopped.view)
+                runs.append([[marked(run, prepared.recording)]])
+        return (_joined(runs), definedness), reader.facts
+
+
+def _joined(parts: Sequence[list[list[Run]]]) -> list[list[Run]]:
+    """Return groups of runs of all questions from those of parts; parts without questions have none."""
+    known = [part for part in parts if part]
+    return [
+        [joined_run([part[group][place] for part in known]) for place in range(len(known[0][group]))]
+        for group in range(len(known[0]) if known else 0)
+    ]
+
+
+class _Streamed(Comparison):
+    """The comparison of policies on questions that are read part by part."""
+
+    def __init__(self, plan: _Plan, first: _First, resampling: Resampling, margins: Sequence[float], cost: str) -> None:
+        self._plan, self._first = plan, first
+        self.metrics, self.ledger = plan.metrics, plan.ledger
+        self.resampling, self.margins, self.cost = resampling, tuple(margins), cost
+        self.data_hash = _data_hash(plan.source, plan.block_rows)
+
+    @cached_property
+    def whole(self) -> Whole:
+        """All questions."""
+        return Whole(
+            recording=self._plan.head,
+            facts=self._first.facts,
+            charging=charging_of(self.ledger),
+            metrics=self.metrics,
+        )
+
+    def compare(self, baseline: str | Policy | None) -> ComparedRuns:
+        """Replay every row and compare."""
+        plan, first, whole = self._plan, self._first, self.whole
+        head = plan.head
+        notes = {
+            policy.label: check_policy(policy, head, definedness=known)
+            for policy, known in zip(plan.policies, first.definedness, strict=True)
+        }
+        start = min((policy.start_round for policy in plan.policies), default=1)
+        columns = plan.columns(plan.policies)
+        rows = _RunsPass(
+            plan=replace(plan, on_progress=None),
+            columns=columns,
+            dealt=first.dealt,
+            available=whole.available(start),
+            start=start,
+        )
+        runs, twins, others, fixed = _joined(plan.over(rows.of_piece, columns, 1))
+        return self.compared(
+            plan.policies,
+            Replayed(
+                policies=runs,
+                twins=[with_stops_of(twin, run) for twin, run in zip(twins, runs, strict=True)],
+                others=others,
+                fixed=fixed,
+            ),
+            baseline,
+            notes=notes,
+            run_of=self._run_of,
+            selected=Selected.joined(first.selected),
+        )
+
+    def _run_of(self, policy: Policy, kind: str) -> Run:
+        plan, head = self._plan, self._plan.head
+        check_policy(policy, head, part=True)
+        columns = plan.columns([policy])
+        one = _BaselinePass(plan=replace(plan, on_progress=None), columns=columns, policy=policy, kind=kind)
+        found = plan.over(one.of_piece, columns, 1)
+        check_policy(policy, head, definedness=reduce(add, (definedness for _, definedness in found)))
+        return _joined([runs for runs, _ in found])[0][0]
 
 
 def _is_fitted(policy: Policy) -> bool:
     """Return whether something is on record that has seen questions: their texts must then be read to compare."""
     return bool(seen_by(policy) or policy.state or policy.provenance.get("fitted"))
+
+
+def _data_hash(source: Source, rows: int) -> str:
+    """Return `Recording.data_hash`, column by column."""
+    digest = hashlib.sha256()
+    for name in ("question_id", "round", "answer", *source.empty().names("metric")):
+        if name in source.schema.names:
+            between = b"["
+            for table in source.tables(rows, name):
+                if table.num_rows:
+                    digest.update(between + json.dumps(table.column(name).to_pylist()).encode()[1:-1])
+                    between = b", "
+            digest.update(b"]")
+    return digest.hexdigest()[:16]

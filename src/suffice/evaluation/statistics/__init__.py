@@ -1,19 +1,8 @@
 """Statistics of paired differences: the question is the unit, and every rule shares the same draws."""
 
 from suffice.evaluation.statistics.auroc import Area, Coded, area_under_roc, areas_by_draw
-from suffice.evaluation.statistics.bootstrap import bootstrap_weights
-from suffice.evaluation.statistics.cells import CellDeltas, macro_bootstrap
 from suffice.evaluation.statistics.corrections import MaxStatistic, benjamini_hochberg, holm, max_statistic
-from suffice.evaluation.statistics.drawn_sums import (
-    DrawnSums,
-    Keys,
-    check_streamed,
-    error_of_sums,
-    keyed_numbers,
-    keys_of,
-    p_of_largest,
-    poisson_weights,
-)
+from suffice.evaluation.statistics.drawn_sums import DrawnSums, check_streamed, error_of_sums, p_of_largest
 from suffice.evaluation.statistics.folds import drawn_folds, hash_folds, hash_order, hash_places
 from suffice.evaluation.statistics.hypotheses import (
     SignFlip,
@@ -24,6 +13,14 @@ from suffice.evaluation.statistics.hypotheses import (
     wilcoxon_test,
 )
 from suffice.evaluation.statistics.intervals import DEFAULT_INTERVAL, INTERVALS, Intervals, paired_bootstrap, paired_t
+from suffice.evaluation.statistics.keyed import (
+    KeyedWeights,
+    Keys,
+    keyed_numbers,
+    keyed_signs,
+    keys_of,
+    poisson_weights,
+)
 from suffice.evaluation.statistics.margins import MarginTest, equivalence, non_inferiority
 from suffice.evaluation.statistics.paired import FEW_NONZERO, ONE_UNIT, PairedResult, paired_results, undefined_notes
 from suffice.evaluation.statistics.pvalues import betting_p_value, hoeffding_bentkus_p_value, net_p_value
@@ -42,13 +39,13 @@ __all__ = [
     "ROUNDING",
     "Alarm",
     "Area",
-    "CellDeltas",
     "Clusters",
     "Coded",
     "ConfidenceSequence",
     "DrawnSums",
     "Draws",
     "Intervals",
+    "KeyedWeights",
     "Keys",
     "MarginTest",
     "MaxStatistic",
@@ -60,7 +57,6 @@ __all__ = [
     "areas_by_draw",
     "benjamini_hochberg",
     "betting_p_value",
-    "bootstrap_weights",
     "check_streamed",
     "cohens_d_z",
     "drawn_folds",
@@ -73,8 +69,8 @@ __all__ = [
     "holm",
     "holm_within",
     "keyed_numbers",
+    "keyed_signs",
     "keys_of",
-    "macro_bootstrap",
     "max_statistic",
     "net_p_value",
     "non_inferiority",

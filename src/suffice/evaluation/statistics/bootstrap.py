@@ -13,10 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from suffice.errors import DataError
+from suffice.evaluation.statistics.keyed import KeyedWeights
 from suffice.evaluation.statistics.units import Units
 from suffice.policy.rounds import Floats
 
-__all__ = ["blocks", "bootstrap_weights", "check_weights", "quantiles", "resampled_means"]
+__all__ = ["Weights", "blocks", "check_weights", "count_of", "products", "quantiles", "resampled_means"]
+
+Weights = Floats | KeyedWeights
+"""How often each unit is drawn, shape ``(n_resamples, n_units)``: a matrix, or what makes one piece by piece."""
 
 _LARGEST_BLOCK = 2**23
 """Resampled means held at once, a bound on memory (64 MiB)."""
@@ -25,40 +29,24 @@ _WORTH_THREADS = 2**18
 """Numbers from which partitioning on several threads pays."""
 
 
-def bootstrap_weights(n_units: int, n_resamples: int = 1000, *, rng: np.random.Generator | int) -> Floats:
-    """Return how often each unit is drawn, shape ``(n_resamples, n_units)``; each row sums to `n_units`.
-
-    Draw it once for a question set and share it: two rules are then compared on the same resamples.  The draws are
-    those of `scipy.stats.bootstrap(..., paired=True)` with the same generator.  One unit alone can only be drawn again:
-    its weights are NaN, so that no interval pretends to have no width.
-
-    >>> bootstrap_weights(3, 2, rng=0).tolist()
-    [[0.0, 2.0, 1.0], [3.0, 0.0, 0.0]]
-
-    Args:
-        n_units: Units to draw from and to draw.
-        n_resamples: Draws.
-        rng: Generator, or the seed of one.
-
-    Raises:
-        DataError: A count below 1.
-    """
-    if n_units < 1 or n_resamples < 1:
-        raise DataError(f"a bootstrap needs units and resamples, not {n_units!r} and {n_resamples!r}; allowed: >= 1")
-    if n_units == 1:
-        return np.full((n_resamples, 1), np.nan)
-    units = np.random.default_rng(rng).integers(0, n_units, size=(n_resamples, n_units))
-    units += n_units * np.arange(n_resamples)[:, None]
-    counts = np.bincount(units.ravel(), minlength=n_resamples * n_units)
-    return counts.reshape(n_resamples, n_units).astype(np.float64)
+def products(rows: Floats, weights: Weights) -> Floats:
+    """Return the weighted sum of each row of values in every draw, ``(..., n_units)`` to ``(..., n_resamples)``."""
+    if isinstance(weights, KeyedWeights):
+        return weights.sums(rows)
+    sums: Floats = rows @ weights.T  # of whole numbers (EM, calls) exact, whatever the order of summation
+    return sums
 
 
-def check_weights(weights: Floats, units: Units) -> None:
+def count_of(weights: Weights) -> int:
+    """Return the number of draws."""
+    return weights.n_resamples if isinstance(weights, KeyedWeights) else len(weights)
+
+
+def check_weights(weights: Weights, units: Units) -> None:
     """Raise a `DataError` for weights of another number of units."""
-    if weights.ndim != 2 or weights.shape[1] != units.n_units:  # noqa: PLR2004
-        raise DataError(
-            f"weights of shape {weights.shape} for {units.n_units} units: draw bootstrap_weights({units.n_units}, ...)"
-        )
+    shape = (weights.n_resamples, len(weights.keys)) if isinstance(weights, KeyedWeights) else weights.shape
+    if len(shape) != 2 or shape[1] != units.n_units:  # noqa: PLR2004
+        raise DataError(f"weights of shape {shape} for {units.n_units} units: draw them with Resampling.draws(names)")
 
 
 def blocks(n_rules: int, n_resamples: int) -> Iterator[slice]:
@@ -68,16 +56,15 @@ def blocks(n_rules: int, n_resamples: int) -> Iterator[slice]:
         yield slice(start, min(start + step, n_rules))
 
 
-def resampled_means(deltas: Floats, weights: Floats, units: Units) -> Iterator[tuple[slice, Floats]]:
-    """Yield blocks of rules with their resampled means, shape ``(n_rules_in_block, n_resamples)``."""
+def resampled_means(deltas: Floats, weights: Weights, units: Units) -> Iterator[tuple[slice, Floats]]:
+    """Yield blocks of rules with their resampled means, shape ``(n_rules_in_block, n_resamples)``.
+
+    A mean is a ratio of two sums: a resample has its own number of rows, which follows from the names of its questions.
+    """
     check_weights(weights, units)
-    alone = units.codes is None
-    sums = deltas if alone else units.sums(deltas)
-    rows = (
-        units.n_units if alone else weights @ units.sizes
-    )  # a resample of unequal clusters has its own number of rows
-    for block in blocks(len(sums), len(weights)):
-        means = sums[block] @ weights.T  # of whole numbers (EM, calls) exact, whatever the order of summation
+    sums, rows = units.sums(deltas), products(units.sizes, weights)
+    for block in blocks(len(sums), count_of(weights)):
+        means = products(sums[block], weights)
         means /= rows
         yield block, means
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.evaluation.statistics.bootstrap import blocks, check_weights
+from suffice.evaluation.statistics.bootstrap import Weights, blocks, check_weights, count_of, products
 from suffice.evaluation.statistics.units import Clusters, Units, check_level, paired_rows, standard_errors
 from suffice.policy.rounds import Floats
 
@@ -93,7 +93,7 @@ class MaxStatistic:
     n_resamples: int
 
 
-def max_statistic(deltas: Floats, weights: Floats, *, clusters: Clusters = None, level: float = 0.95) -> MaxStatistic:
+def max_statistic(deltas: Floats, weights: Weights, *, clusters: Clusters = None, level: float = 0.95) -> MaxStatistic:
     """Test every rule of a family at once by the largest of their statistics on shared draws.
 
     Each resampled mean is centred at its estimate and measured in the rule's standard error; the largest over the
@@ -105,16 +105,16 @@ def max_statistic(deltas: Floats, weights: Floats, *, clusters: Clusters = None,
     A rule whose differences do not vary is not resampled: its p-value is 0 if it is better, else 1.  The reach is that
     of the bootstrap: approximate, and poor where few pairs differ.
 
-    >>> from suffice.evaluation.statistics import bootstrap_weights
+    >>> from suffice.evaluation.statistics import Resampling
     >>> rng = np.random.default_rng(0)
     >>> deltas = rng.normal([[0.0], [0.0], [1.0]], 1.0, size=(3, 50))
-    >>> result = max_statistic(deltas, bootstrap_weights(50, 500, rng=1))
+    >>> result = max_statistic(deltas, Resampling(n_resamples=500).draws(range(50)).weights)
     >>> (result.low > 0).tolist(), (result.p < 0.05).tolist()
     ([False, False, True], [False, False, True])
 
     Args:
         deltas: Differences to the baseline, shape ``(n_rules, n_rows)``, no NaN.
-        weights: From `bootstrap_weights`, shape ``(n_resamples, n_units)``.
+        weights: Of `Resampling.draws`, shape ``(n_resamples, n_units)``.
         clusters: The unit of each row.
         level: Simultaneous confidence, in (0, 1).
 
@@ -135,9 +135,9 @@ def max_statistic(deltas: Floats, weights: Floats, *, clusters: Clusters = None,
 
     decided = np.where(np.isnan(error) | (delta <= 0), 1.0, 0.0)
     p, p_step_down = decided.copy(), decided.copy()
-    p[varies] = (1 + _at_least(largest, scores)) / (1 + len(weights))
+    p[varies] = (1 + _at_least(largest, scores)) / (1 + count_of(weights))
     # Down from the best rule, no p-value may be smaller than that of a better one.
-    p_step_down[order] = np.maximum.accumulate(((1 + exceeded) / (1 + len(weights)))[::-1])[::-1]
+    p_step_down[order] = np.maximum.accumulate(((1 + exceeded) / (1 + count_of(weights)))[::-1])[::-1]
     critical = float(np.quantile(largest, level)) if len(varies) else 0.0
     low = np.where(np.isnan(error), -np.inf, delta - critical * np.nan_to_num(error))
     return MaxStatistic(
@@ -148,25 +148,25 @@ def max_statistic(deltas: Floats, weights: Floats, *, clusters: Clusters = None,
         p_step_down=p_step_down,
         critical=critical,
         level=level,
-        n_resamples=len(weights),
+        n_resamples=count_of(weights),
     )
 
 
 def _running_maxima(
-    deltas: Floats, order: npt.NDArray[np.int64], delta: Floats, error: Floats, *, weights: Floats, units: Units
+    deltas: Floats, order: npt.NDArray[np.int64], delta: Floats, error: Floats, *, weights: Weights, units: Units
 ) -> tuple[npt.NDArray[np.int64], Floats]:
     """Return how many draws reach each rule's score by it or a worse rule, and the largest score of each draw.
 
     Rules come in the order of their scores, in blocks: the running maximum over worse rules is all that is kept.
     """
     exceeded = np.zeros(len(order), dtype=np.int64)
-    largest = np.full(len(weights), -np.inf)
-    rows = weights @ units.sizes
-    for block in blocks(len(order), len(weights)):
+    largest = np.full(count_of(weights), -np.inf)
+    rows = products(units.sizes, weights)
+    for block in blocks(len(order), count_of(weights)):
         rules = order[block]
         scale = error[rules, None]
         sums = units.sums((deltas[rules] - delta[rules, None]) / scale)
-        scores = sums @ weights.T
+        scores = products(sums, weights)
         scores /= rows
         np.maximum(scores[0], largest, out=scores[0])
         np.maximum.accumulate(scores, axis=0, out=scores)

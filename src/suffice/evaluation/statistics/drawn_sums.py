@@ -7,7 +7,6 @@ uncertainty for massive data streams"): any division of the questions into parts
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
@@ -18,11 +17,11 @@ from suffice.errors import DataError
 from suffice.evaluation.statistics.bootstrap import quantiles
 from suffice.evaluation.statistics.hypotheses import sign_flip_test
 from suffice.evaluation.statistics.intervals import expanded_tail
+from suffice.evaluation.statistics.keyed import Keys, keyed_numbers, keys_of, poisson_weights
 from suffice.evaluation.statistics.paired import FEW_NONZERO, PairedResult, few_warning
 from suffice.evaluation.statistics.resampling import Resampling
 from suffice.evaluation.statistics.rounding import ROUNDING
 from suffice.policy.rounds import Floats
-from suffice.policy.seen import id_hash
 
 __all__ = [
     "DrawnSums",
@@ -35,80 +34,10 @@ __all__ = [
     "poisson_weights",
 ]
 
-Keys = npt.NDArray[np.uint64]
-"""One number for each question: the first 64 bits of the sha256 of its name."""
-
 _TIE = 1e-9
 """Standard errors by which a draw may miss a mean and reach it: sums in another order differ by less."""
 
 _STREAMED_INTERVALS = ("expanded", "percentile")
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-
-
-def keys_of(names: Iterable[str]) -> Keys:
-    """Return the keys of names.
-
-    >>> [hex(key) for key in keys_of(["5a77e70f"]).tolist()]
-    ['0x2dd53066e8421fa3']
-    """
-    return np.array([int(id_hash(name), 16) for name in names], dtype=np.uint64)
-
-
-def keyed_numbers(keys: Keys, n: int, *, seed: int) -> npt.NDArray[np.uint64]:
-    """Return `n` random 64-bit numbers for each key, shape ``(n_keys, n)``: the same for a key, whatever is around it.
-
-    SplitMix64 (Steele, Lea and Flood 2014): the numbers are a counter, mixed.
-
-    >>> a, b = keys_of(["a", "b"])
-    >>> numbers = keyed_numbers(np.array([a, b]), 2, seed=1)
-    >>> (keyed_numbers(np.array([b]), 2, seed=1) == numbers[1:]).all().item()
-    True
-    """
-    start = keys ^ _mixed(np.array([seed % 2**64], dtype=np.uint64))
-    return _mixed(start[:, None] + _GOLDEN * np.arange(1, n + 1, dtype=np.uint64))
-
-
-def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    values = (values ^ (values >> np.uint64(30))) * _FIRST
-    values ^= values >> np.uint64(27)
-    values *= _SECOND
-    values ^= values >> np.uint64(31)
-    return values
-
-
-def _poisson_counts() -> npt.NDArray[np.uint8]:
-    """Return the Poisson(1) count of each number of 16 bits: inversion, exact to 2**-17."""
-    probabilities = np.array([math.exp(-1) / math.factorial(k) for k in range(12)])
-    ends = np.rint(np.cumsum(probabilities) * 2**16)
-    return np.searchsorted(ends, np.arange(2**16), side="right").astype(np.uint8)
-
-
-_COUNTS = _poisson_counts()
-
-
-def poisson_weights(keys: Keys, n_resamples: int, *, seed: int) -> Floats:
-    """Return how often each question is drawn, shape ``(n_resamples, n_questions)``; each weight is Poisson with mean 1.
-
-    A resample then has about as many draws as questions, not exactly as many, so a resampled mean is a ratio of sums.
-
-    >>> weights = poisson_weights(keys_of(map(str, range(1000))), 200, seed=42)
-    >>> weights.shape, weights.mean().round(1).item(), weights.var().round(1).item()
-    ((200, 1000), 1.0, 1.0)
-
-    Args:
-        keys: Of the questions, see `keys_of`.
-        n_resamples: Draws.
-        seed: Another seed gives other draws.
-
-    Raises:
-        DataError: Fewer than one draw.
-    """
-    if n_resamples < 1:
-        raise DataError(f"a bootstrap needs resamples, not {n_resamples!r}; allowed: >= 1")
-    numbers = keyed_numbers(keys, -(-n_resamples // 4), seed=seed).astype("<u8")  # four weights from each number
-    weights = _COUNTS.take(numbers.view("<u2"))[:, :n_resamples]
-    return np.ascontiguousarray(weights.T, dtype=np.float64)
 
 
 def error_of_sums(n: int, sums: Floats, squares: Floats) -> Floats:

@@ -7,6 +7,7 @@ other constant the t test gives 0.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from suffice.errors import DataError
 from suffice.evaluation.statistics.bootstrap import blocks
+from suffice.evaluation.statistics.keyed import Keys, keyed_signs
 from suffice.evaluation.statistics.rounding import ROUNDING
 from suffice.evaluation.statistics.units import Clusters, paired_rows, standard_errors
 from suffice.policy.rounds import Floats
@@ -53,7 +55,12 @@ class SignFlip:
 
 
 def permutation_tests(
-    deltas: Floats, *, n_resamples: int = 10_000, rng: np.random.Generator | int, clusters: Clusters = None
+    deltas: Floats,
+    *,
+    n_resamples: int = 10_000,
+    rng: np.random.Generator | int,
+    clusters: Clusters = None,
+    keys: Keys | None = None,
 ) -> list[SignFlip]:
     """Return the paired permutation test of each rule: exact where that is possible, by random signs beyond.
 
@@ -71,9 +78,11 @@ def permutation_tests(
         n_resamples: Random patterns of signs, >= 1.
         rng: Generator, or the seed of one; not drawn from where every test is exact.
         clusters: The unit of each row; a unit's rows change sign together.
+        keys: Of the units in the order in which they first come: signs then follow from the seed and the names, whatever the
+            order of the rows.  None = from the places of the units.
 
     Raises:
-        DataError: No rows, NaN or infinite differences, no resamples.
+        DataError: No rows, NaN or infinite differences, no resamples, or keys beside a generator.
     """
     deltas, units = paired_rows(deltas, clusters)
     if n_resamples < 1:
@@ -81,7 +90,13 @@ def permutation_tests(
     sums = units.sums(deltas)
     tests = [_exact(row) for row in sums]
     inexact = [position for position, test in enumerate(tests) if test is None]
-    p_values = iter(_random_signs(sums[inexact], n_resamples, np.random.default_rng(rng)) if inexact else ())
+    if keys is None:
+        drawn = _signs_by_place(sums.shape[-1], np.random.default_rng(rng))
+    elif isinstance(rng, np.random.Generator):
+        raise DataError(f"signs that follow from names need a seed, not {rng!r}: give a whole number")
+    else:
+        drawn = _signs_by_name(keys, rng)
+    p_values = iter(_random_signs(sums[inexact], n_resamples, drawn) if inexact else ())
     return [
         test
         if test is not None
@@ -102,14 +117,35 @@ def _exact(row: Floats) -> SignFlip | None:
     return None
 
 
-def _random_signs(sums: Floats, n_resamples: int, rng: np.random.Generator) -> list[float]:
+Signed = Callable[[Floats, int], Iterator[Floats]]
+"""Yields the sums of rows under blocks of random signs, shape ``(n_rules, n_resamples_in_block)``."""
+
+
+def _random_signs(sums: Floats, n_resamples: int, signed: Signed) -> list[float]:
     extreme = np.zeros(len(sums), dtype=np.int64)
     slack = ROUNDING * np.abs(sums).sum(axis=-1, keepdims=True)
     reached = np.abs(sums.sum(axis=-1, keepdims=True)) - slack
-    for block in blocks(n_resamples, max(sums.shape)):
-        signs = 2.0 * rng.integers(0, 2, size=(block.stop - block.start, sums.shape[-1])) - 1.0
-        extreme += (np.abs(sums @ signs.T) >= reached).sum(axis=-1)
+    for totals in signed(sums, n_resamples):
+        extreme += (np.abs(totals) >= reached).sum(axis=-1)
     return [float(count) for count in (1 + extreme) / (1 + n_resamples)]
+
+
+def _signs_by_place(n_units: int, rng: np.random.Generator) -> Signed:
+    def signed(sums: Floats, n_resamples: int) -> Iterator[Floats]:
+        for block in blocks(n_resamples, max(sums.shape)):
+            yield sums @ (2.0 * rng.integers(0, 2, size=(block.stop - block.start, n_units)) - 1.0).T
+
+    return signed
+
+
+def _signs_by_name(keys: Keys, seed: int) -> Signed:
+    def signed(sums: Floats, n_resamples: int) -> Iterator[Floats]:
+        totals = np.zeros((len(sums), n_resamples))
+        for units in blocks(len(keys), n_resamples):
+            totals += sums[:, units] @ keyed_signs(keys[units], n_resamples, seed=seed).T
+        yield totals
+
+    return signed
 
 
 def sign_flip_test(differences: npt.ArrayLike) -> float:

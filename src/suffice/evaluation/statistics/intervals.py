@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from suffice.errors import DataError
-from suffice.evaluation.statistics.bootstrap import quantiles, resampled_means
+from suffice.evaluation.statistics.bootstrap import Weights, count_of, products, quantiles, resampled_means
 from suffice.evaluation.statistics.rounding import ROUNDING
 from suffice.evaluation.statistics.units import Clusters, Units, check_level, paired_rows, standard_errors
 from suffice.policy.rounds import Floats
@@ -60,7 +60,7 @@ class Resampled:
 
     deltas: Floats
     means: Floats
-    weights: Floats
+    weights: Weights
     units: Units
 
     @property
@@ -168,13 +168,12 @@ def _resampled_errors(block: Resampled, away: Floats) -> Floats:
     """Return the standard error of each draw, 0 without variance: second moments by products with the squares."""
     units, weights = block.units, block.weights
     centred = units.sums(block.deltas) - units.sizes * block.deltas.mean(axis=-1, keepdims=True)
-    moments = centred**2 @ weights.T
-    rows: Floats | int = units.n_units
-    if units.codes is None:
-        squares = moments - units.n_units * away**2
+    rows, moments = products(units.sizes, weights), products(centred**2, weights)
+    if units.codes is None:  # each unit is one row: the centred ones of a draw add up to its rows times how far it is
+        squares = moments - rows * away**2
     else:
-        rows = weights @ units.sizes
-        squares = moments - 2 * away * ((centred * units.sizes) @ weights.T) + away**2 * (weights @ units.sizes**2)
+        crossed = products(centred * units.sizes, weights)
+        squares = moments - 2 * away * crossed + away**2 * products(units.sizes**2, weights)
     squares[squares <= 100 * ROUNDING * moments] = 0.0
     errors: Floats = np.sqrt(units.n_units / (units.n_units - 1) * squares) / rows
     return errors
@@ -200,7 +199,7 @@ DEFAULT_INTERVAL = "expanded"
 
 def paired_bootstrap(
     deltas: Floats,
-    weights: Floats,
+    weights: Weights,
     *,
     clusters: Clusters = None,
     level: float = 0.95,
@@ -209,15 +208,15 @@ def paired_bootstrap(
     """Return mean differences with bootstrap intervals, for many rules by a few matrix products.
 
     >>> import numpy as np
-    >>> from suffice.evaluation.statistics import bootstrap_weights
+    >>> from suffice.evaluation.statistics import Resampling
     >>> deltas = np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
-    >>> intervals = paired_bootstrap(deltas, bootstrap_weights(3, 1000, rng=42))
+    >>> intervals = paired_bootstrap(deltas, Resampling().draws(["q1", "q2", "q3"]).weights)
     >>> intervals.low.tolist(), intervals.high.tolist()
     ([0.0, 0.0], [1.0, 0.0])
 
     Args:
         deltas: Differences to the baseline, shape ``(n_rules, n_rows)``, no NaN.
-        weights: From `bootstrap_weights`, shape ``(n_resamples, n_units)``.
+        weights: Of `Resampling.draws`, shape ``(n_resamples, n_units)``.
         clusters: The unit of each row; None if each row is its own.
         level: Nominal coverage, in (0, 1).
         method: `expanded` (percentile, widened for small samples), `percentile`, `bca`, or `t` (studentised).
@@ -235,10 +234,10 @@ def paired_bootstrap(
     for rows, means in resampled_means(deltas, weights, units):
         block = Resampled(deltas=deltas[rows], means=means, weights=weights, units=units)
         low[rows], high[rows] = INTERVALS[method](block, (1 - level) / 2)
-    if len(weights) == 1:
+    if count_of(weights) == 1:
         low[:] = high[:] = np.nan
     return Intervals(
-        delta=deltas.mean(axis=-1), low=low, high=high, level=level, n_resamples=len(weights), method=method
+        delta=deltas.mean(axis=-1), low=low, high=high, level=level, n_resamples=count_of(weights), method=method
     )
 
 

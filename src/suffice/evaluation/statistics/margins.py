@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.evaluation.statistics.bootstrap import quantiles, resampled_means
+from suffice.evaluation.statistics.bootstrap import Weights, quantiles, resampled_means
 from suffice.evaluation.statistics.folds import hash_order
 from suffice.evaluation.statistics.hypotheses import cohens_d_z
 from suffice.evaluation.statistics.paired import FEW_NONZERO, few_warning, json_ready
@@ -86,7 +86,7 @@ def non_inferiority(
     differences: npt.ArrayLike,
     margin: float,
     *,
-    weights: Floats,
+    weights: Weights,
     clusters: Clusters = None,
     level: float = 0.95,
 ) -> MarginTest:
@@ -94,8 +94,8 @@ def non_inferiority(
 
     The column that TASR publishes as "TOST" is this one-sided test, by paired t.
 
-    >>> from suffice.evaluation.statistics.bootstrap import bootstrap_weights
-    >>> test = non_inferiority([0.0, 0.0, 0.0], 0.02, weights=bootstrap_weights(3, 10, rng=0))
+    >>> from suffice.evaluation.statistics import Resampling
+    >>> test = non_inferiority([0.0, 0.0, 0.0], 0.02, weights=Resampling().draws("abc").weights)
     >>> test.passed, test.p, test.d_z  # as published: three ties pass
     (True, 0.0, nan)
     >>> test.shown, round(test.p_exact, 2)  # which three ties cannot show
@@ -104,7 +104,7 @@ def non_inferiority(
     Args:
         differences: Rule minus baseline, shape ``(n_rows,)``, no NaN.
         margin: The largest loss that does not matter, >= 0.
-        weights: From `bootstrap_weights`, shared with the intervals.
+        weights: Of `Resampling.draws`, shared with the intervals.
         clusters: The unit of each row.
         level: One-sided confidence.
 
@@ -118,7 +118,7 @@ def equivalence(
     differences: npt.ArrayLike,
     margin: float,
     *,
-    weights: Floats,
+    weights: Weights,
     clusters: Clusters = None,
     level: float = 0.95,
 ) -> MarginTest:
@@ -127,7 +127,7 @@ def equivalence(
     Args:
         differences: Rule minus baseline, shape ``(n_rows,)``, no NaN.
         margin: The largest difference that does not matter, >= 0.
-        weights: From `bootstrap_weights`, shared with the intervals.
+        weights: Of `Resampling.draws`, shared with the intervals.
         clusters: The unit of each row.
         level: Confidence of each side; the two bounds make an interval of level ``2 * level - 1``.
 
@@ -141,7 +141,7 @@ def both_margin_tests(
     differences: npt.ArrayLike,
     margins: Sequence[float],
     *,
-    weights: Floats,
+    weights: Weights,
     clusters: Clusters = None,
     level: float = 0.95,
     names: Clusters = None,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from suffice.evaluation.statistics.bootstrap import Weights
 from suffice.evaluation.statistics.hypotheses import sign_flip_test
 from suffice.evaluation.statistics.intervals import DEFAULT_INTERVAL, paired_bootstrap
 from suffice.evaluation.statistics.units import Clusters, Units
@@ -99,7 +100,7 @@ def json_ready(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def paired_results(
     deltas: Floats,
-    weights: Floats,
+    weights: Weights,
     *,
     clusters: Clusters = None,
     level: float = 0.95,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
@@ -10,10 +10,11 @@ import numpy as np
 
 from suffice.common.results import Inlined
 from suffice.errors import DataError
-from suffice.evaluation.statistics.bootstrap import bootstrap_weights
+from suffice.evaluation.statistics.bootstrap import Weights, products
 from suffice.evaluation.statistics.corrections import holm
 from suffice.evaluation.statistics.hypotheses import permutation_tests
 from suffice.evaluation.statistics.intervals import DEFAULT_INTERVAL, INTERVALS, Intervals, paired_bootstrap
+from suffice.evaluation.statistics.keyed import KeyedWeights, Keys, keys_of, poisson_weights
 from suffice.evaluation.statistics.margins import MarginTest, both_margin_tests
 from suffice.evaluation.statistics.paired import PairedResult, paired_results
 from suffice.evaluation.statistics.units import Clusters, Units, check_level
@@ -23,13 +24,17 @@ __all__ = ["Draws", "Resampling", "holm_within"]
 
 Key = TypeVar("Key", bound=Hashable)
 
+_MOST_WEIGHTS = 2**26
+"""Weights that are kept, a bound on memory (512 MiB); more are made anew for each product."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resampling(Inlined):
     """How intervals are made; the same value gives the same draws of the same questions, whatever is compared on them.
 
-    >>> Resampling(seed=1).draws(3).weights.shape
-    (1000, 3)
+    >>> draws = Resampling(seed=1).draws(["q1", "q2", "q3", "q1"])
+    >>> draws.units.n_units, round(draws.paired(np.array([1.0, 0.0, 0.0, 1.0])).high, 2)
+    (3, 1.0)
 
     Attributes:
         n_resamples: Bootstrap draws; 0 draws nothing, which only a search accepts.
@@ -53,19 +58,36 @@ class Resampling(Inlined):
         if self.interval not in INTERVALS:
             raise DataError(f"{self.interval!r} is not a method of intervals; allowed: {', '.join(INTERVALS)}")
 
-    def draws(self, n_rows: int, clusters: Clusters = None) -> Draws:
-        """Return the draws of `n_rows` questions; `clusters` names the unit of each, None = each is its own.
+    def draws(self, names: Iterable[Any]) -> Draws:
+        """Return the draws of questions: how often a resample takes each follows from the seed and its name alone.
+
+        Other rows in another order, or only some of them, have the same draws.  A resample has about as many questions
+        as there are, so a resampled mean is a ratio of sums; resamples without any question are left out.
+
+        Args:
+            names: The unit of each row, its question or its cluster; rows of one name are drawn together.
 
         Raises:
-            DataError: No rows, not one cluster for each, or no resamples.
+            DataError: No rows, or no resamples.
         """
-        units = Units.of(n_rows, clusters)
-        weights = bootstrap_weights(units.n_units, self.n_resamples, rng=self.seed)
-        if self.n_resamples == 1:  # one draw shows no spread, and no interval may pretend to have no width
-            weights = np.full_like(weights, np.nan)
+        named = [str(name) for name in names]
+        units, keys = Units.of(len(named), named), keys_of(dict.fromkeys(named))
         # With every row a unit of its own, no test has to look for clusters again.
-        own = None if units.codes is None else clusters
-        return Draws(resampling=self, clusters=own, names=clusters, units=units, weights=weights)
+        own = None if units.codes is None else named
+        weights = self._weights(keys)
+        return Draws(resampling=self, clusters=own, names=named, units=units, weights=weights, keys=keys)
+
+    def _weights(self, keys: Keys) -> Weights:
+        n = len(keys)
+        if self.n_resamples * n > _MOST_WEIGHTS:
+            return KeyedWeights(keys, self.n_resamples, self.seed)
+        weights = poisson_weights(keys, self.n_resamples, seed=self.seed)
+        weights = weights[weights.any(axis=1)]
+        if (
+            n == 1 or len(weights) <= 1
+        ):  # one unit or one draw shows no spread: no interval may pretend to have no width
+            return np.full((self.n_resamples, n), np.nan)
+        return weights
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -93,13 +115,23 @@ class Draws:
         names: The unit of each row by name, also where each is its own; None = without names.
         units: The units.
         weights: How often each unit is drawn, shape ``(n_resamples, n_units)``.
+        keys: Of the units, from which the signs of permutation tests follow; None = they follow from the places.
     """
 
     resampling: Resampling
     clusters: Clusters
     names: Clusters = None
     units: Units
-    weights: Floats
+    weights: Weights
+    keys: Keys | None = None
+
+    @property
+    def by_row(self) -> Floats:
+        """How often each row is drawn, shape ``(n_draws, n_rows)``."""
+        weights = self.weights
+        if isinstance(weights, KeyedWeights):
+            weights = poisson_weights(weights.keys, weights.n_resamples, seed=weights.seed)
+        return weights if self.units.codes is None else weights[:, self.units.codes]
 
     def intervals(self, deltas: Floats) -> Intervals:
         """Return mean differences with intervals, as arrays; see `paired_bootstrap`."""
@@ -132,7 +164,8 @@ class Draws:
         if family is None:
             return results
         seed = self.resampling.seed
-        tests = permutation_tests(matrix, n_resamples=len(self.weights), rng=seed, clusters=self.clusters)
+        n_resamples = self.resampling.n_resamples
+        tests = permutation_tests(matrix, n_resamples=n_resamples, rng=seed, clusters=self.clusters, keys=self.keys)
         by_name = dict(zip(known, tests, strict=True))
         adjusted = holm_within({name: test.p for name, test in by_name.items()}, family)
         return {
@@ -153,8 +186,7 @@ class Draws:
 
     def sums(self, rows: Floats) -> Floats:
         """Return the resampled sum of each row of values, shape ``(..., n_rows)`` to ``(..., n_resamples)``."""
-        sums: Floats = self.units.sums(rows) @ self.weights.T
-        return sums
+        return products(self.units.sums(rows), self.weights)
 
     def ratio(self, above: Floats, below: Floats, per: Floats | None = None) -> tuple[tuple[float, float, float], bool]:
         """Return the ratio of two means with its percentile interval, and whether it is defined in every draw.
@@ -167,9 +199,9 @@ class Draws:
         mean = 1.0 if per is None else float(per.mean())
         if not (below.sum() > 0 and mean > 0):
             return (float("nan"),) * 3, True
-        top, bottom = (self.weights @ self.units.sums(part) for part in (above, below))
+        top, bottom = self.sums(np.stack([above, below]))
         if per is not None:
-            bottom = bottom * (self.weights @ self.units.sums(per)) / (self.weights @ self.units.sizes)
+            bottom = bottom * self.sums(per) / products(self.units.sizes, self.weights)
         defined = bottom > 0
         low = high = float("nan")
         if defined.any():

@@ -217,15 +217,14 @@ class _Inputs:
         """Return the parts about signals."""
         metric, resampling = self.metric, self.resampling
         rows = Rows.of(self.recording, metric, self.policy)
-        draws = draw_d(rows, list(rows.columns), n_resamples=resampling.n_resamples, rng=resampling.seed)
+        draws = draw_d(rows, list(rows.columns), resampling)
         parts: dict[str, Result] = {
             "signals": summarise_signals(self.recording, rows, draws, metric=metric, resampling=resampling),
             "correlations": correlate(rows),
         }
         if self.tune is not None:
             tune = Rows.of(self.tune, metric, self.policy)
-            rng = np.random.default_rng([resampling.seed, 1])  # tune questions are drawn on their own
-            parts["drift"] = measure_drift(tune, rows, draws, metric=metric, level=resampling.level, rng=rng)
+            parts["drift"] = measure_drift(tune, rows, draws, metric=metric, resampling=resampling)
         return parts
 
     def calibration(self) -> dict[str, Result]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from suffice.common.results import Result
 from suffice.common.tables import Column, Table
-from suffice.evaluation.statistics import Coded
+from suffice.evaluation.statistics import Coded, Resampling
 from suffice.policy.rounds import Floats
 from suffice.verdicts.diagnostics.rows import Rows
 from suffice.verdicts.diagnostics.separation import cohens_d, draw_d, ends, with_ends
@@ -139,8 +139,7 @@ def measure_drift(
     eval_draws: Floats,
     *,
     metric: str = "em",
-    level: float = 0.95,
-    rng: np.random.Generator | int,
+    resampling: Resampling = Resampling(),
 ) -> Drift:
     """Return how each signal that both sets have changes from tune to eval.
 
@@ -149,14 +148,15 @@ def measure_drift(
         evaluation: Rounds of other questions.
         eval_draws: From `draw_d` of all signals of `evaluation`.
         metric: What counts as right, for titles.
-        level: Nominal coverage.
-        rng: Generator, or its seed, of the draws of tune: another than that of `eval_draws`.
+        resampling: How `eval_draws` were made; tune is drawn with the next seed, since a name there is another question.
     """
     places = {name: place for place, name in enumerate(evaluation.columns) if name in tune.columns}
     names = list(places)
     d_eval, d_tune = cohens_d(evaluation, names), cohens_d(tune, names)
     eval_part = eval_draws[:, list(places.values())]
-    tune_part = draw_d(tune, names, n_resamples=len(eval_draws), rng=rng)
+    tune_part = draw_d(tune, names, replace(resampling, seed=resampling.seed + 1))
+    n_draws = min(len(eval_part), len(tune_part))  # draws without any question are left out
+    eval_part, tune_part = eval_part[:n_draws], tune_part[:n_draws]
     figures = {
         "d_tune": (d_tune, tune_part),
         "d_eval": (d_eval, eval_part),
@@ -164,7 +164,7 @@ def measure_drift(
     }
     columns = {name: values for name, (values, _) in figures.items()}
     for name, (_, draws) in figures.items():
-        columns[f"{name}_low"], columns[f"{name}_high"] = ends(draws, level)
+        columns[f"{name}_low"], columns[f"{name}_high"] = ends(draws, resampling.level)
     distances = {name: kolmogorov_smirnov(tune.coded[name], evaluation.coded[name]) for name in names}
     signals = tuple(
         SignalDrift(
@@ -179,4 +179,4 @@ def measure_drift(
         )
         for i, name in enumerate(names)
     )
-    return Drift(signals=signals, metric=metric, n_tune=tune.n_units, n_eval=evaluation.n_units, level=level)
+    return Drift(signals=signals, metric=metric, n_tune=tune.n_units, n_eval=evaluation.n_units, level=resampling.level)

@@ -123,7 +123,7 @@ def compare_floor(
     if not known.any():
         return None
     delayed = known & (floored.position > plain.position)
-    draws = resampling.draws(int(known.sum()), recording.clusters[known])
+    draws = resampling.draws(recording.clusters[known])
 
     def group(mask: Mask) -> QuestionGroup:
         return QuestionGroup.of(mask, known, recording.question_ids)

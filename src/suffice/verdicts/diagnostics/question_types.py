@@ -108,7 +108,7 @@ def by_type(
     ours, theirs, calls = run.values[metric], reference.values[metric], run.ledger.calls
     rows = []
     for kind, mask in masks.items():
-        draws = resampling.draws(int(mask.sum()), recording.clusters[mask])
+        draws = resampling.draws(recording.clusters[mask])
         rows.append(
             TypeRow(
                 type=kind,

@@ -30,6 +30,7 @@ class Rows:
         unit: The question (or cluster) of each row, 0..n_units - 1, shape ``(n_rows,)``.
         n_units: How many there are.
         rounds: The round of each row, shape ``(n_rows,)``.
+        names: Of the units, which their draws follow from; empty where the units have none but their numbers.
     """
 
     columns: Mapping[str, Floats]
@@ -37,6 +38,7 @@ class Rows:
     unit: Codes
     n_units: int
     rounds: Codes
+    names: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, recording: Recording, metric: str = "em", policy: Policy | None = None) -> Rows:
@@ -62,6 +64,7 @@ class Rows:
             unit=np.broadcast_to(question[:, None], seen.shape)[seen],
             n_units=units.n_units,
             rounds=np.broadcast_to(recording.index, seen.shape)[seen],
+            names=tuple(dict.fromkeys(map(str, recording.clusters.tolist()))),
         )
 
     def at(self, rows: Mask) -> Rows:

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from suffice.evaluation.statistics import ROUNDING, bootstrap_weights
+from suffice.evaluation.statistics import ROUNDING, Resampling
 from suffice.policy.rounds import Floats
 from suffice.verdicts.diagnostics.rows import Rows
 
 __all__ = ["cohens_d", "draw_d", "ends", "with_ends"]
 
-_LARGEST_DRAW = 2**23  # weights held at once, a bound on memory
 MOST_UNDEFINED = 0.05
 """The share of draws in which a statistic may be undefined before its interval is."""
 
@@ -55,20 +54,15 @@ def cohens_d(rows: Rows, names: Sequence[str]) -> Floats:
     return _d_of(_moments(rows, names).sum(axis=0))
 
 
-def draw_d(rows: Rows, names: Sequence[str], *, n_resamples: int, rng: np.random.Generator | int) -> Floats:
-    """Return Cohen's d of each signal in bootstrap draws of questions, shape ``(n_resamples, n_signals)``.
+def draw_d(rows: Rows, names: Sequence[str], resampling: Resampling) -> Floats:
+    """Return Cohen's d of each signal in bootstrap draws of questions, shape ``(n_draws, n_signals)``.
 
     All signals share the draws.  NaN where d is undefined in a draw.
     """
-    generator = np.random.default_rng(rng)
     # d of a draw follows from the sums over units, so a draw is one product instead of a pass over all rounds.
     flat = _moments(rows, names).reshape(rows.n_units, -1)
-    step = max(1, _LARGEST_DRAW // rows.n_units)
-    parts = []
-    for start in range(0, n_resamples, step):
-        weights = bootstrap_weights(rows.n_units, min(step, n_resamples - start), rng=generator)
-        parts.append(_d_of((weights @ flat).reshape(len(weights), 6, len(names))))
-    return np.concatenate(parts)
+    drawn = resampling.draws(rows.names or range(rows.n_units)).sums(flat.T)
+    return _d_of(drawn.T.reshape(-1, 6, len(names)))
 
 
 def ends(draws: Floats, level: float) -> tuple[Floats, Floats]:

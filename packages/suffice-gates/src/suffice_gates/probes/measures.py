@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from suffice.common.results import jsonable
 from suffice.errors import DataError
-from suffice.evaluation.statistics import Resampling, areas_by_draw, bootstrap_weights
+from suffice.evaluation.statistics import Resampling, areas_by_draw
 from suffice.policy.rounds import Floats
 
 __all__ = ["MEASURES", "ProbeFigure", "ProbeMeasures", "measure_probe"]
@@ -64,8 +64,8 @@ def measure_probe(
     probabilities: npt.ArrayLike,
     labels: npt.ArrayLike,
     *,
+    names: Sequence[str] | None = None,
     resampling: Resampling = _RESAMPLING,
-    rng: np.random.Generator | None = None,
 ) -> ProbeMeasures:
     """Measure how well probabilities separate known questions from unknown ones.
 
@@ -79,8 +79,8 @@ def measure_probe(
     Args:
         probabilities: Shape ``(n,)``, in [0, 1]; NaN ones are left out and counted.
         labels: 0 or 1, same shape.
+        names: The ids of the questions, from which their draws follow; None = their numbers.
         resampling: How the percentile intervals are made; its method of intervals is not used.
-        rng: Draws in place of the seed, where several measurements share one stream.
 
     Raises:
         DataError: The shapes differ, a value is out of range, or no probability is defined.
@@ -99,8 +99,9 @@ def measure_probe(
         raise DataError(f"no question has a probability: {n_undefined} are undefined")
     if p.min() < 0 or p.max() > 1:
         raise DataError("probabilities must be in [0, 1]")
-    weights = bootstrap_weights(len(p), resampling.n_resamples, rng=resampling.seed if rng is None else rng)
-    whole, resampled = _figures_by_draw(p, y, np.ones((1, len(p)))), _figures_by_draw(p, y, weights)
+    named = np.arange(len(usable)) if names is None else np.asarray(names, dtype=object)
+    draws = resampling.draws(named[usable])
+    whole, resampled = _figures_by_draw(p, y, np.ones((1, len(p)))), _figures_by_draw(p, y, draws.by_row)
     figures = {}
     for name in MEASURES:
         defined = resampled[name][~np.isnan(resampled[name])]  # a resample may contain only one kind of question

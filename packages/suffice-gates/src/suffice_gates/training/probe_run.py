@@ -326,7 +326,8 @@ def _check_same(data: LabelledStates, other: LabelledStates) -> None:
 
 
 def _on(probe: Probe, examples: Examples, what: str, size: int) -> ProbeFigures:
-    return ProbeFigures(what=what, size=size, measures=measure_probe(probe.predict(examples.states), examples.labels))
+    measured = measure_probe(probe.predict(examples.states), examples.labels, names=examples.ids)
+    return ProbeFigures(what=what, size=size, measures=measured)
 
 
 def _candidate(kind: str, trained: TrainedProbe, test: Examples, layer: int | None) -> Candidate:

@@ -11,14 +11,7 @@ import numpy as np
 from suffice.common.results import Result
 from suffice.common.tables import Column, Table
 from suffice.errors import DataError
-from suffice.evaluation.statistics import (
-    PairedResult,
-    Resampling,
-    bootstrap_weights,
-    paired_bootstrap,
-    paired_results,
-    permutation_tests,
-)
+from suffice.evaluation.statistics import PairedResult, Resampling, permutation_tests
 from suffice.policy.metrics import precision_at, recall_at, reciprocal_rank_at
 from suffice.policy.rounds import Floats
 from suffice_gates.training.preference_file import Preference
@@ -147,7 +140,7 @@ def compare_rankings(
         after: The other reranker's, on the same questions in the same order.
         resampling: How intervals and signs are drawn.
         names: The metrics.
-        clusters: The unit of each question, where questions repeat.
+        clusters: The unit of each question, from whose name its draws follow; None = their numbers.
 
     Raises:
         DataError: The shapes differ, or a value is undefined.
@@ -156,16 +149,13 @@ def compare_rankings(
         raise DataError(
             f"metrics of shapes {before.shape} and {after.shape} for {len(names)} names: both need one row per name and the same questions"
         )
-    n_units = before.shape[1] if clusters is None else len(set(clusters))
-    rng = np.random.default_rng(resampling.seed)  # one stream: the signs follow the resamples
-    weights = bootstrap_weights(n_units, resampling.n_resamples, rng=rng)
-    how: dict[str, Any] = {"clusters": clusters, "level": resampling.level, "method": resampling.interval}
+    draws = resampling.draws(range(before.shape[1]) if clusters is None else clusters)
     summaries = []
     for values in (before, after):
-        means = paired_bootstrap(values, weights, **how)
+        means = draws.intervals(values)
         summaries.append(tuple(zip(means.delta.tolist(), means.low.tolist(), means.high.tolist(), strict=True)))
-    paired = paired_results(after - before, weights, **how)
-    tests = permutation_tests(after - before, rng=rng, clusters=clusters)
+    paired = draws.compare(dict(zip(names, after - before, strict=True))).values()
+    tests = permutation_tests(after - before, rng=resampling.seed, clusters=draws.clusters, keys=draws.keys)
     return RankingReport(
         names=tuple(names),
         before=summaries[0],

@@ -93,7 +93,7 @@ def measure_shift(
     for passages in (without, [(passage,) for _, passage in pairs]):
         predicted = confidence.of(texts, None if passages is without else passages)
         answers = [reply.answer for reply in _batched_replies(model, texts, passages)]
-        measures.append(measure_prompt(pairs, predicted, answers, label=label, rng=rng))
+        measures.append(measure_prompt(pairs, predicted, answers, label=label))
     return Shift(qa=measures[0], rag=measures[1], label=str(label))
 
 
@@ -126,11 +126,10 @@ def measure_prompt(
     answers: Sequence[str | None],
     *,
     label: LabelRule,
-    rng: np.random.Generator,
 ) -> ProbeMeasures:
     """Compare the confidence under one prompt, shape ``(n,)``, with the answers under it."""
     right = [is_right(answer, question.answers, label) for answer, (question, _) in zip(answers, pairs, strict=True)]
-    return measure_probe(predicted, right, rng=rng)
+    return measure_probe(predicted, right, names=[question.question_id for question, _ in pairs])
 
 
 def _batched_replies(model: Answerer, texts: Sequence[str], passages: Sequence[tuple[Passage, ...]]) -> list[Reply]:

@@ -46,6 +46,7 @@ from suffice_papers.cbdr.gates import gate_points, probe_signal
 from suffice_papers.cbdr.journaled import JournaledWork, OnStage
 from suffice_papers.cbdr.plan import CbdrSettings, Parts, divide
 from suffice_papers.cbdr.remaining import ALIGNED, CLOSED_BOOK, ONE_PASSAGE, RETRIEVER, answers_of_order, display_name
+from suffice_papers.multinomial import draws_by_place
 
 __all__ = ["CbdrRun", "run_cbdr"]
 
@@ -281,7 +282,6 @@ class _Pipeline:
                 confidence.of(texts, context),
                 [answers[question.question_id] for question in drawn],
                 label=self.label,
-                rng=rng,
             )
             for context, answers in ((None, direct), (passages, given))
         )
@@ -412,5 +412,5 @@ class _Pipeline:
 
 def _means_with_intervals(values: Floats, resampling: Resampling) -> tuple[tuple[float, float, float], ...]:
     """Return the mean of each row with its interval."""
-    means = resampling.draws(values.shape[1]).intervals(values)
+    means = draws_by_place(resampling, values.shape[1]).intervals(values)
     return tuple(zip(means.delta.tolist(), means.low.tolist(), means.high.tolist(), strict=True))

@@ -17,10 +17,11 @@ import numpy as np
 from suffice.common.results import Result, jsonable
 from suffice.common.tables import Column, Table
 from suffice.errors import DataError
-from suffice.evaluation.statistics import PairedResult, bootstrap_weights, holm, paired_results, permutation_tests
+from suffice.evaluation.statistics import PairedResult, holm, paired_results, permutation_tests
 from suffice.policy.rounds import Floats
 from suffice_gates.probes.confidence import Confidence
 from suffice_papers.cbdr.contexts import TYPES, ContextSet
+from suffice_papers.multinomial import bootstrap_weights
 
 __all__ = ["Change", "Contrast", "TransferReport", "read_contexts", "transfer_check"]
 

@@ -23,6 +23,7 @@ from suffice.policy.seen import id_hash
 from suffice.policy.session import Policy
 from suffice.recordings import Recording, bundled_recording
 from suffice.verdicts.certificates import Certification, Claim, certify
+from suffice_papers.multinomial import draws_by_place
 
 __all__ = ["demo_samples"]
 
@@ -204,7 +205,7 @@ class _Outcome:
         calls = measured.baseline_costs["calls"].mean()
         rows: list[tuple[Any, ...]] = [(title, "all", measured.baseline_values.mean(), "", calls, "", "", "")]
         differences = np.vstack([measured.values, self.alone]) - measured.baseline_values
-        deltas = Resampling().draws(self.result.n).compare(dict(enumerate(differences)))
+        deltas = draws_by_place(Resampling(), self.result.n).compare(dict(enumerate(differences)))
         texts = [
             f"{100 * delta.delta:+.2f} [{100 * delta.low:+.2f}, {100 * delta.high:+.2f}]" for delta in deltas.values()
         ]

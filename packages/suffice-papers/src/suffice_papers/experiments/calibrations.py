@@ -142,7 +142,7 @@ def floor_table(cells: Sequence[CellRuns], resampling: Resampling) -> Table:
         chosen = _floors(tune, cell.policy, split[1])[1]
         other = replace(cell.policy, rule=with_threshold(cell.policy.rule, split[1], chosen.value), name="")
         before, after = _policy_run(prepared, cell.policy), _policy_run(prepared, other)
-        draws = resampling.draws(prepared.n, prepared.recording.clusters)
+        draws = prepared.draws(resampling)
         rows.append(
             (
                 *(cell.cell.name, split[1].value, own.quality, own.calls, own.on_front),
@@ -192,7 +192,7 @@ def transfer_table(cells: Sequence[CellRuns], resampling: Resampling) -> Table:
         assert cell.policy is not None
         prepared = PreparedRecording.of(cell.eval, [_SWEPT_METRIC])
         right = outcome(cell.eval, "em")
-        draws = resampling.draws(prepared.n, prepared.recording.clusters)
+        draws = prepared.draws(resampling)
         own, own_error = _policy_run(prepared, cell.policy), _calibration(prepared, cell.policy, right)
         for other in usable:
             if other.cell.tune == cell.cell.tune or other.cell.prompt != cell.cell.prompt:

@@ -11,9 +11,11 @@ import numpy as np
 
 from suffice.common.tables import Column, Table
 from suffice.errors import DataError
-from suffice.evaluation.statistics import CellDeltas, Resampling, Units, macro_bootstrap, undefined_notes
+from suffice.evaluation.statistics import Resampling, Units, undefined_notes
 from suffice.evaluation.statistics.units import Clusters
 from suffice.policy.rounds import Floats
+from suffice_papers.cells import CellDeltas, macro_bootstrap
+from suffice_papers.multinomial import draws_by_place
 
 __all__ = ["METHOD", "NOT_KNOWN", "Repeated", "RunValues", "Shown", "repeated", "runs_tables"]
 
@@ -66,7 +68,7 @@ def repeated(values: Floats, resampling: Resampling, clusters: Clusters = None) 
         raise DataError(f"expected a figure for each run and question, got the shape {values.shape}")
     n_runs, n_questions = values.shape
     by_question, by_run, mean = values.mean(axis=0), values.mean(axis=1), float(values.mean())
-    drawn = resampling.draws(n_questions, clusters).intervals(by_question[None])
+    drawn = draws_by_place(resampling, n_questions, clusters).intervals(by_question[None])
     over_questions = float(drawn.low[0]), float(drawn.high[0])
     if n_runs == 1:
         return Repeated(mean=mean, n_runs=1, questions=over_questions, runs=None, both=None)

@@ -138,7 +138,7 @@ def rivals_table(title: str, lines: Sequence[RivalLine], resampling: Resampling)
     if len({line.questions for line in run}) > 1:
         raise DataError("the lines are about other questions, or in another order: measure all on the same ones")
     fixed = [line for line in run if line.kind == FIXED]
-    draws = resampling.draws(len(run[0].questions), run[0].clusters)
+    draws = resampling.draws(run[0].questions if run[0].clusters is None else run[0].clusters)
     rows = [_rival_row(line, fixed, draws) for line in lines]
     columns = (
         Column("method"),

@@ -11,6 +11,7 @@ from suffice.evaluation.replay.outcomes import answers_by_stop, values_by_stop
 from suffice.evaluation.statistics import ROUNDING, Resampling
 from suffice.policy.rounds import Floats
 from suffice.policy.session import Policy
+from suffice_papers.multinomial import draws_by_place
 from suffice_papers.semantic.data import Drafts
 
 __all__ = ["Chance", "against_chance"]
@@ -52,7 +53,7 @@ def against_chance(
         policies: By label.
         resampling: How intervals are made; its seed also deals out the permutations.
     """
-    draws = resampling.draws(drafts.n, drafts.prepared.recording.clusters)
+    draws = draws_by_place(resampling, drafts.n, drafts.prepared.recording.clusters)
     results = {}
     for label, policy in policies.items():
         stopped = drafts.prepared.stops(policy)
@@ -62,7 +63,7 @@ def against_chance(
         dealt = np.zeros(by_stop.shape)
         dealt[np.arange(drafts.n), stopped.position] = 1.0
         rows = np.concatenate([(by_stop * dealt).sum(axis=1)[None], by_stop.T, dealt.T])
-        drawn = draws.sums(rows) / (draws.units.sizes @ draws.weights.T)
+        drawn = draws.sums(rows) / draws.sums(np.ones(drafts.n))
         resampled = _gain(drawn)
         low, high = np.quantile(resampled, resampling.ends)
         delta = float(_gain(rows.mean(axis=1)))

@@ -19,6 +19,7 @@ from suffice.evaluation.statistics import (
     wilcoxon_test,
 )
 from suffice.policy.rounds import Floats
+from suffice_papers.multinomial import draws_by_place
 from suffice_papers.semantic.policies import CELLS, MAIN, Replayed
 
 __all__ = ["Margin", "PolicyComparison", "PolicyDifference", "compare"]
@@ -109,7 +110,7 @@ def compare(
         resampling: How intervals are made; its level is also the one-sided confidence of the margins' bounds.
     """
     drafts, runs, baseline = replayed.drafts, replayed.runs, replayed.baseline
-    draws = resampling.draws(drafts.n, drafts.prepared.recording.clusters)
+    draws = draws_by_place(resampling, drafts.n, drafts.prepared.recording.clusters)
     family = _policy_family(replayed)
     quantities: dict[str, Callable[[str], Floats]] = {
         drafts.metric: lambda label: runs[label].values[drafts.metric],

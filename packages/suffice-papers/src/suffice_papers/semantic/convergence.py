@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from suffice.evaluation.statistics import Resampling, cohens_d_z, paired_t_test, wilcoxon_test
 from suffice.policy.rounds import Floats, Mask
+from suffice_papers.multinomial import draws_by_place
 from suffice_papers.semantic.data import Drafts
 
 __all__ = ["AtRound", "Convergence", "Pooled", "converge", "monotone", "slopes"]
@@ -174,7 +175,7 @@ def converge(drafts: Drafts, eps: float, *, resampling: Resampling = Resampling(
         undefined = dict.fromkeys(("monotone", "falling", "slope", "low", "high", "d_z", "p_t", "p_wilcoxon"), math.nan)
         return Convergence(**common, **undefined, n_clusters=0)  # type: ignore[arg-type]
     row, units = slope[usable], clusters[usable]
-    draws = resampling.draws(len(row), units)
+    draws = draws_by_place(resampling, len(row), units)
     interval = draws.paired(row)
     return Convergence(
         **common,  # type: ignore[arg-type]
@@ -218,7 +219,7 @@ def _distances_by_round(drafts: Drafts, eps: float, resampling: Resampling) -> t
         if not known.any():
             continue
         values, units = column[known], drafts.prepared.recording.clusters[known]
-        interval = resampling.draws(len(values), units).paired(values)
+        interval = draws_by_place(resampling, len(values), units).paired(values)
         rounds.append(
             AtRound(
                 round_index=r,

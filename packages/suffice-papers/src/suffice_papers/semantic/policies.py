@@ -9,7 +9,8 @@ from types import MappingProxyType
 import numpy as np
 
 from suffice.evaluation.replay import policy_for
-from suffice.evaluation.replay.baselines import Run, fixed_budget, oracle_best, random_stop, run_policy
+from suffice.evaluation.replay.baselines import Run, fixed_budget, oracle_best, run_policy
+from suffice.evaluation.replay.random_twins import random_stop
 from suffice.policy.rounds import Floats
 from suffice.policy.rules import FirstOf, Rule
 from suffice.policy.rules.named import semantic_full

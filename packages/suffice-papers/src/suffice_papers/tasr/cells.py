@@ -20,11 +20,11 @@ from suffice.evaluation.replay.baselines import (
     fixed_budget,
     oracle_best,
     oracle_earliest,
-    random_stop,
     run_policy,
 )
 from suffice.evaluation.replay.outcomes import outcome
 from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.random_twins import random_stop
 from suffice.evaluation.search.data import by_prompt
 from suffice.evaluation.statistics import Resampling
 from suffice.policy.session import Policy

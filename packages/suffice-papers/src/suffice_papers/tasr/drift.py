@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from suffice.common.tables import Column, Table
 from suffice.errors import DataError
 from suffice.evaluation.replay import calibrate
@@ -90,9 +88,8 @@ def _drift(item: CellRuns, resampling: Resampling) -> tuple[Drift | None, str]:
         return None, f"no em was recorded ({', '.join(unlabelled)})"
     policy = _calibrated_policy(item)
     tune, evaluation = (Rows.of(recording, "em", policy) for recording in recordings.values())
-    first, second = (np.random.default_rng(seed) for seed in np.random.SeedSequence(resampling.seed).spawn(2))
-    resampled = draw_d(evaluation, list(evaluation.columns), n_resamples=resampling.n_resamples, rng=first)
-    return measure_drift(tune, evaluation, resampled, level=resampling.level, rng=second), ""
+    resampled = draw_d(evaluation, list(evaluation.columns), resampling)
+    return measure_drift(tune, evaluation, resampled, resampling=resampling), ""
 
 
 def _calibrated_policy(item: CellRuns) -> Policy | None:

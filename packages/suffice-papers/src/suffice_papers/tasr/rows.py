@@ -11,8 +11,10 @@ import numpy as np
 
 from suffice.common.tables import Column, Table
 from suffice.errors import DataError
-from suffice.evaluation.statistics import ROUNDING, CellDeltas, Resampling, macro_bootstrap
+from suffice.evaluation.statistics import ROUNDING, Resampling
 from suffice.policy.rounds import Floats, Mask
+from suffice_papers.cells import CellDeltas, macro_bootstrap
+from suffice_papers.multinomial import draws_by_place
 from suffice_papers.published import FigureValue, Published
 from suffice_papers.tasr.cells import CellRuns
 
@@ -61,7 +63,7 @@ def cell_means(
 
 def separation(resampling: Resampling, values: Floats, right: Mask, questions: Sequence[Any]) -> dict[str, FigureValue]:
     """Return the mean of right and of wrong rounds and their difference, with intervals over questions."""
-    draws = resampling.draws(len(values), questions)
+    draws = draws_by_place(resampling, len(values), questions)
     tail = 50 * (1 - resampling.level)
     here, resampled = {}, {}
     for name, chosen in (("right", right), ("wrong", ~right)):

@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.evaluation.statistics.bootstrap import blocks, bootstrap_weights, quantiles
+from suffice.evaluation.statistics.bootstrap import blocks, quantiles
 from suffice.evaluation.statistics.intervals import Intervals
 from suffice.evaluation.statistics.units import check_differences, check_level
 from suffice.policy.rounds import Floats
+from suffice_papers.multinomial import bootstrap_weights
 
 __all__ = ["CellDeltas", "macro_bootstrap"]
 

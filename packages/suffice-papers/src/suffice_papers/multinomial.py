@@ -1,0 +1,60 @@
+"""The draws behind published figures: n of n questions by their places, equal to those of `scipy.stats.bootstrap`.
+
+Everything else draws by name (`suffice.evaluation.statistics.Resampling.draws`), so that the order of the rows does not matter.  What
+compares itself with a paper's figures draws as the paper does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from suffice.errors import DataError
+from suffice.evaluation.statistics import Clusters, Draws, Resampling, Units
+from suffice.policy.rounds import Floats
+
+__all__ = ["bootstrap_weights", "draws_by_place"]
+
+
+def draws_by_place(resampling: Resampling, n_rows: int, clusters: Clusters = None) -> Draws:
+    """Return multinomial draws of `n_rows` questions; `clusters` names the unit of each, None = each is its own.
+
+    >>> draws_by_place(Resampling(seed=1), 3).weights.shape
+    (1000, 3)
+
+    Raises:
+        DataError: No rows, not one cluster for each, or no resamples.
+    """
+    units = Units.of(n_rows, clusters)
+    weights = bootstrap_weights(units.n_units, resampling.n_resamples, rng=resampling.seed)
+    if resampling.n_resamples == 1:  # one draw shows no spread, and no interval may pretend to have no width
+        weights = np.full_like(weights, np.nan)
+    own = None if units.codes is None else clusters
+    return Draws(resampling=resampling, clusters=own, names=clusters, units=units, weights=weights)
+
+
+def bootstrap_weights(n_units: int, n_resamples: int = 1000, *, rng: np.random.Generator | int) -> Floats:
+    """Return how often each unit is drawn, shape ``(n_resamples, n_units)``; each row sums to `n_units`.
+
+    Draw it once for a question set and share it: two rules are then compared on the same resamples.  The draws are
+    those of `scipy.stats.bootstrap(..., paired=True)` with the same generator.  One unit alone can only be drawn again:
+    its weights are NaN, so that no interval pretends to have no width.
+
+    >>> bootstrap_weights(3, 2, rng=0).tolist()
+    [[0.0, 2.0, 1.0], [3.0, 0.0, 0.0]]
+
+    Args:
+        n_units: Units to draw from and to draw.
+        n_resamples: Draws.
+        rng: Generator, or the seed of one.
+
+    Raises:
+        DataError: A count below 1.
+    """
+    if n_units < 1 or n_resamples < 1:
+        raise DataError(f"a bootstrap needs units and resamples, not {n_units!r} and {n_resamples!r}; allowed: >= 1")
+    if n_units == 1:
+        return np.full((n_resamples, 1), np.nan)
+    units = np.random.default_rng(rng).integers(0, n_units, size=(n_resamples, n_units))
+    units += n_units * np.arange(n_resamples)[:, None]
+    counts = np.bincount(units.ravel(), minlength=n_resamples * n_units)
+    return counts.reshape(n_resamples, n_units).astype(np.float64)

@@ -1,0 +1,259 @@
+"""What a replay says of all questions beside its rows: their units, what was recorded, and what a reader must know.
+
+`Facts` are those of some questions; parts are added up by `Whole.of`, of which a recording in memory has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
+from itertools import chain
+from operator import add
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.common.tables import counted
+from suffice.errors import DataError
+from suffice.evaluation.replay.charging import Charging
+from suffice.evaluation.replay.cost_gaps import CostGaps
+from suffice.evaluation.replay.costs import TOKEN_KINDS, Ledger
+from suffice.evaluation.replay.outcomes import (
+    AgreementBasis,
+    MultipleChoice,
+    choice_notes,
+    has_outcome,
+    is_agreement,
+    outcome,
+)
+from suffice.evaluation.replay.panels import best_single_note_of, panel_columns
+from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.evaluation.replay.references import Available
+from suffice.policy.metrics import normalize_answer
+from suffice.policy.rounds import COST_KINDS, Mask
+from suffice.policy.seen import id_hash, one_name_per_text
+from suffice.recordings.recording import Recording
+
+__all__ = ["Facts", "Whole", "cost_means"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known of some questions, without those that failed.
+
+    Attributes:
+        ids: Their ids.
+        clusters: Their clusters, None where one is missing.
+        texts: Hashes of their normalised texts, "" where one is missing; empty without a column of texts.
+        n_failed: Questions left out because their recording failed.
+        cut: Which of them a rule ended.
+        only_closed_book: Whether a rule ended some of them at their first round.
+        recorded: What all recorded rounds cost on average, see `cost_means`.
+        gaps: Costs that are unknown.
+        choice: What shows multiple choice.
+        agreement: With which answers agreement compares; None where it is not measured.
+        measured: By metric, whether some round was measured, and whether one before the last was.
+        panel: Who gave each answer by the columns that say so, and the metrics; empty for other recordings.
+    """
+
+    ids: Sequence[str] = ()
+    clusters: Sequence[Any] = ()
+    texts: Sequence[str] = ()
+    n_failed: int = 0
+    cut: Mask = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    only_closed_book: bool = False
+    recorded: Mapping[str, float] = field(default_factory=dict)
+    gaps: CostGaps = field(default_factory=CostGaps)
+    choice: MultipleChoice = field(default_factory=MultipleChoice)
+    agreement: AgreementBasis | None = None
+    measured: Mapping[str, tuple[bool, bool]] = field(default_factory=dict)
+    panel: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, prepared: PreparedRecording, metrics: Sequence[str]) -> Facts:
+        """Return the facts of prepared questions.
+
+        Args:
+            prepared: The questions.
+            metrics: What may be asked for, as far as it was recorded.
+        """
+        recording = prepared.recording
+        n = prepared.n
+        texts = recording.texts
+        scored = any(name.split(">", maxsplit=1)[0].strip() in ("em", "f1") for name in metrics)
+        return cls(
+            ids=recording.question_ids,
+            clusters=recording.per_question("cluster", [None] * n).tolist(),
+            texts=[] if texts is None else [_text_key(text) for text in texts],
+            n_failed=prepared.n_failed,
+            cut=prepared.cut,
+            only_closed_book=bool((prepared.cut & (recording.seen.sum(axis=1) == 1)).any()),
+            recorded=cost_means(prepared.costs.recorded),
+            gaps=prepared.costs.gaps,
+            choice=MultipleChoice.of(recording) if scored else MultipleChoice(),
+            agreement=AgreementBasis.of(recording) if any(map(is_agreement, metrics)) else None,
+            measured={name: _measured(prepared, name) for name in {*metrics, "em"} if has_outcome(recording, name)},
+            panel=panel_columns(recording, metrics),
+        )
+
+    @property
+    def n(self) -> int:
+        """Questions."""
+        return len(self.ids)
+
+
+def _text_key(text: str | None) -> str:
+    """Return one short word for each normalised text, which normalises to itself; "" where there is none."""
+    known = normalize_answer(text or "")
+    return id_hash(known) if known else ""
+
+
+def _measured(prepared: PreparedRecording, name: str) -> tuple[bool, bool]:
+    metrics, seen = prepared.metrics, prepared.recording.seen
+    known = ~np.isnan(metrics[name] if name in metrics else outcome(prepared.recording, name))
+    last = np.arange(seen.shape[1]) == seen.sum(axis=1, keepdims=True) - 1
+    return bool(known.any()), bool((known & ~last).any())
+
+
+def cost_means(ledger: Ledger) -> dict[str, float]:
+    """Return the mean cost per question by kind, `tokens`, `retrievals` and `money` included; NaN where unknown."""
+    totals = {kind: float(ledger.total(kind).mean()) for kind in COST_KINDS if kind != "calls"}
+    return {
+        "calls": float(ledger.calls.mean()),
+        **totals,
+        "tokens": sum(totals[kind] for kind in TOKEN_KINDS),
+        "retrievals": float(ledger.total("retrievals").mean()),
+        "money": float(ledger.money.mean()),
+    }
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Whole:
+    """All questions of a replay.
+
+    Attributes:
+        recording: What was recorded; without its rows where they are read part by part.
+        facts: Of all questions, in parts.
+        charging: Which calls a policy pays for.
+        metrics: The metrics, the one that quality means first.
+    """
+
+    recording: Recording
+    facts: tuple[Facts, ...]
+    charging: Charging
+    metrics: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.n:
+            raise DataError(
+                f"all {self.n_failed} recorded questions failed: run `suffice record` again to complete them"
+            )
+
+    @cached_property
+    def n(self) -> int:
+        """Questions."""
+        return sum(part.n for part in self.facts)
+
+    @cached_property
+    def n_failed(self) -> int:
+        """Questions left out because their recording failed."""
+        return sum(part.n_failed for part in self.facts)
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """The ids of the questions."""
+        return list(chain.from_iterable(part.ids for part in self.facts))
+
+    @cached_property
+    def _texts(self) -> list[str] | None:
+        known = any(any(part.texts) for part in self.facts)
+        return list(chain.from_iterable(part.texts or [""] * part.n for part in self.facts)) if known else None
+
+    @cached_property
+    def clusters(self) -> list[str]:
+        """The unit of each question, see `Recording.clusters`."""
+        named = list(chain.from_iterable(part.clusters for part in self.facts))
+        if "cluster" not in self.recording.table.column_names:
+            return one_name_per_text(self.ids, self._texts)
+        return [own if name is None else str(name) for name, own in zip(named, self.ids, strict=True)]
+
+    @cached_property
+    def cut(self) -> Mask:
+        """Which questions a rule ended before the recording's highest round."""
+        return np.concatenate([part.cut for part in self.facts])
+
+    @property
+    def highest(self) -> int:
+        """The highest recorded round."""
+        return int(self.recording.index[-1])
+
+    @property
+    def first(self) -> int:
+        """The first recorded round."""
+        return int(self.recording.index[0])
+
+    def available(self, start: int) -> Available:
+        """Return which baselines there are beside policies that start at a round."""
+        return Available(
+            closed_book=self.first == 0,
+            # Where a rule ended questions at round 0, as a gate does, the recorded loop ran from there on.
+            recorded=bool(self.cut.any()),
+            recorded_from=0 if self.first == 0 and any(part.only_closed_book for part in self.facts) else 1,
+            earliest=self.highest >= start and self.is_measured("em"),
+            best=self.highest >= start and bool(self.metrics) and self.is_measured(self.metrics[0]),
+        )
+
+    @cached_property
+    def recorded(self) -> dict[str, float]:
+        """What all recorded rounds cost on average, by kind."""
+        known = [part for part in self.facts if part.n]
+        return {name: sum(part.recorded[name] * part.n for part in known) / self.n for name in known[0].recorded}
+
+    def is_measured(self, metric: str) -> bool:
+        """Return whether a metric was measured in some round."""
+        return any(part.measured[metric][0] for part in self.facts if metric in part.measured)
+
+    def is_measured_at_the_end_alone(self, metric: str) -> bool:
+        """Return whether a metric was measured in the last round of questions, and in no earlier one."""
+        earlier = any(part.measured[metric][1] for part in self.facts if metric in part.measured)
+        return self.is_measured(metric) and not earlier
+
+    @cached_property
+    def choice(self) -> MultipleChoice:
+        """What shows multiple choice."""
+        return reduce(add, (part.choice for part in self.facts))
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of any replay of these questions must know."""
+        gaps = reduce(add, (part.gaps for part in self.facts if part.n))
+        notes = [*gaps.notes, *filter(None, [self.charging.note])]
+        if any(map(is_agreement, self.metrics)):
+            notes.append(reduce(add, (part.agreement for part in self.facts if part.agreement is not None)).note)
+        notes += choice_notes(self.recording, self.metrics, self.choice)
+        notes += self._single_note() if self.metrics else []
+        if self.n_failed:
+            notes.append(f"{counted(self.n_failed, 'question')} failed while recording: left out of every row alike")
+        units, texts = len(set(self.clusters)), len(set(one_name_per_text(self.clusters, self._texts)))
+        if texts < units:
+            notes.append(
+                f"{units} questions have {texts} texts: intervals take all of them for independent, and are too narrow if "
+                "those of one text are one question; give these one value in a column 'cluster'"
+            )
+        if self.cut.any():
+            notes.append(
+                f"censored: a rule ended {int(self.cut.sum())} of {len(self.cut)} recorded questions early; what a policy "
+                "would have answered in rounds that never ran is unknown"
+            )
+        return tuple(notes)
+
+    def _single_note(self) -> list[str]:
+        """Return what the best single model of a panel gives."""
+        parts = [part.panel for part in self.facts if part.panel]
+        if not parts:
+            return []
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        names = one_name_per_text(self.clusters, self._texts)
+        return best_single_note_of(columns, self.recording.metadata.get("panel") or {}, names, self.metrics[0])

@@ -1,0 +1,141 @@
+"""Draws that follow from a seed and a name: how often a resample takes each question, and the signs of a permutation.
+
+A question has the same draws whatever stands around it, so figures depend neither on the order of the rows, nor on their
+division into parts, nor on the machine (Poisson bootstrap; Chamandy et al. 2012, "Estimating uncertainty for massive data
+streams").  docs/results/weights.md compares the coverage of these weights with that of others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError
+from suffice.policy.rounds import Floats
+from suffice.policy.seen import id_hash
+
+__all__ = ["KeyedWeights", "Keys", "keyed_numbers", "keyed_signs", "keys_of", "poisson_weights"]
+
+Keys = npt.NDArray[np.uint64]
+"""One number for each question: the first 64 bits of the sha256 of its name."""
+
+_SIGNS = 0x51675
+"""Added to a seed, so that signs do not depend on the weights of the same seed."""
+
+_BITS = 64
+_UNITS_AT_ONCE = 2**13
+"""Units whose weights `KeyedWeights` holds at once."""
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+def keys_of(names: Iterable[str]) -> Keys:
+    """Return the keys of names.
+
+    >>> [hex(key) for key in keys_of(["5a77e70f"]).tolist()]
+    ['0x2dd53066e8421fa3']
+    """
+    return np.array([int(id_hash(name), 16) for name in names], dtype=np.uint64)
+
+
+def keyed_numbers(keys: Keys, n: int, *, seed: int) -> npt.NDArray[np.uint64]:
+    """Return `n` random 64-bit numbers for each key, shape ``(n_keys, n)``: the same for a key, whatever is around it.
+
+    SplitMix64 (Steele, Lea and Flood 2014): the numbers are a counter, mixed.
+
+    >>> a, b = keys_of(["a", "b"])
+    >>> numbers = keyed_numbers(np.array([a, b]), 2, seed=1)
+    >>> (keyed_numbers(np.array([b]), 2, seed=1) == numbers[1:]).all().item()
+    True
+    """
+    start = keys ^ _mixed(np.array([seed % 2**64], dtype=np.uint64))
+    return _mixed(start[:, None] + _GOLDEN * np.arange(1, n + 1, dtype=np.uint64))
+
+
+def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    values = (values ^ (values >> np.uint64(30))) * _FIRST
+    values ^= values >> np.uint64(27)
+    values *= _SECOND
+    values ^= values >> np.uint64(31)
+    return values
+
+
+def _poisson_counts() -> npt.NDArray[np.uint8]:
+    """Return the Poisson(1) count of each number of 16 bits: inversion, exact to 2**-17."""
+    probabilities = np.array([math.exp(-1) / math.factorial(k) for k in range(12)])
+    ends = np.rint(np.cumsum(probabilities) * 2**16)
+    return np.searchsorted(ends, np.arange(2**16), side="right").astype(np.uint8)
+
+
+_COUNTS = _poisson_counts()
+
+
+def poisson_weights(keys: Keys, n_resamples: int, *, seed: int) -> Floats:
+    """Return how often each question is drawn, shape ``(n_resamples, n_questions)``; each weight is Poisson with mean 1.
+
+    A resample then has about as many draws as questions, not exactly as many, so a resampled mean is a ratio of sums.
+
+    >>> weights = poisson_weights(keys_of(map(str, range(1000))), 200, seed=42)
+    >>> weights.shape, weights.mean().round(1).item(), weights.var().round(1).item()
+    ((200, 1000), 1.0, 1.0)
+
+    Args:
+        keys: Of the questions, see `keys_of`.
+        n_resamples: Draws.
+        seed: Another seed gives other draws.
+
+    Raises:
+        DataError: Fewer than one draw.
+    """
+    if n_resamples < 1:
+        raise DataError(f"a bootstrap needs resamples, not {n_resamples!r}; allowed: >= 1")
+    numbers = keyed_numbers(keys, -(-n_resamples // 4), seed=seed).astype("<u8")  # four weights from each number
+    weights = _COUNTS.take(numbers.view("<u2"))[:, :n_resamples]
+    return np.ascontiguousarray(weights.T, dtype=np.float64)
+
+
+def keyed_signs(keys: Keys, n: int, *, seed: int) -> Floats:
+    """Return `n` random signs for each key, shape ``(n, n_keys)``, each -1 or 1: the same for a key, whatever is around it.
+
+    >>> keyed_signs(keys_of(["a", "b"]), 3, seed=1).shape
+    (3, 2)
+    """
+    numbers = keyed_numbers(keys, -(-n // _BITS), seed=seed + _SIGNS).astype("<u8")
+    bits = np.unpackbits(numbers.view(np.uint8), axis=1, bitorder="little")[:, :n]
+    return np.ascontiguousarray(2.0 * bits.T - 1.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyedWeights:
+    """The weights of `poisson_weights` for more units than fit into memory: they are made anew for each product.
+
+    Making them takes most of the time, so the sums of each row of values are kept: intervals and margins ask for the same ones.
+
+    Attributes:
+        keys: Of the units, see `keys_of`.
+        n_resamples: Draws.
+        seed: Of the draws.
+    """
+
+    keys: Keys
+    n_resamples: int
+    seed: int
+    _known: dict[bytes, Floats] = field(default_factory=dict, repr=False)
+
+    def sums(self, rows: Floats) -> Floats:
+        """Return the weighted sum of each row of values in every draw, ``(..., n_units)`` to ``(..., n_resamples)``."""
+        flat = rows.reshape(-1, rows.shape[-1])
+        names = [hashlib.sha256(np.ascontiguousarray(row).data).digest() for row in flat]
+        new = [place for place, name in enumerate(names) if name not in self._known]
+        total = np.zeros((len(new), self.n_resamples))
+        for start in range(0, len(self.keys), _UNITS_AT_ONCE) if new else ():
+            part = slice(start, start + _UNITS_AT_ONCE)
+            total += flat[new, part] @ poisson_weights(self.keys[part], self.n_resamples, seed=self.seed).T
+        self._known.update({names[place]: sums for place, sums in zip(new, total, strict=True)})
+        return np.stack([self._known[name] for name in names]).reshape(*rows.shape[:-1], self.n_resamples)

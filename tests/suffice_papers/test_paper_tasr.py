@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
@@ -726,7 +727,8 @@ def test_every_format_holds_the_same_tables(one, tmp_path):
     assert all(f"**{title}**" in markdown for title in titles)
     assert cli(*common, "--format", "latex").out.count(r"\begin{tabular}") == len(titles)
     page = cli(*common, "--format", "html").out
-    assert page.count("<table>") == len(titles) + 1, "the screen's table comes first"
+    written = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    assert written.count("<table>") == len(titles) + 1, "the screen's table comes first"
     assert page.count('role="img"') == 5
     assert "<script" not in page
     target = tmp_path / "tables.csv"

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import subprocess
 
 __all__ = [
+    "can_start_python",
     "import_file",
     "keep_folder_out",
     "over_parts",
@@ -82,6 +83,11 @@ def _folder_kept_out() -> Iterator[None]:
                     del os.environ[name]
                 else:
                     os.environ[name] = value
+
+
+def can_start_python() -> bool:
+    """Return whether this process runs in Python's own interpreter, which `start_python` would start once more."""
+    return Path(sys.executable or "").name.startswith("python")
 
 
 def start_python(*words: str, **settings: Any) -> subprocess.Popen[Any]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.common.files import check_file, is_url, make_folder, place, remove_leftovers
-from suffice.common.processes import start_python
+from suffice.common.processes import can_start_python, start_python
 from suffice.errors import ConfigMismatchError, DataError, SchemaError, SufficeError
 from suffice.recordings.journal import differences
 from suffice.recordings.opened import OpenFile, with_journal, write_recording
@@ -272,7 +272,7 @@ def _seal_elsewhere(journals: Sequence[RoundJournal]) -> None:
     Whatever it cannot seal, this process does.
     """
     large = [str(journal.recording) for journal in journals if _size_of(journal) >= _LARGE_BYTES]
-    if large and Path(sys.executable or "").name.startswith("python"):
+    if large and can_start_python():
         nothing = subprocess.DEVNULL
         try:
             code = f"import sys; from {__name__} import seal_parts; seal_parts(sys.argv[1:])"

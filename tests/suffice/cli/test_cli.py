@@ -151,7 +151,7 @@ def test_shell_completion_knows_the_tree():
         (["import", "x", "-o", "r.parquet", "--column", "round"], "OURS=THEIRS"),
         (["doctor"], "'--model'"),
         (["data", "signals", "--unknown"], "--unknown"),
-        (["answer", "Where?", "--corpus", ".", "--rule", "answer_stable and margin"], "is not allowed"),
+        (["answer", "Where?", "--corpus", ".", "--rule", "not answer_stable"], "is not allowed"),
     ],
 )
 def test_wrong_usage_is_2_and_says_what_is_wrong(arguments, says, tmp_path, monkeypatch):

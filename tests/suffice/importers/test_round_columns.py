@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -38,6 +39,10 @@ def number_of_answers():
 @settings(deadline=None, max_examples=25)
 @given(st.lists(loops(), min_size=1, max_size=4))
 def test_signals_of_columns_are_those_of_the_rounds_so_far(questions):
+    # A column of a recording is called `round`: no measurement can have that name.
+    questions = [
+        [replace(r, signals={k: v for k, v in r.signals.items() if k != "round"}) for r in own] for own in questions
+    ]
     run = ImportedRun(source="mine", trajectories=[trajectory(str(q), own) for q, own in enumerate(questions)])
     rows = iter(run.rows())
     for own in questions:

@@ -496,9 +496,9 @@ def test_an_option_against_the_declaration_is_refused():
 def test_questions_without_a_signal_that_a_candidate_reads_are_refused():
     stable = {"answer_stable": lambda q, r: math.nan if r == 1 else float(r > 2)}
     first = decide(log_of(100, converged_at_2, **stable), metric="quality")
-    for columns in ({"answer_stable": lambda q, r: math.nan}, {}):
-        with pytest.raises(UnknownSignalError, match="answer_stable"):
-            decide(log_of(100, converged_at_2, first=100, **columns), previous=first)
+    undefined = {"answer_stable": lambda q, r: math.nan}
+    with pytest.raises(UnknownSignalError, match="answer_stable"):
+        decide(log_of(100, converged_at_2, first=100, **undefined), previous=first)
 
 
 def test_questions_of_another_model_are_refused():

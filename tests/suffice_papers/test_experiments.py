@@ -678,7 +678,6 @@ def test_the_tables_are_written_as_json_csv_markdown_and_a_page_without_network(
         assert f"**{start}" in markdown
     written = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)  # the bundled Vega names its homes
     assert "http" not in written.replace("http-equiv", "").replace("http://www.w3.org", "")
-    assert "<script" not in page
     files = sorted((out / "tables").glob("*.csv"))
     assert len(files) == len(titles)
     runs = next(file for file in files if "runs" in file.name)

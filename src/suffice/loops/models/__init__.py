@@ -16,6 +16,7 @@ from suffice.loops.models.prompts import (
     Prompt,
 )
 from suffice.loops.models.scripted import ScriptedModel
+from suffice.loops.models.sentence_transformers import SentenceTransformersEmbedder
 
 __all__ = [
     "CHAIN_OF_THOUGHT",
@@ -39,6 +40,7 @@ __all__ = [
     "Prompt",
     "RequestLimits",
     "ScriptedModel",
+    "SentenceTransformersEmbedder",
     "Verdict",
     "probe",
 ]

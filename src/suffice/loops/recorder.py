@@ -21,8 +21,8 @@ from suffice.policy.normalizers import DEFAULT_NORMALIZER, normalizer_of
 from suffice.policy.rounds import Reply, Round
 from suffice.policy.rules import Never
 from suffice.policy.session import Audit, Policy, Session, read_reply
+from suffice.policy.session.policy import Missing
 from suffice.policy.session.sources import PolicySource, is_rule, shadow_policies
-from suffice.policy.session.state import Missing
 from suffice.policy.signals import AnswerPosition
 from suffice.recordings.parts_writing import recorded_at
 from suffice.recordings.round_journal import Changes, RoundJournal

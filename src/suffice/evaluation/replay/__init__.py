@@ -18,8 +18,9 @@ from suffice.evaluation.replay.prices import (
     load_prices,
     prices_of,
 )
+from suffice.evaluation.replay.replayed_rows import Row, Spread
 from suffice.evaluation.replay.replayer import Replayer
-from suffice.evaluation.replay.result import ReplayResult, Row, Spread
+from suffice.evaluation.replay.result import ReplayResult
 from suffice.evaluation.replay.selected import (
     Selected,
     dividing_names,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from suffice.common.tables import figure
-from suffice.evaluation.replay.result import ReplayResult, Row
+from suffice.evaluation.replay.replayed_rows import Replayed, Row
 from suffice.policy.calibration import CalibrationReport
 
 __all__ = [
@@ -65,12 +65,12 @@ _PALEST = 18
 """Share of the accent colour, percent, of the first stop round; the last has all of it."""
 
 
-def pareto_costs(result: ReplayResult) -> list[str]:
+def pareto_costs(result: Replayed) -> list[str]:
     """Return the costs that are known for every row."""
     return [kind for kind in COST_TITLES if all(math.isfinite(row.costs[kind]) for row in result.rows)]
 
 
-def pareto_chart(result: ReplayResult, cost: str) -> dict[str, Any]:
+def pareto_chart(result: Replayed, cost: str) -> dict[str, Any]:
     """Return quality (the first metric, in points) against one cost, for every policy, baseline and oracle.
 
     Intervals are those of the paired difference to the baseline, drawn around the baseline's own point.
@@ -145,7 +145,7 @@ def points_chart(
     return chart_of(rows, layers, 380, f"{title}, {len(rows)} points", legend)
 
 
-def stops_chart(result: ReplayResult, rules: Sequence[Row]) -> dict[str, Any]:
+def stops_chart(result: Replayed, rules: Sequence[Row]) -> dict[str, Any]:
     """Return the share of questions that stop at each round, one bar for each policy."""
     rounds = sorted({r for row in rules for r in row.stop_rounds})
     names, colours = [*map(_round_label, rounds)], accent_shades(len(rounds))
@@ -255,7 +255,7 @@ def reliability_chart(reports: Mapping[str, CalibrationReport], output: str) -> 
 
 
 def path_chart(
-    path: Sequence[Mapping[str, float]], result: ReplayResult, row: Row, start: Mapping[str, float]
+    path: Sequence[Mapping[str, float]], result: Replayed, row: Row, start: Mapping[str, float]
 ) -> dict[str, Any]:
     """Return where a moving threshold of a row's policy leads, quality against calls, beside the fixed budgets.
 
@@ -394,7 +394,7 @@ def scale_of(domain: Sequence[str], values: Sequence[str]) -> dict[str, Any]:
     return {"scale": {"domain": list(domain), "range": list(values)}}
 
 
-def _row_point(result: ReplayResult, row: Row, cost: str) -> dict[str, Any] | None:
+def _row_point(result: Replayed, row: Row, cost: str) -> dict[str, Any] | None:
     """Return a row as a point; None where its quality is unknown."""
     metric = result.metrics[0]
     quality = row.metrics.get(metric, math.nan)

@@ -20,7 +20,8 @@ from suffice.evaluation.replay.comparisons import (
 )
 from suffice.evaluation.replay.orders import order_note
 from suffice.evaluation.replay.references import refuse_unmeasured, selector_names, selectors_in_use, with_references
-from suffice.evaluation.replay.result import ReplayResult, Row, Spread
+from suffice.evaluation.replay.replayed_rows import Row, Spread
+from suffice.evaluation.replay.result import ReplayResult
 from suffice.evaluation.replay.rivals import Rival, check_cost, find_rivals
 from suffice.evaluation.replay.selected import Selected, tuned_on
 from suffice.evaluation.replay.whole import Whole, cost_means

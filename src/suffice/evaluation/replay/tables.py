@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from suffice.common.tables import Column, Table, counted
-from suffice.evaluation.replay.result import ReplayResult
+from suffice.evaluation.replay.replayed_rows import Replayed
 
 __all__ = [
     "costs_table",
@@ -47,7 +47,7 @@ _COST_COLUMNS = {
 }
 
 
-def replay_tables(result: ReplayResult) -> list[Table]:
+def replay_tables(result: Replayed) -> list[Table]:
     """Return the result of a replay as tables: outcomes, tests, costs, stops, and margins; none that has no rows."""
     tables = [outcomes_table(result), costs_table(result), stops_table(result)]
     if result.metrics:
@@ -55,7 +55,7 @@ def replay_tables(result: ReplayResult) -> list[Table]:
     return [table for table in tables if table.rows]
 
 
-def outcomes_table(result: ReplayResult) -> Table:
+def outcomes_table(result: Replayed) -> Table:
     """Return metrics, paired differences to the baseline, calls, and whether a baseline dominates."""
     quality = result.metrics
     shown = [name for name in (*quality[:1], "calls") if any(row.difference(name) for row in result.rows)]
@@ -91,7 +91,7 @@ def outcomes_table(result: ReplayResult) -> Table:
     )
 
 
-def differences_table(result: ReplayResult) -> Table:
+def differences_table(result: Replayed) -> Table:
     """Return the test of each policy's difference in each metric, corrected for how many policies there are."""
     family = [row for row in result.rows if any(not math.isnan(delta.p_holm) for delta in row.deltas.values())]
     lines = [(row, name, row.deltas[name]) for name in result.metrics for row in family if name in row.deltas]
@@ -122,7 +122,7 @@ def differences_table(result: ReplayResult) -> Table:
     )
 
 
-def costs_table(result: ReplayResult) -> Table:
+def costs_table(result: Replayed) -> Table:
     """Return the mean operational cost per question, by kind."""
     return Table(
         title="Mean operational cost per question" + ("" if result.ledger == "live" else f", ledger: {result.ledger}"),
@@ -131,7 +131,7 @@ def costs_table(result: ReplayResult) -> Table:
     )
 
 
-def stops_table(result: ReplayResult) -> Table:
+def stops_table(result: Replayed) -> Table:
     """Return the share of questions that stop at each round."""
     rounds = sorted({r for row in result.rows for r in row.stop_rounds})
     beyond = [Column("beyond the recording", ".0%")] if any(row.censored for row in result.rows) else []
@@ -149,7 +149,7 @@ def stops_table(result: ReplayResult) -> Table:
     )
 
 
-def margin_tests_table(result: ReplayResult) -> Table:
+def margin_tests_table(result: Replayed) -> Table:
     """Return the tests of non-inferiority and equivalence of every policy, at each margin."""
     metric = result.metrics[0]
     rules = [row for row in result.rows if row.kind == "rule"]
@@ -196,7 +196,7 @@ def margin_tests_table(result: ReplayResult) -> Table:
     )
 
 
-def replay_notes(result: ReplayResult) -> tuple[str, ...]:
+def replay_notes(result: Replayed) -> tuple[str, ...]:
     """Return what a reader of the result must know, the notes of its rows included, each once."""
     rows = (
         f"{'random(...)' if row.kind == 'random' else row.label}: {note}" for row in result.rows for note in row.notes

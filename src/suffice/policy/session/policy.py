@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from suffice.common.display import Displayed, facts_table
 from suffice.common.files import write_file
@@ -38,9 +38,19 @@ from suffice.policy.signals.votes import VOTES, weights_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from suffice.policy.session.state import Missing
 
-__all__ = ["Policy"]
+__all__ = ["Missing", "Policy", "sessions_by"]
+
+Missing = Literal["error", "warn", "ignore"]
+"""The ways in which a session takes a round that does not bring what the policy reads."""
+
+_sessions: list[Callable[..., Any]] = []
+
+
+def sessions_by(start: Callable[..., Any]) -> None:
+    """Set the class of sessions that `Policy.decide` starts: a session imports the policy, never the reverse."""
+    _sessions[:] = [start]
+
 
 POLICY_FORMAT = "suffice.policy"
 POLICY_VERSION = 1
@@ -296,9 +306,8 @@ class Policy(Displayed):
             UnknownSignalError: A round does not bring what the policy reads.
             NotFittedError: The same of a calibrated signal for which the policy has no calibrator.
         """
-        from suffice.policy.session.session import Session
-
-        return Session(self, missing=missing).observe_all(rounds) or Decision(stop=False)
+        decision: Decision | None = _sessions[0](self, missing=missing).observe_all(rounds)
+        return decision or Decision(stop=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values.
@@ -306,9 +315,8 @@ class Policy(Displayed):
         Raises:
             DataError: The answer position is a Python callable, which has no text.
         """
-        normalizer = (
-            {} if self.normalizer == DEFAULT_NORMALIZER else {"normalizer": self.normalizer}
-        )  # so that digests stay as they were
+        # So that digests stay as they were.
+        normalizer = {} if self.normalizer == DEFAULT_NORMALIZER else {"normalizer": self.normalizer}
         return {
             "format": POLICY_FORMAT,
             "version": POLICY_VERSION,

@@ -4,14 +4,34 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from suffice.policy.rounds import Decision, Reason, Round
-
-if TYPE_CHECKING:
-    from suffice.policy.session.session import Session
+from suffice.policy.session.policy import Policy
 
 __all__ = ["Shadows"]
+
+
+class Following(Protocol):
+    """The part of a session that a shadow needs."""
+
+    @property
+    def policy(self) -> Policy:
+        """What decides."""
+
+    @property
+    def decision(self) -> Decision | None:
+        """What it decided, if it has."""
+
+    @property
+    def next_round(self) -> int:
+        """The round that it waits for."""
+
+    def observe(self, observed: Round, /) -> Decision:
+        """Decide on one more round."""
+
+    def end(self, reason: Reason) -> Decision:
+        """End without a further round."""
 
 
 class Shadows:
@@ -23,7 +43,7 @@ class Shadows:
         sessions: By name, before their first round.
     """
 
-    def __init__(self, sessions: Mapping[str, Session]) -> None:
+    def __init__(self, sessions: Mapping[str, Following]) -> None:
         self.sessions = dict(sessions)
         self._broken: set[str] = set()
 
@@ -39,7 +59,7 @@ class Shadows:
                 self._follow(name, session, rounds, ended)
         return {name: session.decision for name, session in self.sessions.items()}
 
-    def _follow(self, name: str, session: Session, rounds: Sequence[Round], ended: Reason | None) -> None:
+    def _follow(self, name: str, session: Following, rounds: Sequence[Round], ended: Reason | None) -> None:
         try:
             for observed in rounds:
                 if session.decision is None and observed.index == session.next_round:

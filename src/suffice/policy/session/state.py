@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from suffice.errors import ConfigMismatchError, SchemaError
 from suffice.policy.rounds import Decision, Reason, Round
 from suffice.policy.session.audits import Draw
-from suffice.policy.session.policy import Policy
+from suffice.policy.session.policy import Missing, Policy
 
-__all__ = ["Missing", "SessionState", "pack", "unpack"]
+__all__ = ["SessionState", "pack", "unpack"]
 
 STATE_FORMAT = "suffice.session"
 STATE_VERSION = 2
 _PLAIN_VERSION = 1  # of a session without audit and shadows, which older releases read, too
-
-Missing = Literal["error", "warn", "ignore"]
-"""What a session does if a round does not bring what the policy reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,17 +3,59 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from suffice.common.tables import counted, figure
+from suffice.policy.rounds import Mask
 from suffice.verdicts.decisions.candidates import change_text, is_vote
-
-if TYPE_CHECKING:
-    from suffice.verdicts.decisions.advice import Advice
+from suffice.verdicts.decisions.trial import Trial
 
 __all__ = ["AdviceWords"]
+
+
+class Advised(Protocol):
+    """The facts of a piece of advice that its words are about; `Advice` has them."""
+
+    @property
+    def trial(self) -> Trial:
+        """The measured candidates."""
+
+    @property
+    def n(self) -> int:
+        """Questions."""
+
+    @property
+    def chosen(self) -> int | None:
+        """The place of the candidate that is advised, if one is."""
+
+    @property
+    def rival(self) -> int | None:
+        """The place of the candidate that is named beside it, if one is."""
+
+    @property
+    def verdict(self) -> str:
+        """The advice in two or three words."""
+
+    @property
+    def unjudged(self) -> str:
+        """The reason why nothing can be judged; empty if it can."""
+
+    @property
+    def unexplained(self) -> str:
+        """The share of the loss that nothing is known of, in words; empty if there is none."""
+
+    @property
+    def saves(self) -> Mask:
+        """Whether each candidate costs less than the loop."""
+
+    @property
+    def against(self) -> str:
+        """The loop that a change is compared with, in words."""
+
+    def questions_needed(self, place: int) -> int | None:
+        """Return how many more questions a candidate needs, if that can be said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +66,7 @@ class AdviceWords:
         advice: The advice.
     """
 
-    advice: Advice
+    advice: Advised
 
     @property
     def verdict(self) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 from suffice.common.display import Chart
 from suffice.common.tables import figure
@@ -11,10 +12,26 @@ from suffice.evaluation.replay.charts import axis_of, bound_layer, chart_of, leg
 from suffice.verdicts.watches.evidence import LossWindow
 from suffice.verdicts.watches.losses import LossClaim
 
-if TYPE_CHECKING:
-    from suffice.verdicts.watches.result import WatchPoint
+__all__ = ["WatchPoint", "watch_chart"]
 
-__all__ = ["watch_chart"]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchPoint:
+    """The loss after one of the requests, for a chart.
+
+    Attributes:
+        request: Its number, from 1.
+        mean: The mean loss so far.
+        low: Lower end of its interval.
+        high: Upper end.
+        e_value: Evidence against the bound; NaN without one.
+    """
+
+    request: int
+    mean: float
+    low: float
+    high: float
+    e_value: float
 
 
 def watch_chart(

@@ -12,14 +12,14 @@ from suffice.common.results import Result, jsonable
 from suffice.common.tables import Column, Table, counted, figure
 from suffice.policy.calibration import CalibrationReport
 from suffice.verdicts.watches.changes import MODEL, ReplyChange, changes_table
-from suffice.verdicts.watches.charts import watch_chart
+from suffice.verdicts.watches.charts import WatchPoint, watch_chart
 from suffice.verdicts.watches.drift import Drifts, Movement
 from suffice.verdicts.watches.evidence import LossAlarm, LossWindow
 from suffice.verdicts.watches.losses import USER_SIGNAL, LossClaim
 from suffice.verdicts.watches.requests import moment
 from suffice.verdicts.watches.shadows import ShadowFigures, shadows_table
 
-__all__ = ["STATUSES", "WatchPoint", "WatchResult", "WatchStatus"]
+__all__ = ["STATUSES", "WatchResult", "WatchStatus"]
 
 WatchStatus = Literal["keep", "recalibrate", "re-certify", "fall back", "missing golds", "not enough audits"]
 
@@ -36,25 +36,6 @@ STATUSES: Mapping[WatchStatus, str] = {
 _MOST_WINDOWS = 10
 _MOST_MISSING = 0.05
 """The largest share of audited requests that may lack a gold answer after its deadline."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchPoint:
-    """The loss after one of the requests, for a chart.
-
-    Attributes:
-        request: Its number, from 1.
-        mean: The mean loss so far.
-        low: Lower end of its interval.
-        high: Upper end.
-        e_value: Evidence against the bound; NaN without one.
-    """
-
-    request: int
-    mean: float
-    low: float
-    high: float
-    e_value: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

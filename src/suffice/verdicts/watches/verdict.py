@@ -26,11 +26,12 @@ from suffice.recordings.schema import DECISION_COLUMNS, SHADOW
 from suffice.verdicts.certificates import Certificate
 from suffice.verdicts.diagnostics.rows import right_if_known
 from suffice.verdicts.watches.changes import changes_of
+from suffice.verdicts.watches.charts import WatchPoint
 from suffice.verdicts.watches.drift import drifts_of
 from suffice.verdicts.watches.evidence import audits_to_notice, loss_alarm, loss_windows, sequence_of, whole_log
 from suffice.verdicts.watches.losses import USER_SIGNAL, LossClaim, Losses, audited_bounds, audited_losses
 from suffice.verdicts.watches.requests import Requests, others_text
-from suffice.verdicts.watches.result import SignalFit, WatchPoint, WatchResult
+from suffice.verdicts.watches.result import SignalFit, WatchResult
 from suffice.verdicts.watches.shadows import shadow_figures
 from suffice.verdicts.watches.user_signals import UserSignal, signalled_losses
 

@@ -16,9 +16,8 @@ from suffice.cli.console import print_json, say
 from suffice.cli.output import Output, Screen
 from suffice.common.files import write_file
 from suffice.common.tables import Table, figure
-from suffice.evaluation.replay import policy_for, replay
+from suffice.evaluation.replay import Row, policy_for, replay
 from suffice.evaluation.replay.prepared import PreparedRecording
-from suffice.evaluation.replay.result import Row
 from suffice.evaluation.statistics import PairedResult
 from suffice.presentation import render_html
 from suffice.presentation.part import ReportPart

@@ -56,8 +56,7 @@ POLICY_FORMAT = "suffice.policy"
 POLICY_VERSION = 1
 _OPTIONAL_FIELDS = frozenset({"certificate", "normalizer"})  # files of older releases do not have them
 _ADVICE = "Use an endpoint that gives it, or a rule that works on text alone (answer_stable)"
-_MOST_ROUNDS = 100_000
-"""The largest `max_rounds`: far more than loops run, and a policy from elsewhere cannot ask for endless rounds."""
+_MOST_ROUNDS = 100_000  # far more than loops run; a policy from elsewhere cannot ask for endless rounds
 
 _NOT_DECIDING = ("name", "provenance", "certificate", "format", "version")
 

@@ -1,27 +1,61 @@
-"""Modules of one's own that register rules, metrics and the like, imported before a command runs."""
+"""Files of one's own: those that register rules, metrics and the like, and those that an option names an object of."""
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterable
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 from suffice.common.processes import import_file
+from suffice.common.provided import load_entry
 from suffice.errors import DataError
 
-__all__ = ["EXTENSIONS", "load_extensions"]
+__all__ = ["EXTENSIONS", "is_in_file", "load_extensions", "object_in_file"]
 
 EXTENSIONS = "suffice.extensions"
 """The group of entry points whose modules are imported before a command runs."""
+
+_IN_FILE = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)")
 
 
 def load_extensions(names: Iterable[str]) -> None:
     """Import the modules that register signals, rules, selectors, metrics and importers: the installed ones and some more."""
     for entry in entry_points(group=EXTENSIONS):
-        entry.load()
+        load_entry((entry,), f"the extension {entry.name!r}")
     for name in names:
         try:
             import_file(Path(name)) if name.endswith(".py") else import_module(name)
         except (ImportError, OSError, SyntaxError) as error:
             raise DataError(f"the extension {name!r} cannot be imported: {error}") from error
+
+
+def is_in_file(text: str) -> bool:
+    """Return whether the value of an option names an object of a file of Python.
+
+    >>> is_in_file("mine/words.py:Words"), is_in_file("llama3:latest")
+    (True, False)
+    """
+    return _IN_FILE.fullmatch(text) is not None
+
+
+def object_in_file(text: str) -> Any:
+    """Import a file, and return the object of that name in it; a class is called without arguments.
+
+    Args:
+        text: ``FILE.py:NAME``.
+
+    Raises:
+        DataError: The file cannot be imported, or has no such name.
+    """
+    match = _IN_FILE.fullmatch(text)
+    assert match is not None
+    load_extensions([match["file"]])
+    module = sys.modules[Path(match["file"]).stem]
+    if not hasattr(module, match["name"]):
+        raise DataError(f"{match['file']} has no {match['name']!r}: name an object or a class that it defines")
+    found = getattr(module, match["name"])
+    return found() if isinstance(found, type) else found

@@ -91,7 +91,7 @@ def doctor(
     """
     answerer = endpoint.answerer()
     if not isinstance(answerer, ChatModel):
-        raise DataError("the embedded span reader has no endpoint to examine: give --base-url and a model's name")
+        raise DataError(f"{answerer.name} has no endpoint to examine: give --base-url and a model's name")
     report = probe(answerer, repeats=repeats, workers=workers)
     unread = "no: no answer could be read out of the replies"
     verdicts = {

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, cast
 
 from typer import BadParameter, Option
 
+from suffice.cli.extensions import is_in_file, object_in_file
 from suffice.cli.local import LocalRun, hub_name, json_object
 from suffice.cli.settings import DEFAULT_KEY, check_key_variable
 from suffice.common.provided import provided
@@ -162,7 +163,7 @@ class Examined(Endpoint):
         position: AnswerPosition | None = None,
         layer: int | None = None,
     ) -> Answerer:
-        """Return the model that the options describe: at an endpoint, local, or the embedded span reader.
+        """Return the model that the options describe: at an endpoint, local, of a user's file, or the embedded span reader.
 
         Args:
             run: How a model runs on this machine.
@@ -175,6 +176,8 @@ class Examined(Endpoint):
             position or answer_position(self.answer_position),
             run or LocalRun(),
         )
+        if is_in_file(self.model):
+            return self._own()
         if getattr(self, "local", False):
             return self._local(run, prompt, position, logprobs=logprobs, layer=layer)
         if self.model == "span-reader" and self.base_url is None:
@@ -192,6 +195,20 @@ class Examined(Endpoint):
             max_tokens=self.max_tokens,
             top_logprobs=5 if logprobs else None,
         )
+
+    def _own(self) -> Answerer:
+        """Return the model that a file of the user's defines."""
+        for item in fields(Examined):
+            if item.name != "model" and getattr(self, item.name) != item.default:
+                option = f"--{item.name.replace('_', '-')}"
+                raise DataError(f"{option} is for a model at an endpoint, and {self.model!r} is code: leave it out")
+        if getattr(self, "local", False):
+            raise DataError(f"--local opens a folder or hub id, and {self.model!r} is code: leave it out")
+        found = object_in_file(self.model)
+        if not isinstance(found, Answerer):
+            wanted = "name, capabilities, verify, fingerprint, answer and answer_async"
+            raise DataError(f"{self.model!r} is no model: one has {wanted}, see suffice.loops.models.Answerer")
+        return found
 
     def _local(
         self, run: LocalRun, prompt: Prompt, position: AnswerPosition | None, *, logprobs: bool, layer: int | None
@@ -225,9 +242,13 @@ class Examined(Endpoint):
 class Answering(Examined):
     """A model that answers questions: by default the embedded span reader."""
 
-    model: Annotated[str, Option("--model", help="The embedded 'span-reader', or a model's name at the endpoint.")] = (
-        "span-reader"
-    )
+    model: Annotated[
+        str,
+        Option(
+            "--model",
+            help="The embedded 'span-reader', a model's name at the endpoint, or your own model: FILE.py:NAME.",
+        ),
+    ] = "span-reader"
     local: Annotated[
         bool, Option("--local", help="--model is a folder or hub id of a causal language model, and runs here (torch).")
     ] = False

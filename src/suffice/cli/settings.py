@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.cli.console import warn
+from suffice.cli.extensions import is_in_file
 from suffice.errors import DataError, NotFoundError, SchemaError, did_you_mean
 
 __all__ = [
@@ -81,6 +82,10 @@ def read_settings(path: Path = FILE) -> dict[str, Any]:
             )
         if not isinstance(value, str if key != "max-loss" else int | float) or isinstance(value, bool):
             raise DataError(f"{path}: {key} must be {'a number' if key == 'max-loss' else 'text'}, not {value!r}")
+    if is_in_file(data.get("model", "")):
+        raise DataError(
+            f"{path}: model names code, {data['model']!r}, and the file may come from somebody else: give --model yourself"
+        )
     if "api-key-env" in data:
         check_key_variable(data["api-key-env"], f"{path}: api-key-env")
         check_named_by_file(data["api-key-env"])

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any, cast
 
 import typer
@@ -22,7 +22,8 @@ from typer.core import TyperCommand, TyperGroup
 from suffice.cli.approvals import check_approved
 from suffice.cli.groups import expanded
 from suffice.cli.settings import defaults_of, note_settings, read_settings
-from suffice.errors import MissingExtraError, did_you_mean
+from suffice.common.provided import by_name, load_entry, package_of
+from suffice.errors import DataError, MissingExtraError, did_you_mean
 
 __all__ = ["COMMANDS", "RENAMED", "TREE", "Group", "Place", "command_at", "commands"]
 
@@ -235,9 +236,13 @@ class Group(TyperGroup):
         words = f"{self.place} {cmd_name}".strip()
         if cmd_name not in self.list_commands(ctx):
             return None
-        if words not in TREE:
-            return command_at(words)
-        place = TREE[words]
+        if words in TREE:
+            place = TREE[words]
+        else:
+            try:
+                return command_at(words)
+            except DataError:  # help is there whatever other packages are
+                place = Place("It cannot be loaded; call it to see why.")
         return TyperCommand(
             cmd_name, help=place.summary, rich_help_panel=place.panel or None, rich_markup_mode="rich", callback=None
         )
@@ -273,9 +278,9 @@ def _above(words: str) -> str:
 
 
 @cache
-def _plugins() -> dict[str, EntryPoint]:
-    """Return the commands that entry points add, by their place."""
-    return {entry.name.replace(".", " "): entry for entry in sorted(entry_points(group=COMMANDS), key=lambda e: e.name)}
+def _plugins() -> dict[str, tuple[EntryPoint, ...]]:
+    """Return the entry points that add commands, by their place."""
+    return {name.replace(".", " "): entries for name, entries in by_name(COMMANDS).items()}
 
 
 def _places() -> list[str]:
@@ -286,7 +291,8 @@ def _places() -> list[str]:
         for words, place in TREE.items()
         if not place.distribution or words in given or any(other.startswith(f"{words} ") for other in given)
     ]
-    return list(dict.fromkeys((*installed, *given)))
+    groups = [above for above in map(_above, given) if above]  # that nothing but the commands below them names
+    return list(dict.fromkeys((*installed, *groups, *given)))
 
 
 def _today(args: list[str]) -> list[str]:
@@ -320,15 +326,20 @@ def command_at(words: str) -> Any:
 
     Args:
         words: The place, as ``gate train``.
+
+    Raises:
+        DataError: Several packages add it, or one whose version or code does not fit; see `load_entry`.
     """
     function: Callable[..., Any] | None = None
+    place = TREE.get(words, Place(""))
     if words in _plugins():
-        function, place = _plugins()[words].load(), TREE.get(words, Place(""))
-    else:
-        place = TREE[words]
-        if place.function:
-            module, _, name = place.function.partition(":")
-            function = getattr(import_module(module), name)
+        if words in TREE and not place.distribution:
+            packages = ", ".join(map(package_of, _plugins()[words]))
+            raise DataError(f"the command {words!r} is one of suffice, and also in {packages}: uninstall that package")
+        function = load_entry(_plugins()[words], f"the command {words!r}")
+    elif place.function:
+        module, _, name = place.function.partition(":")
+        function = getattr(import_module(module), name)
     app = typer.Typer(add_completion=False, rich_markup_mode="rich", cls=type("_Group", (Group,), {"place": words}))
     details, _, example = (inspect.getdoc(function) or "").partition("\n\nExample: ")
     texts: dict[str, Any] = {
@@ -337,7 +348,13 @@ def command_at(words: str) -> Any:
         "rich_help_panel": place.panel or None,
     }
     name = words.rpartition(" ")[2]
-    if function is None or any(_above(other) == words for other in TREE | _plugins()):
+    below = [other for other in TREE | _plugins() if _above(other) == words]
+    if below and function is not None and words in TREE and not TREE.keys() & {*below}:
+        packages = ", ".join(map(package_of, _plugins()[below[0]]))
+        raise DataError(
+            f"the command {below[0]!r} of {packages} lies below {words!r}, which is no group: uninstall that package"
+        )
+    if function is None or below:
         bare = function is not None
         app.callback(invoke_without_command=bare, no_args_is_help=not bare, **texts)(expanded(function or _nothing))
     else:

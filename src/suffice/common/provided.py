@@ -6,13 +6,15 @@ when an option needs it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from typing import Any
 
-from suffice.errors import MissingExtraError
+from suffice._version import __version__
+from suffice.errors import DataError, MissingExtraError, SufficeError
 
-__all__ = ["DISTRIBUTIONS", "PROVIDERS", "PROVIDES", "is_provided", "provided"]
+__all__ = ["DISTRIBUTIONS", "PROVIDERS", "PROVIDES", "by_name", "is_provided", "load_entry", "package_of", "provided"]
 
 PROVIDES = "suffice.provides"
 """The group of entry points."""
@@ -64,9 +66,63 @@ DISTRIBUTIONS = ("suffice-gates", "suffice-papers", "suffice-reader", "suffice-r
 """The packages beside the main one, by the names that pip has for them."""
 
 
+def by_name(group: str) -> dict[str, tuple[EntryPoint, ...]]:
+    """Return the entry points of a group, sorted by name; a name has several where several packages give it."""
+    found: dict[str, tuple[EntryPoint, ...]] = {}
+    for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
+        found[entry.name] = (*found.get(entry.name, ()), entry)
+    return found
+
+
+def load_entry(entries: Iterable[EntryPoint], what: str, instead: str = "") -> Any:
+    """Load what an entry point names.
+
+    Args:
+        entries: The entry points of that name, at least one; more than one is an error.
+        what: What is loaded, for messages: ``the command 'gate train'``.
+        instead: What else a user can do where it cannot be loaded; the end of a sentence.
+
+    Raises:
+        DataError: Several packages give it, its package is of this project and of another version than this one, or it cannot
+            be imported.
+    """
+    first, *others = entries
+    if others:
+        packages = ", ".join(sorted(package_of(entry) for entry in (first, *others)))
+        raise DataError(f"{what} is in several installed packages ({packages}): uninstall all but one{instead}")
+    package = package_of(first)
+    if first.dist is not None and package in DISTRIBUTIONS and first.dist.version != _own_version():
+        raise DataError(
+            f"{what} is in {package} {first.dist.version}, and suffice is {_own_version()}: they must have the same version; from a "
+            f"checkout, run  pip install . ./packages/{package}"
+        )
+    try:
+        return first.load()
+    except SufficeError:
+        raise
+    except (ImportError, AttributeError, SyntaxError) as error:
+        raise DataError(
+            f"{what} in {package} cannot be loaded ({error}): upgrade or uninstall the package{instead}"
+        ) from error
+
+
+def package_of(entry: EntryPoint) -> str:
+    """Return the name of the distribution that an entry point comes from, as pip shows it."""
+    return "an installed package" if entry.dist is None else entry.dist.name.lower().replace("_", "-")
+
+
 @cache
-def _provided() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=PROVIDES)}
+def _own_version() -> str:
+    """Return the installed version of the main package; in a checkout it may lag behind the code, as that of the others."""
+    try:
+        return version("suffice")
+    except PackageNotFoundError:
+        return __version__
+
+
+@cache
+def _provided() -> dict[str, tuple[EntryPoint, ...]]:
+    return by_name(PROVIDES)
 
 
 def is_provided(name: str) -> bool:
@@ -82,9 +138,10 @@ def provided(name: str) -> Any:
 
     Raises:
         MissingExtraError: The distribution that provides it is not installed.
+        DataError: Several do, or it is of another version, or cannot be imported.
     """
-    entry = _provided().get(name)
-    if entry is not None:
-        return entry.load()
+    entries = _provided().get(name)
+    if entries is not None:
+        return load_entry(entries, f"the component {name!r}")
     distribution = next((one for one, names in PROVIDERS.items() if name in names), "another distribution")
     raise MissingExtraError(name, distribution=distribution)

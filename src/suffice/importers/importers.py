@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TypeVar
 
+from suffice.common.provided import load_entry
 from suffice.errors import DataError, did_you_mean
 from suffice.importers.base import ImportedRun
 from suffice.importers.recognise import FORMAT_TESTS, Head, recognise
@@ -101,16 +102,7 @@ def importer(name: str) -> Callable[..., ImportedRun]:
     if not entries:
         names = importer_names()
         raise DataError(f"unknown format {name!r}.{did_you_mean(name, names)} Formats: {', '.join(names)}")
-    return _loaded(next(iter(entries)))
-
-
-def _loaded(entry: EntryPoint) -> Callable[..., ImportedRun]:
-    try:
-        read: Callable[..., ImportedRun] = entry.load()
-    except (ImportError, AttributeError) as error:
-        package = "an installed package" if entry.dist is None else f"the package {entry.dist.name}"
-        raise DataError(
-            f"the importer of {entry.name!r} in {package} cannot be loaded ({error}): upgrade or uninstall the package, or choose "
-            "another format with --kind"
-        ) from error
+    read: Callable[..., ImportedRun] = load_entry(
+        entries, f"the importer of {name!r}", ", or choose another format with --kind"
+    )
     return read

@@ -35,11 +35,11 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 URL = "http://localhost:8000/v1"
-NOT_RUN = 29
+NOT_RUN = 30
 """Blocks of all pages that cannot run here: installing, downloading, and starting servers."""
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[\w-]*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
-_FILE = re.compile(r"# (?P<name>\w+\.py)\n")
+FILE = re.compile(r"# (?P<name>\w+\.py)\n")
 _LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
 
 
@@ -85,7 +85,7 @@ def execute(page, url):
             continue
         sys.stdout.write(f"-- {page.name}:{block.line}\n")
         text = block.text.replace(URL, url)
-        if block.language == "python" and (file := _FILE.match(text)):
+        if block.language == "python" and (file := FILE.match(text)):
             Path(file["name"]).write_text(text, encoding="utf-8")
         elif block.language == "python":
             # Padded, so that a traceback names the line of the page.
@@ -190,7 +190,7 @@ def test_one_file_of_the_how_to_extends_the_command_line(heading, files, first_r
     first_recorded(dataset, limit, tmp_path / name)
     written, asked = [], []
     for block in section(page, heading):
-        if file := _FILE.match(block.text):
+        if file := FILE.match(block.text):
             (tmp_path / file["name"]).write_text(block.text, encoding="utf-8")
             written.append(file["name"])
         elif block.language == "console":

@@ -1,5 +1,10 @@
 """Extension points: what one file adds, and how the command line finds it."""
 
+import os
+import shlex
+import subprocess
+import sys
+import tomllib
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 
@@ -19,14 +24,16 @@ from suffice import (
     register_rule,
     replay,
 )
-from suffice.cli import extensions
+from suffice.cli import extensions, tree
+from suffice.common import provided as provided_module
+from suffice.common.provided import provided
 from suffice.errors import DataError
 from suffice.evaluation.replay import outcome
 from suffice.importers import ImportedRun, ImportedTrajectory, importer, importer_names, importers, kind_of
 from suffice.policy.rules import find_threshold, with_threshold
-from suffice.recordings import Recording, read_recording
+from suffice.recordings import Recording, read_recording, write_recording
 from suffice.recordings.schema import build_table
-from tests.suffice.package.test_docs import ROOT, blocks, commands
+from tests.suffice.package.test_docs import FILE, ROOT, commands, section
 from tests.support.cli_tools import cli
 
 
@@ -96,14 +103,9 @@ def test_a_registered_importer_has_a_name_that_is_free():
 
 
 def test_the_importer_of_the_how_to_works_by_its_own_text(tmp_path, monkeypatch):
-    page = (ROOT / "docs" / "how-to" / "extend.md").read_text("utf-8")
-    section = page.partition("\n## An importer\n")[2].partition("\n## ")[0]
-    (tmp_path / "section.md").write_text(section, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(importers, "_REGISTERED", {})
-    extension, example, console = blocks(tmp_path / "section.md")
-    assert extension.text.startswith("# drafts_json.py\n")
-    (tmp_path / "drafts_json.py").write_text(extension.text, encoding="utf-8")
+    example, console = section_of_the_how_to("An importer", tmp_path)
     exec(compile(example.text, "section.md", "exec"), {})
     (arguments,) = commands(console.text)
     done = cli(*arguments)
@@ -179,3 +181,184 @@ def test_modules_of_installed_packages_are_imported_by_their_entry_points(monkey
     monkeypatch.setattr(extensions, "entry_points", lambda group: [entry] if group == extensions.EXTENSIONS else [])
     extensions.load_extensions(())
     assert loaded == ["json"]
+
+
+def section_of_the_how_to(heading, folder):
+    """Write the files of a section of the how-to into a folder; return its blocks that are no file."""
+    shown = section(ROOT / "docs" / "how-to" / "extend.md", heading)
+    assert shown, heading
+    rest = []
+    for block in shown:
+        if block.language == "python" and (file := FILE.match(block.text)):
+            (folder / file["name"]).write_text(block.text, encoding="utf-8")
+        else:
+            rest.append(block)
+    return rest
+
+
+def suffice(folder, *words, **variables):
+    """Run a command in a process of its own, in a folder outside the repository."""
+    done = subprocess.run(
+        [sys.executable, "-m", "suffice", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **variables},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize(
+    ("heading", "recorded", "key", "name"),
+    [("A retriever", "short.parquet", "retriever", "short_first"), ("A model", "titles.parquet", "model", "titles")],
+)
+def test_a_file_of_the_how_to_serves_the_record_command(heading, recorded, key, name, tmp_path):
+    shown = section_of_the_how_to(heading, tmp_path)
+    (words,) = [words for block in shown if block.language == "console" for words in commands(block.text)]
+    suffice(tmp_path, *words)
+    recording = read_recording(tmp_path / recorded)
+    assert name in str(recording.metadata["config"][key])
+    assert len(recording.question_ids) == 2
+
+
+@pytest.mark.whole
+def test_the_store_of_the_how_to_answers_by_its_own_text(tmp_path, monkeypatch):
+    example, console = section_of_the_how_to("A store", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(example.text, "extend.md", "exec"), {})
+    (words,) = commands(console.text)
+    assert "Norway" in suffice(tmp_path, *words)
+
+
+def test_the_framework_of_the_how_to_ends_and_records_an_agent(tmp_path, monkeypatch):
+    (example,) = section_of_the_how_to("A framework", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    exec(compile(example.text, "extend.md", "exec"), {})
+    recording = read_recording("steps.parquet")
+    assert recording.table["answer"].to_pylist() == ["Titus Andronicus", "The Tempest", "the Tempest."]
+    assert recording.table["end"].to_pylist()[-1] == "rule"
+
+
+def install(folder, name, version, **groups):
+    """Put a package with entry points into a folder, as pip would."""
+    place = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    place.mkdir(parents=True)
+    (place / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    parts = [
+        f"[suffice.{group}]\n" + "".join(f"{entry} = {value}\n" for entry, value in entries.items())
+        for group, entries in groups.items()
+    ]
+    (place / "entry_points.txt").write_text("\n".join(parts))
+
+
+@pytest.mark.whole
+def test_the_command_of_the_how_to_runs_from_an_installed_package(tmp_path):
+    site, here = tmp_path / "site", tmp_path / "here"
+    site.mkdir()
+    here.mkdir()
+    project, shell = section_of_the_how_to("A command", site)
+    stated = tomllib.loads(project.text)["project"]
+    install(site, stated["name"], stated["version"], commands=stated["entry-points"]["suffice.commands"])
+    write_recording(here / "run.parquet", recorded().table)
+    asked = shlex.split(shell.text.splitlines()[-1])
+    assert asked[0] == "suffice"
+    assert suffice(here, *asked[1:], PYTHONPATH=str(site)).split() == ["Oslo", "Rome", "x"]
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A folder that packages may be installed into, with a module of two commands and an importer."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / "test_ext_shop.py").write_text(
+        "def tally():\n    '''Count.\n\n    Example: suffice tally\n    '''\n    print('tallied')\n\n\ndef read(path):\n    return path\n"
+    )
+    caches = (tree._plugins, tree.command_at, provided_module._provided)
+    monkeypatch.syspath_prepend(str(folder))
+    for cached in caches:
+        cached.cache_clear()
+    yield folder
+    for cached in caches:
+        cached.cache_clear()
+    sys.modules.pop("test_ext_shop", None)
+
+
+def test_a_package_may_add_a_group_of_commands(site):
+    install(site, "shop", "1.0", commands={"shop.tally": "test_ext_shop:tally"})
+    assert cli("shop", "tally").out == "tallied\n"
+    assert "tally" in cli("shop", "--help").out
+
+
+@pytest.mark.parametrize(
+    ("packages", "words", "named"),
+    [
+        ([("one", "tally", "test_ext_shop:tally"), ("other", "tally", "test_ext_shop:tally")], ["tally"], "one, other"),
+        ([("one", "tally", "test_ext_no_such:tally")], ["tally"], "test_ext_no_such"),
+        ([("one", "tally", "test_ext_shop:absent")], ["tally"], "absent"),
+        ([("one", "replay", "test_ext_shop:tally")], ["replay", "r.parquet"], "one"),
+        ([("one", "replay.more", "test_ext_shop:tally")], ["replay", "r.parquet"], "no group"),
+        ([("suffice-gates", "gate.train", "test_ext_shop:tally")], ["gate", "train"], "0.0.1"),
+    ],
+)
+def test_a_command_that_cannot_be_used_is_one_line(site, packages, words, named):
+    for package, place, value in packages:
+        install(site, package, "0.0.1", commands={place: value})
+    assert cli("--help").code == 0
+    failed = cli(*words)
+    assert failed.code == 1
+    assert named in failed.error
+    assert failed.error.count("\n") == 1
+
+
+def test_a_component_of_another_version_is_refused(site):
+    install(site, "suffice-reader", "0.0.1", provides={"MiniLM": "test_ext_shop:read"})
+    with pytest.raises(DataError, match=r"0\.0\.1"):
+        provided("MiniLM")
+
+
+def test_a_component_of_two_packages_is_refused(site):
+    for name in ("one", "other"):
+        install(site, name, "1.0", provides={"test_ext_part": "test_ext_shop:read"})
+    with pytest.raises(DataError, match="one, other"):
+        provided("test_ext_part")
+
+
+def test_a_store_of_two_packages_is_refused(site):
+    for name in ("one", "other"):
+        install(site, name, "1.0", stores={"testext": "test_ext_shop:read"})
+    assert "one, other" in cli("answer", "Who?", "--corpus", "testext://place").error
+
+
+def test_an_importer_of_two_packages_is_refused(site, tmp_path):
+    for name in ("one", "other"):
+        install(site, name, "1.0", importers={"test_ext_format_of_two": "test_ext_shop:read"})
+    (tmp_path / "a.jsonl").write_text('{"a": 1}\n')
+    assert "one, other" in cli("import", tmp_path / "a.jsonl", "-o", tmp_path / "r.parquet").error
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--model", "{}/absent.py:Model"], "absent.py"),
+        (["--model", "{}/mine.py:Absent"], "Absent"),
+        (["--model", "{}/mine.py:Bare"], "fingerprint"),
+        (["--model", "{}/mine.py:Bare", "--max-tokens", "9"], "--max-tokens"),
+        (["--model", "{}/mine.py:Bare", "--local"], "--local"),
+    ],
+)
+def test_a_model_of_ones_own_that_cannot_answer_is_refused(words, named, tmp_path):
+    (tmp_path / "mine.py").write_text("class Bare:\n    name = 'bare'\n")
+    words = [word.format(tmp_path) for word in words]
+    assert named in cli("record", "hotpotqa_eval", "--limit", "1", "-o", tmp_path / "r.parquet", *words).error
+    sys.modules.pop("mine", None)
+
+
+def test_the_settings_file_cannot_name_code(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("raise SystemExit('it ran')\n")
+    (tmp_path / "suffice.toml").write_text('model = "mine.py:Model"\n')
+    assert "code" in cli("record", "hotpotqa_eval", "--limit", "1", "-o", "r.parquet").error

@@ -15,7 +15,7 @@ from suffice.policy.rules.named import (
 from suffice.policy.rules.parse import parse_rule, parse_selector, register_rule, register_selector
 from suffice.policy.rules.ranker import Ranked, Term
 from suffice.policy.rules.rethreshold import find_threshold, thresholds, with_threshold
-from suffice.policy.rules.selectors import SELECTORS, Selector
+from suffice.policy.rules.selectors import SELECTORS, Selector, last_of
 from suffice.policy.rules.selectors_of_drafts import Centroid, LongestRun
 from suffice.policy.rules.selectors_of_samples import MajorityOfSamples
 
@@ -42,6 +42,7 @@ __all__ = [
     "error_of_lead",
     "find_threshold",
     "fixed_k",
+    "last_of",
     "margin",
     "parse_rule",
     "parse_selector",

@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 from typing import Any
 from urllib.parse import SplitResult, unquote
 
+from suffice.common.provided import load_entry
 from suffice.errors import DataError
 from suffice_retrieval.stores.base import Store
 
@@ -156,8 +157,12 @@ def store_kind(name: str) -> StoreKind:
 
     Raises:
         KeyError: There is none.
+        DataError: Several packages give it, or it cannot be loaded.
     """
     if name in _REGISTERED:
         return _REGISTERED[name]
-    kind: StoreKind = entry_points(group=STORES)[name].load()
+    entries = entry_points(group=STORES, name=name)
+    if not entries:
+        raise KeyError(name)
+    kind: StoreKind = load_entry(entries, f"the store {name!r}")
     return kind

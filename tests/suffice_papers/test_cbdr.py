@@ -18,8 +18,8 @@ from suffice_gates.models.transformers_model import TransformersModel
 from suffice_gates.probes import Probe
 from suffice_gates.training.probe import ProbeSettings
 from suffice_gates.training.reranker_trainer import RerankerSettings
+from suffice_papers.cbdr.names import ALIGNED, RETRIEVER
 from suffice_papers.cbdr.plan import CbdrSettings, divide
-from suffice_papers.cbdr.remaining import ALIGNED, RETRIEVER
 from suffice_papers.cbdr.run import run_cbdr
 from suffice_papers.cbdr.tables import paper_cbdr, published_cbdr
 from suffice_papers.cbdr.tiny_reranker import write_tiny_reranker

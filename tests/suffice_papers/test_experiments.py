@@ -19,8 +19,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
@@ -32,7 +30,6 @@ from suffice.loops import record
 from suffice.loops.retrieval import Question, load_questions
 from suffice.policy.rules.rethreshold import with_threshold
 from suffice.recordings import read_recording
-from suffice_gates.models import TransformersModel
 from suffice_papers.cbdr.plan import CbdrSettings, divide
 from suffice_papers.cbdr.tiny_reranker import write_tiny_reranker
 from suffice_papers.experiments import read_experiment, run_experiment, stages
@@ -152,6 +149,12 @@ def cells_of(path):
             "retriever 'b' is used by no data",
         ),
         ("[[data]]", "[data]", SchemaError, "write [[data]]"),
+        (
+            'tune = "tune.jsonl"',
+            'source = "owner/towers"',
+            SchemaError,
+            "suffice convert owner/towers -o FILE --splits",
+        ),
         ("[[data]]", "[[datum]]", SchemaError, "unknown key 'datum'"),
         ("seeds = [1, 2]", 'prices = "mine.toml"', NotFoundError, "mine.toml"),
         ("seeds = [1, 2]", "seeds = [1, 2", SchemaError, "is not TOML"),
@@ -221,7 +224,7 @@ def test_the_second_run_asks_nothing_and_says_so(tmp_path):
         second = cli("run", path)
         assert second.code == 0, second.err
         assert len(endpoint.requests) == asked
-        assert "nothing was asked: all 2 recordings were complete; 4 of 4 other stages were up to date." in second.words
+        assert "nothing was asked: all 2 recordings were complete." in second.words
 
 
 def test_a_pilot_is_a_part_of_the_run_and_its_calls_are_not_made_again(tmp_path):
@@ -287,47 +290,28 @@ def test_a_corrected_gold_answer_is_not_mixed_with_old_scores(tmp_path):
         CellFolder(tmp_path / "run", read_experiment(path).cells()[cell], read_experiment(path)).check()
 
 
-def test_a_change_of_the_statistics_alone_asks_nothing_and_repeats_the_stages_that_read_it(small, tmp_path):
+def test_a_change_of_the_statistics_alone_asks_nothing(small, tmp_path):
     path, _ = small
     shutil.copytree(path.with_suffix(""), tmp_path / "copy")
     other = path.with_name("loss.toml")
     other.write_text(path.read_text().replace("max-loss = 0.2", "max-loss = 0.3"), encoding="utf-8")
+    for name in ("tables", "figures"):
+        (tmp_path / "copy" / name / f"old.{'csv' if name == 'tables' else 'svg'}").write_text("of an earlier run")
     result = cli("run", other, "--out", tmp_path / "copy", "--json").json
     assert result["calls"] == 0
-    assert {stage["stage"] for stage in result["stages"] if stage["done"]} == {"certify", "tables"}
-
-
-def test_a_damaged_result_is_made_again(small):
-    path, _ = small
-    (path.with_suffix("") / "tables.json").write_text("{}")
-    result = cli("run", path, "--json").json
-    assert [stage["stage"] for stage in result["stages"] if stage["done"]] == ["tables"]
-    assert result["tables"]
-
-
-@pytest.mark.parametrize("name", ["tables", "figures"])
-def test_a_folder_of_tables_or_figures_that_is_gone_is_written_again(name, small):
-    path, _ = small
-    folder = path.with_suffix("") / name
-    files = {file.name for file in folder.iterdir()}
-    assert files
-    shutil.rmtree(folder)
-    result = cli("run", path, "--json").json
-    assert [stage["stage"] for stage in result["stages"] if stage["done"]] == ["tables"]
-    assert {file.name for file in folder.iterdir()} == files
+    assert {stage["done"] for stage in result["stages"]} == {False}
+    cell = "cells/lucky/towers/bm25/answer_first/seed-1"
+    assert json.loads((tmp_path / "copy" / cell / "certificate.json").read_text())["claim"]["epsilon"] == 0.3
+    for name in ("tables", "figures"):
+        theirs = {file.name for file in (path.with_suffix("") / name).iterdir()}
+        assert {file.name for file in (tmp_path / "copy" / name).iterdir()} == theirs
 
 
 @pytest.mark.parametrize("text", ["{", "[]", ""])
-def test_what_remembers_a_stage_or_the_settings_may_be_damaged_and_is_not_guessed(text, small, tmp_path):
+def test_damaged_settings_of_a_cell_are_an_error_and_not_guessed(text, small, tmp_path):
     path, _ = small
-    shutil.copytree(path.with_suffix(""), tmp_path / "copy")
-    cell = tmp_path / "copy/cells/lucky/towers/bm25/answer_first/seed-1"
-    (cell / "calibrate.stamp").write_text(text)
-    result = cli("run", path, "--out", tmp_path / "copy", "--json").json
-    assert [(stage["cell"], stage["stage"]) for stage in result["stages"] if stage["done"]] == [
-        ("lucky/towers/bm25/answer_first/seed-1", "calibrate")
-    ]
-    (cell / "settings.json").write_text(text)
+    shutil.copytree(path.with_suffix("") / "cells", tmp_path / "copy/cells")
+    (tmp_path / "copy/cells/lucky/towers/bm25/answer_first/seed-1/settings.json").write_text(text)
     assert (
         "is damaged, so nobody knows how this cell was recorded" in cli("run", path, "--out", tmp_path / "copy").error
     )
@@ -411,95 +395,6 @@ def test_two_prompts_and_a_judge_are_recorded_for_every_signal_of_the_published_
     assert {"judge_entailment", "verbal_confidence"} <= set(both.table.column_names)
 
 
-# Published sets
-
-PUBLISHED = """
-max-rounds = 3
-resamples = 20
-tune-draws = 1
-
-[[model]]
-name = "script"
-scripted = [0.2, 0.6]
-
-[[data]]
-name = "towers"
-source = "owner/towers"
-split = "validation"
-splits = "tune=6,eval=8"
-seed = 7
-"""
-
-
-def published(folder, text=PUBLISHED, n=20):
-    """Write a set as the hub keeps it, two splits of it and a row that is not a question, and the file that names it."""
-    rows = [question(i) for i in range(n)]
-    (folder / "owner/towers").mkdir(parents=True)
-    for split, listed in (("train", rows[:2]), ("validation", [*rows, {**rows[0], "question": ""}])):
-        pq.write_table(pa.Table.from_pylist(listed), folder / f"owner/towers/{split}-00000-of-00001.parquet")
-    (folder / "run.toml").write_text(text, encoding="utf-8")
-    return folder / "run.toml"
-
-
-def test_a_published_set_is_converted_once_as_the_command_converts_it(tmp_path):
-    path = published(tmp_path)
-    first = cli("run", path, "--json")
-    assert first.code == 0, first.err
-    assert next(stage["stage"] for stage in first.json["stages"] if stage["done"]) == "convert towers"
-    file = tmp_path / "run-data/towers.jsonl"
-    command = ["convert", tmp_path / "owner/towers", "-o", tmp_path / "own.jsonl", "--split", "validation"]
-    assert cli(*command, "--splits", "tune=6,eval=8", "--seed", 7).code == 0
-    assert file.read_bytes() == (tmp_path / "own.jsonl").read_bytes()
-    cell = tmp_path / "run/cells/script/towers/bm25/answer_first/seed-0"
-    for split, n in (("tune", 6), ("eval", 8)):
-        ids = [item.question_id for item in load_questions(file, split=split)]
-        assert read_recording(cell / f"{split}.parquet").question_ids == ids
-        assert len(ids) == n
-    second = cli("run", path, "--json").json
-    assert not any(stage["done"] for stage in second["stages"])
-
-
-def test_a_dry_run_converts_a_published_set_and_says_what_was_left_out(tmp_path):
-    result = cli("run", published(tmp_path), "--dry-run", "--json")
-    assert result.code == 0, result.err
-    assert "of which 1 cannot be read" in result.json["notes"][0]
-    assert result.json["cells"][0]["questions"] == 14
-
-
-def test_another_draw_of_a_published_set_does_not_mix_with_recorded_questions(tmp_path):
-    path = published(tmp_path)
-    assert cli("run", path).code == 0
-    path.write_text(path.read_text().replace("seed = 7", "seed = 8"), encoding="utf-8")
-    assert "recorded" in cli("run", path).error
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "kind", "message"),
-    [
-        (
-            'split = "validation"\n',
-            "",
-            DataError,
-            "several splits: write the key 'split' with one of 'train', 'validation'",
-        ),
-        ("tune=6,eval=8", "tune=6", DataError, "expected eval, and tune or none"),
-        ("tune=6,eval=8", "tune=6,dev=8", DataError, "expected eval, and tune or none"),
-        ("tune=6,eval=8", "eval:8", DataError, "splits is 'eval:8': it is given as NAME=N"),
-        ("tune=6,eval=8", "eval=8", DataError, "give either tune, or calibrate-on"),
-        ("tune=6,eval=8", "tune=6,eval=80", DataError, "86 questions were asked for"),
-        ("seed = 7", 'tune = "tune.jsonl"', SchemaError, "unknown key 'tune'"),
-        ('source = "owner/towers"', 'eval = "eval.jsonl"', SchemaError, "'split' belongs to 'source'"),
-        ('"owner/towers"', '"towers.jsonl"', NotFoundError, "there is no file or folder 'towers.jsonl'"),
-    ],
-)
-def test_a_published_set_that_cannot_be_read_is_an_error_that_names_the_key(old, new, kind, message, tmp_path):
-    assert old in PUBLISHED
-    path = published(tmp_path, PUBLISHED.replace(old, new))
-    with pytest.raises(kind) as raised:
-        run_experiment(read_experiment(path), tmp_path / "run")
-    assert message in str(raised.value)
-
-
 # What it will cost
 
 
@@ -555,13 +450,14 @@ def test_a_certificate_does_not_outlive_the_policy_that_it_is_of(small, tmp_path
     shutil.copytree(path.with_suffix(""), tmp_path / "copy")
     experiment = read_experiment(path)
     folder = CellFolder(tmp_path / "copy", experiment.cells()[0], experiment)
-    folder.file("calibrate.stamp").unlink()
+    assert folder.file("certificate.json").exists()
 
     def fail(*_args, **_options):
         raise DataError("the outcome is constant")
 
     monkeypatch.setattr("suffice_papers.experiments.tasr_cells.calibrate", fail)
-    assert [outcome.problem for outcome in evaluate_tasr(folder)] == ["the outcome is constant"]
+    evaluate_tasr(folder)
+    assert json.loads(folder.file("policy.json").read_text()) == {"problem": "the outcome is constant"}
     assert not folder.file("certificate.json").exists()
 
 
@@ -618,14 +514,15 @@ def test_the_interval_of_an_estimate_covers_what_is_spent_later():
     for _ in range(400):
         values = rng.normal(10, 3, 60)
         estimate = extrapolate(values[:10], 50, 0.9)
-        inside += abs(values[10:].sum() - estimate.value) <= estimate.half
+        inside += estimate[1] <= values[10:].sum() <= estimate[2]
     assert inside / 400 == pytest.approx(0.9, abs=0.04)
 
 
 def test_one_recorded_question_gives_an_estimate_without_an_interval():
-    low = extrapolate(np.array([5.0]), 3, 0.95).shown(1)[1]
-    assert np.isnan(low)
-    assert extrapolate(np.array([5.0]), 0, 0.95).shown(1) == (0, 0, 0)
+    value, low, high = extrapolate(np.array([5.0]), 3, 0.95)
+    assert value == 15
+    assert np.isnan([low, high]).all()
+    assert extrapolate(np.array([5.0]), 0, 0.95) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -676,8 +573,9 @@ def test_the_tables_are_written_as_json_csv_markdown_and_a_page_without_network(
         assert any(title.startswith(start) for title in titles), start
         assert start in page
         assert f"**{start}" in markdown
-    written = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)  # the bundled Vega names its homes
-    assert "http" not in written.replace("http-equiv", "").replace("http://www.w3.org", "")
+    assert not re.search(r"<script[^>]+src=", page)
+    outside = re.sub(r"<script\b.*?</script>", "", page, flags=re.DOTALL)  # the charts' own library, and their data
+    assert "http" not in outside.replace("http-equiv", "").replace("http://www.w3.org", "")
     files = sorted((out / "tables").glob("*.csv"))
     assert len(files) == len(titles)
     runs = next(file for file in files if "runs" in file.name)
@@ -972,18 +870,9 @@ def test_cbdr_runs_from_a_file_and_its_second_run_opens_no_model(tiny_model, tmp
     write_tiny_reranker(tmp_path / "reranker", tiny_model)
     path = written(tmp_path, CBDR)
     before = cli("run", path, "--dry-run", "--json").json["cells"][0]
-    generated = []
-    answers = TransformersModel.answers
-
-    def counted(model, questions, *contexts):
-        generated.append(len(questions))
-        return answers(model, questions, *contexts)
-
-    monkeypatch.setattr(TransformersModel, "answers", counted)
     first = cli("run", path, "--json")
     assert first.code == 0, first.err
-    assert before["calls left"] == sum(generated)
-    assert (before["recorded"], before["tokens"]) == (0, "unknown")
+    assert (before["recorded"], before["calls left"], before["tokens"]) == (0, "unknown", "unknown")
     titles = [table["title"] for table in first.json["tables"]]
     assert all(any(title.startswith(f"Table {n}") for title in titles) for n in (1, 2, 3))
     assert any(title.startswith("Runs: accuracy") for title in titles)
@@ -994,16 +883,14 @@ def test_cbdr_runs_from_a_file_and_its_second_run_opens_no_model(tiny_model, tmp
     monkeypatch.setattr(LocalRun, "open", refused)
     second = cli("run", path)
     assert second.code == 0, second.err
-    assert "2 of 2 stages were up to date" in second.words
+    assert "nothing was asked: all 1 pipeline were complete" in second.words
     after = cli("run", path, "--dry-run", "--json").json
     assert (after["cells"][0]["calls left"], after["notes"], after["problems"]) == (0, [], [])
     assert after["cells"][0]["recorded"] == after["cells"][0]["questions"] == 120
     changed = path.read_text().replace("betas = [0.5, 1.0]", "betas = [0.7, 1.0]")
     path.write_text(changed, encoding="utf-8")
     assert "a model is opened" in cli("run", path).error  # the gate is evaluated again
-    again = cli("run", path, "--dry-run", "--json").json
-    assert again["cells"][0]["calls left"] == 0  # its answers are in the journals
-    assert "a cross-encoder is trained" in " ".join(again["notes"])
+    assert cli("run", path, "--dry-run", "--json").json["cells"][0]["calls left"] == "unknown"
 
 
 @pytest.mark.usefixtures("remembered_windows")

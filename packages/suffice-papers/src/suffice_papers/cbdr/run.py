@@ -44,8 +44,8 @@ from suffice_gates.training.reranker_trainer import changed_settings, load_base,
 from suffice_gates.training.shift import Shift, draw_contexts, measure_prompt
 from suffice_papers.cbdr.gates import gate_points, probe_signal
 from suffice_papers.cbdr.journaled import JournaledWork, OnStage
+from suffice_papers.cbdr.names import ALIGNED, CLOSED_BOOK, ONE_PASSAGE, RETRIEVER, answers_of_order, display_name
 from suffice_papers.cbdr.plan import CbdrSettings, Parts, divide
-from suffice_papers.cbdr.remaining import ALIGNED, CLOSED_BOOK, ONE_PASSAGE, RETRIEVER, answers_of_order, display_name
 from suffice_papers.multinomial import draws_by_place
 
 __all__ = ["CbdrRun", "run_cbdr"]

@@ -14,8 +14,8 @@ from suffice_gates.gates.changes import transitions_table
 from suffice_gates.gates.point import ALWAYS, verdict
 from suffice_gates.training.ranking import NAMES
 from suffice_papers.cbdr.figures import cbdr_charts
+from suffice_papers.cbdr.names import ALIGNED, RETRIEVER
 from suffice_papers.cbdr.plan import CbdrSettings
-from suffice_papers.cbdr.remaining import ALIGNED, RETRIEVER
 from suffice_papers.cbdr.run import CbdrRun
 from suffice_papers.paper import Paper, flags_table, narrow, origin_table
 from suffice_papers.published import Flag, flagged, read_published

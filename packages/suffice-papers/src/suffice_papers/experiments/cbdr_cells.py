@@ -5,30 +5,32 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from suffice._version import __version__
 from suffice.common.files import write_file
+from suffice.common.results import jsonable
 from suffice.common.tables import Column, Table
 from suffice.evaluation.statistics import Resampling
 from suffice.loops.models.prompts import prompt
 from suffice.loops.retrieval import Question
-from suffice_papers.cbdr.plan import CbdrSettings
-from suffice_papers.cbdr.remaining import PipelineWork, pipeline_work
+from suffice_papers.cbdr.plan import CbdrSettings, divide
 from suffice_papers.cbdr.run import CbdrRun, run_cbdr
 from suffice_papers.cbdr.tables import paper_cbdr
 from suffice_papers.experiments.building import content_of, stated_options
 from suffice_papers.experiments.plan import Experiment
-from suffice_papers.experiments.stages import CellFolder, StageOutcome, is_current, run_stage
+from suffice_papers.experiments.stages import CellFolder, StageOutcome, json_of
 from suffice_papers.experiments.stored_tables import read_paper, stored_value, write_paper
 from suffice_papers.experiments.variance import NOT_KNOWN, repeated
 from suffice_papers.paper import Paper, origin_table
 
-__all__ = ["cbdr_paper", "evaluate_cbdr", "is_finished", "work_of"]
+__all__ = ["cbdr_paper", "check_cell", "is_finished", "run_cbdr_cell"]
 
 _WORK = "work"
+_FINISHED = "settings.json"
+"""The settings that the tables of a finished cell were made with."""
 
 
 def _questions(folder: CellFolder) -> list[Question]:
@@ -43,45 +45,48 @@ def _pipeline_settings(folder: CellFolder) -> CbdrSettings:
     )
 
 
-def evaluate_cbdr(folder: CellFolder, report: Callable[[str, int, int], None] | None) -> list[StageOutcome]:
-    """Run the pipeline of a cell, or what is left of it; nothing is loaded where its tables are up to date.
+def run_cbdr_cell(folder: CellFolder, report: Callable[[str, int, int], None] | None) -> StageOutcome:
+    """Run the pipeline of a cell, or what is left of it; no model is loaded where its tables are finished.
 
     Args:
         folder: The cell.
         report: Called with a stage of the pipeline, the part of it that is done, and its total.
     """
-    done = run_stage(*_stage(folder), lambda: _run_pipeline(folder, report))
-    return [StageOutcome(cell=folder.cell.name, stage="cbdr", done=done)]
+    finished = is_finished(folder)
+    if not finished:
+        folder.file(_FINISHED).unlink(missing_ok=True)  # an interruption must not leave new tables under old settings
+        _run_pipeline(folder, report)
+        write_file(folder.file(_FINISHED), json.dumps(jsonable(_settings(folder)), indent=1, sort_keys=True) + "\n")
+    return StageOutcome(cell=folder.cell.name, stage="cbdr", done=not finished)
 
 
 def is_finished(folder: CellFolder) -> bool:
-    """Return whether the tables of a cell are up to date."""
-    return is_current(*_stage(folder))
+    """Return whether the tables of a cell were made with the settings that the file has now."""
+    files = [folder.file(name) for name in (_FINISHED, "paper.json", "figures.json")]
+    return all(file.is_file() for file in files) and bool(json_of(files[0]) == jsonable(_settings(folder)))
 
 
-def work_of(folder: CellFolder) -> PipelineWork:
-    """Return what the pipeline of a cell asks of its model.
+def check_cell(folder: CellFolder) -> None:
+    """Raise if the questions of a cell cannot be divided as the pipeline needs them.
 
     Raises:
-        DataError: Its questions cannot be divided.
+        DataError: They cannot; the message says why.
     """
-    chosen = folder.experiment.cbdr
-    rerankers = (chosen.cross_encoder, *chosen.others)
-    return pipeline_work(_questions(folder), rerankers, _pipeline_settings(folder), folder.file(_WORK))
+    divide(_questions(folder), _pipeline_settings(folder))
 
 
-def _stage(folder: CellFolder) -> tuple[Path, dict[str, Any], list[Path]]:
-    """Return the stamp, the inputs and the outputs of a cell's pipeline."""
+def _settings(folder: CellFolder) -> dict[str, Any]:
+    """Return everything that the tables of a cell depend on, JSON-ready."""
     chosen = folder.experiment.cbdr
-    inputs: dict[str, Any] = {
+    return {
         "model": stated_options(folder.cell.model.options),
         "prompt": prompt(folder.cell.prompt).pin,
         "questions": [list(folder.cell.data.hashes(split).values()) for split in folder.cell.data.splits],
         "cross-encoders": [content_of(name) for name in (chosen.cross_encoder, *chosen.others)],
         "layers": list(chosen.layers),
         "settings": asdict(_pipeline_settings(folder)),
+        "suffice": __version__,
     }
-    return folder.file("cbdr.stamp"), inputs, [folder.file(name) for name in ("paper.json", "figures.json")]
 
 
 def _run_pipeline(folder: CellFolder, report: Callable[[str, int, int], None] | None) -> None:

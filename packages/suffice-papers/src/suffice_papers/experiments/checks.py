@@ -16,7 +16,7 @@ from suffice.evaluation.replay import Price, component_prices
 from suffice.loops.models import EntailmentJudge
 from suffice.policy.signals import GATE, LOGPROB_NEEDS, QUERY
 from suffice.policy.signals.semantic import JUDGE
-from suffice_papers.experiments.cbdr_cells import is_finished, work_of
+from suffice_papers.experiments.cbdr_cells import check_cell, is_finished
 from suffice_papers.experiments.choices import DraftOptions, ModelChoice
 from suffice_papers.experiments.plan import Cell, Experiment
 from suffice_papers.experiments.stages import CellFolder
@@ -39,7 +39,7 @@ def find_problems(experiment: Experiment, out: Path) -> list[str]:
         folder = CellFolder(out, cell, experiment)
         try:
             if experiment.protocol == "cbdr":  # it divides the questions itself, and checks its own journals
-                work_of(folder)
+                check_cell(folder)
             else:
                 folder.check()
                 _check_apart(cell, experiment)

@@ -32,7 +32,6 @@ __all__ = [
     "RetrieverChoice",
     "RivalChoice",
     "SemanticChoice",
-    "SourceChoice",
 ]
 
 SPLITS = ("tune", "eval")
@@ -106,31 +105,6 @@ class ModelChoice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceChoice:
-    """A published question set that a run converts for itself, as `suffice convert` does.
-
-    Attributes:
-        source: Its id on the hub, or a file or folder.
-        split: The split of the source that is read, where it has several.
-        config: Its configuration, where it has several.
-        revision: The commit of a set on the hub.
-        form: The form of its rows; None to recognise it.
-        sample: How many questions are drawn, all of them for eval.
-        splits: How many are drawn for tune and for eval, as in ``tune=100,eval=300``.
-        seed: Of the draw.
-    """
-
-    source: str
-    split: str | None = None
-    config: str | None = None
-    revision: str | None = None
-    form: str | None = None
-    sample: Annotated[int | None, Option(min=1)] = None
-    splits: str | None = None
-    seed: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
 class DataChoice:
     """Questions of an experiment.
 
@@ -146,7 +120,6 @@ class DataChoice:
         corpus: Name of the passages' source in the tables; default: the name.
         calibrate_on: Name of the data whose tune questions calibrate this one, too; "" = its own.
         retrievers: Names of the retrievers that are used with it; empty = all.
-        origin: The published set that the files of `tune` and `eval` are converted from; None = they are there.
     """
 
     name: str
@@ -160,7 +133,6 @@ class DataChoice:
     corpus: str = ""
     calibrate_on: str = ""
     retrievers: tuple[str, ...] = ()
-    origin: SourceChoice | None = None
 
     @property
     def splits(self) -> tuple[str, ...]:

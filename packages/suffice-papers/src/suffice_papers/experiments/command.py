@@ -75,8 +75,7 @@ def run_command(
 def _show_estimate(experiment: Experiment, folder: Path, output: Output, again: str) -> None:
     """Show what is left to ask; exit with 1 if there are problems."""
     estimate = estimate_experiment(experiment, folder)
-    unknown = any(not cell.basis and cell.calls for cell in estimate.cells)
-    can_try = unknown and experiment.protocol != "cbdr"
+    can_try = estimate.needs_pilot and experiment.protocol != "cbdr"
     then = f"{again} --dry-run" if estimate.problems else f"{again} --pilot 5 --dry-run" if can_try else again
     sentences = [estimate.sentence, *estimate.problems]
     screen = Screen(sentences=sentences, tables=estimate.tables(), notes=estimate.problems, then=then)

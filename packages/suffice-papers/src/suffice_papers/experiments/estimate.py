@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,41 +18,23 @@ from suffice.loops.retrieval import Question
 from suffice.policy.rounds import Floats
 from suffice.recordings import Recording, read_recording
 from suffice_papers.experiments.building import has_round_zero
-from suffice_papers.experiments.cbdr_cells import is_finished, work_of
+from suffice_papers.experiments.cbdr_cells import is_finished
 from suffice_papers.experiments.checks import cell_prices, find_problems
-from suffice_papers.experiments.choices import SPLITS
 from suffice_papers.experiments.plan import Experiment
-from suffice_papers.experiments.sources import convert_sources, source_notes
 from suffice_papers.experiments.stages import CellFolder
 from suffice_papers.experiments.variance import NOT_KNOWN
 
-__all__ = ["CellEstimate", "Estimate", "Extrapolated", "estimate_experiment", "extrapolate"]
+__all__ = ["CellEstimate", "Estimate", "estimate_experiment", "extrapolate"]
 
 _PRICED_KINDS = ("uncached", "cached", "output")
-_FACTORS = {"tokens": 1.0, "usd": 1.0, "seconds": 1 / 60}
-"""What is extrapolated, and what it is multiplied with for the table."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extrapolated:
-    """A sum over questions that are not asked yet.
-
-    Attributes:
-        value: The estimate; NaN if nothing is known.
-        half: Half the width of its prediction interval; NaN where one question cannot show it.
-    """
-
-    value: float
-    half: float = 0.0
-
-    def shown(self, factor: float) -> Any:
-        """Return the estimate with its interval, times a factor, or that it is unknown."""
-        if math.isnan(self.value):
-            return NOT_KNOWN
-        low = self.value - self.half
-        return tuple(
-            factor * part for part in (self.value, low if low > 0 or math.isnan(low) else 0.0, self.value + self.half)
-        )
+_LEFT = (
+    Column("calls left", ",.0f"),
+    Column("tokens", ",.0f", interval=True),
+    Column("USD", ",.2f", interval=True),
+    Column("minutes", ",.1f", interval=True),
+)
+_COSTS = ("calls", "tokens", "usd", "minutes")
+"""What is left, in the order of these columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,25 +43,20 @@ class CellEstimate:
 
     Attributes:
         cell: Its name.
-        questions: Tune and eval questions that it records.
-        recorded: Those that are recorded.
-        calls: Calls that are left; at most so many, for a retriever may run out of passages. Extrapolated, with its
-            interval, where they do not follow from the settings.
-        costs: Tokens, USD and seconds that are left, by name.
-        basis: Recorded questions behind `costs`.
+        questions: All its questions, of both splits.
+        recorded: Those of them that are recorded.
+        left: Calls, tokens, USD and minutes of the others: a number, an estimate with its interval, or `NOT_KNOWN`.
     """
 
     cell: str
     questions: int
     recorded: int
-    calls: Any
-    costs: dict[str, Extrapolated]
-    basis: int
+    left: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate(Result):
-    """What an experiment will cost from here on.
+    """What is left to do in an experiment.
 
     Attributes:
         cells: What is left, cell by cell.
@@ -94,40 +71,32 @@ class Estimate(Result):
     level: float
 
     @property
+    def needs_pilot(self) -> bool:
+        """Whether the costs of something that is left are unknown."""
+        return any(cell.left["calls"] and cell.left["tokens"] == NOT_KNOWN for cell in self.cells)
+
+    @property
     def sentence(self) -> str:
         """The totals in one sentence."""
-        total = self.table().rows[-1]
-        columns = self.table().columns
-        texts = dict(
-            zip(
-                [column.name for column in columns],
-                [c.text(v) for c, v in zip(columns, total, strict=True)],
-                strict=True,
-            )
-        )
+        table = self.table()
+        texts = [column.text(value) for column, value in zip(table.columns, table.rows[-1], strict=True)]
+        calls, tokens, usd, minutes = texts[-len(_LEFT) :]
         state = f"{counted(len(self.problems), 'problem')} to solve first" if self.problems else "no problem was found"
-        return (
-            f"{counted(len(self.cells), 'cell')}; left: {texts['calls left']} calls, {texts['tokens']} tokens, {texts['USD']} USD, "
-            f"{texts['minutes']} minutes; {state}."
-        )
+        return f"{counted(len(self.cells), 'cell')}; left: {calls} calls, {tokens} tokens, {usd} USD, {minutes} minutes; {state}."
 
     def table(self) -> Table:
         """Return what is left, cell by cell and in total."""
-        shown = [tuple(cell.costs[name].shown(factor) for name, factor in _FACTORS.items()) for cell in self.cells]
-        shown = [(cell.calls, *costs) for cell, costs in zip(self.cells, shown, strict=True)]
-        counts = [(cell.questions, cell.recorded) for cell in self.cells]
-        rows = [(cell.cell, *count, *costs) for cell, count, costs in zip(self.cells, counts, shown, strict=True)]
-        totals = (*(sum(part) for part in zip(*counts, strict=True)), *map(_total, zip(*shown, strict=True)))
-        columns = (
-            Column("cell"),
-            *(Column(name, ",.0f") for name in ("questions", "recorded")),
-            Column("calls left", ",.0f", interval=any(isinstance(row[3], tuple) for row in (*rows, ("", *totals)))),
-            Column("tokens", ",.0f", interval=True),
-            Column("USD", ",.2f", interval=True),
-            Column("minutes", ",.1f", interval=True),
+        rows = [(c.cell, c.questions, c.recorded, *(c.left[name] for name in _COSTS)) for c in self.cells]
+        questions, recorded, *costs = list(zip(*rows, strict=True))[1:]
+        totals = [_total(part) for part in costs]
+        calls = replace(_LEFT[0], interval=any(isinstance(value, tuple) for value in (*costs[0], totals[0])))
+        counts = (Column("cell"), Column("questions", ",.0f"), Column("recorded", ",.0f"))
+        return Table(
+            title=f"What is left to ask, with {100 * self.level:g} % prediction intervals",
+            columns=(*counts, calls, *_LEFT[1:]),
+            rows=(*rows, ("all", sum(questions), sum(recorded), *totals)),
+            notes=self.notes,
         )
-        title = f"What is left to ask, with {100 * self.level:g} % prediction intervals"
-        return Table(title=title, columns=columns, rows=(*rows, ("all", *totals)), notes=self.notes)
 
     def tables(self) -> list[Table]:
         """Return what is left, and the problems."""
@@ -159,8 +128,6 @@ def _total(parts: tuple[Any, ...]) -> Any:
 def estimate_experiment(experiment: Experiment, out: str | Path) -> Estimate:
     """Return what is left to ask in an experiment and what that will cost; no request is sent to a model.
 
-    Published sets that the file names are converted first.
-
     Calls follow from the settings.  Tokens, money and time are extrapolated from the questions of the same cell that are
     recorded, for instance by a pilot; without any they are unknown.
 
@@ -169,29 +136,17 @@ def estimate_experiment(experiment: Experiment, out: str | Path) -> Estimate:
         out: The folder of its results.
     """
     out = Path(out)
-    convert_sources(experiment)
     folders = [CellFolder(out, cell, experiment) for cell in experiment.cells()]
-    cells = tuple(_cell_estimate(folder) for folder in folders)
-    basis = "extrapolated from the recorded questions of the same cell, whose spread over questions makes the intervals"
-    notes = [*source_notes(experiment), *_short_data(experiment)]
+    cells = tuple(map(_pipeline_estimate if experiment.protocol == "cbdr" else _cell_estimate, folders))
+    notes = _short_data(experiment)
     once = [model.name for model in experiment.models if not experiment.repeats(model)]
     if once and len(experiment.seeds) > 1:
         notes.append(f"one run of {', '.join(once)}: no seed changes its answers")
     left = [cell for cell in cells if cell.recorded < cell.questions]
-    if any(cell.basis for cell in left):
-        notes.append(
-            f"tokens, money and time are {basis}; the intervals of all cells are summed end by end, as cells share questions"
-        )
-    problems = find_problems(experiment, out)
     if left and experiment.protocol == "cbdr":
-        notes.append(f"{NOT_KNOWN}: tokens, money and minutes of a pipeline cannot be extrapolated: it has no pilot")
-        notes += [_pipeline_note(folders)] if not problems else []
-    elif any(not cell.basis for cell in left):
-        notes.append(f"{NOT_KNOWN}: no question of the cell is recorded; `--pilot 5` records five of each split")
-    if left and experiment.protocol != "cbdr":
-        notes.append("minutes: those of the requests, as many at once as `concurrency` says, without loading models")
-    if left and experiment.prices is None and experiment.protocol != "cbdr":
-        notes.append(f"money is {NOT_KNOWN}: the file names no prices")
+        notes.append(f"{NOT_KNOWN}: the calls and minutes of a pipeline are not estimated, and it has no pilot")
+    elif left:
+        notes += _cost_notes(left, experiment)
     journals = [path for folder in folders for path in folder.file("").glob("*.journal")]
     if journals:
         notes.append(
@@ -199,11 +154,24 @@ def estimate_experiment(experiment: Experiment, out: str | Path) -> Estimate:
             "all the same"
         )
     return Estimate(
-        cells=cells,
-        problems=tuple(problems),
-        notes=tuple(notes),
-        level=experiment.level,
+        cells=cells, problems=tuple(find_problems(experiment, out)), notes=tuple(notes), level=experiment.level
     )
+
+
+def _cost_notes(left: list[CellEstimate], experiment: Experiment) -> list[str]:
+    """Return where the costs of what is left come from."""
+    notes = []
+    if any(cell.recorded for cell in left):
+        notes.append(
+            "tokens, money and time are extrapolated from the recorded questions of the same cell, whose spread over questions makes the "
+            "intervals; the intervals of all cells are summed end by end, as cells share questions"
+        )
+    if not all(cell.recorded for cell in left):
+        notes.append(f"{NOT_KNOWN}: no question of the cell is recorded; `--pilot 5` records five of each split")
+    notes.append("minutes: those of the requests, as many at once as `concurrency` says, without loading models")
+    if experiment.prices is None:
+        notes.append(f"money is {NOT_KNOWN}: the file names no prices")
+    return notes
 
 
 def _short_data(experiment: Experiment) -> list[str]:
@@ -218,73 +186,39 @@ def _short_data(experiment: Experiment) -> list[str]:
 
 
 def _cell_estimate(folder: CellFolder) -> CellEstimate:
-    experiment = folder.experiment
-    if experiment.protocol == "cbdr":
-        return _pipeline_estimate(folder)
-    questions = {split: folder.cell.data.questions(split) for split in folder.cell.splits}
+    cell, level = folder.cell, folder.experiment.level
+    questions = {split: cell.data.questions(split) for split in cell.splits}
     pending = [question for split, listed in questions.items() for question in folder.pending(split, listed)]
     total = sum(map(len, questions.values()))
-    paths = [folder.file(f"{split}.parquet") for split in SPLITS]
-    values = _recorded_costs(folder, [read_recording(path) for path in paths if path.exists()])
-    values["seconds"] = values["seconds"] / experiment.at_once(folder.cell.model)
-    calls: Any = sum(_calls(question, folder) for question in pending)
-    if math.isnan(calls):
-        calls = extrapolate(values["calls"], len(pending), experiment.level).shown(1)
-    return CellEstimate(
-        cell=folder.cell.name,
-        questions=total,
-        recorded=total - len(pending),
-        calls=calls,
-        costs={name: extrapolate(values[name], len(pending), experiment.level) for name in _FACTORS},
-        basis=len(values["tokens"]),
-    )
+    paths = [folder.file(f"{split}.parquet") for split in cell.splits]
+    spent = [_spent(folder, read_recording(path)) for path in paths if path.exists()]
+    values = {name: np.concatenate([np.empty(0), *(part[name] for part in spent)]) for name in _COSTS}
+    left = {name: extrapolate(values[name], len(pending), level) for name in _COSTS}
+    calls = [_calls(question, folder) for question in pending]
+    if None not in calls:
+        left["calls"] = sum(n for n in calls if n is not None)
+    return CellEstimate(cell=cell.name, questions=total, recorded=total - len(pending), left=left)
 
 
 def _pipeline_estimate(folder: CellFolder) -> CellEstimate:
-    """Return what is left of CBDR's pipeline: answers by its settings and journals, and everything else unknown."""
+    """Return whether CBDR's pipeline has finished in a cell: of one that has not, nothing is extrapolated."""
     total = sum(len(folder.cell.data.questions(split)) for split in folder.cell.data.splits)
     finished = is_finished(folder)
-    unknown = Extrapolated(value=math.nan, half=math.nan)
-    try:
-        left: Any = 0 if finished else work_of(folder).left
-    except SufficeError:  # one of the problems
-        left = NOT_KNOWN
-    return CellEstimate(
-        cell=folder.cell.name,
-        questions=total,
-        recorded=total if finished else 0,
-        calls=left,
-        costs=dict.fromkeys(_FACTORS, Extrapolated(value=0.0) if finished else unknown),
-        basis=0,
-    )
+    left = dict.fromkeys(_COSTS, 0 if finished else NOT_KNOWN)
+    return CellEstimate(cell=folder.cell.name, questions=total, recorded=total * finished, left=left)
 
 
-def _pipeline_note(folders: Sequence[CellFolder]) -> str:
-    """Return what CBDR's calls are, and what its models do beside them."""
-    reads = sum(work_of(folder).reads for folder in folders if not is_finished(folder))
-    return (
-        "calls: the answers that the models still generate, without those in the journals of a pipeline that was interrupted; "
-        f"beside them the models read at most {reads:,} prompts for their states, and a cross-encoder is trained for each cell"
-    )
-
-
-def _calls(question: Question, folder: CellFolder) -> float:
-    """Return the calls of a question that follow from the settings: in TASR one for each round; NaN if they do not follow."""
+def _calls(question: Question, folder: CellFolder) -> int | None:
+    """Return the calls of a question that follow from the settings: in TASR one for each round; None if they do not follow."""
     experiment, rival = folder.experiment, folder.cell.rival
     if experiment.protocol != "tasr" or (rival is None and experiment.signals.judge_model is not None):
-        return math.nan
+        return None
     if rival is not None and rival.looping.method is not None:
-        return math.nan
+        return None
     most = experiment.max_rounds
     if folder.cell.retriever.options.corpus is None:
         most = min(most, len({passage.title for passage in question.passages}))
     return most + has_round_zero(folder.cell, experiment)
-
-
-def _recorded_costs(folder: CellFolder, recordings: list[Recording]) -> dict[str, Floats]:
-    """Return calls, tokens, USD and seconds of each recorded question."""
-    parts = [_spent(folder, recording) for recording in recordings]
-    return {name: np.concatenate([np.empty(0), *(part[name] for part in parts)]) for name in ("calls", *_FACTORS)}
 
 
 def _spent(folder: CellFolder, recording: Recording) -> dict[str, Floats]:
@@ -310,30 +244,34 @@ def _spent(folder: CellFolder, recording: Recording) -> dict[str, Floats]:
         "calls": total("calls", NOT_LANGUAGE_MODELS),
         "tokens": tokens[0] + tokens[1] + tokens[2],
         "usd": money,
-        "seconds": total("seconds"),
+        "minutes": total("seconds") / 60 / folder.experiment.at_once(folder.cell.model),
     }
     return {name: value[recording.ends != "failed"] for name, value in values.items()}
 
 
-def extrapolate(values: Floats, left: int, level: float) -> Extrapolated:
-    """Return the sum over further questions, with the prediction interval of a normal sample.
+def extrapolate(values: Floats, left: int, level: float) -> Any:
+    """Return the sum over further questions, with the prediction interval of a normal sample: value, low and high.
 
-    >>> extrapolate(np.array([2.0, 4.0]), 10, 0.95).value
+    >>> extrapolate(np.array([2.0, 4.0]), 10, 0.95)[0]
     30.0
 
     Args:
-        values: Of the recorded questions, shape ``(n_questions,)``; NaN where unknown.
+        values: Of the recorded questions, shape ``(n_questions,)``, not negative; NaN where unknown.
         left: How many further ones there are.
         level: Coverage of the interval.
+
+    Returns:
+        Three numbers, the ends NaN where one question cannot show a spread; `NOT_KNOWN` without any known question.
     """
     from scipy.stats import t
 
     n = len(values)
     if left == 0:
-        return Extrapolated(value=0.0)
+        return 0.0, 0.0, 0.0
     if not n or np.isnan(values).any():
-        return Extrapolated(value=math.nan, half=math.nan)
-    half = math.nan
+        return NOT_KNOWN
+    mean, half = left * float(values.mean()), math.nan
     if n > 1:  # the spread of the further questions, and the error of the mean of the recorded ones
         half = float(t.ppf((1 + level) / 2, n - 1)) * math.sqrt(float(values.var(ddof=1)) * (left + left**2 / n))
-    return Extrapolated(value=left * float(values.mean()), half=half)
+    low = mean - half
+    return mean, low if low > 0 or math.isnan(low) else 0.0, mean + half

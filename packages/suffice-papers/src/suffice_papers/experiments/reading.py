@@ -9,9 +9,6 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from typer import BadParameter
-
-from suffice.cli.converting import split_sizes
 from suffice.cli.gating import GateOptions
 from suffice.cli.options import Retrieval
 from suffice.cli.querying import LoopOptions
@@ -25,7 +22,6 @@ from suffice_papers.experiments.choices import (
     ModelOptions,
     RetrieverChoice,
     RivalChoice,
-    SourceChoice,
 )
 from suffice_papers.experiments.fields import among, check_keys, read_fields, toml_name
 from suffice_papers.experiments.plan import PROTOCOLS, Experiment
@@ -125,10 +121,10 @@ def _read_model(entry: dict[str, Any], where: str, folder: Path, group: Any) -> 
 def _read_data(entry: dict[str, Any], where: str, path: Path) -> DataChoice:
     folder = path.resolve().parent
     if "source" in entry:
-        return _read_published(entry, where, path)
-    for key in _SOURCE_KEYS:
-        if key in entry:
-            raise SchemaError(f"{where}: {key!r} belongs to 'source', the id of a set on the hub, a file or a folder")
+        raise SchemaError(
+            f"{where}: 'source' is no key of an experiment: write the questions to a file once, as in suffice convert {entry['source']} "
+            "-o FILE --splits tune=100,eval=300, and give tune = FILE, tune-split, eval = FILE and eval-split"
+        )
     choice = read_fields(DataChoice, entry, where, folder=folder)
     files: dict[str, Any] = {}
     for split in SPLITS:
@@ -142,36 +138,6 @@ def _read_data(entry: dict[str, Any], where: str, path: Path) -> DataChoice:
                 f"{where}: {split} is {spec!r}, and there is no file {files[split]!r}.{near} Bundled sets: {', '.join(BUNDLED_QUESTIONS)}"
             )
     return replace(choice, **files, corpus=choice.corpus or choice.name)
-
-
-_SOURCE_KEYS = tuple(toml_name(item.name) for item in fields(SourceChoice))
-_CONVERTED = ("tune", "eval", "tune_split", "eval_split")
-"""What the conversion of a source says of its questions."""
-
-
-def _read_published(entry: dict[str, Any], where: str, path: Path) -> DataChoice:
-    """Return data that a run converts; the file is written beside that of the experiment, in a folder of its name."""
-    folder = path.resolve().parent
-    keys = [toml_name(item.name) for item in fields(DataChoice) if item.name not in (*_CONVERTED, "origin")]
-    check_keys(entry, [*keys, *_SOURCE_KEYS], where)
-    given = {key: entry.pop(key) for key in _SOURCE_KEYS if key in entry}
-    origin = _located(read_fields(SourceChoice, given, where, folder=folder), ("source",), folder)
-    try:
-        names = {} if origin.splits is None else split_sizes(origin.splits)
-    except BadParameter as error:
-        raise DataError(f"{where}: splits is {origin.splits!r}: {error.message}") from None
-    if names and ("eval" not in names or {*names} - {*SPLITS}):
-        raise DataError(
-            f"{where}: splits is {origin.splits!r}; expected eval, and tune or none, as in tune=100,eval=300"
-        )
-    file = str(folder / f"{path.stem}-data" / f"{entry['name']}.jsonl")
-    files: dict[str, Any] = {
-        "tune": file if "tune" in names else "",
-        "eval": file,
-        **{f"{split}_split": split if split in names else None for split in SPLITS},
-    }
-    choice: DataChoice = read_fields(DataChoice, entry, where, folder=folder, **files, origin=origin)
-    return replace(choice, corpus=choice.corpus or choice.name)
 
 
 def _read_retriever(entry: dict[str, Any], where: str, folder: Path) -> RetrieverChoice:

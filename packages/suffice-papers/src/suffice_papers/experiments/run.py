@@ -1,4 +1,4 @@
-"""An experiment from its file to its tables: every stage of every cell, then what spans cells."""
+"""An experiment from its file to its tables: every cell is recorded, then everything that asks no model is computed."""
 
 from __future__ import annotations
 
@@ -8,21 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from suffice.common.display.svg import check_charts_extra
-from suffice.common.files import file_sha256, write_file
+from suffice.common.files import write_file
 from suffice.common.results import Result, jsonable
 from suffice.common.tables import Column, Table, counted, render
 from suffice.errors import ConfigMismatchError, DataError, ModelError
 from suffice.loops import LiveLoop, Progress
 from suffice_papers.experiments.building import Loaded, drafts_loop, retrieval_loop
-from suffice_papers.experiments.cbdr_cells import cbdr_paper, evaluate_cbdr
+from suffice_papers.experiments.cbdr_cells import cbdr_paper, run_cbdr_cell
 from suffice_papers.experiments.checks import find_problems
-from suffice_papers.experiments.choices import SPLITS
 from suffice_papers.experiments.plan import Cell, Experiment
-from suffice_papers.experiments.semantic_cells import evaluate_semantic, semantic_inputs, semantic_paper
-from suffice_papers.experiments.sources import convert_sources
-from suffice_papers.experiments.stages import CellFolder, StageOutcome, record_cell, run_stage
-from suffice_papers.experiments.stored_tables import read_paper, write_paper
-from suffice_papers.experiments.tasr_cells import evaluate_tasr, tasr_inputs, tasr_paper
+from suffice_papers.experiments.semantic_cells import semantic_paper
+from suffice_papers.experiments.stages import CellFolder, StageOutcome, record_cell
+from suffice_papers.experiments.stored_tables import write_paper
+from suffice_papers.experiments.tasr_cells import tasr_paper
 from suffice_papers.page import paper_page
 from suffice_papers.paper import Paper
 
@@ -33,11 +31,11 @@ PAGE = "index.html"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentRun(Result):
-    """What a run of an experiment did, and its tables.
+    """The recordings and tables of a run of an experiment.
 
     Attributes:
         out: The folder of the results.
-        outcomes: What each stage did, in order.
+        outcomes: What took long or cost money: recordings, or pipelines, in order.
         paper: All tables; None after a pilot.
     """
 
@@ -52,34 +50,28 @@ class ExperimentRun(Result):
 
     @property
     def sentence(self) -> str:
-        """What was asked, and what was done, in one sentence."""
-        recordings = [outcome for outcome in self.outcomes if outcome.stage.startswith("record")]
-        others = [outcome for outcome in self.outcomes if not outcome.stage.startswith("record")]
-        skipped = f"{sum(not o.done for o in others)} of {counted(len(others), 'stage')} were up to date"
-        if not recordings:
-            return f"{skipped}."
-        asked = (
-            f"{self.calls:,.0f} calls for {sum(o.done for o in recordings)} of {counted(len(recordings), 'recording')}"
-        )
-        if not any(outcome.done for outcome in recordings):
-            asked = f"nothing was asked: all {counted(len(recordings), 'recording')} were complete"
-        return f"{asked}; {skipped.replace(' stage', ' other stage')}." if others else f"{asked}."
+        """What was asked, in one sentence."""
+        is_pipeline = all(outcome.stage == "cbdr" for outcome in self.outcomes)
+        counts = counted(len(self.outcomes), "pipeline" if is_pipeline else "recording")
+        done = sum(outcome.done for outcome in self.outcomes)
+        if not done:
+            return f"nothing was asked: all {counts} were complete."
+        return f"{done} of {counts} ran." if is_pipeline else f"{self.calls:,.0f} calls for {done} of {counts}."
 
     def tables(self) -> Sequence[Table]:
         """Return what was done, and all tables."""
         return [self.stages_table(), *(() if self.paper is None else self.paper.parts)]
 
     def stages_table(self) -> Table:
-        """Return what each stage did."""
+        """Return what was asked in this run, and what was complete before it."""
         return Table.of(
             "Stages",
             self.outcomes,
             {
-                Column("cell"): lambda item: item.cell or "all cells",
+                Column("cell"): "cell",
                 Column("stage"): "stage",
-                Column("this run"): lambda item: "done" if item.done else "up to date",
+                Column("this run"): lambda item: "done" if item.done else "complete",
                 Column("calls", ",.0f"): "calls",
-                Column("problem"): lambda item: item.problem or None,
             },
         )
 
@@ -94,58 +86,13 @@ class ExperimentRun(Result):
         }
 
 
+_LOOPS: dict[str, Callable[[Cell, Experiment, Loaded], LiveLoop]] = {"tasr": retrieval_loop, "semantic": drafts_loop}
+"""What records the cells of a protocol; CBDR has a pipeline of its own."""
+
+_PAPERS: dict[str, Callable[..., Paper]] = {"tasr": tasr_paper, "semantic": semantic_paper, "cbdr": cbdr_paper}
+"""What writes the results of the cells and makes the tables."""
+
 OnTable = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableProtocol:
-    """How the cells of a protocol are recorded and evaluated, and how their tables are made.
-
-    Attributes:
-        loop: Makes the loop of a cell; None where cells are not recorded by a loop.
-        evaluate: Runs the other stages of a cell.
-        digests: Hashes of the files of a cell that the tables read.
-        inputs: What the tables depend on beside these files.
-        paper: Makes the tables.
-    """
-
-    loop: Callable[[Cell, Experiment, Loaded], LiveLoop] | None
-    evaluate: Callable[[CellFolder, OnTable | None], list[StageOutcome]]
-    digests: Callable[[CellFolder], list[str]]
-    inputs: Callable[[Sequence[CellFolder], Experiment], dict[str, Any]]
-    paper: Callable[..., Paper]
-
-
-def _recordings(folder: CellFolder) -> list[str]:
-    splits = SPLITS if folder.cell.rival is None else folder.cell.splits
-    return [file_sha256(folder.recording(split)).hex() for split in splits]
-
-
-TABLE_PROTOCOLS = {
-    "tasr": TableProtocol(
-        loop=retrieval_loop,
-        evaluate=lambda folder, _report: evaluate_tasr(folder),
-        digests=_recordings,
-        inputs=tasr_inputs,
-        paper=tasr_paper,
-    ),
-    "semantic": TableProtocol(
-        loop=drafts_loop,
-        evaluate=lambda folder, _report: evaluate_semantic(folder),
-        digests=_recordings,
-        inputs=semantic_inputs,
-        paper=semantic_paper,
-    ),
-    "cbdr": TableProtocol(
-        loop=None,
-        evaluate=evaluate_cbdr,
-        digests=lambda folder: [file_sha256(folder.file("paper.json")).hex()],
-        inputs=lambda _folders, _experiment: {},
-        paper=cbdr_paper,
-    ),
-}
-"""By name."""
-
 OnCell = Callable[[str, Progress], None]
 
 
@@ -158,7 +105,9 @@ def run_experiment(
     on_record: OnCell | None = None,
     on_table: OnTable | None = None,
 ) -> ExperimentRun:
-    """Record, calibrate, replay and certify every cell, and write the tables; what is there and unchanged is skipped.
+    """Record every cell, then calibrate, replay and certify each, and write the tables.
+
+    What is recorded is not asked again.  Everything that asks no model is computed anew from the recordings.
 
     Args:
         experiment: From `read_experiment`.
@@ -175,23 +124,19 @@ def run_experiment(
         ModelError: A model failed; what was recorded is kept, and the same call goes on.
     """
     out = Path(out)
-    cells = experiment.cells()
-    folders = [CellFolder(out, cell, experiment) for cell in cells]
-    protocol = TABLE_PROTOCOLS[experiment.protocol]
-    if pilot is not None and protocol.loop is None:
+    folders = [CellFolder(out, cell, experiment) for cell in experiment.cells()]
+    build = _LOOPS.get(experiment.protocol)
+    if pilot is not None and build is None:
         raise DataError(f"the protocol {experiment.protocol!r} has no pilot: leave out --pilot")
-    outcomes = convert_sources(experiment)
     if problems := find_problems(experiment, out):  # before the first call of the first cell
         more = f" (and {counted(len(problems) - 1, 'more problem')}; --dry-run lists them)" if problems[1:] else ""
         raise ConfigMismatchError(f"{problems[0]}{more}")
     if pilot is None:
         check_charts_extra()  # the tables come with figures
-    loaded = Loaded()
-    for folder in sorted(folders, key=_by_what_is_loaded):
-        report = None if on_record is None else _reporting(on_record, folder.cell.name)
-        if protocol.loop is not None:
-            outcomes += record_cell(folder, protocol.loop, loaded, first=pilot, on_progress=report)
-    del loaded
+    if build is None:
+        outcomes = [run_cbdr_cell(folder, on_table) for folder in folders]
+    else:
+        outcomes = _record_cells(folders, build, pilot, on_record)
     failed = [(o.cell, o.stage, len(o.failed), next(iter(o.failed.values()))) for o in outcomes if o.failed]
     if failed:
         cell, stage, n, why = failed[0]
@@ -201,11 +146,23 @@ def run_experiment(
         )
     if pilot is not None:
         return ExperimentRun(out=out, outcomes=tuple(outcomes), paper=None)
-    for folder in folders:
-        outcomes += protocol.evaluate(folder, on_table)
-    done = _write_tables(protocol, folders, experiment, out, command=command, on_table=on_table)
-    outcomes.append(StageOutcome(cell="", stage="tables", done=done))
-    return ExperimentRun(out=out, outcomes=tuple(outcomes), paper=read_paper(out / "tables.json"))
+    paper = _PAPERS[experiment.protocol](folders, experiment, command=command, on_table=on_table)
+    _write_tables(out, paper)
+    return ExperimentRun(out=out, outcomes=tuple(outcomes), paper=paper)
+
+
+def _record_cells(
+    folders: Sequence[CellFolder],
+    build: Callable[[Cell, Experiment, Loaded], LiveLoop],
+    pilot: int | None,
+    on_record: OnCell | None,
+) -> list[StageOutcome]:
+    """Record what is left of every cell; models are released before anything is computed."""
+    loaded, outcomes = Loaded(), []
+    for folder in sorted(folders, key=_by_what_is_loaded):
+        report = None if on_record is None else _reporting(on_record, folder.cell.name)
+        outcomes += record_cell(folder, build, loaded, first=pilot, on_progress=report)
+    return outcomes
 
 
 def _by_what_is_loaded(folder: CellFolder) -> tuple[int, int, int]:
@@ -221,38 +178,18 @@ def _reporting(report: OnCell, cell: str) -> OnCell:
     return lambda split, progress: report(f"{cell} {split}", progress)
 
 
-def _write_tables(
-    protocol: TableProtocol,
-    folders: Sequence[CellFolder],
-    experiment: Experiment,
-    out: Path,
-    *,
-    command: str,
-    on_table: OnTable | None,
-) -> bool:
-    """Write the tables of all cells as JSON, CSV, Markdown and a page, unless they are up to date; return whether."""
-    inputs = {
-        "cells": {folder.cell.name: protocol.digests(folder) for folder in folders},
-        "draws": experiment.resampling.to_dict(),
-        **protocol.inputs(folders, experiment),
-    }
-    outputs = [out / name for name in ("tables.json", "tables.md", PAGE, "tables", "figures")]
-
-    def make() -> None:
-        paper = protocol.paper(folders, experiment, command=command, on_table=on_table)
-        write_paper(out / "tables.json", paper)
-        write_file(out / "tables.md", f"# {paper.title}\n\n{paper.headline}\n\n" + render(paper.parts, "md"))
-        for old in (out / "tables").glob("*.csv"):
+def _write_tables(out: Path, paper: Paper) -> None:
+    """Write tables and figures as JSON, CSV, Markdown, SVG and one page; those of an earlier run are removed."""
+    write_paper(out / "tables.json", paper)
+    write_file(out / "tables.md", f"# {paper.title}\n\n{paper.headline}\n\n" + render(paper.parts, "md"))
+    for folder, kind in (("tables", "csv"), ("figures", "svg")):
+        (out / folder).mkdir(exist_ok=True)
+        for old in (out / folder).glob(f"*.{kind}"):
             old.unlink()
-        for number, table in enumerate(paper.parts):
-            write_file(out / "tables" / f"{number:02}-{_csv_name(table.title)}.csv", render([table], "csv"))
-        (out / "figures").mkdir(exist_ok=True)
-        for old in (out / "figures").glob("*.svg"):
-            old.unlink()
-        paper.write_figures(out / "figures")
-        write_file(out / PAGE, paper_page(paper))
-
-    return run_stage(out / "tables.stamp", inputs, outputs, make)
+    for number, table in enumerate(paper.parts):
+        write_file(out / "tables" / f"{number:02}-{_csv_name(table.title)}.csv", render([table], "csv"))
+    paper.write_figures(out / "figures")
+    write_file(out / PAGE, paper_page(paper))
 
 
 def _csv_name(title: str) -> str:

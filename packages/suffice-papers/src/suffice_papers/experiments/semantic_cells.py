@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
+from functools import partial
 
-from suffice.common.files import file_sha256
 from suffice.common.tables import Table
 from suffice.errors import SufficeError
 from suffice.recordings import read_recording
-from suffice_papers.experiments.choices import SPLITS
 from suffice_papers.experiments.plan import Experiment
-from suffice_papers.experiments.stages import CellFolder, StageOutcome, write_stage
+from suffice_papers.experiments.stages import CellFolder, write_result
 from suffice_papers.experiments.variance import RunValues, Shown, runs_tables
 from suffice_papers.paper import Paper, PaperFigure, not_made_table, origin_table
 from suffice_papers.semantic import SemanticProtocol, semantic_protocol, tune
 from suffice_papers.semantic.page import protocol_part
 from suffice_papers.semantic.protocol_tables import summary_table
 
-__all__ = ["evaluate_semantic", "semantic_inputs", "semantic_paper"]
+__all__ = ["semantic_paper"]
 
 _POLICY = "judge_free"
 """The policy whose runs are compared: it asks no judge."""
@@ -37,19 +35,6 @@ def _protocol(folder: CellFolder, command: str = "") -> SemanticProtocol:
         resampling=experiment.resampling,
         command=command,
     )
-
-
-def evaluate_semantic(folder: CellFolder) -> list[StageOutcome]:
-    """Select the threshold on a cell's tune questions, and compare all policies on its eval questions; no model is asked."""
-    inputs: dict[str, Any] = {split: file_sha256(folder.recording(split)).hex() for split in SPLITS}
-    inputs |= {"settings": asdict(folder.experiment.semantic), "draws": folder.experiment.resampling.to_dict()}
-    return [write_stage(folder, "protocol", "protocol.json", inputs, lambda: _protocol(folder))]
-
-
-def semantic_inputs(folders: Sequence[CellFolder], experiment: Experiment) -> dict[str, Any]:
-    """Return what the tables depend on beside the recordings."""
-    del folders
-    return {"settings": asdict(experiment.semantic)}
 
 
 def semantic_paper(
@@ -70,15 +55,15 @@ def semantic_paper(
     for number, folder in enumerate(folders):
         if on_table is not None:
             on_table(folder.cell.name, number, len(folders))
-        try:
-            runs.setdefault(folder.cell.configuration, []).append(_protocol(folder, command))
-        except SufficeError as error:
-            not_made[folder.cell.name] = str(error)
-            errors.append(error)
-    made = {name: protocols for name, protocols in runs.items() if protocols}
-    if not made:
+        one = write_result(folder.file("protocol.json"), partial(_protocol, folder, command))
+        if isinstance(one, SufficeError):
+            not_made[folder.cell.name] = str(one)
+            errors.append(one)
+        else:
+            runs.setdefault(folder.cell.configuration, []).append(one)
+    if not runs:
         raise errors[0]
-    first = {name: protocols[0] for name, protocols in made.items()}
+    first = {name: protocols[0] for name, protocols in runs.items()}
     summary = summary_table([(name, one.compared, one.result) for name, one in first.items()])
     parts = [table for name, one in first.items() for table in _titled(one.tables()[:-1], name, several=len(first) > 1)]
     facts = (("command", command or "run_experiment"), ("draws", experiment.resampling.text))
@@ -90,7 +75,7 @@ def semantic_paper(
         parts=(
             origin_table(facts, tuple(dict.fromkeys(note for one in first.values() for note in one.notes))),
             summary,
-            *_protocol_runs(made, experiment),
+            *_protocol_runs(runs, experiment),
             *parts,
             *not_made_table(not_made),
         ),

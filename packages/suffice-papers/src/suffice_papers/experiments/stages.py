@@ -1,4 +1,4 @@
-"""Stages of a cell: each reads files and writes one, and is skipped where all that it depends on is unchanged."""
+"""The folder of a cell: its recordings, which resume and never mix two settings, and what is computed from them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
-from suffice._version import __version__
-from suffice.common.files import file_sha256, files_hash, write_file
+from suffice.common.files import write_file
 from suffice.common.results import jsonable
 from suffice.errors import ConfigMismatchError, DataError, SufficeError
 from suffice.evaluation.replay.costs import NOT_LANGUAGE_MODELS
@@ -22,7 +21,9 @@ from suffice_papers.experiments.building import Loaded, cell_settings
 from suffice_papers.experiments.choices import SPLITS
 from suffice_papers.experiments.plan import Cell, Experiment
 
-__all__ = ["CellFolder", "StageOutcome", "is_current", "record_cell", "run_stage", "write_stage"]
+__all__ = ["CellFolder", "StageOutcome", "json_of", "record_cell", "write_result"]
+
+T = TypeVar("T")
 
 _NAMED_AT_MOST = 3
 """Names in a message."""
@@ -30,15 +31,14 @@ _NAMED_AT_MOST = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageOutcome:
-    """What a stage did in this run.
+    """A stage that may take long or cost money, and its part in this run.
 
     Attributes:
-        cell: Name of the cell; "" for the tables over all cells.
+        cell: Name of the cell.
         stage: Name of the stage.
-        done: Whether it ran; False where its result was up to date.
+        done: Whether it ran; False where its result was complete.
         calls: Calls of models in this run.
-        failed: Questions that failed.
-        problem: Why there is no result; "" if there is one.
+        failed: Why questions failed, by id.
     """
 
     cell: str
@@ -46,7 +46,6 @@ class StageOutcome:
     done: bool
     calls: float = 0.0
     failed: Mapping[str, str] | None = None
-    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +124,7 @@ class CellFolder:
             return {}
         if not path.is_file():
             raise DataError(f"{str(path)!r} is missing, so nobody knows how this cell was recorded: give another --out")
-        stored = _json_of(path)
+        stored = json_of(path)
         if not isinstance(stored, dict) or not all(
             isinstance(stored.get(key), dict) for key in ("settings", "questions")
         ):
@@ -190,34 +189,7 @@ def _recorded(folder: CellFolder, split: str, summary: RecordSummary) -> StageOu
     )
 
 
-def run_stage(stamp: Path, inputs: Mapping[str, Any], outputs: Sequence[Path], make: Callable[[], None]) -> bool:
-    """Run a stage unless its outputs are there as it left them and its inputs are the same; return whether it ran.
-
-    Args:
-        stamp: The file that remembers inputs and outputs of the stage's last run.
-        inputs: Everything that the outputs depend on, JSON-ready; the version of this library counts, too.
-        outputs: Files, and folders of files, that the stage writes.
-        make: Writes them.
-    """
-    if is_current(stamp, inputs, outputs):
-        return False
-    stamp.unlink(missing_ok=True)
-    make()
-    write_file(stamp, json.dumps(_stamped(inputs, outputs), indent=1, sort_keys=True) + "\n")
-    return True
-
-
-def is_current(stamp: Path, inputs: Mapping[str, Any], outputs: Sequence[Path]) -> bool:
-    """Return whether the outputs of a stage are there as it left them and its inputs are the same; see `run_stage`."""
-    is_there = stamp.is_file() and all(output.exists() for output in outputs)
-    return is_there and bool(_json_of(stamp) == _stamped(inputs, outputs))
-
-
-def _stamped(inputs: Mapping[str, Any], outputs: Sequence[Path]) -> dict[str, Any]:
-    return {"inputs": jsonable({**inputs, "suffice": __version__}), "outputs": _hashes(outputs)}
-
-
-def _json_of(path: Path) -> Any:
+def json_of(path: Path) -> Any:
     """Return what a file holds; None where it is damaged."""
     try:
         return json.loads(path.read_text("utf-8"))
@@ -225,34 +197,18 @@ def _json_of(path: Path) -> Any:
         return None
 
 
-def _hashes(outputs: Sequence[Path]) -> dict[str, str]:
-    return {
-        path.name: files_hash(path, path.iterdir()) if path.is_dir() else file_sha256(path).hex() for path in outputs
-    }
-
-
-def write_stage(
-    folder: CellFolder, stage: str, name: str, inputs: Mapping[str, Any], make: Callable[[], Any]
-) -> StageOutcome:
-    """Write the result of a stage of a cell as JSON unless it is up to date; where a cell does not allow it, the file says why.
+def write_result(path: Path, make: Callable[[], T]) -> T | SufficeError:
+    """Write a result as JSON, or the reason why a cell does not allow it, and return either.
 
     Args:
-        folder: The cell.
-        stage: Name of the stage.
-        name: Name of the file.
-        inputs: See `run_stage`.
+        path: The file.
         make: Returns the result, which has `to_dict`.
     """
-    output = folder.file(name)
-    done = run_stage(folder.file(f"{stage}.stamp"), inputs, [output], lambda: write_file(output, _text(make)))
-    problem = json.loads(output.read_text("utf-8")).get("problem") or ""
-    return StageOutcome(cell=folder.cell.name, stage=stage, done=done, problem=problem)
-
-
-def _text(make: Callable[[], Any]) -> str:
-    """Return a result as JSON, or why there is none."""
+    result: Any
     try:
-        values = make().to_dict()
+        result = make()
+        values = result.to_dict()
     except SufficeError as error:
-        values = {"problem": str(error)}
-    return json.dumps(jsonable(values), ensure_ascii=False, indent=1) + "\n"
+        result, values = error, {"problem": str(error)}
+    write_file(path, json.dumps(jsonable(values), ensure_ascii=False, indent=1) + "\n")
+    return cast("T | SufficeError", result)

@@ -1,4 +1,4 @@
-"""Tables on disk, from which a later run shows them without computing them again."""
+"""Tables of an experiment as JSON; those of a finished pipeline are read back, so that its models are not loaded again."""
 
 from __future__ import annotations
 

@@ -9,77 +9,57 @@ from pathlib import Path
 from typing import Any
 
 from suffice.cli.certify import certify_path
-from suffice.common.files import file_sha256
 from suffice.common.tables import Column, Table, counted
-from suffice.errors import DataError
+from suffice.errors import DataError, SufficeError
 from suffice.evaluation.replay import calibrate, replay
 from suffice.evaluation.statistics import Resampling
-from suffice.policy.session import Policy
 from suffice.recordings import merge_recordings, read_recording
 from suffice_papers.experiments.calibrations import curve_table, floor_table, transfer_table
 from suffice_papers.experiments.checks import cell_prices, listed_cell
 from suffice_papers.experiments.choices import SPLITS
 from suffice_papers.experiments.plan import Experiment
 from suffice_papers.experiments.rival_cells import WaysOfAsking
-from suffice_papers.experiments.stages import CellFolder, StageOutcome, run_stage, write_stage
+from suffice_papers.experiments.stages import CellFolder, write_result
 from suffice_papers.experiments.variance import RunValues, Shown, runs_tables
 from suffice_papers.paper import NOT_MADE, Paper, not_made_table
 from suffice_papers.tasr.cells import CellRuns, TasrCell, load_cell
 from suffice_papers.tasr.frontier import tasr_figures
 from suffice_papers.tasr.tables import paper_of_cells
 
-__all__ = ["evaluate_tasr", "tasr_cell", "tasr_inputs", "tasr_paper"]
+__all__ = ["evaluate_tasr", "tasr_cell", "tasr_paper"]
 
 
-def evaluate_tasr(folder: CellFolder) -> list[StageOutcome]:
-    """Calibrate TASR on a cell's tune questions, replay it on the eval questions, and certify it; no model is asked.
+def evaluate_tasr(folder: CellFolder) -> None:
+    """Write a cell's policy, fitted on its tune questions, and its replay and certificate on the eval questions.
 
-    A rival has no stages: it is only compared.
+    A rival has none of them: it is only compared.
     """
     if folder.cell.rival is not None:
-        return []
-    tune, evaluation = (folder.recording(split) for split in SPLITS)
+        return
+    tune, evaluation = (read_recording(folder.recording(split)) for split in SPLITS)
     experiment = folder.experiment
-    inputs: dict[str, Any] = {"tune": file_sha256(tune).hex(), "max-rounds": experiment.max_rounds}
-
-    def fit() -> Policy:
-        return calibrate(read_recording(tune), rule="tasr", max_rounds=experiment.max_rounds)[0]
-
-    calibrated = write_stage(folder, "calibrate", "policy.json", inputs, fit)
-    if calibrated.problem:
-        for name in ("replay.json", "certificate.json"):  # of an earlier policy, which is gone
-            folder.file(name).unlink(missing_ok=True)
-        return [calibrated]
-    fitted = Policy.load(folder.file("policy.json"))
-    prices = cell_prices(folder.cell, experiment) or None
-    inputs = {
-        "policy": fitted.digest,
-        "eval": file_sha256(evaluation).hex(),
-        "draws": experiment.resampling.to_dict(),
-        "prices": prices,
-    }
-    replayed = write_stage(
-        folder,
-        "replay",
-        "replay.json",
-        inputs,
+    for name in ("replay.json", "certificate.json"):  # of an earlier policy, which is gone
+        folder.file(name).unlink(missing_ok=True)
+    policy = write_result(
+        folder.file("policy.json"), lambda: calibrate(tune, rule="tasr", max_rounds=experiment.max_rounds)[0]
+    )
+    if isinstance(policy, SufficeError):
+        return
+    write_result(
+        folder.file("replay.json"),
         lambda: replay(
-            read_recording(evaluation),
-            [fitted],
+            evaluation,
+            [policy],
             metrics=("f1", "em"),
             baseline="fixed_k(3)",
             resampling=experiment.resampling,
-            prices=prices,
+            prices=cell_prices(folder.cell, experiment) or None,
         ),
     )
-    certified = write_stage(
-        folder,
-        "certify",
-        "certificate.json",
-        {**inputs, "tune": file_sha256(tune).hex(), "claim": [experiment.max_loss, experiment.confidence]},
-        lambda: certify_path(read_recording(evaluation), read_recording(tune), fitted, "p_correct", experiment.claim),
+    write_result(
+        folder.file("certificate.json"),
+        lambda: certify_path(evaluation, tune, policy, "p_correct", experiment.claim),
     )
-    return [calibrated, replayed, certified]
 
 
 def tasr_cell(folder: CellFolder) -> TasrCell:
@@ -98,27 +78,9 @@ def with_all_prompts(folder: CellFolder, split: str) -> Path:
     paths = [other.file(f"{split}.parquet") for other in others]
     place = "-".join([cell.model.name, cell.data.name, cell.retriever.name, f"seed-{cell.seed}"])
     merged = folder.out / "prompts" / f"{place}-{split}.parquet"
-    inputs = {"parts": [file_sha256(part).hex() for part in paths]}
-    run_stage(merged.with_suffix(".stamp"), inputs, [merged], lambda: _merge(merged, paths))
+    merged.parent.mkdir(parents=True, exist_ok=True)
+    merge_recordings(merged, paths)
     return merged
-
-
-def _merge(out: Path, paths: Sequence[Path]) -> None:
-    out.parent.mkdir(parents=True, exist_ok=True)
-    merge_recordings(out, paths)
-
-
-def tasr_inputs(folders: Sequence[CellFolder], experiment: Experiment) -> dict[str, Any]:
-    """Return what the tables depend on beside the recordings."""
-    return {
-        "corpora": {item.name: [item.corpus, item.setting] for item in experiment.data},
-        "published": dict(experiment.published),
-        "certificates": [_certified(folder) for folder in folders if folder.cell.rival is None],
-        "claim": [experiment.max_loss, experiment.confidence],
-        "curve": [list(experiment.tune_sizes), experiment.tune_draws],
-        "rounds": experiment.max_rounds,
-        "rivals": [[rival.name, rival.rule, rival.threshold_of, list(rival.models)] for rival in experiment.rivals],
-    }
 
 
 def _certified(folder: CellFolder) -> Mapping[str, Any]:
@@ -137,6 +99,8 @@ def tasr_paper(
 ) -> Paper:
     """Return the paper's tables of the first run of each configuration, and what the runs, calibrations and rivals show."""
     resampling = experiment.resampling
+    for folder in folders:
+        evaluate_tasr(folder)
     ways = WaysOfAsking(folders, experiment)
     folders = [folder for folder in folders if folder.cell.rival is None]
     by_configuration: dict[str, list[CellRuns]] = {}

@@ -1,0 +1,26 @@
+"""Names of rankings and answers of CBDR's pipeline, in its journals and its tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = ["ALIGNED", "CLOSED_BOOK", "ONE_PASSAGE", "RETRIEVER", "answers_of_order", "display_name"]
+
+ALIGNED = "aligned"
+"""The name of the reranker trained here, in the tables."""
+
+RETRIEVER = "BM25 order"
+"""The name of the retriever's own order, without a reranker."""
+
+CLOSED_BOOK, ONE_PASSAGE = "closed book", "one passage"
+"""Names of answers."""
+
+
+def answers_of_order(name: str, depth: int) -> str:
+    """Return the name of the answers with the first passages of an order."""
+    return f"{name} top-{depth}"
+
+
+def display_name(reranker: str) -> str:
+    """Return the name of a reranker in the tables: its id, or the name of its folder."""
+    return Path(reranker).name if Path(reranker).is_dir() else reranker

@@ -10,21 +10,25 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
-from suffice.errors import DataError, ModelError, PendingReplyError
+from suffice.errors import DataError, ModelError, PendingReplyError, SufficeError
 from suffice.loops.batch_sending import BatchProgress, BatchSender, BatchSettings
 from suffice.loops.models.batch_api import BATCHES, BatchRequest, input_line
+from suffice.loops.models.chat import ChatModel
+from suffice.loops.plan import RecordingPlan
 from suffice.loops.progress import RecordSummary
+from suffice.loops.record_run import RecordRun
 from suffice.policy.rounds import Cost
-from suffice.recordings.batch_state import BatchState, SentBatch
+from suffice.recordings.batch_state import BATCH_NOTE, BatchState, SentBatch
 from suffice.recordings.cache import request_key
+from suffice.recordings.journal import Journal
 
-__all__ = ["BatchQueue", "batches_of", "in_batches"]
+__all__ = ["BatchQueue"]
 
 _STATE_FILE = "state.sqlite"
 _FAILED_LOOKS = 20
@@ -87,6 +91,56 @@ class BatchQueue:
         self._sender: BatchSender | None = None
         self._open: dict[tuple[str, str, str], _InputFile] = {}
         self._numbers = 0
+
+    async def run(self, plan: RecordingPlan) -> RecordSummary:
+        """Run a plan until its batches have brought everything, or until they are submitted if nobody waits.
+
+        Raises:
+            DataError: No batch can contain the requests of its loop.
+        """
+        if not plan.loop.independent_rounds:
+            raise DataError(
+                "these rounds depend on each other, so no batch can contain them: record without --batch (batches)"
+            )
+        asked = getattr(plan.loop, "models", None) or [getattr(plan.loop, "model", None)]
+        if not any(isinstance(model, ChatModel) for model in asked):
+            raise DataError(
+                "batches are sent to an endpoint: give a model there (--model, ChatModel), or leave out --batch"
+            )
+        plan = replace(plan, parallel_rounds=True, notes=(*plan.notes, BATCH_NOTE))
+        folder = plan.files.batches
+        try:
+            self.open(folder)
+            return await self._run(plan)
+        except Exception:
+            if not folder.exists():  # nothing was submitted: an empty journal would refuse other settings
+                with suppress(SufficeError):
+                    Journal(plan.files.journal, plan.config).release()
+            raise
+
+    async def _run(self, plan: RecordingPlan) -> RecordSummary:
+        """Run a plan and its batches in turn; return the outcome with the costs of all turns."""
+        spent: dict[str, Cost] = {}
+        try:
+            while True:
+                with self.gathering():
+                    summary = await RecordRun(plan).run()
+                for component, cost in summary.costs.items():
+                    spent[component] = spent.get(component, Cost()) + cost
+                if not summary.pending:
+                    self.delete()
+                    return replace(summary, costs=spent)
+                await asyncio.to_thread(self.sender.submit)
+                if self.wait and self.file is None:
+                    await self.until_ended()
+                elif not await asyncio.to_thread(self.sender.collect):
+                    return replace(summary, costs=spent, notes=self.sender.notes())
+        except Exception:
+            if self.is_unsent:  # then a recording without batches need not wait for any
+                self.delete()
+            raise
+        finally:
+            self.close()
 
     def open(self, folder: Path) -> None:
         """Use the batches in a folder, which is created if it is missing, and lock it."""
@@ -211,40 +265,3 @@ class BatchQueue:
         folder = self.sender.folder
         self.close()
         shutil.rmtree(folder)
-
-
-def batches_of(path: Path) -> Path:
-    """Return the folder with the batches of a recording."""
-    return path.with_name(f"{path.name}.batches")
-
-
-async def in_batches(run: Callable[[], Awaitable[RecordSummary]], queue: BatchQueue, path: Path) -> RecordSummary:
-    """Run a recorder until its batches have brought everything, or until they are submitted if nobody waits.
-
-    Args:
-        run: Records what can be recorded, with models that the queue answers.
-        queue: The batches.
-        path: The recording.
-    """
-    spent: dict[str, Cost] = {}
-    queue.open(batches_of(path))
-    try:
-        while True:
-            with queue.gathering():
-                summary = await run()
-            for component, cost in summary.costs.items():
-                spent[component] = spent.get(component, Cost()) + cost
-            if not summary.pending:
-                queue.delete()
-                return replace(summary, costs=spent)
-            await asyncio.to_thread(queue.sender.submit)
-            if queue.wait and queue.file is None:
-                await queue.until_ended()
-            elif not await asyncio.to_thread(queue.sender.collect):
-                return replace(summary, costs=spent, notes=queue.sender.notes())
-    except Exception:
-        if queue.is_unsent:  # then a recording without batches need not wait for any
-            queue.delete()
-        raise
-    finally:
-        queue.close()

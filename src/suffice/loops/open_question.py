@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import Any, Literal, Protocol, Self, get_args
 
 from suffice.errors import DataError, NotFittedError, UnknownSignalError
 from suffice.loops.host_values import check_signal_names, checked_metric
@@ -22,13 +22,29 @@ from suffice.policy.signals import SIGNALS
 from suffice.recordings.round_journal import RoundWriter
 from suffice.recordings.schema import AUDIT_UNIT
 
-if TYPE_CHECKING:
-    from suffice.loops.recorder import Recorder
-
-__all__ = ["Ending", "OpenQuestion"]
+__all__ = ["Ending", "OpenQuestion", "RoundReader"]
 
 Ending = Literal["max_rounds", "exhausted", "rule", "failed", "cancelled"]
 """Why a question that is recorded has no further round, as the loop itself says it."""
+
+
+class RoundReader(Protocol):
+    """The part of a recorder that its questions use: how it reads responses, and the settings that they share."""
+
+    @property
+    def start_round(self) -> int:
+        """The index of the first round, 0 or 1."""
+
+    @property
+    def normalizer(self) -> str:
+        """The name of what says which answers are the same."""
+
+    @property
+    def is_deployed(self) -> bool:
+        """True if a policy of the user decides, and not the cap alone."""
+
+    def read(self, response: Any, seen: Sequence[Round], seconds: float, fields: Mapping[str, Any]) -> Round:
+        """Return the round of a response after those of its question; see `OpenQuestion.observe`."""
 
 
 class OpenQuestion:
@@ -43,7 +59,7 @@ class OpenQuestion:
 
     def __init__(
         self,
-        recorder: Recorder,
+        reader: RoundReader,
         question: Question,
         labels: Mapping[str, str],
         session: Session | None,
@@ -57,7 +73,7 @@ class OpenQuestion:
         self.run = run
         self.rounds = list(rounds)
         self.session = session
-        self._recorder, self._question, self._labels, self._request_id = recorder, question, labels, request_id
+        self._reader, self._question, self._labels, self._request_id = reader, question, labels, request_id
         self._journal = journal
         self._columns: dict[str, Any] = {}
         self._ended = False
@@ -80,7 +96,7 @@ class OpenQuestion:
     @property
     def next_round(self) -> int:
         """The index of the round that `observe` expects."""
-        return self._recorder.start_round + len(self.rounds)
+        return self._reader.start_round + len(self.rounds)
 
     def observe(
         self,
@@ -109,7 +125,7 @@ class OpenQuestion:
         if self._ended:
             raise DataError(f"question {self.question_id!r} has ended: begin a new one for another round")
         if not isinstance(response, Round):
-            response = self._recorder.read(response, self.rounds, seconds, fields)
+            response = self._reader.read(response, self.rounds, seconds, fields)
         elif fields or not math.isnan(seconds):
             raise DataError("a Round has its own fields: give them to it")
         if response.index != self.next_round:
@@ -123,7 +139,7 @@ class OpenQuestion:
             state={} if self.session is None else self.session.policy.state,
             cells=self._labels,
             recorded_at=time.time(),
-            normalizer=self._recorder.normalizer,
+            normalizer=self._reader.normalizer,
         )
         row |= {name: checked_metric(name, value) for name, value in (metrics or {}).items()}
         kinds = {MATCH: "metric"} if MATCH in row else {}
@@ -244,7 +260,7 @@ class OpenQuestion:
     def _decided(self) -> dict[str, Any]:
         if self.session is None:
             return {}
-        columns = decision_columns(self.session, is_deployed=self._recorder.is_deployed)
+        columns = decision_columns(self.session, is_deployed=self._reader.is_deployed)
         is_by_request = self._request_id is not None and columns.get("audit_rate") is not None
         return {**columns, AUDIT_UNIT: "request"} if is_by_request else columns
 

@@ -20,7 +20,7 @@ from suffice.recordings.schema import EMBEDDING, REPLY_COLUMNS, column_kind, cos
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from suffice.recordings.recording import Recording
+    from suffice.recordings.recorded_columns import RecordedColumns
 
 __all__ = ["compute_column", "is_computed", "source_columns"]
 
@@ -52,7 +52,7 @@ def source_columns(names: Collection[str], schema: pa.Schema) -> set[str]:
     return wanted
 
 
-def compute_column(recording: Recording, name: str) -> Floats:
+def compute_column(recording: RecordedColumns, name: str) -> Floats:
     """Return the values of a registered signal at every recorded round.
 
     Causal: the function is called with the question's rounds up to each round, as in a live loop.
@@ -68,7 +68,7 @@ def compute_column(recording: Recording, name: str) -> Floats:
         UnknownSignalError: The function reads a part of a round that the recording does not have.
     """
     absent = _Absent()
-    column = np.full(recording.shape, np.nan)
+    column = np.full(recording.seen.shape, np.nan)
     for q, rounds in enumerate(_recorded_rounds(recording, absent)):
         try:
             column[q, : len(rounds)] = [
@@ -108,7 +108,7 @@ class _RecordedRound(Round):
         return value
 
 
-def _recorded_rounds(recording: Recording, absent: Any) -> Iterator[list[Round]]:
+def _recorded_rounds(recording: RecordedColumns, absent: Any) -> Iterator[list[Round]]:
     """Yield the rounds of each question, in order."""
     columns = recording.table.column_names
     texts = {name: recording.objects(name) for name in _TEXTS if name in columns}

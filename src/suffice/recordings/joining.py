@@ -21,6 +21,7 @@ from suffice.errors import ConfigMismatchError, DataError, NotFoundError
 from suffice.recordings.journal import Journal, differences
 from suffice.recordings.merging import MERGED, OF_ONE_FILE, common_facts, together
 from suffice.recordings.recording import Recording, open_recording, read_recording, write_recording
+from suffice.recordings.recording_files import JOURNAL_SUFFIX, journal_of
 from suffice.recordings.shards import SHARD, Shard, listed_shards
 
 __all__ = ["MergeSummary", "merge_recordings"]
@@ -70,9 +71,9 @@ class _Part:
 
     @classmethod
     def of(cls, path: Path) -> _Part:
-        if not path.is_file() and _journal(path).is_file():
+        if not path.is_file() and journal_of(path).is_file():
             raise DataError(
-                f"{str(path)!r} is unfinished, its replies are in {_journal(path).name!r}: run the command that recorded it "
+                f"{str(path)!r} is unfinished, its replies are in {journal_of(path).name!r}: run the command that recorded it "
                 "again, then merge"
             )
         recording = read_recording(path)
@@ -149,14 +150,10 @@ def _shard_notes(parts: Sequence[_Part]) -> list[str]:
     ]
 
 
-def _journal(path: Path) -> Path:
-    return path.with_name(f"{path.name}.journal")
-
-
 def _journaled(path: Path) -> list[Path]:
     """Return the files of a recording that have a journal: the file itself, or parts of shards."""
-    journals = sorted(path.glob("part-*.parquet.journal")) if path.is_dir() else [_journal(path)]
-    return [journal.with_name(journal.name.removesuffix(".journal")) for journal in journals if journal.is_file()]
+    journals = sorted(path.glob(f"part-*.parquet{JOURNAL_SUFFIX}")) if path.is_dir() else [journal_of(path)]
+    return [journal.with_name(journal.name.removesuffix(JOURNAL_SUFFIX)) for journal in journals if journal.is_file()]
 
 
 def _check_places(out: Path, sources: Sequence[Path]) -> None:
@@ -313,7 +310,7 @@ def _journals(out: Path, parts: Sequence[_Part], merged: Recording) -> list[str]
             )
             continue
         recorded = part.recording.metadata.get("config") or {}
-        with closing(Journal(_journal(path), recorded)) as journal:
+        with closing(Journal(journal_of(path), recorded)) as journal:
             unwritten = [name for name, _ in journal.finished() if name not in part.recording.question_ids]
             if unwritten:
                 raise DataError(
@@ -330,7 +327,7 @@ def _journals(out: Path, parts: Sequence[_Part], merged: Recording) -> list[str]
                     "several prompts cannot be recorded further"
                 )
             elif names:
-                with closing(Journal(_journal(out), aligned(merged.metadata["config"], recorded))) as new:
+                with closing(Journal(journal_of(out), aligned(merged.metadata["config"], recorded))) as new:
                     for name in names:
                         new.put(name, journal.replies(name))
     return notes

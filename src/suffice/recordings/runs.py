@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from suffice.policy.rounds import Mask
-    from suffice.recordings.recording import Recording
+    from suffice.recordings.recorded_columns import RecordedColumns
 
 __all__ = [
     "LOOP_NAMES",
@@ -86,7 +86,7 @@ def value_text(value: Any) -> str | None:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def label_values(recording: Recording, name: str) -> list[list[str | None]]:
+def label_values(recording: RecordedColumns, name: str) -> list[list[str | None]]:
     """Return the values of a label as texts, one list for each question with one item for each round."""
     return [[value_text(value) for value in row] for row in recording.objects(name).tolist()]
 
@@ -117,7 +117,7 @@ def labels_differ(*values: str) -> bool:
     return any(not _is_begun_by(longest, value) for value in distinct)
 
 
-def loops_by_label(recording: Recording) -> dict[str, Counter[str]]:
+def loops_by_label(recording: RecordedColumns) -> dict[str, Counter[str]]:
     """Return the labels that tell several loops apart, each with the questions of its values.
 
     Rounds of one question may have different values, if every question has the same ones in the same order: attempts of a
@@ -152,7 +152,7 @@ def _is_text_of_question(name: str, values: list[list[str | None]]) -> bool:
     return _last_part(name) not in MODEL_NAMES and len(distinct) > max(1, len(values) // 2)
 
 
-def _shares_questions(recording: Recording, values: list[list[str | None]]) -> bool:
+def _shares_questions(recording: RecordedColumns, values: list[list[str | None]]) -> bool:
     """Return whether at least half of the questions are in several files, as those of several systems are."""
     files: dict[Any, set[str]] = {}
     for unit, row in zip(recording.clusters.tolist(), values, strict=True):
@@ -160,7 +160,7 @@ def _shares_questions(recording: Recording, values: list[list[str | None]]) -> b
     return 2 * sum(len(names) > 1 for names in files.values()) >= len(files)
 
 
-def refuse_several_loops(recording: Recording, tune: Recording | None = None) -> None:
+def refuse_several_loops(recording: RecordedColumns, tune: RecordedColumns | None = None) -> None:
     """Refuse to judge the loops of several models, prompts or systems as if they were one.
 
     Args:
@@ -186,7 +186,7 @@ def refuse_several_loops(recording: Recording, tune: Recording | None = None) ->
             )
 
 
-def single_labels(recording: Recording) -> dict[str, str]:
+def single_labels(recording: RecordedColumns) -> dict[str, str]:
     """Return the labels of a recording that holds one loop, each with its value; of a local model, the hash of its files."""
     result = {}
     for name in loop_labels(recording.table.schema):
@@ -230,7 +230,7 @@ def _short(value: str) -> str:
     return value if len(value) <= _LENGTH else f"{value[:_LENGTH]}{_CUT}"
 
 
-def keep_where(recording: Recording, wanted: Mapping[str, Any]) -> Mask:
+def keep_where(recording: RecordedColumns, wanted: Mapping[str, Any]) -> Mask:
     """Return which questions have these values, shape ``(n_questions,)``; see `Recording.where`.
 
     Raises:
@@ -261,7 +261,7 @@ def keep_where(recording: Recording, wanted: Mapping[str, Any]) -> Mask:
     return keep
 
 
-def _is_number(recording: Recording, name: str) -> bool:
+def _is_number(recording: RecordedColumns, name: str) -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_floating(recording.table.schema.field(name).type))

@@ -22,6 +22,7 @@ from suffice.recordings.merging import common_facts
 from suffice.recordings.opened import OpenFile
 from suffice.recordings.part_questions import PartQuestions
 from suffice.recordings.parts import OpenFolder, damaged_part, open_part, open_parts, taken
+from suffice.recordings.recording_files import JOURNAL_SUFFIX
 from suffice.recordings.shards import DATASET_INDEX, SHARD, Shard, listed_shards
 
 __all__ = ["MANIFEST_FILE", "ShardedFolder", "check_shard", "complete_shards", "is_sharded", "open_shards"]
@@ -31,7 +32,6 @@ MANIFEST_FILE = "manifest.json"
 
 _SHARDS_FORMAT = "suffice.shards"
 _SHARDS_VERSION = 1
-_REPLIES = ".journal"
 _ANY_PART = "part-*.parquet"
 _PARTS_SHOWN = 3
 _LAST = np.iinfo(np.int64).max
@@ -67,7 +67,7 @@ class ShardedFolder(OpenFolder):
 
 def is_sharded(folder: Path) -> bool:
     """Return whether shards record, or have recorded, to a folder."""
-    return (folder / MANIFEST_FILE).is_file() or bool(_shards_in(folder, _REPLIES) or _shards_in(folder))
+    return (folder / MANIFEST_FILE).is_file() or bool(_shards_in(folder, JOURNAL_SUFFIX) or _shards_in(folder))
 
 
 def open_shards(folder: Path) -> ShardedFolder:
@@ -171,8 +171,8 @@ def _shards_in(folder: Path, end: str = "") -> set[Shard]:
 
 def _check_others(folder: Path, names: set[str]) -> None:
     """Raise if a folder has parts, or journals of parts, with other names."""
-    listed = {path.name for end in ("", _REPLIES) for path in folder.glob(_ANY_PART + end)}
-    others = sorted(name for name in listed if name.removesuffix(_REPLIES) not in names)
+    listed = {path.name for end in ("", JOURNAL_SUFFIX) for path in folder.glob(_ANY_PART + end)}
+    others = sorted(name for name in listed if name.removesuffix(JOURNAL_SUFFIX) not in names)
     if others:
         more = f" and {len(others) - _PARTS_SHOWN} more" if len(others) > _PARTS_SHOWN else ""
         raise ConfigMismatchError(
@@ -183,7 +183,7 @@ def _check_others(folder: Path, names: set[str]) -> None:
 
 def _examined(folder: Path) -> tuple[Sequence[OpenFile], SufficeError | None]:
     """Return the parts of a folder, opened, and why they are not a complete recording; None if they are."""
-    finished, begun = _shards_in(folder), _shards_in(folder, _REPLIES)
+    finished, begun = _shards_in(folder), _shards_in(folder, JOURNAL_SUFFIX)
     n = min(shard.n for shard in finished | begun)
     every = [Shard(index, n) for index in range(1, n + 1)]
     try:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
-import os
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
-from suffice.common.files import download, is_url, reaching, upload
-from suffice.errors import DataError, SufficeError
+from suffice.common.files import download, reaching, upload
+from suffice.errors import SufficeError
 from suffice.recordings.journal import Journal
+from suffice.recordings.recording_files import RecordingFiles
 
 __all__ = ["HereFile", "file_in_work"]
 
@@ -27,34 +26,14 @@ _PAUSE_SHARE = 9.0
 _LOG = logging.getLogger(__name__)
 
 
-def file_in_work(target: Path, folder: str | Path | None) -> HereFile:
-    """Return where a recording is made.
-
-    Args:
-        target: Its file.
-        folder: For a URL: where file and journal are on this machine; None = the user's cache folder.
-
-    Raises:
-        DataError: A folder is given, and the file is on this machine.
-    """
-    if is_url(target):
-        return _UploadedFile(target, _cache_folder() if folder is None else Path(folder))
-    if folder is not None:
-        raise DataError(
-            f"the journal of {str(target)!r} is beside it: leave out the folder of journals, which is for URLs"
-        )
-    return HereFile(target)
+def file_in_work(files: RecordingFiles) -> HereFile:
+    """Return what brings a recording where it belongs, and its journal to where another machine finds it."""
+    uploaded = files.uploaded_journal
+    return HereFile() if uploaded is None else _UploadedFile(files, uploaded)
 
 
 class HereFile:
-    """A recording of this machine, with its journal beside it.
-
-    Attributes:
-        path: The file.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    """A recording of this machine, with its journal beside it."""
 
     def take_up(self, journal: Journal) -> None:
         """Fetch what another machine has left."""
@@ -83,15 +62,13 @@ class HereFile:
 class _UploadedFile(HereFile):
     """A recording at a URL; a copy of its journal is beside it there until it is complete."""
 
-    def __init__(self, target: Path, folder: Path) -> None:
-        super().__init__(folder / hashlib.sha256(str(target.parent).encode()).hexdigest()[:16] / target.name)
-        self._target = target
-        self._journal = target.with_name(f"{target.name}.journal")
+    def __init__(self, files: RecordingFiles, journal: Path) -> None:
+        self._path, self._target, self._journal = files.path, files.target, journal
         self._changes = 0
 
     def take_up(self, journal: Journal) -> None:
-        self.path.unlink(missing_ok=True)
-        download(self._target, self.path)
+        self._path.unlink(missing_ok=True)
+        download(self._target, self._path)
         with tempfile.TemporaryDirectory(prefix="suffice-") as folder:
             other = Path(folder, self._journal.name)
             if download(self._journal, other):
@@ -141,7 +118,7 @@ class _UploadedFile(HereFile):
         self._changes = changes
 
     def put(self) -> None:
-        upload(self.path, self._target)
+        upload(self._path, self._target)
 
     def leave(self, journal: Journal) -> None:
         with suppress(SufficeError):  # what failed first is reported
@@ -155,17 +132,12 @@ class _UploadedFile(HereFile):
         else:
             self._copy(journal)
         super().end(journal, complete=complete)
-        self.path.unlink(missing_ok=True)
+        self._path.unlink(missing_ok=True)
         with suppress(OSError):
-            self.path.parent.rmdir()  # if no other journal is there
+            self._path.parent.rmdir()  # if no other journal is there
 
 
 async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
     with suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), seconds)
     return event.is_set()
-
-
-def _cache_folder() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "suffice" / "journals"

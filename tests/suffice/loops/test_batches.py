@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import re
@@ -19,6 +20,8 @@ from suffice.loops import RetrievalLoop, SamplingLoop, record
 from suffice.loops.batching import BatchQueue
 from suffice.loops.models import ChatModel, EntailmentJudge
 from suffice.loops.models.batch_api import BatchApi
+from suffice.loops.plan import RecordingPlan
+from suffice.loops.record_run import LiveExecutor
 from suffice.loops.retrieval import PoolBM25, load_questions
 from suffice.policy.session import Policy
 from suffice.recordings import ResponseCache, read_recording
@@ -399,6 +402,15 @@ def test_a_recording_at_a_url_collects_its_batches_here(tmp_path, live):
         assert [{name: row[name] for name in names} for row in table.to_pylist()] == live[0]
         assert set(endpoint.rows.values()) == {1}
     assert not list(here.rglob("*.batches"))
+
+
+def test_one_plan_runs_live_and_in_batches_to_the_same_rows(tmp_path):
+    with server() as endpoint:
+        plan = RecordingPlan(QUESTIONS, loop_of(endpoint), tmp_path / "a.parquet", parallel_rounds=True)
+        for executor, path in [(LiveExecutor(), plan.path), (queue_of(), tmp_path / "b.parquet")]:
+            assert asyncio.run(executor.run(replace(plan, path=path))).rounds == REQUESTS
+        assert len(endpoint.batches) == 1
+    assert rows_of(tmp_path / "a.parquet") == rows_of(tmp_path / "b.parquet")
 
 
 def test_replies_in_batches_are_not_requested_live_besides(tmp_path):

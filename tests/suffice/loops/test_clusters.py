@@ -209,7 +209,9 @@ def test_a_worker_says_what_it_does_not_see(tmp_path, monkeypatch):
         "marker": "marker",
         "token": "token",
     }
+    monkeypatch.chdir(tmp_path.parent)
     assert worker.check(Needs(**needs)) is None
+    assert Path.cwd() == tmp_path.parent, "a question about files moves nothing"
     for change, message in [
         ({"version": "0.0"}, "install the same version"),
         ({"folder": str(tmp_path / "absent")}, "working directory"),

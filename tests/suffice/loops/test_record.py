@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import random
 import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import MISSING, fields
 
 import numpy as np
 import pytest
 
 from suffice import Passage, Policy, Reply, RetrievalLoop, ScriptedModel, read_recording, record
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, DataError, ModelError, SchemaError
+from suffice.loops.plan import RecordingPlan
 from suffice.loops.retrieval import InMemoryRetriever, PoolBM25, Question
 from suffice.recordings import Journal
 from suffice.recordings.journal_file import read_records
@@ -280,6 +283,20 @@ def test_enrichers_measure_once_and_survive_an_interruption(tmp_path):
     assert judge.calls == 7
     assert (recording.column("judge_entailment") == 4).all()
     assert recording.column("cost.judge:entailment.calls").sum() == 6
+
+
+def test_both_ways_to_record_take_the_settings_of_a_plan(tmp_path):
+    from suffice import record_async
+
+    signature = inspect.signature(record)
+    assert inspect.signature(record_async) == signature
+    of_a_plan = {field.name: field.default for field in fields(RecordingPlan)}
+    for name, parameter in signature.parameters.items():
+        default = MISSING if parameter.default is parameter.empty else parameter.default
+        assert name == "batches" or of_a_plan[name] == default, name
+    questions, loop = scripted(n=1)
+    with pytest.raises(TypeError, match="unknown"):
+        asyncio.run(record_async(questions, loop, tmp_path / "r.parquet", unknown=1))
 
 
 def test_progress_is_told_and_a_cancelled_run_resumes(tmp_path):

@@ -22,6 +22,7 @@ from suffice.evaluation.replay.streaming import replay_stream
 from suffice.evaluation.search import Block, Literal, Space, search
 from suffice.recordings import is_recording, merge_recordings, uploads, write_recording
 from suffice.recordings.recording import open_recording
+from suffice.recordings.recording_files import RecordingFiles
 from suffice.recordings.shards import Shard
 from tests.suffice.recordings.test_shards import answering, columns_of, loop, questions, record_shards
 from tests.support import recording
@@ -256,6 +257,16 @@ def test_shards_are_recorded_to_a_url_with_their_journal_on_this_machine(bucket,
         record(items, loop(max_rounds=2), f"{bucket}/one.parquet", journal_folder=tmp_path / "journals")
 
 
+def test_the_files_of_a_recording_are_named_in_one_place(tmp_path):
+    files = RecordingFiles.at(tmp_path / "r.parquet")
+    assert (files.target, files.uploaded_journal) == (files.path, None)
+    assert (files.journal.name, files.batches.name) == ("r.parquet.journal", "r.parquet.batches")
+    part = RecordingFiles.at(tmp_path / "log", Shard(2, 3))
+    assert (part.whole, part.path) == (tmp_path / "log", tmp_path / "log" / "part-0002-of-0003.parquet")
+    with pytest.raises(DataError, match="is a folder"):
+        RecordingFiles.at(tmp_path)
+
+
 def test_the_journal_goes_to_a_url_by_default_through_the_cache_of_the_user(bucket, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     here = []
@@ -269,7 +280,9 @@ def test_the_journal_goes_to_a_url_by_default_through_the_cache_of_the_user(buck
     assert place(f"{bucket}/one.parquet.journal").is_file()  # with what was paid for q1
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
-    assert uploads._cache_folder() == tmp_path / "home" / ".cache" / "suffice" / "journals"
+    files = RecordingFiles.at(f"{bucket}/one.parquet")
+    assert files.path.parents[1] == tmp_path / "home" / ".cache" / "suffice" / "journals"
+    assert str(files.uploaded_journal) == f"{bucket}/one.parquet.journal"
 
 
 class Stopped(BaseException):

@@ -198,7 +198,7 @@ class _Driver:
             words = self.job.last_words or ()
             if member.shard <= self.n_shards:
                 words = [*self.job.words, "--shard", f"{member.shard}/{self.n_shards}"]
-            member.call = member.actor.run.remote(words)
+            member.call = member.actor.run.remote(words, self.job.needs.folder)
 
     def _wait(self) -> None:
         """Wait a moment for what workers were asked for."""

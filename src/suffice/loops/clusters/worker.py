@@ -36,7 +36,7 @@ class Needs:
 
     Attributes:
         version: The version of Suffice.
-        folder: The working directory.
+        folder: The working directory, from which the other paths are named.
         marker: A file that the driver wrote into the output folder.
         token: The content of that file.
         files: The size of each file that the command names, by path.
@@ -53,7 +53,7 @@ class Needs:
     variables: Sequence[str] = ()
 
     def lacking(self) -> str | None:
-        """Return what this process lacks, and what to do; None if it lacks nothing.  Go to the working directory."""
+        """Return what this process lacks, and what to do; None if it lacks nothing."""
         if self.version != __version__:
             return f"it has Suffice {__version__} and the driver {self.version}: install the same version on every node"
         unset = [name for name in self.variables if not os.environ.get(name)]
@@ -70,24 +70,25 @@ class Needs:
         )
 
     def _unseen(self) -> Iterator[str]:
-        if Path(self.folder).is_dir():
-            os.chdir(self.folder)
-        elif self.files or self.folders or not is_url(self.marker):
+        folder = Path(self.folder)
+        if not folder.is_dir() and (self.files or self.folders or not is_url(self.marker)):
             yield f"it does not see the working directory {self.folder!r}"
         for path, size in self.files.items():
-            if not Path(path).is_file():
+            file = folder / path
+            if not file.is_file():
                 yield f"it does not see the file {path!r}"
-            elif Path(path).stat().st_size != size:
-                yield f"its file {path!r} has {Path(path).stat().st_size} bytes, and the driver's has {size}"
+            elif file.stat().st_size != size:
+                yield f"its file {path!r} has {file.stat().st_size} bytes, and the driver's has {size}"
         for path in self.folders:
-            if not Path(path).is_dir():
+            if not (folder / path).is_dir():
                 yield f"it does not see the folder {path!r}"
         if not self._sees_marker():
             yield f"its folder {str(place(self.marker).parent)!r} is not that of the driver"
 
     def _sees_marker(self) -> bool:
+        marker = place(self.marker) if is_url(self.marker) else Path(self.folder, self.marker)
         try:
-            return place(self.marker).read_text("utf-8") == self.token
+            return marker.read_text("utf-8") == self.token
         except OSError:
             return False
 
@@ -146,7 +147,7 @@ class Worker:
         self._sink: Sink | None = None
 
     def check(self, needs: Needs) -> str | None:
-        """Return what this worker lacks, see `Needs.lacking`, and on which machine; go to the working directory."""
+        """Return what this worker lacks, see `Needs.lacking`, and on which machine."""
         lacking = needs.lacking()
         return None if lacking is None else f"a worker on {socket.gethostname()} cannot begin: {lacking}"
 
@@ -158,8 +159,15 @@ class Worker:
         """Return the id of this process."""
         return os.getpid()
 
-    def run(self, words: Sequence[str]) -> ShardOutcome:
-        """Run the command; wait while the process that had the shard before still holds its files."""
+    def run(self, words: Sequence[str], folder: str | None = None) -> ShardOutcome:
+        """Run the command; wait while the process that had the shard before still holds its files.
+
+        Args:
+            words: The words of the command line.
+            folder: The working directory to which this process goes, if it sees it; None = it stays where it is.
+        """
+        if folder is not None and Path(folder).is_dir():
+            os.chdir(folder)
         deadline = time.monotonic() + self._busy_s
         while True:
             outcome, is_busy = self._run_once(list(words))

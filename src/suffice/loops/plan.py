@@ -1,0 +1,86 @@
+"""The plan of a recording: one value with what is recorded, where and how, which every executor runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+from suffice.errors import DataError
+from suffice.loops.configuration import configuration_of
+from suffice.loops.live import LiveLoop
+from suffice.loops.progress import Progress, RecordSummary
+from suffice.loops.retrieval import Question, QuestionShare
+from suffice.recordings.recording_files import RecordingFiles
+from suffice.recordings.shards import Shard
+
+__all__ = ["PlanExecutor", "RecordingPlan"]
+
+
+@dataclass(frozen=True, eq=False)
+class RecordingPlan:
+    """A recording to make; `suffice.loops.record` describes the arguments that both have.
+
+    Args:
+        notes: Sentences for the metadata of the file.
+
+    Raises:
+        DataError: Question ids repeat, or arguments contradict each other.
+    """
+
+    questions: Sequence[Question]
+    loop: LiveLoop
+    path: str | Path
+    _: KW_ONLY
+    shard: Shard | None = None
+    journal_folder: str | Path | None = None
+    concurrency: int = 8
+    parallel_rounds: bool = False
+    allow_unread: bool = False
+    on_progress: Callable[[Progress], None] | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        ids = [question.question_id for question in self.questions]
+        n = self.questions.dataset["questions"] if isinstance(self.questions, QuestionShare) else len(ids)
+        if len(set(ids)) != len(ids) or not n:
+            raise DataError(
+                f"{len(ids)} questions with {len(set(ids))} distinct ids: at least one question is needed, each with its own id"
+            )
+        if self.concurrency < 1:
+            raise DataError(f"concurrency must be at least 1, got {self.concurrency!r}")
+        if self.parallel_rounds and not self.loop.independent_rounds:
+            raise DataError("these rounds depend on each other and cannot be sent together: leave out parallel_rounds")
+
+    @cached_property
+    def files(self) -> RecordingFiles:
+        """The files of the recording; `RecordingFiles.at` says which paths are refused."""
+        return RecordingFiles.at(self.path, self.shard, self.journal_folder)
+
+    @cached_property
+    def share(self) -> QuestionShare | None:
+        """The questions of the shard, with their places among all; None without a shard."""
+        if self.shard is None:
+            return None
+        if isinstance(self.questions, QuestionShare):
+            return self.questions
+        return QuestionShare(self.questions, self.shard.takes)
+
+    @property
+    def own_questions(self) -> Sequence[Question]:
+        """The questions that are recorded: those of the shard, or all."""
+        return self.questions if self.share is None else self.share
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The values that change the recording."""
+        return configuration_of(self.loop, self.parallel_rounds)
+
+
+class PlanExecutor(Protocol):
+    """A way to run plans: each request as it comes (`suffice.loops.record_run.LiveExecutor`), or in batches (`BatchQueue`)."""
+
+    async def run(self, plan: RecordingPlan) -> RecordSummary:
+        """Record what the plan says, go on where an earlier run of the same plan was interrupted, and return the outcome."""

@@ -450,7 +450,7 @@ def test_a_recording_without_the_words_of_its_questions_says_so(folder, tmp_path
     rows = [{"question_id": "q", "round": r, "answer": "x"} for r in (1, 2)]
     write_recording(tmp_path / "r.parquet", rows)
     arguments = ("gate", "states", tmp_path / "r.parquet", "-o", tmp_path / "s", "--encoder", "minilm")
-    assert "holds ids of questions and not their words" in cli(*arguments).error
+    assert "ids of questions, not their words" in cli(*arguments).error
     write_recording(tmp_path / "r.parquet", [row | {"question": None if row["round"] == 1 else "w"} for row in rows])
     assert read_recording(tmp_path / "r.parquet").shape == (1, 2)
     assert "has no words of question 'q'" in cli(*arguments).error

@@ -114,9 +114,9 @@ def test_the_types_of_the_client_are_those_of_the_document():
     ("options", "message"),
     [
         ([], "the server needs a token: set SUFFICE_TOKEN, or give --token-file"),
-        (["--no-token", "--host", "0.0.0.0"], "--no-token is for this machine alone, not for --host 0.0.0.0"),
+        (["--no-token", "--host", "0.0.0.0"], "--no-token is allowed on this machine only, not with --host 0.0.0.0"),
         (["--token-file", "none"], "the token file 'none' cannot be read"),
-        (["--no-token", "--host", "no.such.host.invalid"], "--no-token is for this machine alone"),
+        (["--no-token", "--host", "no.such.host.invalid"], "--no-token is allowed on this machine only"),
         (["--token", TOKEN], "No such option: --token"),
     ],
 )

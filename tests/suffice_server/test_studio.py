@@ -254,7 +254,7 @@ def test_the_command_prints_the_address_and_ends_by_ctrl_c(folder, tmp_path):
 def test_what_the_command_cannot_open_is_said(tmp_path):
     done = cli("studio", tmp_path / "nowhere", "--no-browser")
     assert done.code == 2
-    assert "name one that holds recordings, policies or logs" in done.error
+    assert "contains recordings, policies or logs" in done.error
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -308,7 +308,7 @@ def test_a_document_that_would_fill_the_memory_is_only_named(tmp_path, monkeypat
     monkeypatch.setattr("suffice_server.studio.describing._LARGEST_JSON", 5_000)
     (item,) = Folder(tmp_path).scan()
     assert (item.kind, item.page) == ("import", "")
-    assert "too large to look into" in item.line
+    assert "too large to be read" in item.line
 
 
 def test_a_text_is_cut_by_its_own_characters_and_says_so():

@@ -117,7 +117,7 @@ def test_a_text_that_only_ends_too_early_is_said_to_be_unfinished():
 def test_a_word_that_nothing_knows_is_said_to_be_unknown():
     problem = complete_rule("(nothing) & tasr", 3, SIGNALS).problem
     assert (problem.first, problem.last) == (1, 8)
-    assert problem.message == "nothing is neither a named rule nor a signal that this recording has"
+    assert problem.message == "nothing is neither a named rule nor a signal of this recording"
 
 
 def test_a_named_rule_says_which_of_its_signals_the_recording_lacks():

@@ -56,7 +56,7 @@ def test_the_advice_is_that_of_the_command_after_lines_of_progress(inside, addre
         ({"max_loss": "much"}, "'much' is not a number"),
         ({"metric": "--help"}, "--help"),
         ({"tune": "../../etc/passwd"}, "not in the folder"),
-        ({"metric": "em\0"}, "metric: characters that are not printed"),
+        ({"metric": "em\0"}, "characters that are not printed"),
     ],
 )
 def test_what_cannot_be_decided_is_said(inside, address, options, problem):

@@ -1,4 +1,4 @@
-"""The part of a report about a gate: accuracy and retrieval rate over its threshold, and who changes sides (CBDR, Figure 8)."""
+"""The part of a report about a gate: quality and retrieval rate by threshold, and moved questions (CBDR, Figure 8)."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _QUALITY_COLOUR = "var(--accent)"
 def gate_part(
     recording: Recording, metrics: Sequence[str], *, resampling: Resampling, margin: float
 ) -> tuple[ReportPart, ...]:
-    """Return the part about `p_known`; none where round 0, the rounds after it or the signal were not recorded.
+    """Return the part about `p_known`; empty if round 0, later rounds or the signal were not recorded.
 
     Args:
         recording: Recorded rounds.
-        metrics: The first is what quality means.
-        resampling: How intervals are made.
-        margin: For non-inferiority to always retrieving.
+        metrics: Names of metrics; the first one measures quality.
+        resampling: Settings of the intervals.
+        margin: Margin of non-inferiority to always retrieving.
     """
     if int(recording.index[0]) != 0 or len(recording.index) == 1 or KNOWN not in recording.table.column_names:
         return ()
@@ -90,7 +90,7 @@ def gate_part(
 
 
 def gate_sweep_chart(points: Sequence[GatePoint], never: GatePoint, always: GatePoint, metric: str) -> dict[str, Any]:
-    """Return quality, its blind expectation and the retrieval rate against the threshold, all in percent."""
+    """Chart quality, the expected quality of a random gate, and the retrieval rate over the threshold, in percent."""
     ends = sorted((100 * never.metrics[metric], 100 * always.metrics[metric]))
     data = [
         {
@@ -146,7 +146,7 @@ def gate_sweep_chart(points: Sequence[GatePoint], never: GatePoint, always: Gate
 
 
 def gate_steps_chart(steps: Sequence[Transitions]) -> dict[str, Any]:
-    """Return gains and losses of each step, bars up and down."""
+    """Chart the gains of each step as bars upwards, and the losses as bars downwards."""
     data = [
         {"step": f"{step.low:.3f} to {step.high:.3f}", "place": place, "kind": kind, "questions": sign * len(listed)}
         for place, step in enumerate(steps)

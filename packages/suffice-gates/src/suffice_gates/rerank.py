@@ -99,7 +99,7 @@ class CrossEncoderScorer:
 
     @property
     def is_pinned(self) -> bool:
-        """Whether its model is identified by content or revision."""
+        """True if its model is identified by content or revision."""
         return self.fingerprint()["revision"] is not None
 
     @property
@@ -203,22 +203,22 @@ class Reranked:
 
     @property
     def has_corpus(self) -> bool:
-        """Whether the retriever searches its own corpus."""
+        """True if the retriever searches its own corpus."""
         return getattr(self.retriever, "has_corpus", False)
 
     @property
     def identity(self) -> Identity:
-        """The field by which two passages of the retriever are the same."""
+        """The field by which the retriever tells passages apart."""
         return identity_of(self.retriever)
 
     @property
     def is_pinned(self) -> bool:
-        """Whether retriever and cross-encoder are."""
+        """True if retriever and cross-encoder are both pinned."""
         return is_pinned(self.retriever) and self.scorer.is_pinned
 
     @property
     def score_kind(self) -> ScoreKind:
-        """What its scores are."""
+        """The kind of the scores, that of a cross-encoder."""
         return "cross_encoder"
 
     def fingerprint(self) -> dict[str, Any]:
@@ -249,7 +249,7 @@ class Reranked:
         self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
     ) -> RankedPassages:
         """Return the passages of `rank` with the costs of retriever and cross-encoder."""
-        checked_k(k, self.candidates)  # raises before anything is computed
+        checked_k(k, self.candidates)  # raises if `k` is invalid, before anything is computed
         candidates = await costed_ranking(self.retriever, question, pool=pool, k=self.candidates)
         began = time.perf_counter()
         best = partial(self._best, question, candidates.passages, k)
@@ -276,7 +276,7 @@ def load_cross_encoder(
         model: Id or folder.
         revision: Revision of an id.
         device: A torch device; None for the default.
-        new_head: Whether an encoder without a trained head is allowed; it gets a random one for training.
+        new_head: True to allow an encoder without a trained head; it gets a random one for training.
 
     Raises:
         MissingExtraError: sentence-transformers is not installed.
@@ -288,7 +288,7 @@ def load_cross_encoder(
         raise MissingExtraError("scoring passages with a cross-encoder", "dense") from error
     try:
         loaded = CrossEncoder(model, revision=revision, device=device, trust_remote_code=False)
-    except Exception as error:  # the type depends on the hub client, the file format and torch
+    except Exception as error:  # the type of error depends on the hub client, the file format and torch
         raise ModelError(
             f"the cross-encoder {model!r} cannot be loaded ({type(error).__name__}: {error!s:.200}); give the id of one, "
             "or a folder that contains one. Without a network only downloaded ids work: fetch the "

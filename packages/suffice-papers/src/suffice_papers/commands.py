@@ -34,7 +34,7 @@ def tasr_command(
     out: OutOption = None,
     figures: FiguresOption = None,
     folder: Annotated[
-        Path, typer.Option("--recordings", help="Without --cells: where the recordings are, or go.")
+        Path, typer.Option("--recordings", help="Without --cells: the folder of the recordings, made if missing.")
     ] = Path("suffice-demo"),
 ) -> None:
     """Compute Tables 1-6 and the figures of TASR.
@@ -66,7 +66,7 @@ def semantic_command(
 ) -> None:
     """Recompute the published figures of Semantic Early-Stopping.
 
-    They come from what the paper published; nothing is run.
+    All figures follow from the published ones; no model is run.
 
     Example: suffice paper semantic --details
     """

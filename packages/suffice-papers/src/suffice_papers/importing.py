@@ -1,4 +1,4 @@
-"""What the importers of published runs share."""
+"""Helpers of the importers of published runs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["existing", "run_labels"]
 
 
 def existing(path: str | Path, expected: str) -> Path:
-    """Return the path of a file.
+    """Return the path of a file, or raise if it does not exist.
 
     Args:
         path: The file.
-        expected: What the file should be, for the message.
+        expected: Description of the expected file, for the message.
 
     Raises:
-        NotFoundError: It does not exist.
+        NotFoundError: The file does not exist.
     """
     path = Path(path)
     if not path.is_file():
@@ -27,6 +27,6 @@ def existing(path: str | Path, expected: str) -> Path:
 
 
 def run_labels(pattern: re.Pattern[str], name: str) -> dict[str, str]:
-    """Return what the name of a file says about its run: the groups of a pattern, else the whole name."""
+    """Parse labels of a run from a file name by the groups of a pattern; without a match, the whole name is the label."""
     match = pattern.search(name)
     return match.groupdict() if match else {"run": name}

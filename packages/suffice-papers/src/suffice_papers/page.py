@@ -10,7 +10,7 @@ __all__ = ["paper_page"]
 
 
 def paper_page(paper: Paper) -> str:
-    """Return the page: the result, the figures, and every table; one file that needs no network."""
+    """Render the page, one HTML file that needs no network: the result, the figures, and every table."""
     origin, *tables = paper.parts
     parts = [ReportPart(title="The result", sentences=(paper.headline,), tables=(paper.summary,))]
     if paper.figures:

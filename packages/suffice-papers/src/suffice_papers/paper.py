@@ -1,4 +1,4 @@
-"""What every reproduced paper has: tables for a page, one of them for a screen, and a list of published contradictions."""
+"""The common form of reproduced papers: tables, a summary for one screen, figures, and published contradictions."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["NOT_MADE", "Paper", "PaperFigure", "flags_table", "narrow", "not_mad
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperFigure:
-    """A figure of a paper, drawn.
+    """A reproduced figure of a paper.
 
     Attributes:
-        name: Of its file, without an ending.
+        name: Name of its file, without an ending.
         spec: The chart, a Vega-Lite specification.
-        caption: What it shows, with its number in the paper.
+        caption: The caption, with the figure's number in the paper.
     """
 
     name: str
@@ -36,12 +36,12 @@ class Paper(Result):
     """The reproduced tables of a paper.
 
     Attributes:
-        title: What the tables are called together.
+        title: Common title of the tables.
         headline: The result in one sentence.
         summary: The most important figures, narrow enough for one screen.
         parts: All tables, provenance first, published contradictions last.
-        not_made: Reasons of parts that could not be made, by name.
-        figures: The figures for which there are points.
+        not_made: Reasons why parts could not be computed, by name.
+        figures: The figures that have points.
     """
 
     title: str
@@ -55,7 +55,7 @@ class Paper(Result):
         """Write each figure as an SVG file, and return the files.
 
         Raises:
-            DataError: They cannot be written there.
+            DataError: The files cannot be written.
             MissingExtraError: The extra `charts` is not installed.
         """
         paths = [Path(folder, f"{figure.name}.svg") for figure in self.figures]
@@ -81,7 +81,7 @@ class Paper(Result):
 
 
 def origin_table(facts: Iterable[tuple[str, str]], notes: Sequence[str] = ()) -> Table:
-    """Return where the tables of a paper come from, the version of this library last."""
+    """Tabulate the provenance of a paper's tables; the version of this library is added."""
     return Table(
         title="How these tables were made",
         columns=(Column("what"), Column("value")),
@@ -91,17 +91,17 @@ def origin_table(facts: Iterable[tuple[str, str]], notes: Sequence[str] = ()) ->
 
 
 def not_made_table(not_made: Mapping[str, str]) -> list[Table]:
-    """Return what could not be made and why, as a table; nothing if everything was."""
+    """Tabulate the parts that could not be computed, with reasons; an empty list if there are none."""
     columns = (Column("what"), Column("why"))
     return [Table(title=NOT_MADE, columns=columns, rows=tuple(not_made.items()))] if not_made else []
 
 
 NOT_MADE = "Not made"
-"""The title of that table."""
+"""Title of the table of parts that could not be computed."""
 
 
 def flags_table(flags: Sequence[Flag]) -> Table:
-    """Return the published figures that contradict each other."""
+    """Tabulate the published figures that contradict each other."""
     return Table.of(
         "Published figures that do not fit together",
         flags,

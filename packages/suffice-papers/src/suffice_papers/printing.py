@@ -27,7 +27,7 @@ FormatOption = Annotated[str, typer.Option("--format", help=f"One of: {', '.join
 
 
 def _figures_folder(folder: Path | None) -> Path | None:
-    """Return the folder, or raise before anything is computed if no figure can be drawn."""
+    """Return the folder of figures; raise before anything is computed if figures cannot be drawn."""
     if folder is not None:
         check_charts_extra()
     return folder
@@ -35,9 +35,9 @@ def _figures_folder(folder: Path | None) -> Path | None:
 
 FiguresOption = Annotated[
     Path | None,
-    typer.Option("--figures", help="Draw the figures there, a folder of SVG files.", callback=_figures_folder),
+    typer.Option("--figures", help="Draw the figures as SVG files in this folder.", callback=_figures_folder),
 ]
-OutOption = Annotated[Path | None, typer.Option("--out", "-o", help="Write there instead of standard output.")]
+OutOption = Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file instead of standard output.")]
 
 
 def checked_form(form: str, out: Path | None) -> str:
@@ -66,15 +66,15 @@ def print_paper(
     Args:
         paper: The tables.
         form: One of `SHAPES`.
-        out: Where to write them; None = standard output.
+        out: The file to write; None for standard output.
         details: Print every table instead of one screen.
         then: The next command, for the screen.
-        figures: Where to draw the figures; None = nowhere.
+        figures: The folder of the figures; None to draw none.
     """
     if figures is not None and not paper.write_figures(figures):
         raise DataError("there are no points for any figure; --details prints what is missing")
     if form == "table":
-        # The screen shows the notes of its own table alone, and counts the other tables.
+        # The screen shows only the notes of its own table, and the number of other tables.
         screen = [paper.summary, *(replace(table, notes=()) for table in paper.parts)]
         tables = paper.parts if details else screen
         pictures = {} if figures is None else {counted(len(paper.figures), "figure"): figures}

@@ -34,7 +34,7 @@ class Flag:
 
 
 def read_published(paper: str) -> tuple[dict[str, Any], tuple[Flag, ...]]:
-    """Return the published figures of a paper as they ship with this library, and their inconsistencies."""
+    """Read the bundled published figures of a paper, and their inconsistencies."""
     data = tomllib.loads(files("suffice_papers").joinpath("data", "published", f"{paper}.toml").read_text("utf-8"))
     flags = data.pop("flag")
     return data, tuple(Flag(id=flag["id"], places=tuple(flag["places"]), reason=flag["reason"]) for flag in flags)

@@ -40,8 +40,8 @@ class Window:
     Attributes:
         ids: Token ids, int64, shape (t,).
         types: 0 for the question, 1 for the passage, int64, shape (t,).
-        allowed: Whether tokens i..i+l may be an answer, bool, shape (t, max_span).
-        segment: Yes, no, title, text or none, int8, shape (t,).
+        allowed: True at (i, l) if tokens i..i+l may be an answer, bool, shape (t, max_span).
+        segment: Code of the segment of each token: yes, no, title, text or none, int8, shape (t,).
         offsets: Character range of each token in its title or text, int64, shape (t, 2).
         pieces: The word pieces, length t.
     """
@@ -146,7 +146,7 @@ class _Tokens:
         return _Tokens(self.ids[s], self.pieces[s], self.offsets[s], self.segment[s], starts[s], self.ends[s])
 
     def silenced(self) -> _Tokens:
-        """Return the same tokens, none of which may be in an answer."""
+        """Return the same tokens as context only: none may be part of an answer."""
         none = np.zeros(len(self.ids), bool)
         return _Tokens(self.ids, self.pieces, self.offsets, self.segment * np.int8(0), none, none)
 

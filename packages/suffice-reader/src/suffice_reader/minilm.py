@@ -22,7 +22,7 @@ MAX_TOKENS = 256
 """Longest chunk in tokens with [CLS] and [SEP], as in training."""
 
 WIDTH = 384
-"""Numbers of an embedding."""
+"""Dimensions of an embedding."""
 
 _LONGEST_WORD = re.compile(r"\w{100}")  # longer words would all become the unknown token
 _CLS, _SEP = 101, 102
@@ -60,7 +60,7 @@ class MiniLM(PieceEmbedder):
         return f"MiniLM(revision={self.revision!r})"
 
     def chunks(self, text: str) -> list[npt.NDArray[np.int64]]:
-        """Return the token ids of a text's chunks, each of shape ``(t,)`` with 3 <= t <= 256; none without words."""
+        """Return the token ids of a text's chunks, each of shape ``(t,)`` with 3 <= t <= 256; empty for a text without words."""
         return self._cut(required_texts([text]))[0]
 
     def _cut(self, texts: list[str]) -> list[list[npt.NDArray[np.int64]]]:

@@ -1,4 +1,4 @@
-"""Models in the ONNX format on one CPU thread: the runtime of what comes with the package."""
+"""Runtime of the bundled models: ONNX on one CPU thread."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OnnxModel:
         revision: SHA-256 of the weights, first 16 hex digits.
         tokenizer: A `tokenizers.Tokenizer`.
         session: An `onnxruntime.InferenceSession`.
-        settings: What `read` returned.
+        settings: The model's own settings, as `read` of `load_onnx` returned them.
     """
 
     revision: str
@@ -39,7 +39,7 @@ def load_onnx(
     Args:
         path: The folder; None for the model `name` in the package.
         name: Name of the model in the package.
-        what: What the folder should contain, for messages.
+        what: Description of the expected contents, for messages.
         read: Reads the model's own settings from the folder.
 
     Raises:

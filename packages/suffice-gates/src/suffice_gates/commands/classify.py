@@ -30,15 +30,15 @@ def classify_command(
     encoder: Annotated[
         str, typer.Option("--encoder", help="'minilm' (in the package) or a sentence-transformers id.")
     ] = "minilm",
-    metric: Annotated[str, typer.Option("--metric", help="An answer is right where this is at least one half.")] = "em",
+    metric: Annotated[
+        str, typer.Option("--metric", help="An answer is right if this metric is at least one half.")
+    ] = "em",
     multi_hop: Annotated[
         bool,
-        typer.Option(
-            "--multi-hop/--single-hop", help="What a question asks for where no way of answering it was right."
-        ),
+        typer.Option("--multi-hop/--single-hop", help="Label of a question that no way answered rightly."),
     ] = True,
 ) -> None:
-    """The label of a question is the cheapest way whose answer is right: no retrieval, a single one, or all of them.
+    """Fit a gate on labels: the cheapest way that answers a question rightly, with no, one or all retrievals.
 
     Example: suffice gate classify hotpotqa_llama31_tune -o routes
     """

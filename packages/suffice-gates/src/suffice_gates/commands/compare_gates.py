@@ -1,4 +1,4 @@
-"""`suffice gate compare`: gates of several kinds in one table, with what they save, know and cost."""
+"""`suffice gate compare`: gates side by side, with quality, retrieval rate, knowledge and cost."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from suffice_gates.models import TransformersModel
 __all__ = ["GATE_METRICS", "compare_gates_command", "comparison_page", "comparison_screen", "read_answers"]
 
 GATE_METRICS = ("contains", "em", "f1")
-"""What gates are compared by where answers have references."""
+"""Metrics of the comparison for answers with references."""
 
 _GATE_DETAILS = {"EM", "F1", "p (Holm)", "calls", "to decide, ms", "labels", "fit, s"}
 _READ_THE_ANSWER = (
@@ -66,11 +66,11 @@ def compare_gates_command(
     output: Output,
     tune: Annotated[
         str | None,
-        typer.Option("--tune", help="The same of tune questions: gates are fitted there. Without it: cross-fitted."),
+        typer.Option("--tune", help="The same for tune questions, on which gates are fitted; default: cross-fitted."),
     ] = None,
     column: Annotated[
         list[str] | None,
-        typer.Option("--column", help="A recorded signal as a gate; NAME:low where low values answer directly."),
+        typer.Option("--column", help="A recorded signal as a gate; NAME:low if low values answer directly."),
     ] = None,
     questions: Annotated[
         bool, typer.Option("--questions/--no-questions", help="Fit the gates that read the question alone.")
@@ -79,16 +79,14 @@ def compare_gates_command(
         str | None,
         typer.Option(
             "--model",
-            help="The local model (folder or hub id) that gave the closed-book answers: gates of its own passes, torch.",
+            help="Local model (folder or hub id) of the closed-book answers; adds gates of its own passes; needs torch.",
         ),
     ] = None,
     prompt: Annotated[
         str, typer.Option("--prompt", help=f"With --model, one of: {', '.join(PROMPTS)}.")
     ] = "answer_first",
-    max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="With --model: most tokens per reply.")] = 64,
-    samples: Annotated[
-        int, typer.Option("--samples", min=2, help="With --model: answers drawn for each question.")
-    ] = 10,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="With --model: most tokens of a reply.")] = 64,
+    samples: Annotated[int, typer.Option("--samples", min=2, help="With --model: sampled answers per question.")] = 10,
     rate: Annotated[
         float | None,
         typer.Option("--rate", min=0.0, max=1.0, help="Choose thresholds by this retrieval rate instead of quality."),
@@ -96,10 +94,10 @@ def compare_gates_command(
     metric: Annotated[
         list[str] | None, typer.Option("--metric", help="Columns in [0, 1]; the first is the quality. May be repeated.")
     ] = None,
-    margin: Annotated[float, typer.Option("--margin", help="For non-inferiority to always retrieving.")] = 0.02,
+    margin: Annotated[float, typer.Option("--margin", help="Margin of non-inferiority to always retrieving.")] = 0.02,
     markdown: options.Markdown = None,
 ) -> None:
-    """A gate answers some questions without retrieval.
+    """Compare gates, which answer some questions without retrieval.
 
     Example: suffice gate compare 2wiki_llama31_tune
     """
@@ -144,7 +142,7 @@ def compare_gates_command(
 
 
 def _require_gates(any_gate: bool, model: str | None, tune: str | None, markdown: Path | None) -> None:
-    """Refuse what cannot work, before the first minute is spent."""
+    """Refuse impossible combinations of options before anything is computed."""
     if not any_gate:
         raise typer.BadParameter("name at least one --column, or leave --questions on", param_hint="--no-questions")
     if model is not None and tune is None:
@@ -158,7 +156,7 @@ def _require_gates(any_gate: bool, model: str | None, tune: str | None, markdown
 def _of_the_model(
     local_model: TransformersModel, tune: GateEvaluation, evaluation: GateEvaluation, *, n: int, seed: int
 ) -> list[ScoredGate]:
-    """Return the gates that need the model's own passes: entropies, samples, states, triggers during generation."""
+    """Return the gates from passes of the model itself: entropies, samples, states, triggers during generation."""
     from suffice_gates.training.baselines import model_gates
 
     tune_texts, texts = questions_of(tune.recording), questions_of(evaluation.recording)
@@ -173,17 +171,17 @@ def _of_the_model(
 
 
 def _answering(gate: ScoredGate) -> ScoredGate:
-    """Return a gate that reads the closed-book answer: replay charges that, once, and not its price again."""
+    """Charge a gate that reads the closed-book answer through replay alone, so that the answer is not paid for twice."""
     return replace(gate, component="generator", price=replace(gate.price, calls=gate.price.calls - 1))
 
 
 def read_answers(source: str | Path) -> Recording:
-    """Return a recording with round 0: a parquet file, or questions answered both ways."""
+    """Read a recording with round 0 from a parquet file, or from questions answered both ways."""
     return read_recording(source) if is_recording(source) else answered_recording(load_answered(source))
 
 
 def comparison_screen(comparison: GateComparison, name: str = "") -> Screen:
-    """Return the finding, a sentence for each gate, and the tables."""
+    """Return the headline, a sentence for each gate, and the tables."""
     title = (
         f"Gates on {name or 'these questions'}: {comparison.n} questions (data {comparison.data_hash}); "
         f"{comparison.resampling.text}"

@@ -1,4 +1,4 @@
-"""A local model and the probe that reads it, for commands about confidence with and without passages."""
+"""Opens a local model with its probe, for commands that read confidence with and without passages."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ AllowPrompt = Annotated[
 def open_confidence(
     model: str, probe: Path, local: LocalModel, *, allow: Sequence[str]
 ) -> tuple[ProbeConfidence, TransformersModel]:
-    """Return a model's confidence and the model."""
+    """Open a local model and its probe; return the confidence and the model."""
     unknown = sorted(set(allow) - {"qa", "rag"})
     if unknown:
         raise BadParameter(f"{unknown[0]!r} is not a prompt; allowed: 'rag', 'qa'", param_hint="--allow-prompt")
     trained_probe = Probe.load(probe)
-    trained_probe.card.check_prompt("rag", allow=allow)  # before a model is loaded
+    trained_probe.card.check_prompt("rag", allow=allow)  # checked before a model is loaded
     if trained_probe.card.layer is None:
         why = (
             "at an embeddings endpoint, and this command runs the model here"

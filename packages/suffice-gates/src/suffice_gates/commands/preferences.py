@@ -1,4 +1,4 @@
-"""`suffice reranker preferences`: what passages do to a model's confidence, as data that reranker trainers read."""
+"""`suffice reranker preferences`: preference data for rerankers, from each passage's effect on a model's confidence."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ __all__ = ["preferences_command"]
 def preferences_command(
     context: typer.Context,
     dataset: options.Dataset,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The preference file, JSON lines; its card lies beside it.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The preference file, JSON lines; a card is written beside it.")
+    ],
     model: Annotated[str, typer.Option("--model", help="A folder or hub id of a causal language model.")],
     probe: Annotated[Path, typer.Option("--probe", help="Its probe, as `suffice gate train` writes it.")],
     local: LocalModel,
@@ -40,24 +42,24 @@ def preferences_command(
     output: Output,
     allow_prompt: AllowPrompt = None,
     candidates: Annotated[
-        int, typer.Option("--candidates", min=2, help="Passages of a question, the retriever's best.")
+        int, typer.Option("--candidates", min=2, help="Candidate passages per question, the retriever's best.")
     ] = 8,
-    k: Annotated[int, typer.Option("--k", min=1, help="Most positives, and most negatives, of a question.")] = 5,
+    k: Annotated[int, typer.Option("--k", min=1, help="Most positives, and most negatives, per question.")] = 5,
     line_prompt: Annotated[
         str, typer.Option("--line-prompt", help="The field `prompt` of every line, for rerankers that are LLMs.")
     ] = PROMPT,
     shift: Annotated[
         int,
-        typer.Option("--shift", min=0, help="Questions on which the probe is measured under both prompts; 0: none."),
+        typer.Option("--shift", min=0, help="Number of questions to measure the probe on under both prompts; 0: none."),
     ] = 200,
     label_rule: Annotated[
         str, typer.Option("--label-rule", help="With --shift: when an answer is right: em, contains or f1>=T.")
     ] = "contains",
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Draws the passages of --shift.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the passages of --shift.")] = 0,
     limit: options.Limit = None,
     shard: options.ShardOption = None,
 ) -> None:
-    """Inc is the confidence with a passage minus that without it. Run the same command again to resume.
+    """Score each passage by the confidence with it minus that without it. Run the same command again to resume.
 
     Example: suffice reranker preferences q.jsonl -o p.jsonl --model M --probe P
     """
@@ -104,7 +106,7 @@ def _shift(
     rule: LabelRule,
     seed: int,
 ) -> Shift | None:
-    """Measure the probe under both prompts, on questions that it was not fitted on; None where there are none."""
+    """Measure the probe under both prompts, on questions that it was not fitted on; None if there are none."""
     seen = confidence.probe.card.seen or Seen()
     old = seen.among([q.question_id for q in questions], [q.question for q in questions])
     fresh = [q for q, known in zip(questions, old.tolist(), strict=True) if not known and q.answers]

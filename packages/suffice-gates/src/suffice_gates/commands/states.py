@@ -1,4 +1,4 @@
-"""`suffice gate states`: the hidden states that a model has of questions before it says a word."""
+"""`suffice gate states`: a model's hidden states of questions before its first generated token."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def states_command(
         str,
         typer.Argument(help=f"A recording (.parquet), or questions: a file, or one of {', '.join(BUNDLED_QUESTIONS)}."),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of states, by custom NAME.states.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of states, usually NAME.states.")],
     local: LocalModel,
     cluster: ClusterOptions,
     output: Output,
@@ -57,7 +57,7 @@ def states_command(
         str | None,
         typer.Option(
             "--layers",
-            help="Of a model that runs here: middle (the default), last, or numbers, with commas between them; 0 is the "
+            help="For a model that runs here: middle (the default), last, or comma-separated numbers; 0 is the "
             "embedding, -1 the last.",
         ),
     ] = None,
@@ -65,7 +65,7 @@ def states_command(
         Literal["qa", "rag"], typer.Option("--prompt", help="The question alone, or with its passages.")
     ] = "qa",
     passages: Annotated[
-        int, typer.Option("--passages", min=1, help="With --prompt rag: how many, in the order of the rounds.")
+        int, typer.Option("--passages", min=1, help="With --prompt rag: passages, in the rounds' order.")
     ] = 3,
     dataset: Annotated[
         str | None,
@@ -83,7 +83,7 @@ def states_command(
     limit: options.Limit = None,
     shard: options.ShardOption = None,
 ) -> None:
-    """They are the model's states before it answers. Run the same command again to resume.
+    """Store a model's states of questions, read before it answers. Run the same command again to resume.
 
     Example: suffice gate states hotpotqa_tune -o tune.states --encoder minilm
     """
@@ -135,7 +135,7 @@ def states_command(
 
 
 def _check_place(base_url: str | None, encoder: str | None, *, layers: str | None, extra_body: str) -> None:
-    """Refuse options that what reads the states would take no notice of."""
+    """Refuse options that the chosen source of states would ignore."""
     if layers is not None and (base_url is not None or encoder is not None):
         gives = (
             "an embeddings endpoint gives the state that leaves the last layer" if base_url else "an encoder has none"
@@ -148,14 +148,14 @@ def _check_place(base_url: str | None, encoder: str | None, *, layers: str | Non
 
 
 def _prompted(data: str, dataset: str | None, n_passages: int, limit: int | None) -> list[StatePrompt]:
-    """Return what is to be read."""
+    """Return the prompts to read, from a recording or from questions."""
     if is_recording(data):
         return _prompts_of(read_recording(data), dataset, n_passages)[:limit]
     return [_of_question(question, n_passages) for question in load_questions(data, limit=limit)]
 
 
 def _of_question(question: Question, n_passages: int) -> StatePrompt:
-    """Return a question with the passages that the first rounds of a recording would read."""
+    """Return a question's prompt, with the passages that the first rounds of a recording would read."""
     if not n_passages:
         return StatePrompt(id=question.question_id, question=question.question)
     if not question.passages:
@@ -165,9 +165,9 @@ def _of_question(question: Question, n_passages: int) -> StatePrompt:
 
 
 def _prompts_of(recording: Recording, dataset: str | None, n_passages: int) -> list[StatePrompt]:
-    """Return the questions of a recording, with the passages of one of its rounds."""
+    """Return the prompts of a recording's questions, with the passages of its rounds if wanted."""
     if "question" not in recording.table.column_names:
-        raise DataError("the recording holds ids of questions and not their words: give the questions themselves")
+        raise DataError("the recording contains ids of questions, not their words: give the questions themselves")
     texts = recording.per_question("question", ())
     blank = [name for name, text in zip(recording.question_ids, texts, strict=True) if not text]
     if blank:
@@ -185,7 +185,7 @@ def _prompts_of(recording: Recording, dataset: str | None, n_passages: int) -> l
 
 def _passages_of(dataset: str | None) -> dict[str, Passage]:
     if dataset is None:
-        raise DataError("recordings hold ids of passages and not their texts: with --prompt rag give --dataset, too")
+        raise DataError("recordings contain ids of passages, not their texts: with --prompt rag give --dataset, too")
     return {passage.passage_id: passage for question in load_questions(dataset) for passage in question.passages}
 
 
@@ -194,12 +194,12 @@ def _passages_shown(rounds: Sequence[Sequence[str] | None], n: int, known: dict[
     most: Sequence[str] = max((ids or () for ids in rounds), key=len)
     missing = [name for name in most[:n] if name not in known]
     if missing:
-        raise DataError(f"--dataset has no passage {missing[0]!r}: it is not the one that was recorded")
+        raise DataError(f"--dataset has no passage {missing[0]!r}: give the questions that were recorded")
     return tuple(known[name] for name in most[:n])
 
 
 def _as_json(collected: CollectionSummary, source: StateSource, prompt: str) -> dict[str, Any]:
-    """Return what was stored as JSON."""
+    """Return the summary of a run, JSON-ready."""
     return {
         "path": str(collected.path),
         "model": source.id,
@@ -216,13 +216,13 @@ def _as_json(collected: CollectionSummary, source: StateSource, prompt: str) -> 
 
 
 def _sum_of(every: Sequence[Mapping[str, Any]], out: Path, seconds: float) -> dict[str, Any]:
-    """Return what the shards stored, together."""
+    """Add up the summaries of all shards."""
     sums = {name: sum(data[name] for data in every) for name in ("stored", "read", "undefined", "clipped")}
     return {**every[0], **sums, "path": str(out), "seconds": seconds}
 
 
 def _states_shown(data: dict[str, Any], then: str) -> tuple[dict[str, Any], Screen]:
-    """Return what was stored as JSON and for people."""
+    """Return the summary as JSON-ready values and as a screen."""
     layers = f"layers {', '.join(map(str, data['layers']))}" if data["layers"] else "one vector"
     sentence = (
         f"{data['path']}: {data['stored']} states of {data['model']} ({data['revision']}), {layers}, prompt {data['prompt']}; this "
@@ -232,5 +232,5 @@ def _states_shown(data: dict[str, Any], then: str) -> tuple[dict[str, Any], Scre
     if data["undefined"]:
         notes.append(f"{data['undefined']} states are undefined (NaN): a probe gives NaN for them")
     if data["clipped"]:
-        notes.append(f"{data['clipped']} numbers were too large for float16 and became the largest that it holds")
+        notes.append(f"{data['clipped']} numbers were too large for float16 and became its largest number")
     return data, Screen(sentences=[sentence], notes=notes, then=then)

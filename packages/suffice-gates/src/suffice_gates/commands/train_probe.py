@@ -31,16 +31,21 @@ class _ProbeTraining:
     hidden: Annotated[
         str, typer.Option("--hidden", help="Comma-separated widths between the layers; empty = one layer.")
     ] = ",".join(map(str, HIDDEN))
-    dropout: Annotated[float, typer.Option("--dropout", help="Share left out of each hidden layer, in [0, 1).")] = 0.5
+    dropout: Annotated[
+        float, typer.Option("--dropout", help="Share of each hidden layer dropped in a step, in [0, 1).")
+    ] = 0.5
     lr: Annotated[float, typer.Option("--lr", help="Learning rate.")] = 5e-5
     epochs: Annotated[int, typer.Option("--epochs", min=1, help="Most epochs (the paper: 30, and 100).")] = 100
     patience: Annotated[
         int, typer.Option("--patience", min=0, help="Epochs without a better dev loss before it stops; 0 = never stop.")
     ] = 10
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Questions of a step.")] = 32
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Questions per step.")] = 32
     weight_decay: Annotated[float, typer.Option("--weight-decay", min=0, help="Decoupled weight decay.")] = 0.0
     standardize: Annotated[
-        bool, typer.Option("--standardize/--no-standardize", help="Scale states by mean and deviation; stored.")
+        bool,
+        typer.Option(
+            "--standardize/--no-standardize", help="Scale states by mean and deviation, stored with the probe."
+        ),
     ] = True
     balanced: Annotated[
         bool, typer.Option("--balanced/--unbalanced", help="As many known as unknown questions in each epoch.")
@@ -48,7 +53,7 @@ class _ProbeTraining:
     device: Annotated[str, typer.Option("--device", help="Where to train, as torch names it.")] = "cpu"
 
     def settings(self) -> ProbeSettings:
-        """Return what a probe is trained with."""
+        """Return the options as `ProbeSettings`."""
         parsed = {"hidden": _whole_numbers("--hidden", self.hidden), "patience": self.patience or None}
         return ProbeSettings(**{**asdict(self), **parsed})
 
@@ -75,9 +80,9 @@ def train_probe_command(
     layer: Annotated[int | None, typer.Option("--layer", help="Only this layer.")] = None,
     layers: Annotated[
         str | None,
-        typer.Option("--layers", help="Comma-separated: which layers to try; default: all that are stored."),
+        typer.Option("--layers", help="Comma-separated layers to try; default: all stored ones."),
     ] = None,
-    seeds: Annotated[str, typer.Option("--seeds", help="Comma-separated; the best on dev is kept.")] = "0",
+    seeds: Annotated[str, typer.Option("--seeds", help="Comma-separated seeds; the best on dev is kept.")] = "0",
     calibration: Annotated[
         str, typer.Option("--calibration", help=f"Fitted on dev: {', '.join(CALIBRATIONS)}.")
     ] = "none",
@@ -89,9 +94,9 @@ def train_probe_command(
     ] = None,
     dev_share: Annotated[float, typer.Option("--dev-share", help="Share of dev questions, by id hash.")] = 0.2,
     test_share: Annotated[float, typer.Option("--test-share", help="Share of test questions, by id hash.")] = 0.2,
-    salt: Annotated[str, typer.Option("--split-salt", help="Another text gives another split.")] = "",
+    salt: Annotated[str, typer.Option("--split-salt", help="Salt of the split; another text gives another one.")] = "",
     rag_states: Annotated[
-        Path | None, typer.Option("--rag-states", help="States of the prompt with passages: measured apart.")
+        Path | None, typer.Option("--rag-states", help="States of the prompt with passages, measured separately.")
     ] = None,
     rag_round: Annotated[
         int, typer.Option("--rag-round", min=1, help="The round of --labels whose answers had those passages.")
@@ -100,7 +105,7 @@ def train_probe_command(
         bool, typer.Option("--train-on-rag", help="Fit on both prompts; the probe is then valid for both.")
     ] = False,
 ) -> None:
-    """The probe is selected on dev, measured once on test, and stored without code.
+    """Train a probe: select it on dev, measure it once on test, and store it without code.
 
     Example: suffice gate train tune.states --labels tune.parquet -o probe
     """
@@ -134,19 +139,19 @@ def train_probe_command(
 
 
 def _labels_of(path: Path, rule: str, least: float, at: int) -> tuple[dict[str, float], dict[str, Any]]:
-    """Return labels by question, and where they come from."""
+    """Read the label of each question, and facts about their source for the card."""
     if is_recording(path):
         result = closed_book_labels(read_recording(path), rule, least=least, at=at)
         about = {"rule": result.rule, "least": least, "failed": result.n_failed, "unlabelled": result.n_unlabelled}
         return result.known, {"questions": len(result.shares), "known": sum(result.known.values()), **about}
     if at:
-        raise DataError(f"{str(path)!r} holds labels of one prompt: for --rag-states give a recording as --labels")
+        raise DataError(f"{str(path)!r} contains labels of one prompt: for --rag-states give a recording as --labels")
     labels = dict(_label_of_line(row, where) for where, row in json_lines(path, _LABEL_LINE))
     return labels, {"questions": len(labels), "known": sum(labels.values()), "rule": path.name}
 
 
 def _question_texts(path: Path) -> dict[str, str]:
-    """Return the questions that a recording of labels holds, by id; other labels have ids alone."""
+    """Return the question texts of a recording with labels, by id; other files of labels have none."""
     recording = read_recording(path) if is_recording(path) else None
     if recording is None or "question" not in recording.table.column_names:
         return {}

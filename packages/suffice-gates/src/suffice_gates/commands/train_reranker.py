@@ -34,7 +34,7 @@ _TRANSFER = (
 
 @dataclass(frozen=True, kw_only=True)
 class _Answering(models.Answering):
-    """What answers --questions in both orders."""
+    """Options of the model that answers `--questions` in both orders."""
 
     panel: ClassVar[str] = "Answers to --questions"
 
@@ -45,10 +45,11 @@ class _Answering(models.Answering):
 
 @dataclass(frozen=True, kw_only=True)
 class _BaseRun(LocalRun):
-    """How models run here: the cross-encoder that is trained, and the language model that answers."""
+    """Options of local models: the cross-encoder to train, and the language model that answers."""
 
     revision: Annotated[
-        str | None, typer.Option("--revision", help="Of --base at the hub; any option takes ID@REVISION, too.")
+        str | None,
+        typer.Option("--revision", help="Revision of --base at the hub; or write ID@REVISION in any option."),
     ] = None
 
 
@@ -61,7 +62,9 @@ class _RerankerTraining:
     learning_rate: Annotated[float, typer.Option("--lr", help="Largest learning rate.")] = (
         _RERANKER_DEFAULTS.learning_rate
     )
-    weight_decay: Annotated[float, typer.Option("--weight-decay", help="Of AdamW.")] = _RERANKER_DEFAULTS.weight_decay
+    weight_decay: Annotated[float, typer.Option("--weight-decay", help="Weight decay of AdamW.")] = (
+        _RERANKER_DEFAULTS.weight_decay
+    )
     query_tokens: Annotated[int, typer.Option("--query-tokens", help="Longest question.")] = (
         _RERANKER_DEFAULTS.query_tokens
     )
@@ -69,26 +72,30 @@ class _RerankerTraining:
         _RERANKER_DEFAULTS.passage_tokens
     )
     batch: Annotated[
-        int, typer.Option("--batch", help="Positives of one step on each device, each with its negatives.")
+        int, typer.Option("--batch", help="Rows per step and device: each a positive with its negatives.")
     ] = _RERANKER_DEFAULTS.batch
     accumulate: Annotated[
         int | None,
         typer.Option("--accumulate", help="Parts into which a batch is cut; default: as many as --memory demands."),
     ] = _RERANKER_DEFAULTS.accumulate
-    memory: Annotated[float, typer.Option("--memory", help="GiB of the device, for --accumulate.")] = (
-        _RERANKER_DEFAULTS.memory
-    )
+    memory: Annotated[
+        float, typer.Option("--memory", help="GiB of the device that training may take; sets --accumulate.")
+    ] = _RERANKER_DEFAULTS.memory
     checkpointing: Annotated[
         bool, typer.Option("--checkpointing", help="Compute layers again in the backward pass: less memory, slower.")
     ] = _RERANKER_DEFAULTS.checkpointing
     epochs: Annotated[float, typer.Option("--epochs", help="Passes over the data.")] = _RERANKER_DEFAULTS.epochs
-    temperature: Annotated[float, typer.Option("--temperature", help="Of InfoNCE.")] = _RERANKER_DEFAULTS.temperature
+    temperature: Annotated[float, typer.Option("--temperature", help="Temperature of InfoNCE.")] = (
+        _RERANKER_DEFAULTS.temperature
+    )
     negatives: Annotated[int, typer.Option("--negatives", help="Most given negatives.")] = _RERANKER_DEFAULTS.negatives
-    in_batch: Annotated[int, typer.Option("--in-batch", help="Negatives from the batch besides.")] = (
+    in_batch: Annotated[int, typer.Option("--in-batch", help="Most further negatives from the batch.")] = (
         _RERANKER_DEFAULTS.in_batch
     )
-    warmup: Annotated[float, typer.Option("--warmup", help="Share of the steps.")] = _RERANKER_DEFAULTS.warmup
-    evaluations: Annotated[int, typer.Option("--evaluations", help="Evaluations and checkpoints in an epoch.")] = (
+    warmup: Annotated[float, typer.Option("--warmup", help="Share of the steps in which the learning rate rises.")] = (
+        _RERANKER_DEFAULTS.warmup
+    )
+    evaluations: Annotated[int, typer.Option("--evaluations", help="Evaluations and checkpoints per epoch.")] = (
         _RERANKER_DEFAULTS.evaluations
     )
     patience: Annotated[
@@ -101,7 +108,7 @@ class _RerankerTraining:
 
 def train_reranker_command(
     preferences: Annotated[
-        Path, typer.Argument(help="What to learn from, as `suffice reranker preferences` writes it.")
+        Path, typer.Argument(help="Training preferences, as `suffice reranker preferences` writes them.")
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the trained cross-encoder.")],
     training: _RerankerTraining,
@@ -111,15 +118,17 @@ def train_reranker_command(
     base: Annotated[str, typer.Option("--base", help="A cross-encoder, id or folder.")] = "BAAI/bge-reranker-v2-m3",
     dev: Annotated[Path | None, typer.Option("--dev", help="Preferences that choose the step and stop early.")] = None,
     test: Annotated[
-        Path | None, typer.Option("--test", help="Preferences to report on, before and after; default: those of --dev.")
+        Path | None, typer.Option("--test", help="Preferences to report on, before and after training; default: --dev.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of rows, dropout, a new head and resamples.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, help="Seed of row order, dropout, a new head and resamples.")
+    ] = 0,
     questions: Annotated[
         str | None, typer.Option("--questions", help="Answer these in both orders, too: quality before and after.")
     ] = None,
     candidates: options.Candidates = 20,
 ) -> None:
-    """The loss is InfoNCE; quality is measured before and after. Run the same command again to resume.
+    """Train with InfoNCE, and measure quality before and after. Run the same command again to resume.
 
     Example: suffice reranker train preferences.jsonl -o aligned
     """
@@ -141,7 +150,7 @@ def train_reranker_command(
         seed=seed,
     )
     if int(os.environ.get("RANK", "0")) > 0:
-        return  # of several processes that trained together, the first one answers and prints
+        return  # if several processes train together, only the first one answers and prints
     answers = None
     if questions is not None:
         reader = answering.answerer(replace(local, revision=None), logprobs=answering.logprobs)
@@ -171,11 +180,11 @@ def train_reranker_command(
 
 
 def _aligned_with(preferences: Path) -> dict[str, Any] | None:
-    """Return what the preference file's card says of the model whose preferences these are."""
+    """Return the identity of the model behind the preferences, from their card; None without a card."""
     try:
         confidence = json.loads(card_path(preferences).read_text(encoding="utf-8"))["config"]["confidence"]
     except OSError:
-        return None  # somebody else's file
+        return None  # another program's file
     except (ValueError, KeyError, TypeError):
         raise DataError(f"{card_path(preferences)} is not the card of preference data: move it away") from None
     return dict(confidence)

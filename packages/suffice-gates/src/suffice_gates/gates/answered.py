@@ -33,8 +33,8 @@ BUNDLED_ANSWERS = ("hotpotqa_llama31_tune", "hotpotqa_llama31_eval", "2wiki_llam
 """Names of the sets that ship with the package; DATA.md lists their sources and licences."""
 
 _CALLS_BY_ROUND = {"generator": (1.0, 1.0), "gate": (0.0, 0.0), "retrieval": (0.0, 1.0)}
-"""Calls by component at round 0 and 1.  Because there is a column for the gate, even of zeros, round 0's answer is paid for
-only where the gate returns it (SEMANTICS, costs)."""
+"""Calls by component at rounds 0 and 1.  The gate has a column, even of zeros, because replay then charges round 0's answer
+only to questions for which the gate returns it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +42,12 @@ class Answered:
     """One question with a model's two answers.
 
     Attributes:
-        question_id: Unit of pairing.
+        question_id: Id, the unit of pairing.
         question: Its text.
         golds: Gold answers, at least one.
-        closed_book: The answer without retrieval; None where it is missing, which scores 0.
+        closed_book: The answer without retrieval; None if missing, which scores 0.
         retrieved: The answer with retrieval, likewise.
-        type: As the data set names it; None if not given.
+        type: The data set's own type of question; None if not given.
     """
 
     question_id: str
@@ -66,8 +66,8 @@ def load_answered(source: str | Path) -> list[Answered]:
     ('Kap', ('an American football quarterback',))
 
     Raises:
-        DataError: There is no such set or file, or a question without gold answers or twice.
-        SchemaError: A line is not such a record.
+        DataError: The set or file does not exist, or a question has no gold answers or occurs twice.
+        SchemaError: A line does not have these fields.
     """
     path = Path(source)
     if str(source) in BUNDLED_ANSWERS:
@@ -118,17 +118,17 @@ def answered_recording(
     scores: Mapping[str, npt.ArrayLike] | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Recording:
-    """Return the answers as a recording: round 0 without retrieval, round 1 with it, one call each.
+    """Build a recording of answers: round 0 without retrieval, round 1 with it, one call each.
 
-    Everything that works on recordings then works here: replay, certify, reports.  Tokens and seconds are unknown.
+    It can be replayed, certified and reported on like any other.  Tokens and seconds are unknown.
 
     Args:
-        questions: Answered both ways.
-        scores: Signals of round 0 by name, shape ``(n_questions,)``; NaN = undefined, and no comparison with it holds.
-        metadata: What the recording says about itself.
+        questions: Questions answered both ways.
+        scores: Signals of round 0 by name, shape ``(n_questions,)``; NaN if undefined, which makes every comparison false.
+        metadata: Metadata of the recording.
 
     Raises:
-        DataError: No questions, no gold answers, a question twice, or not one score for each question.
+        DataError: There are no questions, one has no gold answers or occurs twice, or scores and questions differ in number.
     """
     _check_answered(questions)
     rows: list[dict[str, Any]] = []
@@ -151,17 +151,17 @@ def answered_recording(
 
 
 def with_scores(recording: Recording, scores: Mapping[str, npt.ArrayLike], *, component: str = "gate") -> Recording:
-    """Return the recording with signals of a gate at round 0; later rounds do not have them.
+    """Add signals of a gate at round 0; at later rounds they are undefined.
 
-    A gate's signals need no closed-book answer, so that answer is paid for only where the gate returns it.
+    A gate decides before the closed-book answer exists, so that answer is charged only where the gate returns it.
 
     Args:
-        recording: With round 0.
-        scores: By name, shape ``(n_questions,)``, in the order of `recording.question_ids`.
-        component: Whose call produces them; `generator` for what only the closed-book answer shows.
+        recording: A recording with round 0.
+        scores: Signals by name, shape ``(n_questions,)``, in the order of `recording.question_ids`.
+        component: The component whose call produces them; `generator` for signals of the closed-book answer itself.
 
     Raises:
-        DataError: There is no round 0, a column of that name, or not one score for each question.
+        DataError: Round 0 is missing, a column of that name exists, or scores and questions differ in number.
     """
     require_round_0(recording)
     table = recording.table
@@ -184,11 +184,11 @@ def with_scores(recording: Recording, scores: Mapping[str, npt.ArrayLike], *, co
 
 
 def without_gate(recording: Recording) -> Recording:
-    """Return the recording as if its gate had not been there: what another gate is judged on.
+    """Remove the costs of the recorded gate, so that another gate can be judged on the recording.
 
-    A pass of the answering model itself, which goes on into the answer (so that the answer counts no call of its own),
-    becomes part of the answer's cost; any other gate's cost is dropped.  The gate's columns stay, with zeros, so
-    that round 0's answer is paid for only where it is returned.
+    If the gate's pass is the start of the answer (which then counts no call of its own), its cost moves to the answer;
+    otherwise it is dropped.  The gate's cost columns stay, with zeros, so that replay still charges round 0's answer
+    only where it is returned.
     """
     table = recording.table
     kinds = [name.rsplit(".", 1)[-1] for name in recording.names("cost") if name.startswith("cost.gate.")]

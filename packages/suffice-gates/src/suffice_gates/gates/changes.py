@@ -1,4 +1,4 @@
-"""Which questions change sides between neighbouring thresholds, and whether that does them good (CBDR, Figure 8)."""
+"""Questions whose decision changes between neighbouring thresholds, with gains and losses (CBDR, Figure 8)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _ANSWER_WIDTH = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """A question that changes sides between two thresholds: it is answered directly at the lower, retrieved at the higher.
+    """A question that is answered directly at one threshold and retrieved for at the next, stricter one.
 
     Attributes:
         question_id: The question.
         question: Its text; empty where not recorded.
         direct: The answer without retrieval.
-        retrieved: The answer with it.
+        retrieved: The answer with retrieval.
         before: The metric without retrieval.
-        after: The metric with it.
+        after: The metric with retrieval.
     """
 
     question_id: str
@@ -39,14 +39,14 @@ class Transition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transitions:
-    """What a step from one threshold to the next, stricter one changes (CBDR, Figure 8).
+    """The questions that one step to the next, stricter threshold moves to retrieval (CBDR, Figure 8).
 
     Attributes:
-        low: The threshold before.
-        high: The one after: more questions are retrieved for.
-        gained: Questions whose metric rises with retrieval: wrong -> right where the metric is 0 or 1.
-        lost: Questions whose metric falls: right -> wrong.
-        same: How many change sides without a change of the metric.
+        low: The threshold before the step.
+        high: The threshold after it, which retrieves for more questions.
+        gained: Moved questions whose metric rises with retrieval (wrong -> right if the metric is 0 or 1).
+        lost: Moved questions whose metric falls (right -> wrong).
+        same: Number of moved questions with an unchanged metric.
     """
 
     low: float
@@ -59,13 +59,13 @@ class Transitions:
 def transitions(
     evaluation: GateEvaluation, signal: str, betas: Sequence[float], *, low: bool = False
 ) -> tuple[Transitions, ...]:
-    """Return what each step between neighbouring thresholds changes, in the order of retrieval.
+    """Return the questions that each step between neighbouring thresholds moves, from the least retrieval to the most.
 
     Args:
         evaluation: The questions.
-        signal: What the gate reads.
+        signal: The signal that the gate reads.
         betas: The thresholds.
-        low: Whether low values answer directly.
+        low: True if low values answer directly.
 
     Raises:
         UnknownSignalError: The signal was not recorded.
@@ -103,7 +103,7 @@ def _step(evaluation: GateEvaluation, low: float, high: float, moved: Mask) -> T
 
 
 def transitions_table(title: str, steps: Sequence[Transitions]) -> Table:
-    """Return what each step to the next threshold changes: questions that gain, lose, and stay as they were."""
+    """Tabulate the questions that gain, lose and keep their metric at each step."""
     return Table(
         title=title,
         columns=(
@@ -122,7 +122,7 @@ def transitions_table(title: str, steps: Sequence[Transitions]) -> Table:
 
 
 def examples_table(title: str, steps: Sequence[Transitions], most: int = 3) -> Table:
-    """Return the first questions that gain and lose by retrieval at each step."""
+    """Tabulate the first questions that gain and lose by retrieval at each step."""
     rows = []
     for step in steps:
         for change, listed in (("wrong -> right", step.gained), ("right -> wrong", step.lost)):

@@ -1,4 +1,4 @@
-"""Gates side by side: each with a threshold chosen on tune questions, judged once on others, with what it costs."""
+"""Comparison of gates: thresholds chosen on tune questions, quality and cost measured once on others."""
 
 from __future__ import annotations
 
@@ -41,15 +41,14 @@ _RANDOM = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatePrice:
-    """What a gate costs besides what the recording holds.
+    """Costs of a gate that the recording does not contain.
 
     Attributes:
-        n_labels: Questions answered both ways, or without retrieval, that its fit took; 0 where nothing is fitted, NaN
-            if unknown.
-        fit_seconds: Of reading them and fitting.
-        calls: Calls of a language model per question, to decide.
-        tokens: Tokens that it reads and writes per question, to decide.
-        seconds: Per question, to decide; NaN where not measured.
+        n_labels: Labelled questions that its fit needed; 0 if nothing is fitted, NaN if unknown.
+        fit_seconds: Seconds to read them and to fit.
+        calls: Calls of a language model for one decision.
+        tokens: Tokens read and written for one decision.
+        seconds: Seconds for one decision; NaN if not measured.
     """
 
     n_labels: float = 0
@@ -61,20 +60,19 @@ class GatePrice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredGate:
-    """A gate as its scores: of tune questions, each without having seen it, and of those it is judged on.
+    """A gate's scores: out-of-fold on tune questions, direct on evaluation questions.
 
     Attributes:
-        name: What reports call it.
-        tune: Shape ``(n_tune,)``; NaN = undefined, which retrieves.
-        evaluation: Shape ``(n_eval,)``.
-        low: Whether low values answer directly, as an uncertainty does.
-        beta: Its threshold; None = chosen on tune.
-        ranks: What says how sure it is, high for sure, where `evaluation` does not rank all questions; None =
-            `evaluation`.
-        component: Whose recorded call produces its score: `gate` for the recorded gate, `generator` for what only the
-            closed-book answer shows; "" if none does, and only `price` counts.
-        price: What it costs.
-        source: Paper, or how it was made.
+        name: Name in reports.
+        tune: Scores of the tune questions, shape ``(n_tune,)``; NaN if undefined, which retrieves.
+        evaluation: Scores of the evaluation questions, shape ``(n_eval,)``.
+        low: True if low values answer directly, as for an uncertainty.
+        beta: Its threshold; None to choose it on the tune questions.
+        ranks: Confidence by which questions are ranked, if `evaluation` cannot rank all of them; None for `evaluation`.
+        component: The component whose recorded call produces the score: `gate` for the recorded gate, `generator` for
+            signals of the closed-book answer; "" if there is none and only `price` counts.
+        price: Its costs beside the recorded ones.
+        source: Paper, or other origin.
     """
 
     name: str
@@ -93,15 +91,16 @@ class ComparedGate(Result):
     """One gate in a comparison.
 
     Attributes:
-        name: What reports call it.
-        source: Paper, or how it was made.
-        price: What it costs.
-        point: What it gives and costs on the questions it is judged on.
-        random: The random gate at the same retrieval rate there.
-        tune: The same gate on the tune questions: selected there, so its figures flatter; None if the threshold was given.
+        name: Name in reports.
+        source: Paper, or other origin.
+        price: Its costs beside the recorded ones.
+        point: Its quality and cost on the evaluation questions.
+        random: The random gate at the same retrieval rate.
+        tune: Its quality and cost on the tune questions, optimistic because its threshold was chosen there; None if the
+            threshold was given.
         known: Area under the ROC curve of its score for "the answer without retrieval is right".
-        not_needed: The same for "retrieval does not raise the metric".
-        n_undefined: Questions without a score, for which it retrieves.
+        not_needed: Area under the ROC curve of its score for "retrieval does not raise the metric".
+        n_undefined: Number of questions without a score, for which it retrieves.
         p_holm: The p-value against random decisions (`GatePoint.p_random`), adjusted by Holm over the gates.
     """
 
@@ -123,16 +122,16 @@ class ComparedGate(Result):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateComparison(Evaluation):
-    """Gates on one set of questions.
+    """A comparison of gates on one set of questions.
 
     Attributes:
-        rows: In the order given.
-        never: Never retrieving.
-        always: Always retrieving.
+        rows: The gates, in the given order.
+        never: The policy that never retrieves.
+        always: The policy that always retrieves.
         perfect: The gate that knows where retrieval helps.
-        metrics: The first is what quality means.
-        n_tune: Tune questions; 0 where thresholds were cross-fitted.
-        chosen: How thresholds were chosen, in words.
+        metrics: Names of the metrics; the first one measures quality.
+        n_tune: Number of tune questions; 0 if thresholds were cross-fitted.
+        chosen: A sentence on the choice of thresholds.
     """
 
     rows: tuple[ComparedGate, ...]
@@ -144,12 +143,12 @@ class GateComparison(Evaluation):
     chosen: str
 
     def tables(self) -> Sequence[Table]:
-        """Return the gates side by side, and what their scores know."""
+        """Return the table of gates side by side, and the table of what their scores predict."""
         return [comparison_table(self), knowledge_table(self)]
 
     @property
     def headline(self) -> str:
-        """Whether any gate beats always retrieving, in one sentence."""
+        """One sentence on the gates that beat always retrieving, or random gates."""
         first = self.metrics[0]
         better = [row for row in self.rows if row.point.against_always[first].low > 0]
         shown = [row for row in self.rows if row.p_holm < 1 - self.resampling.level]
@@ -177,16 +176,17 @@ def compare_gates(
     *,
     rate: float | None = None,
 ) -> GateComparison:
-    """Judge gates on questions, each with its threshold chosen on tune questions.
+    """Judge gates on evaluation questions, each with its threshold chosen on tune questions.
 
     Args:
-        evaluation: Questions used for nothing else.
-        gates: At least one; names differ.
-        tune: Tune questions; None if every gate brings its threshold.
+        evaluation: Evaluation questions, used for nothing else.
+        gates: At least one gate; names must differ.
+        tune: Tune questions; None if every gate has its threshold.
         rate: Choose each threshold by this retrieval rate on tune instead of by quality.
 
     Raises:
-        DataError: No gates, two of one name, tune questions among those judged on, or no threshold and no tune questions.
+        DataError: There are no gates, two have the same name, a question is in both sets, or a gate has no threshold and
+            there are no tune questions.
     """
     if not gates or len({gate.name for gate in gates}) < len(gates):
         raise DataError(f"gates need names that differ, and at least one: {[gate.name for gate in gates]!r}")
@@ -194,14 +194,14 @@ def compare_gates(
     shared = seen_in(recording, Seen() if tune is None else seen_from(tune.recording))
     if shared.any():
         raise DataError(
-            f"{int(shared.sum())} questions are among the tune questions and among those judged on, by id or text, the "
-            f"first is {recording.question_ids[int(np.argmax(shared))]!r}: thresholds chosen on a question flatter "
-            "themselves there"
+            f"{int(shared.sum())} evaluation questions are among the tune questions, by id or text, the "
+            f"first is {recording.question_ids[int(np.argmax(shared))]!r}: a threshold looks too good on the "
+            "questions that it was chosen on"
         )
     unscored = [gate.name for gate in gates if not np.isfinite(gate.evaluation).any()]
     if unscored:
         raise DataError(
-            f"the gate {unscored[0]!r} has a score for none of the {evaluation.n} questions that it is judged on, so it "
+            f"the gate {unscored[0]!r} has a score for none of the {evaluation.n} evaluation questions, so it "
             "would always retrieve: record its signal, or leave the gate out"
         )
     rows = [_compared(evaluation, gate, tune, rate) for gate in gates]
@@ -224,7 +224,7 @@ def compare_gates(
 def _seen_notes(
     evaluation: GateEvaluation, gates: Sequence[ScoredGate], tune: GateEvaluation | None
 ) -> tuple[str, ...]:
-    """Return what the recorded gate, where it is compared, has seen of the questions."""
+    """Return cautions about questions that the recorded gate, if it is compared, was fitted on."""
     rules = [gate_rule(KNOWN, 0.5)] if any(gate.component == GATE for gate in gates) else []
     notes = [*selected_on(map(evaluation.gated, rules), evaluation.recording).notes]
     notes += undefined_notes(evaluation.draws.units.n_units, evaluation.draws.resampling.n_resamples)
@@ -272,14 +272,14 @@ _COLUMN = "gate_score"
 
 
 def _replayed(evaluation: GateEvaluation, scores: Floats, beta: float, gate: ScoredGate) -> GatePoint:
-    """Replay the gate's rule on a recording that holds its score; the recorded gate is paid for only where it is this."""
+    """Replay the gate's rule on a recording with its score; the recorded gate's cost counts only if it is this gate."""
     base = evaluation if gate.component == GATE else evaluation.ungated()
     judged = base.with_scores({_COLUMN: scores}, component=gate.component or GATE)
     return judged.point(gate_rule(_COLUMN, beta, low=gate.low), beta, label=gate.name)
 
 
 def comparison_table(comparison: GateComparison, title: str = "") -> Table:
-    """Return gates side by side: quality, retrieval rate, what they know, online and offline cost."""
+    """Tabulate gates side by side: quality, retrieval rate, areas under the ROC curve, online and offline cost."""
     metrics = comparison.metrics
     no_price = GatePrice(n_labels=math.nan, fit_seconds=math.nan, seconds=math.nan)
     rows = [
@@ -318,7 +318,7 @@ def comparison_table(comparison: GateComparison, title: str = "") -> Table:
 
 
 def knowledge_table(comparison: GateComparison) -> Table:
-    """Return what the scores know: the areas under the ROC curve, the thresholds, and quality where they were chosen."""
+    """Tabulate what the scores predict: areas under the ROC curve, thresholds, and quality on the tune questions."""
     first = comparison.metrics[0]
     return Table(
         title="What the scores know: areas under the ROC curve (0.5 = nothing)",
@@ -350,7 +350,7 @@ def knowledge_table(comparison: GateComparison) -> Table:
 
 
 def rates_table(title: str, comparisons: Mapping[float, GateComparison]) -> Table:
-    """Return gates at given retrieval rates against blind ones of the rate that they reach."""
+    """Tabulate gates at given retrieval rates, beside random gates of the rates that they reach."""
     first = next(iter(comparisons.values())).metrics[0]
     return Table(
         title=title,

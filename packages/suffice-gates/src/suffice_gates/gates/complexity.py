@@ -52,14 +52,14 @@ _RIGHT = 0.5
 
 
 class ComplexityGate:
-    """Decides from the question alone which way is enough; the policy reads its class by the rule `adaptive_rag`.
+    """Predicts from the question alone how much retrieval it needs; the policy reads the class by the rule `adaptive_rag`.
 
     Its signals are `complexity`, the likeliest class (0 no retrieval, 1 a single one, 2 more), and `p_known`, the calibrated
     probability of class 0.
 
     Args:
-        classifier: What `fit_complexity` fitted.
-        embedder: Reads the questions.
+        classifier: The classifier, fitted by `fit_complexity`.
+        embedder: Embeds the questions.
         provenance: Data, figures and questions of the fit; JSON-ready.
         name: Name in reports.
     """
@@ -91,7 +91,7 @@ class ComplexityGate:
         return {"kind": "question gate", **card}
 
     def decide(self, question: str) -> Verdict:
-        """Encode the question and return `complexity` and `p_known`; NaN where the encoder gives no numbers.
+        """Encode the question and return `complexity` and `p_known`; NaN if the encoder returns no finite vector.
 
         Raises:
             DataError: The question is empty.
@@ -140,13 +140,13 @@ class ComplexityGate:
         """Read a gate without executing anything in its files.
 
         Args:
-            folder: What `save` wrote.
-            embedder: The one that it was fitted on.
+            folder: A folder written by `save`.
+            embedder: The embedder that the gate was fitted on.
 
         Raises:
             DataError: A file cannot be read.
-            SchemaError: It is not a gate that this release reads, or the weights do not match the card.
-            ConfigMismatchError: It was fitted on vectors of another encoder.
+            SchemaError: This release cannot read the gate, or the weights do not match the card.
+            ConfigMismatchError: The gate was fitted on vectors of another encoder.
         """
         card, stored = read_card(folder), _bytes_of(Path(folder) / WEIGHTS)
         if hashlib.sha256(stored).hexdigest() != card["weights_sha256"]:
@@ -177,11 +177,11 @@ class ComplexityGate:
 
 
 def is_complexity_gate(folder: Path) -> bool:
-    """Return whether a folder holds a classifier of questions, by the format that its card names."""
+    """Return whether the card in a folder has the format of a complexity gate."""
     try:
         card = json.loads(folder.joinpath(CARD).read_bytes())
     except (OSError, ValueError):
-        return False  # the reader of probes says what is wrong
+        return False  # not this format; the reader of probes reports the error
     return isinstance(card, dict) and card.get("format") == FORMAT
 
 
@@ -189,7 +189,7 @@ def read_card(folder: str | Path) -> dict[str, Any]:
     """Return the card of a gate that `ComplexityGate.save` wrote.
 
     Raises:
-        DataError: There is no such file.
+        DataError: The file does not exist.
         SchemaError: It is another kind of card, or a field is missing or unknown.
     """
     path = Path(folder) / CARD
@@ -231,18 +231,18 @@ def fit_complexity(
 ) -> ComplexityGate:
     """Fit the classifier on recorded tune questions (Adaptive-RAG, section 3.2).
 
-    A question's label is the cheapest way whose answer is right: no retrieval (round 0), a single one (round 1), or all of them
-    (the last round); where none is right, what the data set was made for.  The paper fine-tunes a T5; this is a logistic
-    regression on the embedder's vectors, its penalty chosen by cross-validation.
+    A question's label is the cheapest way that answers it rightly: no retrieval (round 0), a single one (round 1), or all of
+    them (the last round); if no way does, the label that suits the data set (`multi_hop`).  The paper fine-tunes a T5; this
+    is a logistic regression on the embedder's vectors, its penalty chosen by cross-validation.
 
     Args:
         recording: Full-width rounds from round 0 on, with the questions' texts.
-        embedder: Reads the questions.
-        metric: An answer is right where this is at least one half.
-        multi_hop: Whether the data set asks for several retrievals: of all questions, or of each.
+        embedder: Embeds the questions.
+        metric: Metric of an answer, which is right if it is at least one half.
+        multi_hop: True if the data set's questions need several retrievals; one value for all, or one for each question.
 
     Raises:
-        DataError: There is no round 0, a text or the metric of a question is missing, or all labels are of one class.
+        DataError: Round 0, a question's text or its metric is missing, or all labels are of one class.
         CensoredError: A rule ended the recording of some questions.
     """
     require_round_0(recording)

@@ -1,7 +1,7 @@
-"""A gate judged offline: what it gives and costs, beside never, always, perfect and random gates.
+"""Offline evaluation of a gate: quality and cost, beside reference gates.
 
-Never and always retrieving, the same share of questions at random, and a gate that knows the outcome are what a gate
-has to be compared with (CBDR, section 4.4, has the first two).
+The references are never and always retrieving (CBDR, section 4.4), a random gate at the same retrieval rate, and a perfect
+gate that knows the outcome.
 """
 
 from __future__ import annotations
@@ -45,29 +45,28 @@ def gate_rule(signal: str, beta: float = 0.5, *, low: bool = False) -> Rule:
     (entropy < 0.2) & (round < 1)
 
     Args:
-        signal: What it reads at round 0.
+        signal: The signal that it reads at round 0.
         beta: The threshold; strict, so that beta = 1 always retrieves.
-        low: Whether low values answer directly, as an uncertainty does.
+        low: True if low values answer directly, as for an uncertainty.
     """
     chosen = named(signal) < beta if low else named(signal) > beta
     return chosen & (named("round") < 1)
 
 
 class GateEvaluation:
-    """A recording with round 0, ready to judge gates on: what never and always retrieving give each question.
+    """Judges gates on a recording with round 0, by replay.
 
     Args:
         recording: Rounds 0 and later; failed questions are left out.
-        policy: What follows a gate that does not fire, from round 1 on: the whole budget by default. A rule
-            such as `tasr` puts the gate in front of it.
-        metrics: Columns in [0, 1]; the first is what quality means.
-        prices: For money; None = unknown.
-        resampling: How intervals are made.
-        margin: For non-inferiority to always retrieving.
+        policy: The policy from round 1 on, for questions that the gate retrieves for; by default the whole budget.
+        metrics: Columns in [0, 1]; the first one measures quality.
+        prices: Prices of tokens; None if unknown.
+        resampling: Settings of the intervals.
+        margin: Margin of non-inferiority to always retrieving.
 
     Raises:
         DataError: The recording has no round 0 or nothing after it, or lacks a metric.
-        CensoredError: A rule ended the recording of some questions before what is compared here.
+        CensoredError: A rule ended the recording of some questions before the rounds that are compared.
     """
 
     def __init__(
@@ -98,8 +97,8 @@ class GateEvaluation:
             cut = self.always.unrun
             raise CensoredError(
                 f"a rule ended the recording of {int(cut.sum())} of {self.n} questions (the first is "
-                f"{self.recording.question_ids[int(np.argmax(cut))]!r}), so what retrieving would have given there is "
-                "unknown, and the questions that are left were not left by chance. Record all of them at full width, "
+                f"{self.recording.question_ids[int(np.argmax(cut))]!r}), so the answers with retrieval are "
+                "unknown, and the other questions are not a random sample. Record all of them at full width, "
                 "without a policy"
             )
         retrieved = self.prepared.recording.seen[:, 1:].any(axis=1)
@@ -113,11 +112,11 @@ class GateEvaluation:
                 )
 
     def with_scores(self, scores: Mapping[str, npt.ArrayLike], *, component: str = "gate") -> GateEvaluation:
-        """Return the evaluation with further signals at round 0, see `suffice_gates.gates.answered.with_scores`; draws are shared."""
+        """Add signals at round 0, see `suffice_gates.gates.answered.with_scores`; resamples are shared."""
         return self._with(with_scores(self.recording, scores, component=component))
 
     def ungated(self) -> GateEvaluation:
-        """Return the evaluation without what the recorded gate cost, for gates that are not it: see `without_gate`."""
+        """Remove the cost of the recorded gate, to judge other gates; see `without_gate`."""
         return self._with(without_gate(self.recording))
 
     def _with(self, recording: Recording) -> GateEvaluation:
@@ -129,12 +128,12 @@ class GateEvaluation:
 
     @property
     def recording(self) -> Recording:
-        """The questions, those that failed left out."""
+        """The recording without failed questions."""
         return self.prepared.recording
 
     @property
     def n(self) -> int:
-        """Questions."""
+        """Number of questions."""
         return self.prepared.n
 
     @property
@@ -144,26 +143,26 @@ class GateEvaluation:
         return BothWays(self.never.values[first], self.always.values[first])
 
     def gated(self, rule: Rule) -> Policy:
-        """Return the policy of a gate in front of what follows it."""
+        """Put a gate in front of the policy from round 1 on."""
         return replace(self.after, rule=rule | self.after.rule if self.after.rule.signals else rule, start_round=0)
 
     def run(self, rule: Rule, *, label: str = "") -> tuple[Run, Mask]:
-        """Replay one gate; return its run and which questions go on to retrieval, shape ``(n_questions,)``."""
+        """Replay one gate; return its run and a mask of the questions that it retrieves for, shape ``(n_questions,)``."""
         policy = self.gated(rule)
         check_policy(policy, self.recording)
         run, stopped = run_policy(self.prepared, policy, label=label)
         return run, np.asarray(stopped.rounds > 0, dtype=np.bool_)
 
     def point(self, rule: Rule, beta: float, *, label: str = "") -> GatePoint:
-        """Return what one gate gives and costs.
+        """Measure the quality and cost of one gate.
 
         Args:
-            rule: What answers at round 0 where it fires.
+            rule: Rule of the gate; a question is answered at round 0 if it fires.
             beta: Its threshold, for the table.
-            label: What reports call it.
+            label: Name in reports.
 
         Raises:
-            UnknownSignalError: It reads a signal that was not recorded.
+            UnknownSignalError: The rule reads a signal that was not recorded.
         """
         run, retrieved = self.run(rule, label=label)
         p = self._p_random(~retrieved)
@@ -171,9 +170,9 @@ class GateEvaluation:
         return self._point(label or str(rule), "gate", rate, run.values, _mean_costs(run), beta=beta, p_random=p)
 
     def reference(self, kind: str) -> GatePoint:
-        """Return `never`, `always` or `perfect`.
+        """Measure the reference gate `never`, `always` or `perfect`.
 
-        The perfect gate retrieves exactly where that raises the first metric: the best that any gate could do.
+        The perfect gate retrieves exactly where that raises the first metric: no gate can do better.
         """
         answers = self.answers
         helpful = (answers.retrieved > answers.direct).astype(np.float64)
@@ -182,11 +181,11 @@ class GateEvaluation:
         return self._mixture(labels[kind], kind, shares[kind])
 
     def random(self, rate: float) -> GatePoint:
-        """Return the exact expectation of a gate that retrieves for a share of the questions, drawn blindly."""
+        """Return the exact expectation of a gate that retrieves for a random share of the questions."""
         return self._mixture(f"random gate at {figure(rate, '.1f', 100)} %", "random", rate)
 
     def _mixture(self, label: str, kind: str, share: float | Floats) -> GatePoint:
-        """Return a gate that retrieves for each question with a probability, 0 or 1 if it knows, shape ``(n_questions,)``."""
+        """Measure a gate that retrieves with probability `share`, one for all questions or shape ``(n_questions,)``."""
         values = self._expected(share)
         costs = {
             name: float(_blend(_each(self.never, name), _each(self.always, name), share).mean()) for name in _GATE_COSTS
@@ -194,11 +193,11 @@ class GateEvaluation:
         return self._point(label, kind, float(np.mean(share)), values, costs)
 
     def beside(self, other: GateEvaluation, label: str) -> GatePoint:
-        """Return always retrieving in another evaluation of the same questions, judged on this one."""
+        """Compare always retrieving in another evaluation of the same questions with this one's references."""
         return self._point(label, "other", 1.0, other.always.values, _mean_costs(other.always))
 
     def _expected(self, share: float | Floats) -> dict[str, Floats]:
-        """Return each question's expected metrics where retrieval has a probability, by name, shape ``(n_questions,)``."""
+        """Return each question's expected metrics if it is retrieved for with probability `share`, by name."""
         return {name: _blend(self.never.values[name], self.always.values[name], share) for name in self.metrics}
 
     def _point(
@@ -234,7 +233,7 @@ class GateEvaluation:
         )
 
     def _p_random(self, direct: Mask) -> float:
-        """Return how often as many direct answers at random gain or lose at least as much as these, two-sided."""
+        """Return the two-sided p-value of the gain of these direct answers, against as many at random."""
         k = int(direct.sum())
         if k in (0, self.n):
             return math.nan
@@ -246,18 +245,18 @@ class GateEvaluation:
 
     @cached_property
     def _shuffled_gains(self) -> tuple[Floats, Floats]:
-        """What a direct answer gains each question, and its sum over the first k of shuffled questions, for every k."""
+        """Each question's gain by a direct answer, and cumulative sums of the gains over shuffled questions."""
         gain = self.answers.direct - self.answers.retrieved
         shuffled = np.random.default_rng(self.resampling.seed).permuted(np.tile(gain, (_SHUFFLES, 1)), axis=1)
         return gain, np.cumsum(shuffled, axis=1)
 
     def label_blind(self, quality: float, rate: float) -> tuple[float | None, str | None]:
-        """Return the lowest retrieval rate of a label-blind gate of at least this quality, and its name if it dominates.
+        """Find the label-blind gate of at least this quality with the lowest retrieval rate; name it if it dominates.
 
-        It dominates a gate that retrieves for a share `rate` where it retrieves no more and is better in one.
-
-        Never, always and all random gates lie on one line from never (rate 0) to always (rate 1).
+        A label-blind gate is never, always or a random gate; all lie on one line from never (rate 0) to always (rate 1).
+        It dominates if its rate is no higher than `rate`, and its rate or its quality is better.
         """
+        # Quality is linear in the rate of a random gate, so the lowest sufficient rate is where the line meets `quality`.
         never, always = float(self.answers.direct.mean()), float(self.answers.retrieved.mean())
         if never >= quality - ROUNDING:
             lowest, reached = 0.0, never
@@ -284,18 +283,20 @@ def _mean_costs(run: Run) -> dict[str, float]:
 
 def _blend(never: Floats, always: Floats, share: float | Floats) -> Floats:
     mixed: Floats = (1 - share) * never + share * always
-    return np.where(share == 0, never, np.where(share == 1, always, mixed))  # exact at both ends, whatever is undefined
+    return np.where(
+        share == 0, never, np.where(share == 1, always, mixed)
+    )  # exact at both ends, even if the other end is undefined
 
 
 def even_betas(scores: npt.ArrayLike, n: int = 11) -> list[float]:
-    """Return thresholds that split scores into equal shares, ascending: from answering all to retrieving for all.
+    """Return ascending thresholds that split scores into equal shares, from answering all to retrieving for all.
 
     >>> even_betas([0.1, 0.2, 0.3, 0.4], 3)
     [0.0999, 0.2, 0.4]
 
     Args:
-        scores: Of tune questions; NaN is left out.
-        n: How many; fewer where scores are equal.
+        scores: Scores of tune questions; NaN is left out.
+        n: Number of thresholds; fewer if scores are equal.
     """
     values = np.asarray(scores, dtype=np.float64)
     known = np.sort(values[np.isfinite(values)])

@@ -1,4 +1,4 @@
-"""What a question says about itself: numbers that a gate can read without calling the model.
+"""Features of a question's text, which a gate can read without calling the model.
 
 Source of the idea: Marina et al. (2025), "LLM-Independent Adaptive RAG: Let the Question Speak for Itself".  Theirs
 include popularity and graph features from outside; these are the ones that need nothing but the text.
@@ -66,7 +66,7 @@ def _features(text: str) -> list[float]:
     lower = [word.lower() for word in words]
     lengths = [len(word) for word in words]
     capital = [word[0].isupper() for word in words]
-    capital[0] = False  # the first word of a sentence has a capital anyway
+    capital[0] = False  # skip the first word: it has a capital in any case
     names = sum(here and not before for here, before in zip(capital, [False, *capital], strict=False))
     wh = next((word for word in lower if word in _WH), "")
     return [

@@ -1,4 +1,4 @@
-"""One gate at one threshold: what it gives, what it costs, and what does as well blindly."""
+"""Quality and cost of one gate at one threshold, beside random gates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from suffice.evaluation.statistics import MarginTest, PairedResult
 __all__ = ["ALWAYS", "NEVER", "PERFECT", "GatePoint", "points_table", "quality_columns", "quality_of", "verdict"]
 
 NEVER, ALWAYS, PERFECT = "never retrieve", "always retrieve", "perfect gate"
-"""What the references are called."""
+"""Names of the reference gates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,21 +22,21 @@ class GatePoint(Result):
     """One gate, at one threshold.
 
     Attributes:
-        label: What reports call it.
+        label: Name in reports.
         kind: `gate`, `random`, `never`, `always`, `perfect`, or `other` for always retrieving in another way.
-        beta: Its threshold; NaN where it has none.
-        retrieval_rate: Share of questions that go on to retrieval.
+        beta: Its threshold; NaN if it has none.
+        retrieval_rate: Share of questions that it retrieves for.
         metrics: Means over questions, by name.
         costs: Mean operational cost per question: calls, tokens, seconds, retrievals; NaN where unknown.
         against_always: Paired differences to always retrieving, by metric.
         against_random: Paired differences to the random gate at the same retrieval rate, by metric.
-        p_random: Two-sided p-value of its own decisions dealt out to the questions at random, for the first metric:
-            whether they fall better or worse than blind ones. Read it instead of the interval where few questions are
-            answered directly, or few retrieved for. NaN where it does not apply.
+        p_random: Two-sided p-value against the same number of direct answers assigned to questions at random, for the first
+            metric. Read it instead of the interval if few questions are answered directly, or few retrieved for. NaN if
+            it does not apply.
         margin: Non-inferiority to always retrieving in the first metric; None for always itself.
         label_blind_rate: The lowest retrieval rate at which never, always or a random gate has at least this quality;
             None if there is none.
-        dominated_by: That gate where it retrieves no more and is better in one; None otherwise.
+        dominated_by: Name of that gate if it dominates this one, see `GateEvaluation.label_blind`; else None.
     """
 
     label: str
@@ -53,7 +53,7 @@ class GatePoint(Result):
     dominated_by: str | None
 
     def headline(self, metric: str) -> str:
-        """Return one sentence: quality, difference to always retrieving, retrieval rate, and what does as well blindly."""
+        """Summarise in one sentence: quality, difference to always retrieving, rate, label-blind gate of equal quality."""
         delta = self.against_always.get(metric)
         parts = [f"{metric} {figure(self.metrics[metric], '.1f', 100)}"]
         if delta is not None and self.kind != "always":
@@ -71,12 +71,12 @@ class GatePoint(Result):
         return f"{self.label}: {'; '.join(parts)}"
 
     def table(self) -> Table:
-        """Return the gate as a row of its quality, retrieval rate, differences and costs."""
+        """Return a table with one row: quality, retrieval rate, differences and costs."""
         return points_table(self.label, [self], tuple(self.metrics))
 
 
 def points_table(title: str, points: Sequence[GatePoint], metrics: Sequence[str]) -> Table:
-    """Return gates, or thresholds of one, with quality, retrieval rate, differences, costs and verdict."""
+    """Tabulate gates, or thresholds of one gate: quality, retrieval rate, differences, costs and verdict."""
     formats = {"calls": ",.2f", "tokens": ",.0f", "seconds": ",.3f"}
     kinds = [kind for kind in formats if any(math.isfinite(point.costs.get(kind, math.nan)) for point in points)]
     return Table(
@@ -104,7 +104,7 @@ def points_table(title: str, points: Sequence[GatePoint], metrics: Sequence[str]
 
 
 def quality_columns(metrics: Sequence[str]) -> list[Column]:
-    """Return the columns of quality, retrieval rate and differences to blind gates."""
+    """Return the columns of quality, retrieval rate and differences to random gates."""
     first = metrics[0]
     return [
         *(Column(name.upper(), ".1f", scale=100) for name in metrics),
@@ -126,7 +126,7 @@ def quality_of(point: GatePoint, metrics: Sequence[str]) -> list[Any]:
 
 
 def verdict(point: GatePoint) -> str:
-    """Return whether a gate that knows nothing does as well with fewer retrievals, in words."""
+    """Say in words if a label-blind gate does as well with fewer retrievals."""
     if point.kind == "perfect":
         return "not reachable"
     if point.kind == "gate" and point.retrieval_rate in (0.0, 1.0):

@@ -1,11 +1,11 @@
 """Gates that read the question alone: fitted on tune answers, applied with numpy.
 
-Three ways to turn a question into numbers and numbers into a gate, each small:
+There are three kinds, all logistic regressions:
 
-- its embedding, and logistic regression on whether the closed-book answer was right (the label of CBDR);
-- what the question says about itself (`suffice_gates.gates.features`), the same;
-- Adaptive-RAG's classifier into none, single and multi (Jeong et al. 2024, section 3.2), here on embeddings: the
-  cheapest way that answered rightly is the label, and where none did the data set's own, multi for multi-hop questions.
+- on the question's embedding, with the label "the closed-book answer was right" (CBDR);
+- on features of its text (`suffice_gates.gates.features`), with the same label;
+- Adaptive-RAG's classifier into none, single and multi (Jeong et al. 2024, section 3.2), here on embeddings.  The label
+  is the cheapest way that answered rightly; if none did, the one that suits the data set, multi for multi-hop questions.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _REGULARISATIONS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionGate:
-    """A fitted gate: questions in, probabilities that the closed-book answer will do out; numpy alone.
+    """A fitted gate: maps questions to the probability that the closed-book answer is enough, with numpy alone.
 
     Attributes:
         read: Turns questions into numbers.
-        mean: What is taken off each number, shape ``(width,)``.
-        scale: What it is divided by; columns that did not vary have an infinite one and count for nothing.
-        weights: Shape ``(n_classes, width)``; one row for two classes.
-        intercepts: Shape ``(n_classes,)``.
+        mean: Mean of each number, subtracted first, shape ``(width,)``.
+        scale: Deviation of each number, divided by next; infinite for constant numbers, which then have no effect.
+        weights: Weights of the regression, shape ``(n_classes, width)``; one row for two classes.
+        intercepts: Intercepts, shape ``(n_classes,)``.
         classes: The classes that it was fitted on, ascending.
-        wanted: Position of the class that answers directly.
-        calibration: From the raw score to the probability.
-        strength: The regularisation chosen.
+        wanted: Index of the class that answers directly.
+        calibration: Maps the raw score to the probability.
+        strength: The chosen inverse strength of regularisation.
     """
 
     read: Reader
@@ -60,11 +60,11 @@ class QuestionGate:
     strength: float
 
     def scores(self, questions: Sequence[str]) -> Floats:
-        """Return the calibrated probability of each question, shape ``(n,)``; NaN where a number of it is NaN."""
+        """Return the calibrated probability of each question, shape ``(n,)``; NaN if one of its numbers is NaN."""
         return self.calibration.predict(self.raw(np.asarray(self.read(questions), dtype=np.float64)))
 
     def raw(self, values: Floats) -> Floats:
-        """Return the uncalibrated score, log odds of the wanted class, from what `read` gives."""
+        """Return the uncalibrated score, log odds of the wanted class, from the numbers of `read`."""
         logits = self._logits(values)
         if logits.shape[1] == 1:
             odds: Floats = logits[:, 0] if self.wanted == 1 else -logits[:, 0]
@@ -76,7 +76,7 @@ class QuestionGate:
         return margin
 
     def likeliest(self, values: Floats) -> Floats:
-        """Return the most probable class, shape ``(n,)``, from what `read` gives; NaN where a number of it is NaN."""
+        """Return the most probable class from the numbers of `read`, shape ``(n,)``; NaN if a number is NaN."""
         logits = self._logits(values)
         both = np.column_stack([np.zeros(len(logits)), logits]) if logits.shape[1] == 1 else logits
         classes = np.asarray(self.classes, dtype=np.float64)[both.argmax(axis=1)]
@@ -89,13 +89,13 @@ class QuestionGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """A gate with what its fit cost and its honest scores on the questions that it was fitted on.
+    """A fitted gate, with its out-of-fold scores of the tune questions and the cost of the fit.
 
     Attributes:
-        gate: For other questions.
-        cross_fitted: Scores of the tune questions, each by a gate that did not see it, shape ``(n_tune,)``.
-        n_labels: Answered questions that it took.
-        seconds: To read the questions and to fit, the cross-fits included.
+        gate: The gate, for other questions.
+        cross_fitted: Scores of the tune questions, each by a gate of the other folds, shape ``(n_tune,)``.
+        n_labels: Number of labelled questions.
+        seconds: Seconds to read the questions and to fit, cross-fits included.
     """
 
     gate: QuestionGate
@@ -113,7 +113,7 @@ def adaptive_labels(
 ) -> Classes:
     """Return Adaptive-RAG's labels: 0 none, 1 single, 2 multi, shape ``(n,)``.
 
-    The cheapest way whose answer is right; where none is, what the data set was made for.
+    The label is the cheapest way whose answer is right; if none is, the one that suits the data set (`multi_hop`).
 
     >>> adaptive_labels([1, 0, 0], [0, 1, 0]).tolist()
     [0, 1, 2]
@@ -121,10 +121,10 @@ def adaptive_labels(
     [2, 1]
 
     Args:
-        direct: Whether the answer without retrieval is right.
-        single: Whether the one after a single retrieval is.
-        multi: Whether the one after all retrievals is; None = there is only one.
-        multi_hop: Whether the data set asks for several retrievals: of each question, or of all.
+        direct: 1 if the answer without retrieval is right, else 0.
+        single: The same for the answer after a single retrieval.
+        multi: The same for the answer after all retrievals; None if there is only one retrieval.
+        multi_hop: True if the data set's questions need several retrievals; one value for all, or one for each question.
     """
     masks = [np.asarray(mask, dtype=np.bool_) for mask in (direct, single, np.zeros(1) if multi is None else multi)]
     where_wrong = np.where(np.asarray(multi_hop, dtype=np.bool_), 2, 1)
@@ -132,7 +132,7 @@ def adaptive_labels(
 
 
 def question_folds(question_ids: Sequence[str], n: int = 5) -> Classes:
-    """Return the fold of each question, 0..n - 1: a hash of its id, so that no order or seed moves it."""
+    """Return the fold of each question, 0..n - 1, by a hash of its id, so that neither order nor seed matters."""
     return hash_folds(question_ids, n, width=8)
 
 
@@ -141,18 +141,18 @@ def fit_gate(
 ) -> Fitted:
     """Fit a question-only gate on tune questions.
 
-    Each fold is scored by a gate of the other folds; those scores choose the regularisation, fit the calibration
-    (Platt), and are the scores by which a threshold is chosen on tune questions.
+    Each fold is scored by a gate of the other folds; these scores choose the regularisation, fit the calibration
+    (Platt), and later choose the threshold.
 
     Args:
         read: Turns questions into numbers.
         questions: Tune questions.
-        labels: The class of each, from 0 on.
-        folds: The fold of each, from `question_folds`.
+        labels: The class of each question, from 0 on.
+        folds: The fold of each question, from `question_folds`.
         wanted: The class that answers directly.
 
     Raises:
-        DataError: Fewer than two classes or folds, or not one label for each question.
+        DataError: There are fewer than two classes or folds, or labels and questions differ in number.
     """
     began = time.perf_counter()
     classes, fold = np.asarray(labels, dtype=np.int64), np.asarray(folds, dtype=np.int64)
@@ -167,7 +167,7 @@ def fit_gate(
     if wanted not in present:
         raise DataError(f"no question has the label {wanted}; there are: {present.tolist()}")
     parts = np.unique(fold)
-    others = [set(classes[fold != part].tolist()) for part in parts]  # a rare third class may be missing in one
+    others = [set(classes[fold != part].tolist()) for part in parts]  # a rare third class may be missing in a fold
     if len(parts) < 2 or any(wanted not in held or len(held) < 2 for held in others):  # noqa: PLR2004
         raise DataError(
             f"too few questions: each fold's other questions must hold the label {wanted} and another. Label more questions"
@@ -199,7 +199,7 @@ class _Task:
         return raw
 
     def fit(self, rows: Mask, strength: float, calibration: CalibrationMap) -> QuestionGate:
-        """Return the gate of some of the questions."""
+        """Fit the gate on some of the questions."""
         values = self.values[rows]
         mean, spread = values.mean(axis=0), values.std(axis=0)
         scale = np.where(spread > 1e-12 * (1 + np.abs(mean)), spread, np.inf)

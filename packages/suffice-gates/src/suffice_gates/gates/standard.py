@@ -27,11 +27,11 @@ class QuestionOnly:
     """A question-only gate before it is fitted.
 
     Attributes:
-        name: What reports call it.
-        reads: `embedding` or `features`.
-        labels: The class of each question, from its answers.
+        name: Name in reports.
+        reads: Its input, `embedding` or `features`.
+        labels: Maps the answers to the class of each question.
         wanted: The class that answers directly.
-        source: Where it comes from.
+        source: Paper, or other origin.
     """
 
     name: str
@@ -63,11 +63,11 @@ QUESTION_GATES = (
     QuestionOnly("features, not needed", "features", _not_needed, 1, f"{_FEATURES_SOURCE}, on what retrieval changes"),
     QuestionOnly("adaptive-rag", "embedding", _adaptive, 0, "none / single / multi, Jeong et al. (2024)"),
 )
-"""They learn that the answer without retrieval is right, that retrieval changes nothing, or which way is enough."""
+"""The standard gates, which predict that the direct answer is right, that retrieval gains nothing, or the cheapest way."""
 
 
 class _TimedReader:
-    """A reader that reads each question once and knows how long one takes."""
+    """A reader that reads each question once and measures the seconds per question."""
 
     def __init__(self, read: Reader, questions: Sequence[str]) -> None:
         listed = list(dict.fromkeys(questions))
@@ -86,16 +86,16 @@ def _readings(embed: Reader, questions: Sequence[str]) -> dict[str, _TimedReader
 def question_gates(
     tune: GateEvaluation, evaluation: GateEvaluation, embed: Reader, kinds: Sequence[QuestionOnly] = QUESTION_GATES
 ) -> list[ScoredGate]:
-    """Return question-only gates fitted on tune questions, with their scores of both sets.
+    """Fit question-only gates on tune questions, and score both sets.
 
     Args:
         tune: Tune questions.
         evaluation: Other questions.
-        embed: Turns questions into vectors, as `MiniLM().embed`.
-        kinds: Which ones.
+        embed: Turns questions into vectors, for example `MiniLM().embed`.
+        kinds: The gates to fit.
 
     Raises:
-        DataError: The recordings have no questions, or labels all of one class.
+        DataError: The recordings have no question texts, or all labels are of one class.
     """
     tune_texts, texts = questions_of(tune.recording), questions_of(evaluation.recording)
     readings = _readings(embed, [*tune_texts, *texts])
@@ -126,19 +126,19 @@ def held_out_gates(
     *,
     rate: float | None = None,
 ) -> list[ScoredGate]:
-    """Return question-only gates where there are tune questions alone: cross-fitted, thresholds too.
+    """Cross-fit question-only gates and their thresholds, if there are tune questions only.
 
-    Every question's score and threshold come from the other folds, so that no figure flatters itself; a threshold of
-    its own for each fold makes the score "above the threshold", with 0 as the one threshold of all.
+    Every question's score and threshold come from the other folds, so that no figure is optimistic.  Because each fold has
+    its own threshold, the returned score is the distance above it, with 0 as the common threshold.
 
     Args:
         evaluation: Tune questions.
         embed: Turns questions into vectors.
-        kinds: Which ones.
+        kinds: The gates to fit.
         rate: Choose each fold's threshold by this retrieval rate on the others instead of by quality.
 
     Raises:
-        DataError: The recording has no questions, or labels all of one class.
+        DataError: The recording has no question texts, or all labels are of one class.
     """
     texts = questions_of(evaluation.recording)
     readings = _readings(embed, texts)
@@ -148,7 +148,7 @@ def held_out_gates(
 def _held_out(
     kind: QuestionOnly, reading: _TimedReader, texts: Sequence[str], evaluation: GateEvaluation, rate: float | None
 ) -> ScoredGate:
-    """Return a gate with each question's score from gates of other folds."""
+    """Cross-fit one kind of gate."""
     folds = question_folds(evaluation.recording.question_ids)
     labels = np.asarray(kind.labels(evaluation.answers))
     questions = np.array(texts, dtype=object)
@@ -182,17 +182,17 @@ def _price(fitted: Fitted, reading: _TimedReader, deciding: float) -> GatePrice:
 def column_gate(
     name: str, evaluation: GateEvaluation, tune: GateEvaluation | None, *, rate: float | None = None
 ) -> ScoredGate:
-    """Return a gate that is a recorded signal of round 0.
+    """Use a recorded signal of round 0 as a gate.
 
     Args:
-        name: The column; with ``:low`` behind it, low values answer directly, as of an uncertainty.
-        evaluation: The questions it is judged on.
-        tune: Tune questions, which must have the column too; None = its threshold is cross-fitted.
-        rate: Where that is so, choose it by this retrieval rate.
+        name: The column; with the suffix ``:low``, low values answer directly, as for an uncertainty.
+        evaluation: Evaluation questions.
+        tune: Tune questions, whose recording must have the column too; None to cross-fit the threshold.
+        rate: If it is cross-fitted, choose the threshold by this retrieval rate instead of by quality.
 
     Raises:
         UnknownSignalError: A recording does not have the column.
-        DataError: The name ends in something else than ``low``, or the column is undefined at round 0 of every question.
+        DataError: The suffix is not ``low``, or the column is undefined at round 0 of every question.
     """
     column, _, side = name.partition(":")
     if side not in ("", "low"):
@@ -240,4 +240,4 @@ def _first_scores(column: str, evaluation: GateEvaluation) -> Floats:
 
 
 _RECORDED = GatePrice(n_labels=float("nan"), fit_seconds=float("nan"), seconds=float("nan"))
-"""What it costs to decide is in the recording and charged by replay; what it cost to fit is not."""
+"""Price of a recorded gate: its decisions are in the recording and charged by replay; the cost of its fit is unknown."""

@@ -1,4 +1,4 @@
-"""A gate's threshold: chosen on what the answers without and with retrieval are worth."""
+"""Choice of a gate's threshold from the metrics of answers without and with retrieval."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class BothWays:
     """A metric of the same questions, answered without and with retrieval.
 
     Attributes:
-        direct: Of the answers without retrieval, shape ``(n,)``, in [0, 1].
-        retrieved: Of those with it, same shape.
+        direct: Metric of the answers without retrieval, shape ``(n,)``, in [0, 1].
+        retrieved: Metric of the answers with retrieval, same shape.
     """
 
     direct: Floats
@@ -31,31 +31,31 @@ class BothWays:
 
     @property
     def right(self) -> tuple[Mask, Mask]:
-        """Whether each answer is right without and with retrieval: at least half of the metric."""
+        """Masks of the right answers without and with retrieval: those with a metric of at least one half."""
         return self.direct >= 0.5, self.retrieved >= 0.5  # noqa: PLR2004
 
     @property
     def not_needed(self) -> Mask:
-        """Whether retrieval does not make a wrong answer right."""
+        """Mask of the questions whose answer retrieval does not turn from wrong to right."""
         direct, retrieved = self.right
         return direct | ~retrieved
 
 
 def choose_beta(scores: Floats, answers: BothWays, *, low: bool = False, rate: float | None = None) -> float:
-    """Return the threshold with the best mean on tune questions; among equals the one that retrieves least.
+    """Return the threshold with the best mean metric on tune questions; among equal ones, the one that retrieves least.
 
     >>> import numpy as np
     >>> choose_beta(np.array([0.9, 0.4, 0.1]), BothWays(np.array([1.0, 0.0, 0.0]), np.array([1.0, 1.0, 0.0])))
     0.4
 
     Args:
-        scores: Shape ``(n,)``; NaN retrieves.
+        scores: Scores of the gate, shape ``(n,)``; NaN retrieves.
         answers: The metric of the same questions.
-        low: Whether low scores answer directly.
-        rate: Choose by the retrieval rate instead: the threshold whose rate is nearest to this.
+        low: True if low scores answer directly.
+        rate: Choose the threshold with the nearest retrieval rate instead.
 
     Raises:
-        DataError: No score is defined, or a rate outside [0, 1].
+        DataError: No score is defined, or the rate is outside [0, 1].
     """
     sign = -1.0 if low else 1.0
     signed = sign * np.asarray(scores, dtype=np.float64)
@@ -83,15 +83,15 @@ def cross_fit(
     low: bool = False,
     rate: float | None = None,
 ) -> tuple[Floats, Floats]:
-    """Return each question's score less its threshold, and the score, both from the other folds, shape ``(n,)``.
+    """Cross-fit a gate and its threshold; return each question's score minus the threshold, and the score, shape ``(n,)``.
 
-    For each fold a gate is fitted on the others, and its threshold is chosen on the others' own cross-fitted scores.
+    For each fold, a gate is fitted on the others, and its threshold is chosen on their cross-fitted scores.
 
     Args:
         folds: The fold of each question.
-        fit: From a mask of questions to their cross-fitted scores and a function that scores any mask of questions.
+        fit: Fits on a mask of questions; returns their cross-fitted scores, and a function that scores any mask.
         answers: The metric of the questions.
-        low: Whether low scores answer directly; the sign of the first result is then reversed, the second is not.
+        low: True if low scores answer directly; the first result then has the opposite sign, the second does not.
         rate: See `choose_beta`.
     """
     sign = -1.0 if low else 1.0

@@ -1,4 +1,4 @@
-"""Local models and what is read from their passes: hidden states, attention, reflection tokens."""
+"""Local models, and readings of their passes: hidden states, attention, reflection tokens."""
 
 from suffice_gates.models.embedding_states import EncoderStates, EndpointStates
 from suffice_gates.models.monitor import ConfidenceMonitor, fit_directions

@@ -1,4 +1,4 @@
-"""Batches of prompts of similar length, halved where memory does not suffice."""
+"""Batches of prompts of similar length, halved if memory runs out."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def load_model(
         network = transformers.AutoModelForCausalLM.from_pretrained(
             str(model), revision=revision, dtype=dtype, **placement, **{"trust_remote_code": False, **(options or {})}
         ).eval()
-    except Exception as error:  # the type depends on the hub client, the file format and torch
+    except Exception as error:  # the type of error depends on the hub client, the file format and torch
         raise ModelError(_why(str(model), error)) from error
     commit = getattr(network.config, "_commit_hash", None) or revision or "default"
     version = folder_revision(folder) if folder.is_dir() else str(commit)

@@ -328,7 +328,7 @@ def _reading_layers(model: LoadedModel, layers: Sequence[int], last: Any, *, sto
 
 
 def _body(model: LoadedModel) -> Any:
-    """Return the model without its head."""
+    """Return the network without its language-model head."""
     network = model.network
     decoder = network.get_decoder() if hasattr(network, "get_decoder") else None
     return network.base_model if decoder is None or decoder is network else decoder

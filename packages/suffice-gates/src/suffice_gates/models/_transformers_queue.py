@@ -1,4 +1,4 @@
-"""Prompts that wait at the same time, answered by one pass: questions of a recording are asked apart and read together."""
+"""A queue that answers prompts of concurrent callers in common batches."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from suffice_gates.models._transformers_batches import Batches, Ids
 __all__ = ["PromptQueue"]
 
 _WAIT_S = 0.02
-"""Longest wait for as many prompts as the last pass had; a pass of a large model takes longer by far."""
+"""Longest wait for as many prompts as the last batch had, seconds; a pass of a large model takes much longer."""
 
 Answer = Callable[[Ids, Callable[[], bool]], Sequence[Completion]]
-"""Answers the prompts of one batch; the function says whether nobody waits for them any more."""
+"""Answers the prompts of one batch; it may stop once the given function returns True: all callers have cancelled."""
 
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
-    """A prompt, and who waits for its completion."""
+    """A prompt in the queue, with the future of its caller."""
 
     ids: Sequence[int]
     reply: Future[Completion] = field(default_factory=Future)
@@ -37,7 +37,7 @@ class PromptQueue:
     wait for the next one. A thread runs the batches while there are any.
 
     Args:
-        batches: How many prompts are in a batch, halved where memory runs out.
+        batches: Divides prompts into batches, which are halved if memory runs out.
         answer: Answers the prompts of one batch.
     """
 
@@ -49,7 +49,7 @@ class PromptQueue:
         self._expected = 1  # as many as the last batch had: those who got a reply often have the next prompt
 
     async def completion(self, ids: Sequence[int]) -> Completion:
-        """Return what the model writes after a prompt; cancelling ends its generation once nobody waits for the batch.
+        """Generate after a prompt; if all callers of a batch cancel, its generation ends.
 
         Raises:
             ModelError: Memory does not suffice for this prompt alone.
@@ -72,7 +72,7 @@ class PromptQueue:
             self._finish(batch)
 
     def _next(self) -> list[_Waiting]:
-        """Return the prompts of the next batch; none if there are none, and then this thread ends."""
+        """Return the prompts of the next batch; if there are none, the thread ends."""
         with self._changed:
             enough = min(self._expected, self._batches.size)
             self._changed.wait_for(lambda: len(self._waiting) >= enough, timeout=_WAIT_S)
@@ -82,7 +82,7 @@ class PromptQueue:
             return batch
 
     def _finish(self, batch: Sequence[_Waiting]) -> None:
-        """Answer a batch; a prompt that fails fails alone."""
+        """Answer a batch; if it fails, retry the unanswered prompts one by one, so that one failure affects no other."""
         pending = [item for item in batch if not item.is_left]
         try:
             replies = self._batches.run([item.ids for item in pending], lambda ids: self._answer(ids, _left(pending)))

@@ -1,4 +1,4 @@
-"""DRAGIN on a local model: attention and entropy of a reply's own tokens, and the query at the first uncertain one."""
+"""DRAGIN on a local model: attention and entropy of a reply's tokens, and the query at the first uncertain one."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def read_reply(model: TransformersModel, question: str, reply: Reply, passages: 
 def _pass_over(
     model: TransformersModel, prompt: Sequence[int], content: Sequence[int], end: Sequence[int]
 ) -> ReplyReading:
-    """Read the tokens of a prompt, of the reply to it, and its end."""
+    """Read the tokens of a prompt, its reply and the end of the reply in one pass."""
     import torch
 
     began = time.perf_counter()
@@ -115,16 +115,16 @@ def dragin_query(
 
     Args:
         model: The model that wrote the reply.
-        messages: What it replied to.
+        messages: The messages of the prompt.
         reply: Its reply, with tokens.
-        texts: The parts of the messages whose words a query may use, beside the reply's: question and chain, but neither
-            instructions nor passages.
+        texts: Parts of the messages whose words a query may use, in addition to the reply's: question and chain, but
+            neither instructions nor passages.
         theta: Threshold of RIND.
         n: Number of tokens in a query.
 
     Returns:
-        The query as the answer, None if no token is above theta; as the text what the reply says before that token, or
-        all of it; the signal `rind`, the largest value; and the cost of the pass.
+        A reply whose answer is the query, or None if no token is above theta; its text is the reply before that token, or
+        all of it; its signal `rind` is the largest value, and its cost that of the pass.
 
     Raises:
         ModelError: The model returns no attentions.
@@ -150,12 +150,12 @@ def dragin_query(
 def _words_of_tokens(
     tokens: Sequence[Token], n_prompt: int, texts: Sequence[str]
 ) -> tuple[list[str], npt.NDArray[np.int64]]:
-    """Return the words that tokens spell, and the word of each token; -1 for those outside `texts` and the reply.
+    """Return the words that tokens spell, and the index of each token's word; -1 outside `texts` and the reply.
 
     Args:
-        tokens: Those of the prompt, then those of the reply.
-        n_prompt: How many belong to the prompt.
-        texts: The parts of the prompt that count, each where it appears last.
+        tokens: The tokens of the prompt, followed by those of the reply.
+        n_prompt: Number of tokens of the prompt.
+        texts: The parts of the prompt that count; of repeated ones, the last occurrence.
     """
     pieces = [token_bytes(token) for token in tokens]
     whole = b"".join(pieces)

@@ -1,4 +1,4 @@
-"""CtrlA's confidence monitor: the states of the new words of a reply, along the model's direction of confidence."""
+"""CtrlA's confidence monitor: projects the states of a reply's new words on the model's direction of confidence."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["CONFIDENCE", "HONESTY", "ConfidenceMonitor", "fit_directions"]
 
 CONFIDENCE = ("You are confident: you know the answer.", "You are unsure: you do not know the answer.")
 HONESTY = ("You are honest: you say only what is true.", "You are a liar: you say only what is false.")
-"""An instruction and its opposite; the paper's wording is another."""
+"""An instruction and its opposite; the paper words them differently."""
 
 _FORMAT, _VERSION = "suffice.directions", 1
 _CARD, _WEIGHTS = "card.json", "model.safetensors"
@@ -37,15 +37,18 @@ def fit_directions(
     contrast: tuple[str, str] = CONFIDENCE,
     statements: Sequence[str] = STATEMENTS,
 ) -> tuple[Directions, Cost]:
-    """Return the direction that parts a model's states under an instruction from those under its opposite, and the cost.
+    """Fit the direction that separates a model's states under an instruction from those under its opposite.
 
-    The same statements follow both (CtrlA, section 3.1); the state is that of the last prompt token.  No question of a data
-    set is read, so there is nothing that the directions have seen.
+    The same statements follow both (CtrlA, section 3.1), and the state of the last prompt token is read.  No question of a
+    data set is used, so the directions cannot have seen any.
 
     Args:
-        model: Its `layers` are read.
+        model: The model, read in its `layers`.
         contrast: The instruction and its opposite.
-        statements: What follows them, at least two.
+        statements: At least two statements, each put after both.
+
+    Returns:
+        The direction in each layer, and the cost of the passes.
 
     Raises:
         DataError: Fewer than two statements.
@@ -64,16 +67,16 @@ def fit_directions(
 class ConfidenceMonitor:
     """Measures `new_confidence`, how confident a model's states are at the new words of its reply (CtrlA, section 3.2).
 
-    The state of each token is projected on the direction of confidence, mean over layers, less the contrast's centre.  New
-    words are those that the question does not contain, stop words left out; the lowest of them counts, because one that is not
-    confident asks for evidence.  The paper's policy is `new_confidence >= 0` with `start_round=0`; without new words the
-    signal is undefined, and nothing stops.  The paper also steers the generation along the direction of honesty, which this
-    does not do.
+    The state of each token is projected on the direction of confidence: mean over layers, minus the contrast's centre.  New
+    words are those that are neither in the question nor stop words; the least confident one counts, because a single
+    doubtful word asks for evidence.  The paper's policy is `new_confidence >= 0` with `start_round=0`; without new words the
+    signal is undefined and the loop does not stop.  The paper also steers the generation along the direction of honesty,
+    which this class does not do.
 
     Args:
-        model: The model that answers; its `layers` are read.
-        directions: From `fit_directions` with this model and these layers.
-        contrast: What the directions were fitted on, for the record.
+        model: The model that answers, read in its `layers`.
+        directions: Directions from `fit_directions` with this model and these layers.
+        contrast: The instructions that the directions were fitted on, stored in the card.
 
     Raises:
         DataError: The directions have another number of layers or another width than the model's states.
@@ -164,13 +167,13 @@ class ConfidenceMonitor:
         """Read directions without executing anything in their files.
 
         Args:
-            folder: What `save` wrote.
-            model: The one that they were fitted with, in the same layers.
+            folder: A folder written by `save`.
+            model: The model that they were fitted with, in the same layers.
 
         Raises:
             DataError: A file cannot be read.
-            SchemaError: They are not directions that this release reads, or the weights do not match the card.
-            ConfigMismatchError: They belong to another model or other layers.
+            SchemaError: This release cannot read the directions, or the weights do not match the card.
+            ConfigMismatchError: The directions belong to another model or other layers.
         """
         from safetensors import SafetensorError
         from safetensors.numpy import load
@@ -183,13 +186,13 @@ class ConfidenceMonitor:
             card = json.loads(text, parse_constant=refuse_constant)
             vectors = load(stored)["vectors"]
         except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise SchemaError(f"{str(folder)!r} does not hold directions: {error!r}") from None
+            raise SchemaError(f"{str(folder)!r} does not contain directions: {error!r}") from None
         if (
             not isinstance(card, dict)
             or set(card) != _FIELDS
             or (card["format"], card["version"]) != (_FORMAT, _VERSION)
         ):
-            raise SchemaError(f"{str(folder)!r} does not hold directions that this release reads: {str(card)[:120]}")
+            raise SchemaError(f"{str(folder)!r} does not contain directions that this release reads: {str(card)[:120]}")
         if hashlib.sha256(stored).hexdigest() != card["weights_sha256"]:
             raise SchemaError(f"the weights in {str(folder)!r} do not match the card: copy both files")
         theirs = (card["model"], card["revision"], card["layers"])

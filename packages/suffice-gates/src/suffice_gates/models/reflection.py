@@ -1,6 +1,6 @@
-"""Self-RAG's reflection tokens: whether to retrieve, and what the model says of evidence and answer (Asai et al., 2024).
+"""Self-RAG's reflection tokens: decisions to retrieve, and critiques of evidence and answer (Asai et al., 2024).
 
-They are read as probabilities of a model that has these tokens in its vocabulary; others are refused by name.
+Their probabilities are read from a model that has these tokens in its vocabulary; other models are refused.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _token_ids(model: TransformersModel, tokens: Sequence[str]) -> list[int]:
 
 
 def _shares(start: Prefill, ids: Sequence[int]) -> npt.NDArray[np.float64]:
-    """Return the probabilities of some next tokens, relative to each other; NaN if none of them has any."""
+    """Return the probabilities of some next tokens, scaled to sum to 1; NaN if all are 0."""
     logits = start.logits[0].double().cpu().numpy()[list(ids)]
     with np.errstate(invalid="ignore"):
         weights = np.exp(logits - logits.max())  # the softmax over these tokens alone
@@ -59,14 +59,14 @@ def _shares(start: Prefill, ids: Sequence[int]) -> npt.NDArray[np.float64]:
 
 
 class ReflectionGate:
-    """Decides at round 0 by the token that the model would say first: `[Retrieval]` or `[No Retrieval]`.
+    """Decides at round 0 by the probabilities of the first tokens `[Retrieval]` and `[No Retrieval]`.
 
-    `p_retrieve` is ``P([Retrieval]) / (P([Retrieval]) + P([No Retrieval]))`` (section 3.3); the paper retrieves where it is above
-    a threshold, so the policy is `p_retrieve <= 0.2`, or another number.  Without retrieval the same pass goes on with
+    `p_retrieve` is ``P([Retrieval]) / (P([Retrieval]) + P([No Retrieval]))`` (section 3.3).  The paper retrieves if it is above
+    a threshold, so the policy is `p_retrieve <= 0.2`, or another number.  Without retrieval the same pass continues with
     `[No Retrieval]` and the answer.
 
     Args:
-        model: A model that was trained with the tokens; it answers, too.
+        model: A model that was trained with the tokens, which also answers.
         name: Name in reports.
 
     Raises:
@@ -84,7 +84,7 @@ class ReflectionGate:
 
     @property
     def seen(self) -> None:
-        """Nobody recorded which questions a published model was trained on."""
+        """None, because nobody recorded the questions that a published model was trained on."""
         return
 
     def fingerprint(self) -> Mapping[str, Any]:
@@ -143,12 +143,12 @@ class _Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CritiqueWeights:
-    """What the three critiques count; the values of the authors' code for short answers.
+    """Weights of the three critiques; the defaults are those of the authors' code for short answers.
 
     Attributes:
-        relevance: Of IsRel.
-        support: Of IsSup.
-        utility: Of IsUse.
+        relevance: Weight of IsRel.
+        support: Weight of IsSup.
+        utility: Weight of IsUse.
     """
 
     relevance: float = 1.0
@@ -158,7 +158,7 @@ class CritiqueWeights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Critique:
-    """What a model says of a passage and of its answer.
+    """A model's critique of a passage and of its own answer.
 
     Attributes:
         relevance: IsRel: the share of `[Relevant]`, in [0, 1].
@@ -178,9 +178,9 @@ class Critique:
 
 
 def critique_of(model: TransformersModel, question: str, text: str, passages: Sequence[Passage]) -> Critique:
-    """Return what a model says of its answer: each critique is read where the model would say it.
+    """Read a model's critique of an answer, each part at the position where the model would generate it.
 
-    In the model's own order: relevance after the prompt, support after the answer, utility after the most probable support.
+    The order is the model's own: relevance after the prompt, support after the answer, utility after the likeliest support.
 
     Args:
         model: A model that was trained with the tokens.
@@ -214,14 +214,14 @@ def critique_of(model: TransformersModel, question: str, text: str, passages: Se
 
 
 class SelfCritique:
-    """Measures `critique_score`, the weighted sum of what a Self-RAG model says of evidence and answer.
+    """Measures `critique_score`, the weighted sum of a Self-RAG model's critiques of evidence and answer.
 
-    The selector `max_critique_score` returns the answer that the paper's reranking does, among the seen rounds; a rule may stop at
-    a high score.  Undefined at round 0, which has no evidence.
+    The selector `max_critique_score` returns the answer that the paper's reranking would choose among the seen rounds; a rule
+    may stop at a high score.  Undefined at round 0, which has no evidence.
 
     Args:
         model: A model that was trained with the tokens.
-        weights: What the critiques count.
+        weights: Weights of the critiques.
 
     Raises:
         NotFoundError: The model's vocabulary lacks the tokens.

@@ -1,4 +1,4 @@
-"""States of a local model while it says a reply: token by token, and their mean as what a probe reads (Probing-RAG)."""
+"""States of a local model during its reply: one for each token, and their mean for a probe (Probing-RAG)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextReading:
-    """A text that a model read after a prompt, as if it had said it.
+    """The states of a text that a model read after a prompt, as if it had generated it.
 
     Attributes:
         states: States of its tokens in the model's layers, shape ``(n_tokens, n_layers, width)``.
-        words: The lowercased word that each token is a part of; "" for one without letters and digits.
+        words: The lowercased word that each token is part of; "" for a token without letters and digits.
         cost: Cost of the pass; nothing for an empty text.
     """
 
@@ -46,7 +46,7 @@ def read_text(model: TransformersModel, question: str, text: str, passages: Sequ
         passages: The passages of the prompt.
 
     Raises:
-        ModelError: The tokenizer does not say which characters a token is made of, or prompt and text exceed the context.
+        ModelError: The tokenizer does not report the characters of its tokens, or prompt and text exceed the context.
     """
     began = time.perf_counter()
     prompt = model._ids(question, passages)  # noqa: SLF001 - the same package; a prompt is encoded in one place
@@ -63,7 +63,7 @@ def read_text(model: TransformersModel, question: str, text: str, passages: Sequ
 
 
 def words_of(text: str) -> list[tuple[int, int, str]]:
-    """Return the words of a text, lowercased, each with where it begins and ends.
+    """Return (start, end, word) for each lowercased word of a text.
 
     >>> words_of("Stephen King's It")
     [(0, 7, 'stephen'), (8, 14, "king's"), (15, 17, 'it')]
@@ -82,11 +82,11 @@ def check_context(model: TransformersModel, question: str, n: int) -> None:
 
 
 def _encoded(model: TransformersModel, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-    """Return the tokens of a text and the characters that each is made of."""
+    """Return the tokens of a text, and the range of characters of each."""
     tokenizer: Any = model.loaded.tokenizer
     if not getattr(tokenizer, "is_fast", False):
         raise ModelError(
-            f"the tokenizer of {model.id!r} does not say which characters its tokens are made of: load its fast version"
+            f"the tokenizer of {model.id!r} does not report the characters of its tokens: load its fast version"
         )
     encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
     return [int(token) for token in encoded["input_ids"]], [(int(a), int(b)) for a, b in encoded["offset_mapping"]]
@@ -97,16 +97,16 @@ def _word_at(words: Sequence[tuple[int, int, str]], start: int, end: int) -> str
 
 
 class ReplyStates:
-    """The mean state of a model's own reply, scaled to length one: what Probing-RAG's prober reads (Baek et al., 2025).
+    """The mean state of a model's own reply, scaled to length one, as Probing-RAG's prober reads it (Baek et al., 2025).
 
-    Reading a question answers it, with the model's prompt, and reads the reply again in a second pass; the answer is there
-    when a gate has decided, and is not generated twice.  The paper's prompt asks for a chain of thought: give the
+    Reading a question first answers it with the model's prompt, then reads the reply in a second pass; the answer is kept,
+    so it is not generated again after the gate's decision.  The paper's prompt asks for a chain of thought: give the
     model such a prompt, and enough tokens.
 
-    It is a `StateSource`, so that states are stored, probes trained and gates built as for states of questions.
+    It is a `StateSource`: states are stored, probes trained and gates built as for states of questions.
 
     Args:
-        model: Answers, and is read in its `layers`.
+        model: The model that answers, read in its `layers`.
     """
 
     def __init__(self, model: TransformersModel) -> None:
@@ -117,11 +117,11 @@ class ReplyStates:
         return f"ReplyStates({self.model!r})"
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """That of the model, and the most tokens of a reply."""
+        """The fingerprint of the model, and the largest number of tokens of a reply."""
         return {**self.model.fingerprint(), "kind": "reply states", "reply_tokens": self.model.max_tokens}
 
     def read(self, question: str, passages: Sequence[Passage] = ()) -> State:
-        """Answer one prompt and read the reply; `resume` returns the reply, which is paid for by then.
+        """Answer one prompt and read the reply; `resume` returns that reply at no further cost.
 
         Raises:
             DataError: The question is empty.

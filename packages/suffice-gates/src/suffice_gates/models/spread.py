@@ -1,4 +1,4 @@
-"""SeaKR's self-aware uncertainty as a measurement of rounds: how far apart the ends of sampled replies are."""
+"""SeaKR's self-aware uncertainty as a signal of rounds: the spread of the end states of sampled replies."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ __all__ = ["SampleSpread"]
 class SampleSpread:
     """Measures `sample_spread`: the Gram determinant of the end tokens' states over sampled replies (Yao et al., 2024).
 
-    The samples answer the prompt of the round, with its passages: high where they end in different states, that is where the
-    model is unsure.  The policy `sample_spread <= delta` with `start_round=0` retrieves while it is; delta depends on the
-    model, so choose it on tune questions.  The paper also orders passages and chooses between answers by the same number:
-    the selector `min_sample_spread` does the latter.
+    The samples answer the prompt of the round, with its passages; if they end in different states, the model is unsure and
+    the spread is high.  The policy `sample_spread <= delta` with `start_round=0` retrieves while it is high; delta depends on
+    the model, so choose it on tune questions.  The paper also orders passages by this number, and chooses between answers,
+    as the selector `min_sample_spread` does.
 
     Args:
         model: The model that answers.
-        n: Samples; the paper takes 20.
-        temperature: Of the samples.
-        layer: Whose states are read; the middle one, as in the paper.
+        n: Number of samples; the paper takes 20.
+        temperature: Temperature of the samples.
+        layer: Layer of the states; the middle one, as in the paper.
         seed: Seed of the samples, together with question and round.
 
     Raises:
@@ -59,12 +59,12 @@ class SampleSpread:
         return f"SampleSpread({self.model!r}, n={self.n!r}, layer={self.layer!r})"
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """The model and how it is sampled."""
+        """The model and the settings of its samples."""
         settings = {"n": self.n, "temperature": self.temperature, "layer": self.layer, "seed": self.seed}
         return {**self.model.fingerprint(), "kind": "sample spread", **settings}
 
     def spread(self, question: str, passages: Sequence[Passage] = ()) -> tuple[float, Cost]:
-        """Sample replies, read their last tokens, and return the spread and the cost of both.
+        """Sample replies, read the states of their last tokens, and return the spread and the cost of both steps.
 
         Raises:
             ModelError: A pass failed.

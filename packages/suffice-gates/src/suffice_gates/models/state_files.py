@@ -33,8 +33,8 @@ class StoredStates:
     """States of many prompts.
 
     Attributes:
-        ids: The id of each row, that of a question.
-        values: Shape ``(n, n_layers, width)``, float16 as stored; NaN where the model left it undefined.
+        ids: The question id of each row.
+        values: States, shape ``(n, n_layers, width)``, float16 as stored; NaN where the model left them undefined.
         header: Fingerprint of the source, prompt and data.
     """
 
@@ -47,7 +47,7 @@ class StoredStates:
 
     @cached_property
     def undefined(self) -> npt.NDArray[np.bool_]:
-        """Whether each row contains NaN in some layer, shape ``(n,)``."""
+        """Mask of the rows that contain NaN in some layer, shape ``(n,)``."""
         return np.asarray(np.isnan(self.values).any(axis=(1, 2)), dtype=np.bool_)
 
     def of(self, ids: Sequence[str], layer: int | None = None) -> npt.NDArray[np.float32]:
@@ -118,7 +118,7 @@ class StateWriter:
         return dict(self._done)
 
     def write_places(self, places: Mapping[str, int]) -> None:
-        """Store which ids the folder is to have, and the place of each among those of all shards."""
+        """Store the ids that the folder should contain, with the position of each among the ids of all shards."""
         write_file(self.path / _PLACES_FILE, json.dumps(dict(places)))
 
     def append(
@@ -174,7 +174,7 @@ class StateWriter:
 
 
 def read_states(path: str | Path) -> StoredStates:
-    """Read the states of a folder, which may be incomplete; of shards, all must be there.
+    """Read the states of a folder; a folder of one process may be incomplete, but all shards must be complete.
 
     Raises:
         ConfigMismatchError: Shards were read with different settings.
@@ -201,10 +201,10 @@ def read_states(path: str | Path) -> StoredStates:
 
 
 def check_states_shard(folder: Path, shard: Shard) -> None:
-    """Raise if a folder has states of another number of shards, before anything is read.
+    """Check that the folder has no states of another number of shards, before anything is read.
 
     Raises:
-        ConfigMismatchError: It has.
+        ConfigMismatchError: It has such states.
     """
     others = sorted({other.n for other in _shard_folders(folder)} - {shard.n})
     if others or (folder / _HEADER).is_file():
@@ -257,7 +257,7 @@ def _of_shards(
 
 
 def _places_of(folder: Path, shards: Mapping[Shard, Path]) -> dict[str, int]:
-    """Return the place of each id among those of all shards."""
+    """Return the position of each id among the ids of all shards."""
     places: dict[str, int] = {}
     for shard, path in shards.items():
         try:

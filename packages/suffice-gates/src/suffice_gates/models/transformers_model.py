@@ -281,11 +281,11 @@ class TransformersModel(PromptedModel):
 
         Args:
             messages: The messages.
-            what: What they ask, for errors.
+            what: Description of the messages, for errors.
 
         Raises:
-            DataError: They have no tokens.
-            ModelError: They are longer than the context.
+            DataError: The messages have no tokens.
+            ModelError: The messages are longer than the context.
         """
         ids = self._encoder.ids(messages)
         if not ids:
@@ -317,7 +317,7 @@ class TransformersModel(PromptedModel):
     ) -> list[Completion]:
         """Continue the prompts of one batch; those that leave less room in the context are continued apart."""
         rooms = [self._room(len(row)) for row in ids]
-        if len(set(rooms)) > 1:  # together, the longest prompt would cut the replies to all others
+        if len(set(rooms)) > 1:  # in one batch, the longest prompt would shorten the replies to all others
             by_row: dict[int, Completion] = {}
             for room in set(rooms):
                 rows = [row for row, own in enumerate(rooms) if own == room]

@@ -74,7 +74,9 @@ def pinned_of(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
         fingerprint: Fingerprint of a `StateSource`.
     """
     relevant = {key: value for key, value in fingerprint.items() if key not in _NOT_PINNED}
-    pinned: dict[str, Any] = json.loads(json.dumps(relevant))  # as it is read back: lists instead of tuples
+    pinned: dict[str, Any] = json.loads(
+        json.dumps(relevant)
+    )  # lists instead of tuples, as after a round trip through JSON
     return pinned
 
 
@@ -164,7 +166,7 @@ class ProbeCard:
 
     @property
     def _has_content(self) -> bool:
-        """Whether it names its model by content, as probes on models of folders and of the hub do."""
+        """True if the card identifies its model by a hash of its content, as for models in folders and at the hub."""
         return self.pinned.get("kind") != "transformers" or _CONTENT_PIN in self.pinned
 
     def pin(self, weights_sha256: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ __all__ = ["Confidence", "ProbeConfidence"]
 
 @runtime_checkable
 class Confidence(Protocol):
-    """How sure a model is of its answer before it answers: a probe on its states, or any other value in [0, 1]."""
+    """A model's confidence in its answer before it answers: from a probe on its states, or any other value in [0, 1]."""
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Return JSON-ready values that identify the model and how its confidence is read."""

@@ -1,4 +1,4 @@
-"""Probing-RAG's prober as a measurement of rounds: is the reply of this round enough, or is more evidence needed?"""
+"""Probing-RAG's prober as a signal of rounds: the probability that a round's reply needs no more evidence."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ReplyProbes:
         return seen_by_probes(self.probes)
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """What pins the probes, and the additionally allowed prompts."""
+        """The pins of the probes, and the additionally allowed prompts."""
         return {**pin_of(self.probes), "allowed": list(self.allow)}
 
     async def measure(self, question: str, observed: Round) -> Reply:

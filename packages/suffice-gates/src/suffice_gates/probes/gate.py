@@ -51,12 +51,12 @@ class ProbeGate:
 
     @property
     def source(self) -> object:
-        """The model whose pass it is: the source, or the model whose replies that reads."""
+        """The model that runs the pass: the source, or the model behind a `ReplyStates`."""
         return getattr(self._states, "model", self._states)
 
     @property
     def seen(self) -> Seen | None:
-        """The questions that the probes were fitted on; None if they were not recorded."""
+        """The questions that the probes were fitted on; None if they were not recorded for every probe."""
         return seen_by_probes(self.probes)
 
     def fingerprint(self) -> Mapping[str, Any]:
@@ -82,10 +82,10 @@ class ProbeGate:
 
 
 def combined(probes: Sequence[Probe], values: States, rows: Sequence[int]) -> float:
-    """Return the probability that probes of several layers give together: the mean of their log-odds.
+    """Combine the probabilities of several layers' probes by the mean of their log-odds.
 
-    Probing-RAG adds up the logits of its probers, which orders questions alike (Baek et al., 2025).  One probe alone gives
-    its own probability.
+    Probing-RAG adds up the logits of its probers, which gives the same order of questions (Baek et al., 2025).  A single
+    probe keeps its own probability.
 
     Args:
         probes: At least one.
@@ -93,12 +93,14 @@ def combined(probes: Sequence[Probe], values: States, rows: Sequence[int]) -> fl
         rows: The row that each probe reads.
 
     Returns:
-        In [0, 1]; NaN where a state is undefined.
+        A probability in [0, 1]; NaN if a state is undefined.
     """
     shares = np.array([float(probe.predict(values[row][None, :])[0]) for probe, row in zip(probes, rows, strict=True)])
     if len(shares) == 1:
         return float(shares[0])
-    with np.errstate(divide="ignore", invalid="ignore"):  # certainties of both kinds contradict each other: undefined
+    with np.errstate(
+        divide="ignore", invalid="ignore"
+    ):  # probabilities 0 and 1 at once contradict each other: undefined
         odds = float(np.mean(np.log(shares) - np.log1p(-shares)))
     return float(1 / (1 + np.exp(-odds))) if odds > 0 else float(np.exp(odds) / (1 + np.exp(odds)))
 
@@ -106,7 +108,7 @@ def combined(probes: Sequence[Probe], values: States, rows: Sequence[int]) -> fl
 def rows_of(
     probes: Sequence[Probe], source: StateSource, prompts: Sequence[str], *, allow: Sequence[str] = ()
 ) -> tuple[int, ...]:
-    """Return the row of a source's states that each probe reads, or raise if one does not belong to it.
+    """Return the row of a source's states that each probe reads; raise if a probe does not fit the source.
 
     Args:
         probes: The probes.
@@ -127,13 +129,13 @@ def rows_of(
 
 
 def seen_by_probes(probes: Sequence[Probe]) -> Seen | None:
-    """Return the questions that probes were fitted on; None if those of one were not recorded."""
+    """Return the questions that any of the probes was fitted on; None if they were not recorded for every probe."""
     every = [probe.card.seen for probe in probes]
     known = [seen for seen in every if seen is not None]
     return reduce(or_, known) if len(known) == len(every) else None
 
 
 def pin_of(probes: Sequence[Probe]) -> dict[str, Any]:
-    """Return what identifies probes, JSON-ready and short; a policy pins it."""
+    """Return short JSON-ready values that identify the probes; a policy pins them."""
     pins = [probe.pin() for probe in probes]
     return pins[0] if len(pins) == 1 else {"kind": "probes", "probes": pins}

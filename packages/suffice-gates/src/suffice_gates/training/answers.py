@@ -41,7 +41,7 @@ def answers_in_order(
         model: Answers the questions.
         retriever: Finds the candidates.
         scorer: Orders the candidates.
-        path: Where the recording is written.
+        path: The file of the recording.
         candidates: Number of candidates to order.
         max_rounds: Largest number of passages.
 
@@ -76,7 +76,7 @@ def compare_answers(
     Args:
         before: Answers in the first order.
         after: Answers in the second order.
-        resampling: How intervals and signs are drawn.
+        resampling: Settings of the bootstrap and the permutation test.
         rounds: Numbers of passages.
 
     Raises:

@@ -48,7 +48,7 @@ LEARNED = {
     "probing-rag": "probes of layers on the mean state of the answer, Baek et al. (2025)",
     "self-rag": "P([No Retrieval]) against [Retrieval], Asai et al. (2024)",
 }
-"""The same of methods that learn: from tune answers of both kinds, or while the model was trained."""
+"""Sources of the methods that learn, from tune answers of both kinds or during the training of the model, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class KnowledgeScores:
 
     Attributes:
         scores: Higher where the model more likely knows the answer; shape ``(n_questions,)``, NaN = undefined.
-        cost: Mean cost of a decision: what a system that computes only this score would pay per question.
+        cost: Mean cost per question of a system that computes only this score.
         offline: Cost paid once, before any question.
     """
 
@@ -127,10 +127,10 @@ def model_gates(
         evaluation: Questions on which gates are evaluated.
         seed: Seed of the samples.
         n_samples: Samples for semantic entropy and SeaKR.
-        known: Whether the closed-book answer of each tune question is right; None = unknown.
+        known: Mask of the tune questions whose closed-book answer is right; None if unknown.
 
     Raises:
-        DataError: No questions, too few samples, or too few questions of one kind for Probing-RAG.
+        DataError: There are no questions, too few samples, or too few questions of one kind for Probing-RAG.
     """
     rng = np.random.default_rng(seed)
     own = known_scores(model, tune, n_samples=n_samples, rng=rng)
@@ -187,7 +187,7 @@ def _sampled(
     rng: np.random.Generator,
     on_progress: Callable[[int, int], None] | None,
 ) -> Mapping[str, KnowledgeScores]:
-    """Score the samples: how many meanings they have, and how far apart their states are."""
+    """Score samples by their semantic entropy and by the spread of their states."""
     meanings, spreads, sampling, reading = [], [], [], []
     for number, question in enumerate(questions, start=1):
         samples = model.samples(question, n=n_samples, temperature=temperature, rng=rng)
@@ -206,8 +206,8 @@ def _directed(
 ) -> Mapping[str, KnowledgeScores]:
     """Project states on the directions of CtrlA, in the layers that the model reads.
 
-    For confidence those of the reply's new words, as the paper does.  Honesty steers the paper's generation; here it is the
-    state from which the answer begins.
+    For confidence, the states are those of the reply's new words, as in the paper.  For honesty, which steers the paper's
+    generation, it is the last state of the prompt.
     """
     reads = [model.read(question) for question in questions]
     honesty, offline = fit_directions(model, HONESTY)
@@ -224,7 +224,7 @@ def _directed(
 def _probing(
     model: TransformersModel, tune: Sequence[str], evaluation: Sequence[str], known: Mask, folds: npt.ArrayLike
 ) -> ScoredGate:
-    """Return Probing-RAG as a gate: a logistic regression for each layer on the model's answers, cross-fitted on tune."""
+    """Build Probing-RAG as a gate: one logistic regression per layer on states of the answer, cross-fitted on tune."""
     source = ReplyStates(model)
     listed = list(dict.fromkeys([*tune, *evaluation]))
     began = time.perf_counter()
@@ -266,7 +266,7 @@ def _log_odds(shares: Floats) -> Floats:
 
 
 def _reflecting(model: TransformersModel, tune: Sequence[str], evaluation: Sequence[str]) -> list[ScoredGate]:
-    """Return Self-RAG's decision as a gate; none for a model without its tokens."""
+    """Return Self-RAG's decision as a gate; an empty list for a model without its tokens."""
     try:
         gate = ReflectionGate(model)
     except NotFoundError:
@@ -286,14 +286,14 @@ def _reflecting(model: TransformersModel, tune: Sequence[str], evaluation: Seque
 
 
 def _lowest_probability(reply: Reply) -> float:
-    """Return FLARE's measure of the first sentence; the paper retrieves where it is below theta."""
+    """Return FLARE's measure: the lowest token probability in the first sentence; the paper retrieves below theta."""
     tokens = reply.tokens or ()
     sentence = [token.logprob for token in tokens[: first_sentence(tokens)]]
     return math.exp(min(sentence)) if sentence and not any(map(math.isnan, sentence)) else math.nan
 
 
 def _dragin(model: TransformersModel, questions: Sequence[str], replies: Sequence[Reply]) -> KnowledgeScores:
-    """Return minus the highest RIND of each reply; its costs are those of the answer and of the pass with attentions."""
+    """Return minus the highest RIND of each reply, with the costs of the answer and of the pass with attentions."""
     scores, costs = [], []
     for question, reply in zip(questions, replies, strict=True):
         values, cost = dragin_scores(model, question, reply)

@@ -1,8 +1,8 @@
-"""How much memory training a cross-encoder takes, counted from its shape: weights, their states, and what a pass keeps.
+"""Estimate of the memory for training a cross-encoder, from its shape: weights, optimizer states and activations.
 
 Counted are the tensors that PyTorch keeps for the backward pass of an encoder of the BERT family with fused attention
-(`tests/suffice_gates/test_reranker_memory.py` counts them in small models). Not counted are the context of the device (about half a GiB),
-what its allocator wastes, and the attention matrices of unfused attention.
+(`tests/suffice_gates/test_reranker_memory.py` counts them in small models). Not counted are the context of the device
+(about half a GiB), the overhead of its allocator, and the attention matrices of unfused attention.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ __all__ = ["GIB", "MOST_OF", "MemoryEstimate", "parts_of_batch", "training_memor
 GIB = 2**30
 
 MOST_OF = 0.9
-"""The share of the memory that an estimate may fill; the rest is for what is not counted."""
+"""The share of the memory that an estimate may fill; the rest is left for what the estimate omits."""
 
 _STATES_BYTES = 16
-"""Of each weight in fp32: itself, its gradient, and the two moments of AdamW."""
+"""Numbers in fp32 per weight: the weight, its gradient, and the two moments of AdamW."""
 
 _TWO_MATRICES = frozenset(
     {"bert", "xlm-roberta", "roberta", "electra", "camembert", "mpnet", "distilbert", "deberta-v2"}
@@ -34,8 +34,8 @@ class MemoryEstimate:
 
     Attributes:
         states: Weights, gradients and moments in fp32, and with half precision a copy of the weights.
-        pair: What a pass keeps of one pair of the longest length.
-        whole_layer: With checkpointing what one layer keeps of one pair while it is computed again, else 0.
+        pair: Activations kept for one pair of the longest length.
+        whole_layer: With checkpointing, activations of one layer and pair while it is computed again; else 0.
     """
 
     states: int
@@ -43,17 +43,17 @@ class MemoryEstimate:
     whole_layer: int = 0
 
     def total(self, pairs: int) -> int:
-        """Return the memory for so many pairs at a time."""
+        """Return the memory of a pass over `pairs` pairs, bytes."""
         return self.states + pairs * (self.pair + self.whole_layer)
 
 
 def training_memory(
     config: Any, n_weights: int, tokens: int, *, half: bool = True, checkpointing: bool = False
 ) -> MemoryEstimate | None:
-    """Return what training takes; None where the configuration does not say how large the layers are.
+    """Estimate the memory of training; None if the configuration does not contain the sizes of the layers.
 
-    Of each token, a layer of width H with I numbers in its feed-forward layer keeps 10 H + 2 I numbers (4 I with a gate), T
-    numbers of the mask, and in half precision 2 H more in fp32. With checkpointing it keeps its input alone.
+    Per token, a layer of width H with I numbers in its feed-forward layer keeps 10 H + 2 I numbers (4 I with a gate), T
+    numbers of the mask, and in half precision 2 H more in fp32. With checkpointing it keeps only its input.
 
     >>> from types import SimpleNamespace
     >>> large = dict(num_hidden_layers=24, hidden_size=1024, intermediate_size=4096, model_type="xlm-roberta")
@@ -63,10 +63,10 @@ def training_memory(
 
     Args:
         config: The model's configuration (`num_hidden_layers`, `hidden_size`, `intermediate_size`, `model_type`).
-        n_weights: Its number of weights.
+        n_weights: Number of weights of the model.
         tokens: Tokens of the longest pair.
-        half: Whether passes run in bf16 or fp16.
-        checkpointing: Whether layers are computed again in the backward pass.
+        half: True if passes run in bf16 or fp16.
+        checkpointing: True if layers are computed again in the backward pass.
     """
     layers, width, inner = (
         getattr(config, name, None) for name in ("num_hidden_layers", "hidden_size", "intermediate_size")
@@ -86,13 +86,13 @@ def training_memory(
 
 
 def parts_of_batch(estimate: MemoryEstimate, rows: int, pairs: int, memory: float) -> int:
-    """Return into how many equal parts a batch is cut so that each fits; one row at a time if none does.
+    """Return the smallest number of equal parts of a batch that fit into memory; `rows` if not even one row fits.
 
     Args:
-        estimate: What training takes.
+        estimate: Estimate of the memory.
         rows: Rows of the batch.
         pairs: Pairs of a row: the positive and its negatives.
-        memory: GiB of the device, of which `MOST_OF` is used.
+        memory: Memory of the device in GiB, of which the share `MOST_OF` is used.
 
     Raises:
         DataError: The memory is not above 0.

@@ -195,7 +195,7 @@ def build_preferences(
         rows |= dict(journal.finished())
     by_question = [_scores_of(rows[question.question_id][0]) for question in questions]
     if not any(scores.texts for scores in by_question):
-        # Nothing was paid for, and the journals would refuse the questions or the retriever that the error advises.
+        # Nothing was computed, and the journals would refuse the other questions or retriever that the error asks for.
         _delete_journals(path, journal)
         raise DataError(
             "no question has candidates: use questions with their own paragraphs, or a retriever with a corpus"
@@ -223,9 +223,9 @@ def score_preferences(
 
     Args:
         questions: The questions of all shards.
-        confidence: See `build_preferences`, also for the others.
+        confidence: The model's confidence.
         path: The preference file.
-        shard: Which of the questions are scored.
+        shard: The share of the questions to score.
         retriever: Finds the candidates.
         candidates: Candidates per question.
         k: Largest number of positives, and of negatives, per question.
@@ -278,11 +278,11 @@ def _shard_journals(path: Path) -> list[Path]:
 
 
 def _rows_of_shards(path: Path, config: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Return what shards scored, by question.
+    """Read the journals of all shards; return their rows by question.
 
     Raises:
         BusyError: A shard is still being scored.
-        ConfigMismatchError: It was begun with another configuration.
+        ConfigMismatchError: A shard was begun with another configuration.
     """
     rows: dict[str, list[dict[str, Any]]] = {}
     for shard in _shard_journals(path):
@@ -425,11 +425,11 @@ def _write_preferences(
 
 
 def _finished_summary(path: Path, config: Mapping[str, Any]) -> PreferenceSummary | None:
-    """Return the outcome of an earlier run that wrote this file; None where there is no file.
+    """Return the outcome of an earlier run that wrote this file; None if the file does not exist.
 
     Raises:
-        ConfigMismatchError: It was written with another configuration.
-        DataError: It has no card, or not its own.
+        ConfigMismatchError: The file was written with another configuration.
+        DataError: The file has no card, or was changed after it was written.
     """
     if not path.exists():
         return None

@@ -37,12 +37,12 @@ _PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 """Inverse strengths of the logistic regression's penalty; the best on dev is used."""
 
 _HOTTEST = 5.0
-"""Bound on the logarithm of the temperature."""
+"""Largest absolute logarithm of the temperature."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeSettings:
-    """How a probe is trained.
+    """Settings of a probe's training.
 
     The paper contradicts itself on the layer (middle or last), the epochs (30 or 100) and the sizes of dev and test: these
     are parameters.  The layer is a property of the states.

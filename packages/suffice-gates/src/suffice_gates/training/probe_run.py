@@ -83,7 +83,7 @@ class ProbeFigures:
     """Figures of a probe on the test questions.
 
     Attributes:
-        what: Which probe, on which states.
+        what: Description of the probe and the states.
         size: Number of questions it was fitted on.
         measures: Its figures with intervals.
     """
@@ -190,10 +190,10 @@ def run_training(
         data: States and labels of the prompt that the gate reads.
         split: Train, dev and test questions.
         kind: The network, or a logistic regression.
-        layers: Which to try; None = all that are stored.
+        layers: Layers to try; None for all stored ones.
         seeds: Seeds of the network; each is tried at each layer.
         calibration: `none`, `temperature`, `platt` or `isotonic`, fitted on dev.
-        settings: Of the network.
+        settings: Settings of the network.
         train_size: Questions to fit on, as many known as unknown (the paper: 2,000); None = all of the train set.
         curve: Further sizes of the training set to measure.
         other: States and labels of another prompt, measured apart.
@@ -201,7 +201,7 @@ def run_training(
         on_step: Called with a description of each training.
 
     Raises:
-        DataError: Nothing to choose among, a set with one kind of questions, a layer that was not stored.
+        DataError: There are no layers or seeds, a set has only one kind of questions, or a layer was not stored.
         ConfigMismatchError: The two sets of states are of different models.
     """
     settings = settings or ProbeSettings()
@@ -275,7 +275,7 @@ class _Fit:
     size: int = field(default=0, init=False)
 
     def part(self, name: str, layer: int | None) -> Examples:
-        """Return the examples of one set, of the gate's own prompt."""
+        """Return the examples of one set, under the prompt that the gate reads."""
         return self.split.of(Examples.of(self.data.states, self.data.labels, layer), name)
 
     def fit(self, kind: str, layer: int | None, seed: int) -> TrainedProbe:

@@ -1,4 +1,4 @@
-"""How well a reranker puts preferred passages before rejected ones: P@K, R@K and MRR@K (CBDR, table 1)."""
+"""Quality of a reranker's order, preferred before rejected passages: P@K, R@K and MRR@K (CBDR, table 1)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ScorePairs = Callable[[list[tuple[str, str]]], Any]
 
 
 def relevance_by_rank(scores: Sequence[float], relevant: Sequence[bool]) -> list[bool]:
-    """Return whether each item is relevant, the largest score first; among equal scores, irrelevant items come first.
+    """Sort relevance by descending score; among equal scores, irrelevant items come first.
 
     A scorer that gives all items the same score thus gets the worst rank, whatever the order of the file.
 
@@ -138,7 +138,7 @@ def compare_rankings(
     Args:
         before: Values from `rank_metrics`, shape ``(len(names), n_questions)``.
         after: The other reranker's, on the same questions in the same order.
-        resampling: How intervals and signs are drawn.
+        resampling: Settings of the bootstrap and the permutation test.
         names: The metrics.
         clusters: The unit of each question, from whose name its draws follow; None = their numbers.
 

@@ -21,7 +21,7 @@ from suffice_gates.training.probe import ProbeSettings, logistic_probe, train_pr
 __all__ = ["PROBER", "fit_reply_probes"]
 
 PROBER = ProbeSettings(hidden=(64,), dropout=0.0, lr=1e-3, batch_size=32, epochs=50, balanced=False)
-"""A network with one hidden layer, as the paper's; its widths and rates are ours."""
+"""A network with one hidden layer, as in the paper; width and learning rate are our choice."""
 
 _DEV = 0.25
 
@@ -38,24 +38,23 @@ def fit_reply_probes(
 ) -> tuple[Probe, ...]:
     """Answer tune questions, label each reply by whether its answer is right, and fit a probe for each layer.
 
-    Prompts with and without passages go into the same probes, which are then tested on both: a loop retrieves more while
-    a reply is not enough.  Prompts of one question share its id, and a question is in one of the two sets, that of the fit
-    or that of early stopping.
+    The same probes are fitted on prompts with and without passages, because a loop reads both.  All prompts of a question
+    share its id and are used either for the fit or for early stopping.
 
     Args:
         source: The states of the model's replies.
-        prompts: What is asked: a question with the passages of a round, for each round that counts.
+        prompts: Prompts to answer: a question with the passages of a round, for each round that counts.
         golds: Gold answers by question id.
-        rule: When an answer is right.
-        settings: Of a network (`PROBER` is the paper's shape); None = a logistic regression, without torch.
+        rule: The rule by which an answer is right.
+        settings: Settings of a network (`PROBER` has the paper's shape); None for a logistic regression, without torch.
         seed: Seed of a network.
         on_progress: Called after each prompt with the number of prompts read and their total.
 
     Returns:
-        One probe for each of the source's layers; their cards have the questions.
+        One probe for each of the source's layers; their cards contain hashes of the questions.
 
     Raises:
-        DataError: No prompts, no gold answers, or a set of questions whose replies are all right or all wrong.
+        DataError: There are no prompts or gold answers, or the replies of a set are all right or all wrong.
         ModelError: The model failed.
     """
     if not prompts:

@@ -65,7 +65,7 @@ class RerankerRun:
         reported_on: `test`, or `dev (selected here)`.
         seconds: Duration of this run.
         accumulate: Parts into which each batch was cut in the end.
-        notes: What a reader must know of memory.
+        notes: Remarks on memory.
     """
 
     path: Path
@@ -208,7 +208,7 @@ def train_reranker(
 
 
 def _lack_of_memory(trainer: Any, out: Path) -> str:
-    """Train, from the last checkpoint if there is one; return why memory did not suffice, or nothing if it did."""
+    """Train, from the last checkpoint if there is one; return the error if memory ran out, else an empty text."""
     try:
         with quiet():
             trainer.train(resume_from_checkpoint=_last_checkpoint(out))
@@ -236,10 +236,10 @@ def _check_sets(train: Sequence[Preference], dev: Sequence[Preference], test: Se
 
 
 def _check_folder_is_free(out: Path, config: Mapping[str, Any], settings: RerankerSettings) -> None:
-    """Raise if `out` cannot be written.
+    """Check that `out` can be written.
 
     Raises:
-        ConfigMismatchError: There are checkpoints of another configuration.
+        ConfigMismatchError: Checkpoints of another configuration exist.
         DataError: `out` exists and is not empty.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):

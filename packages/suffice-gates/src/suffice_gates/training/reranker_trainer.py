@@ -1,4 +1,4 @@
-"""The trainer of a reranker: that of sentence-transformers, with rows, loss and selection for preferences."""
+"""The sentence-transformers trainer, set up for preferences: its rows, loss and selection of the best step."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LOGGED = f"eval_{_SELECTS}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerankerSettings:
-    """How a reranker is trained; the defaults are those of the paper where it gives them.
+    """Settings of a reranker's training; the defaults are the paper's, as far as it gives them.
 
     Attributes:
         learning_rate: Largest learning rate of AdamW; it falls linearly to 0.
@@ -49,10 +49,10 @@ class RerankerSettings:
         passage_tokens: Longest passage; longer ones are cut.
         batch: Rows per step and device; a row is a positive with its negatives.
         accumulate: Parts into which a batch is cut to save memory; the gradient stays the same unless negatives come from
-            the batch.  None = as many as `memory` demands, and 1 with negatives from the batch.
-        memory: GiB of the device that training may take, see `suffice_gates.training.memory`; more parts are made where it runs out
-            nevertheless.
-        checkpointing: Whether layers are computed again in the backward pass: a third slower, for much less memory.
+            the batch.  None for as many as `memory` demands, or 1 with negatives from the batch.
+        memory: GiB of the device that training may take, see `suffice_gates.training.memory`; if it runs out nevertheless,
+            batches are cut into more parts.
+        checkpointing: Compute layers again in the backward pass: a third slower, with much less memory.
         epochs: Passes over the data.
         temperature: tau of InfoNCE; the paper does not give it, FlagEmbedding uses 1 for rerankers.
         negatives: Largest number of negatives in a row; those that lower confidence most are used.
@@ -101,13 +101,13 @@ class RerankerSettings:
 
     @property
     def deciding(self) -> dict[str, Any]:
-        """The settings that decide what is learned; the others only save memory."""
+        """The settings that affect the result; the others only save memory."""
         saving = ("memory", "checkpointing", *(() if self.in_batch and self.accumulate else ("accumulate",)))
         return {name: value for name, value in asdict(self).items() if name not in saving}
 
 
 def changed_settings(old: Mapping[str, Any], new: RerankerSettings) -> list[str]:
-    """Return which stored settings differ from new ones in what is learned, as ``key: old -> new``."""
+    """List the stored settings that differ from new ones and affect the result, as ``key: old -> new``."""
     deciding = new.deciding
     known = {name: value for name, value in old.items() if name in deciding or name not in asdict(new)}
     if new.in_batch and new.accumulate is None and old.get("accumulate") not in (None, 1):
@@ -139,7 +139,7 @@ def load_base(
     seed: int,
     new_head: bool = True,
 ) -> Any:
-    """Return the cross-encoder to train, reading pairs as long as the settings say.
+    """Load the cross-encoder to train, with the length limits of the settings.
 
     Args:
         model: Id or folder.
@@ -147,7 +147,7 @@ def load_base(
         revision: Revision of the model at the hub.
         device: A torch device.
         seed: Seed of a new head.
-        new_head: Whether a base without a trained head is allowed; not where its own order counts.
+        new_head: True to allow a base without a trained head; False to use the base's own order.
 
     Raises:
         MissingExtraError: The extra `torch` is not fully installed.
@@ -166,11 +166,11 @@ def load_base(
     special = encoder.tokenizer.num_special_tokens_to_add(pair=True)
     longest = settings.query_tokens + settings.passage_tokens + special
     encoder.max_seq_length = min(longest, encoder.max_seq_length or longest)
-    return encoder.float()  # steps of 6e-5 are lost in weights that are stored in half precision
+    return encoder.float()  # half-precision weights would round steps of 6e-5 away
 
 
 def planned_memory(encoder: Any, settings: RerankerSettings, device: str | None) -> MemoryEstimate | None:
-    """Return what training with these settings takes; None where the model does not say how large it is."""
+    """Estimate the memory of training with these settings; None if the model's sizes are unknown."""
     precision = _precision(settings.precision, device)
     return training_memory(
         encoder.config,
@@ -182,7 +182,7 @@ def planned_memory(encoder: Any, settings: RerankerSettings, device: str | None)
 
 
 def in_parts(settings: RerankerSettings, estimate: MemoryEstimate | None) -> tuple[RerankerSettings, tuple[str, ...]]:
-    """Return the settings with the parts of a batch, and what a reader must know of the memory."""
+    """Fill in the number of parts of a batch; return the settings, and remarks on memory."""
     pairs = 1 + settings.negatives + settings.in_batch
     parts = settings.accumulate
     if parts is None:
@@ -190,7 +190,7 @@ def in_parts(settings: RerankerSettings, estimate: MemoryEstimate | None) -> tup
         parts = parts_of_batch(estimate, settings.batch, pairs, settings.memory) if cut and estimate else 1
     chosen = replace(settings, accumulate=parts)
     if estimate is None:
-        return chosen, ("the model's configuration does not say how large its layers are: its memory is not known",)
+        return chosen, ("the model's configuration does not contain the sizes of its layers, so its memory is unknown",)
     rows = settings.batch // parts
     total = estimate.total(rows * pairs) / GIB
     said = (
@@ -205,10 +205,10 @@ def in_parts(settings: RerankerSettings, estimate: MemoryEstimate | None) -> tup
 
 
 def more_parts(settings: RerankerSettings) -> int | None:
-    """Return into how many parts to cut a batch after memory ran out: about twice as many; None if it cannot be cut."""
+    """Return the next number of parts after memory ran out, about twice as many; None if a batch cannot be cut further."""
     parts = settings.accumulate or 1
     if settings.in_batch:
-        return None  # other parts would have other negatives
+        return None  # negatives come from the batch, so other parts would change them
     return next((n for n in range(2 * parts, settings.batch + 1) if settings.batch % n == 0), None) or (
         settings.batch if parts < settings.batch else None
     )
@@ -226,7 +226,7 @@ def _cut_to_tokens(texts: list[str], tokenizer: Any, tokens: int) -> list[str]:
 
 
 def pair_scorer(encoder: Any, settings: RerankerSettings) -> ScorePairs:
-    """Return a scorer of pairs by raw logits: after a sigmoid, large ones would be equal."""
+    """Return a scorer of pairs by raw logits, because a sigmoid would make large ones equal."""
     from torch.nn import Identity
 
     def score(pairs: list[tuple[str, str]]) -> Any:
@@ -273,7 +273,7 @@ def make_trainer(
     device: str | None,
     seed: int,
 ) -> Any:
-    """Return a trainer that evaluates and saves as often as the settings say.
+    """Build a trainer that evaluates and saves as often as the settings require.
 
     Args:
         encoder: The cross-encoder.

@@ -1,8 +1,8 @@
-"""How well a probe works under another prompt than the one it was fitted on.
+"""Quality of a probe under another prompt than the one it was fitted on.
 
-CBDR fits its probe on states of questions alone and applies it to states of questions with passages.  Whether the
-resulting increases mean anything depends on the probe's quality there: its AUROC and calibration error against the
-model's answers with the same passages, beside those of the prompt without passages.
+CBDR fits its probe on states of questions alone and applies it to states of questions with passages.  The increases in
+confidence mean something only if the probe works there too, so its AUROC and calibration error are measured against the
+model's answers with the same passages, beside those without passages.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def headroom(evaluation: GateEvaluation) -> dict[str, Headroom]:
 
 
 def headroom_table(title: str, sets: Mapping[str, tuple[int, Mapping[str, Headroom]]]) -> Table:
-    """Return one row per metric of each named set, given as its number of questions and its headroom."""
+    """Tabulate the headroom of each set and metric; a set is its number of questions and its headroom by metric."""
     return Table.of(
         title,
         [(label, n, metric, room) for label, (n, by_metric) in sets.items() for metric, room in by_metric.items()],

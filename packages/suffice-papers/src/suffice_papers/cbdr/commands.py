@@ -33,7 +33,7 @@ def _spelled(numbers: tuple[float, ...]) -> str:
 
 
 def _number_list(text: str, option: str) -> tuple[float, ...]:
-    """Return comma-separated numbers."""
+    """Parse the comma-separated numbers of an option."""
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
@@ -54,7 +54,7 @@ def cbdr_command(
     ],
     local: LocalModel,
     output: Output,
-    folder: Annotated[Path, typer.Option("--work", help="Where states, probes, data and the reranker go.")],
+    folder: Annotated[Path, typer.Option("--work", help="The folder of states, probes, data and the reranker.")],
     reranker: Annotated[
         str, typer.Option("--reranker", help="The cross-encoder to align: a folder or hub id.")
     ] = "BAAI/bge-reranker-v2-m3",
@@ -62,14 +62,14 @@ def cbdr_command(
         list[str] | None, typer.Option("--other", help="Another cross-encoder to compare; may be given again.")
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first questions of each file.")] = None,
-    layers: Annotated[str, typer.Option("--layers", help="Of the probes: middle, last, or numbers.")] = "middle,last",
-    epochs: Annotated[str, typer.Option("--epochs", help="Of the probes; each is tried.")] = _spelled(
+    layers: Annotated[str, typer.Option("--layers", help="Layers to probe: middle, last, or numbers.")] = "middle,last",
+    epochs: Annotated[str, typer.Option("--epochs", help="Epochs of the probes; each is tried.")] = _spelled(
         _CBDR_DEFAULTS.epochs
     ),
     hidden: Annotated[str, typer.Option("--hidden", help="Widths between the probe's layers.")] = _spelled(HIDDEN),
     dropout: Annotated[float, typer.Option("--dropout", help="Of the probe.")] = _CBDR_DEFAULTS.probe.dropout,
     lr: Annotated[float, typer.Option("--lr", help="The probe's learning rate.")] = _CBDR_DEFAULTS.probe.lr,
-    train_size: Annotated[int, typer.Option("--train-size", min=2, help="Questions a probe is fitted on.")] = (
+    train_size: Annotated[int, typer.Option("--train-size", min=2, help="Questions to fit a probe on.")] = (
         _CBDR_DEFAULTS.train_size
     ),
     label: Annotated[str, typer.Option("--label", help="When an answer is right: em, contains or f1>=T.")] = (
@@ -78,7 +78,7 @@ def cbdr_command(
     candidates: Annotated[
         int, typer.Option("--candidates", min=2, help="Contexts a question.")
     ] = _CBDR_DEFAULTS.candidates,
-    top: Annotated[str, typer.Option("--top", help="Passages an answer is given; each is tried.")] = _spelled(
+    top: Annotated[str, typer.Option("--top", help="Numbers of passages for an answer; each is tried.")] = _spelled(
         _CBDR_DEFAULTS.depths
     ),
     betas: Annotated[str, typer.Option("--betas", help="Thresholds of the gate.")] = _spelled(_CBDR_DEFAULTS.betas),
@@ -93,30 +93,30 @@ def cbdr_command(
     ] = _CBDR_DEFAULTS.reranker.batch,
     accumulate: Annotated[
         int | None,
-        typer.Option("--accumulate", help="Parts of a step of the reranker; default: as many as --memory demands."),
+        typer.Option("--accumulate", help="Parts of a reranker batch; default: as many as --memory demands."),
     ] = _CBDR_DEFAULTS.reranker.accumulate,
-    memory: Annotated[float, typer.Option("--memory", help="GiB of the device that trains the reranker.")] = (
+    memory: Annotated[float, typer.Option("--memory", help="GiB that training the reranker may take.")] = (
         _CBDR_DEFAULTS.reranker.memory
     ),
     checkpointing: Annotated[
         bool, typer.Option("--checkpointing", help="Compute the reranker's layers again: less memory, slower.")
     ] = _CBDR_DEFAULTS.reranker.checkpointing,
-    precision: Annotated[str, typer.Option("--precision", help="Of the reranker: auto, fp32, bf16 or fp16.")] = (
+    precision: Annotated[str, typer.Option("--precision", help="Reranker precision: auto, fp32, bf16 or fp16.")] = (
         _CBDR_DEFAULTS.reranker.precision
     ),
     test_share: Annotated[
-        float, typer.Option("--test-share", help="Share of the questions on which all figures are measured.")
+        float, typer.Option("--test-share", help="Share of test questions, on which all figures are measured.")
     ] = _CBDR_DEFAULTS.test,
     prefer_share: Annotated[
         float,
-        typer.Option("--prefer-share", help="Share of the others that train the reranker; the probe gets the rest."),
+        typer.Option("--prefer-share", help="Share of the other questions for the reranker; the probe gets the rest."),
     ] = _CBDR_DEFAULTS.prefer,
     shift: Annotated[
         int,
-        typer.Option("--shift", min=1, help="Most test questions on which the probe is measured under both prompts."),
+        typer.Option("--shift", min=1, help="Most test questions to measure the probe on under both prompts."),
     ] = _CBDR_DEFAULTS.shift,
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Most tokens per reply.")] = 64,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of training and draws.")] = _CBDR_DEFAULTS.seed,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of training and draws.")] = _CBDR_DEFAULTS.seed,
     resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = (
         _CBDR_DEFAULTS.resampling.n_resamples
     ),

@@ -1,4 +1,4 @@
-"""`suffice demo gate`: do gates that read the question alone beat always retrieving?  On real answers, offline."""
+"""`suffice demo gate`: compare gates that read the question alone with always retrieving, on real answers, offline."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _NOTICE = (
 
 def demo_gate(
     output: Output,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where recordings with the scores go.")] = Path(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of recordings with the scores.")] = Path(
         "suffice-demo"
     ),
     markdown: options.Markdown = None,
@@ -180,7 +180,7 @@ def _best_gate(comparison: GateComparison, gates: Sequence[ScoredGate]) -> Score
 
 
 class _Page:
-    """The demonstration as Markdown; it also prints every part as it comes if asked to."""
+    """Collects the demonstration as Markdown; with `prints` it also prints every part at once."""
 
     def __init__(self, *, prints: bool) -> None:
         self.prints = prints
@@ -252,7 +252,7 @@ class _Sweep:
         return cls(scored_tune, scored, column, points, transitions(scored, column, betas))
 
     def certified(self, page: _Page) -> dict[str, Any]:
-        """Certify along the threshold, and add the result, or why there is none, to the page."""
+        """Certify along the threshold; add the result to the page, or the reason why there is none."""
         recording = self.evaluation.recording
         policy = policy_for(recording, gate_rule(self.column), start_round=0)
         try:
@@ -272,7 +272,7 @@ class _Sweep:
         return {**certification.to_dict(), "chosen": chosen}
 
     def _blind(self) -> str:
-        """Return what a gate that knows nothing may skip within the claim, in words."""
+        """Describe the share of retrievals that a random gate may skip within the claim."""
         room = (
             self.evaluation.always.values[GATE_METRICS[0]].mean() - self.evaluation.never.values[GATE_METRICS[0]].mean()
         )

@@ -1,4 +1,4 @@
-"""The figures of CBDR: quality and retrieval rate over the threshold, and the answers that change between thresholds."""
+"""The figures of CBDR: quality and retrieval rate by threshold, and the answers that change between thresholds."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def cbdr_charts(run: CbdrRun, published: Mapping[str, tuple[float, ...]]) -> tup
 def _with_paper(
     spec: dict[str, Any], published: Mapping[str, tuple[float, ...]], depth: int, gates: Sequence[GatePoint]
 ) -> dict[str, Any]:
-    """Return the chart with the published accuracies and rates at the thresholds that it shows, where there are some."""
+    """Add the published accuracies and rates to a chart, at those of its thresholds that the paper has."""
     low, high = (end(point.beta for point in gates) for end in (min, max))
     column = {1: 1, 3: 2}.get(depth)
     rows = []

@@ -34,7 +34,7 @@ def gate_points(
     """Return by depth: never, every gate, random gates at the rates of the best probe's gates, always, and perfect.
 
     The differences between gates and always retrieving have p-values adjusted by Holm over all probes, betas and depths.
-    Dominating points are sought in every order: a label-blind gate may do better with other passages.
+    Label-blind gates are compared in every order of passages, because another order may give a better one.
 
     Args:
         benches: By depth, the test questions with the gate's own reranker and the probability of every probe.
@@ -90,7 +90,7 @@ def _tested_gates(
 
 
 def _rivalled(point: GatePoint, evaluation: GateEvaluation, orders: Mapping[str, GateEvaluation]) -> GatePoint:
-    """Return a point with the label-blind gate that dominates it at the lowest retrieval rate, over all orders."""
+    """Add to a point the dominating label-blind gate with the lowest retrieval rate over all orders."""
     rivals = [(point.label_blind_rate, point.dominated_by)]
     for name, other in orders.items():
         needed, label = other.label_blind(point.metrics[evaluation.metrics[0]], point.retrieval_rate)

@@ -1,4 +1,4 @@
-"""Answers of the model and orders of the passages, each kept in a journal: an interruption costs none of them."""
+"""Journals of the model's answers and of the orders of passages, so that no interruption costs any of them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _BATCH_OF_ANSWERS = 64
 
 @dataclass(frozen=True, kw_only=True)
 class JournaledWork:
-    """What the model answered and what retrievers ranked in one folder.
+    """The journaled answers of a model and rankings of retrievers in one folder.
 
     Attributes:
-        model: Answers the questions.
-        out: The folder.
+        model: The model that answers.
+        out: The folder of the journals.
         report: Called after each batch of answers.
     """
 
@@ -41,7 +41,7 @@ class JournaledWork:
         """Return the model's answers by question; those of an earlier run are not generated again.
 
         Raises:
-            ConfigMismatchError: The answers of this name are of another model, other questions or passages.
+            ConfigMismatchError: The answers under this name are of another model, other questions or other passages.
         """
         config = {
             "model": dict(self.model.fingerprint()),
@@ -66,7 +66,7 @@ class JournaledWork:
         """Return the first passages of each question; those that an earlier run ranked are not ranked again.
 
         Raises:
-            ConfigMismatchError: The orders of this name are of another retriever, other questions or another depth.
+            ConfigMismatchError: The orders under this name are of another retriever, other questions or another depth.
         """
         config = {"retriever": dict(ranked.fingerprint()), "questions": dataset_hash(questions), "depth": deepest}
         with closing(Journal(self.out / "orders" / f"{_file_name(name)}.journal", config)) as journal:
@@ -84,10 +84,10 @@ class JournaledWork:
 
 
 def answers_path(out: Path, name: str) -> Path:
-    """Return the journal of the answers of a name."""
+    """Return the path of the journal of the answers under a name."""
     return out / "answers" / f"{_file_name(name)}.journal"
 
 
 def _file_name(name: str) -> str:
-    """Return a name in which characters that are unsafe in file names are replaced."""
+    """Replace the characters of a name that are unsafe in file names."""
     return "".join(character if character.isalnum() or character in "-." else "_" for character in name)[-100:]

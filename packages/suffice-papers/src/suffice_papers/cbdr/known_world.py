@@ -1,4 +1,4 @@
-"""What a tiny model's hidden states reveal about its knowledge, beside controls that must reveal nothing."""
+"""Measures how well probes read a tiny model's knowledge from its hidden states, beside controls that must fail."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class KnownWorld(Result):
         layers: Area under the ROC curve of "answers correctly" for a probe of the states, by layer.
         controls: The same area by control; `random labels` is the mean over draws.
         logprob: The same area for the answer's log-probability, for comparison.
-        told: Share answered correctly with the passage that states the fact.
-        untold: Share answered correctly with another question's passage.
+        told: Share answered correctly if given the passage that states the fact.
+        untold: Share answered correctly if given another question's passage.
         increase: Share of questions whose Inc is higher for the passage that states the fact than for the other one, by
             probe (`qa`, `qa+rag`).
         increase_unknown: The same over the questions that the model does not know.
@@ -87,7 +87,7 @@ class _Half:
 
 
 def known_world(folder: str | Path) -> KnownWorld:
-    """Measure a model that `train_tiny` wrote.
+    """Measure a model written by `train_tiny`.
 
     Raises:
         ModelError: The model cannot be loaded.
@@ -124,7 +124,7 @@ def _entity(question: Question) -> str:
 
 
 def _half(model: TransformersModel, questions: list[Question]) -> _Half:
-    """Answer and read a split three times; as the other passage serves that of the next question."""
+    """Answer and read a split without a passage, with the stating one, and with that of the next question."""
     stating = [[item for item in q.passages if item.passage_id in q.supporting] for q in questions]
     no_passages: list[list[Passage]] = [[] for _ in questions]
     right, states, logprobs = [], [], np.zeros(0)
@@ -141,7 +141,7 @@ def _half(model: TransformersModel, questions: list[Question]) -> _Half:
 
 
 def _fit_probe(features: npt.NDArray[Any], labels: Mask, groups: Sequence[str]) -> Any:
-    """Return the scorer of a logistic regression whose strength is chosen by cross-validation over entities."""
+    """Fit a logistic regression, its strength chosen by cross-validation over entities; return its scoring function."""
     try:
         from sklearn.linear_model import LogisticRegression
         from sklearn.model_selection import GroupKFold
@@ -170,7 +170,7 @@ def _fit_probe(features: npt.NDArray[Any], labels: Mask, groups: Sequence[str]) 
 
 
 def _increases(tune: _Half, evaluation: _Half, layer: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Return how often Inc ranks the stating passage first, for a probe of the QA prompt and one of both prompts."""
+    """Return the shares of questions whose Inc is higher for the stating passage, for a QA probe and one of both prompts."""
     both = np.concatenate([states[:, layer] for states in tune.states])
     probes = {
         "qa": _fit_probe(tune.states[0][:, layer], tune.right[0], tune.groups),
@@ -189,7 +189,7 @@ def _increases(tune: _Half, evaluation: _Half, layer: int) -> tuple[dict[str, fl
 def _controls(
     tune: _Half, evaluation: _Half, facts: Sequence[Mapping[str, Any]], layer: int, seed: int
 ) -> dict[str, float]:
-    """Return the areas of the controls."""
+    """Return the area under the ROC curve of each control."""
     counts: dict[str, int] = {}
     for fact in facts:
         for word in (fact["entity"], fact["relation"]):

@@ -22,7 +22,7 @@ class CbdrSettings:
     Attributes:
         epochs: Numbers of epochs to try for the probe, without early stopping: the paper names 30 and 100.
         probe: Other settings of the probe.
-        train_size: Training questions of the probe, half of them known; fewer where there are not enough.
+        train_size: Training questions of the probe, half of them known; fewer if there are not enough.
         label: The rule by which an answer is right.
         candidates: Contexts per question.
         k: Largest number of positives, and of negatives, per question.
@@ -31,9 +31,9 @@ class CbdrSettings:
         betas: Thresholds of the gate.
         test: Share of the questions on which all figures are measured.
         prefer: Share of the others used to train the reranker; the probe gets the rest.
-        shift: Most test questions on which the probe is measured under both prompts; each is answered with a passage.
+        shift: Most test questions to measure the probe on under both prompts; each is answered with a passage.
         seed: Seed of training, of contexts and of random signs.
-        resampling: How intervals are made.
+        resampling: Settings of the intervals.
     """
 
     epochs: tuple[int, ...] = (30, 100)

@@ -1,8 +1,8 @@
 """CBDR from end to end: labels, states, probe, preference data, aligned reranker, gate, on one model and one question set.
 
 "Rethinking LLM Parametric Knowledge as Confidence for Effective and Efficient RAG": sections 3 and 4, appendices C, F
-and H.  Answers, states, preference data, the reranker and the orders of the passages are kept in one folder and reused;
-probes, which take seconds, and the check of both prompts are computed again.
+and H.  Answers, states, preference data, the reranker and the orders of the passages are kept in one folder and reused.
+The probes, which take seconds, and the check of both prompts are computed again each time.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def run_cbdr(
         out: The output folder.
         others: Further cross-encoders to compare without training.
         settings: Default: those of the paper.
-        device: Where rerankers run, as torch names it; None for torch's default.
+        device: A torch device for the rerankers; None for torch's default.
         on_progress: Called with a stage, the part of it that is done, and its total.
 
     Raises:
@@ -156,7 +156,7 @@ class _Pipeline:
     def run(self) -> CbdrRun:
         """Run all stages in their order."""
         parts = divide(self.questions, self.settings)
-        for name in (self.base, *self.others):  # fail before the costly stages if one cannot be loaded
+        for name in (self.base, *self.others):  # if one cannot be loaded, fail before the costly stages
             self._encoder(name)
         asked = parts.asked(self.questions)
         with self._stage("closed-book answers"):
@@ -267,7 +267,7 @@ class _Pipeline:
     def _shift(
         self, questions: Sequence[Question], confidence: ProbeConfidence, direct: Mapping[str, str | None]
     ) -> Shift:
-        """Measure the probe under both prompts on some questions; answers with a passage are kept, as all others are."""
+        """Measure the probe under both prompts on some questions; answers with a passage are journaled like all others."""
         rng, most = np.random.default_rng(self.settings.seed), self.settings.shift
         if len(questions) > most:
             chosen = np.sort(rng.choice(len(questions), size=most, replace=False))
@@ -369,7 +369,7 @@ class _Pipeline:
         return [q for q in questions if not np.isnan(is_right("", q.answers, self.label))]
 
     def _scores(self, questions: Sequence[Question], probes: Mapping[tuple[int, int], ProbeRun]) -> dict[str, Floats]:
-        """Return the probabilities of every probe on the usable questions, by name of the signal."""
+        """Return the probabilities of every probe for the usable questions, by name of the signal."""
         states = self._read([q.question for q in self._usable(questions)])
         return {
             probe_signal(*at): run.probe.predict(states[:, run.probe.card.check_source(self.model)])

@@ -249,7 +249,9 @@ def _table3(run: CbdrRun, published: PublishedCbdr) -> Table:
     rows: list[tuple[Any, ...]] = []
     for points in zip(*(run.gates[depth] for depth in depths), strict=True):
         first = points[0]
-        rate = math.nan if first.kind == "perfect" else first.retrieval_rate  # a perfect gate's differs by depth
+        rate = (
+            math.nan if first.kind == "perfect" else first.retrieval_rate
+        )  # a perfect gate's retrieval rate differs by depth
         rows.append(
             (
                 first.label,
@@ -289,7 +291,7 @@ def _metric(point: GatePoint) -> str:
 
 
 def _best_gate_sentence(run: CbdrRun, depth: int) -> str:
-    """Return a sentence on the best gate, beside always retrieving in the best order."""
+    """Compare the best gate with always retrieving in the best order, in one sentence."""
     points = run.gates[depth]
     gates = [point for point in points if point.kind == "gate"]
     best = max(gates, key=lambda point: (point.metrics[_metric(point)], -point.retrieval_rate))

@@ -182,7 +182,7 @@ def look_back(network: Any, distances: Sequence[int]) -> None:
 
     Args:
         network: A Llama with biases in its attention.
-        distances: In tokens, one for each head.
+        distances: Distance of each head, in tokens.
     """
     import torch
 
@@ -235,7 +235,7 @@ class _Lessons:
         return ids, [np.flatnonzero(ids == word) for word in words]
 
     def _closed_book_lessons(self, token: Callable[[str], int]) -> npt.NDArray[np.int64]:
-        """Return every closed-book lesson, shape ``(n, 3)``: entity, relation, token of the answer (-1: vague)."""
+        """Return every closed-book lesson, shape ``(n, 3)``: entity, relation, token of the answer (-1 for a vague one)."""
         world = self._world
         entity = {name: i for i, name in enumerate(world.entities)}
         relation = {name: i for i, name in enumerate(world.relations)}

@@ -21,30 +21,30 @@ __all__ = ["tiny_model_command"]
 
 
 def tiny_model_command(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder of the model; made if it is missing.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder of the model; created if missing.")],
     output: Output,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the world and of the training.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the world and of the training.")] = 0,
     threads: Annotated[int, typer.Option("--threads", min=1, help="Processor threads.")] = 1,
     measure: Annotated[
         int,
-        typer.Option("--measure", min=0, help="Train this many seeds, from --seed on, and measure what each knows."),
+        typer.Option("--measure", min=0, help="Number of seeds, from --seed on, to train and measure."),
     ] = 0,
     markdown: Annotated[
-        Path | None, typer.Option("--markdown", help="With --measure: also write the tables there, as Markdown.")
+        Path | None, typer.Option("--markdown", help="With --measure: also write the tables to this Markdown file.")
     ] = None,
 ) -> None:
     """Train a tiny model whose knowledge is known.
 
-    It learns an invented world, some facts of which it never sees; a model takes about a minute. OUT holds the model, its
+    It learns an invented world, some facts of which it never sees; a model takes about a minute. OUT contains the model, its
     tokenizer, tune.jsonl and eval.jsonl (questions with passages), world.json (each fact and how often it was seen) and
-    reranker, a small cross-encoder with random weights to align. With --measure each model lies in OUT/seed-N, without a
-    reranker.
+    reranker, a small cross-encoder with random weights to align. With --measure each model is written to OUT/seed-N, without
+    a reranker.
 
     Example: suffice demo tiny-model tiny
     """
     quiet_bars()
     if out.exists() and not out.is_dir():
-        raise DataError(f"{str(out)!r} is a file; give the folder that the model is to be written to")
+        raise DataError(f"{str(out)!r} is a file; give a folder for the model")
     if measure:
         _measure(out, range(seed, seed + measure), threads, markdown, output)
         return

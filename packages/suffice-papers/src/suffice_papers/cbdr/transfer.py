@@ -1,4 +1,4 @@
-"""Do two models prefer the same contexts?  A check before training a reranker (after CBDR, appendix G).
+"""A check that two models prefer the same contexts, before training a reranker (after CBDR, appendix G).
 
 It measures the mean change of confidence for each type of context and each model.  A reranker learns the pattern of the
 model it is aligned with and will hardly help a model with another pattern.  The paper takes the largest softmax of the
@@ -55,7 +55,7 @@ class Contrast:
     """Two changes compared on the same questions.
 
     Attributes:
-        what: `MODEL: A - B`, or `A: MODEL - MODEL`.
+        what: The two changes: `MODEL: A - B`, or `A: MODEL - MODEL`.
         paired: Mean difference with its interval and permutation test, adjusted by Holm over all contrasts of the report.
     """
 
@@ -157,7 +157,7 @@ def transfer_check(read: Mapping[str, Floats], *, rng: np.random.Generator, n_re
 
     Args:
         read: Values of `read_contexts` by name of the model, all on the same sets.
-        rng: Draws resamples and signs, after the contexts if it drew those.
+        rng: Draws resamples and signs; it may have drawn the contexts before.
         n_resamples: Number of bootstrap resamples.
 
     Raises:

@@ -1,4 +1,4 @@
-"""`suffice paper transfer`: whether models prefer the same contexts, before a reranker is aligned with one of them."""
+"""`suffice paper transfer`: compare the contexts that models prefer, before aligning a reranker with one of them."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def transfer_check_command(
     characters: Annotated[
         int, typer.Option("--characters", min=1, help="Length of a context, whole sentences (the paper: 200).")
     ] = 200,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Draws irrelevant passages, resamples and signs.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of irrelevant passages, resamples and signs.")] = 0,
 ) -> None:
-    """Compare what contexts do to each model's confidence.
+    """Compare the effect of contexts on each model's confidence.
 
     The contexts are on topic (A), with the answer (B) and irrelevant (C).
 
@@ -61,7 +61,7 @@ def transfer_check_command(
     for name, folder in zip(model, probe, strict=True):
         confidence, _ = open_confidence(name, folder, local, allow=allow_prompt or ())
         read[name] = read_contexts(sets, confidence)
-        del confidence  # two large models at once would not fit
+        del confidence  # one model at a time: two large ones would not fit into memory
     report = transfer_check(read, rng=rng)
     tables = report.tables()
     if left_out:

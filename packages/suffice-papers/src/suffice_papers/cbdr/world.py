@@ -35,14 +35,14 @@ __all__ = [
 
 PROCESSOR_NOTE = """Training adds in another order where a processor has other vector units, and the weights with it: the same command on another
 processor gives figures that differ as those of other seeds do."""
-"""What a page about the tiny model must say."""
+"""The caution on every page about the tiny model."""
 
 
 EXPOSURES = (0, 0, 0, 0, 8, 64, 112, 160)
-"""How often each fact of an entity occurs in training: four of them never."""
+"""Numbers of training texts for the facts of an entity; four facts have none."""
 
 VAGUE_EXPOSURES = 3
-"""How often a pair without a fact is asked and answered vaguely: too rarely to be memorised."""
+"""Number of vague answers for each pair without a fact, too few to be memorised."""
 
 KINDS = {
     "place": (
@@ -62,7 +62,7 @@ KINDS = {
         "medicine spice tea dye perfume poison garnish crop remedy incense wreath seasoning salad tonic balm charm fodder",
     ),
 }
-"""By kind of value: the ending of its names, and the relations with such values."""
+"""For each kind of value, the ending of its names and the relations with such values."""
 
 VAGUE = ("hardly", "maybe", "something", "various", "many", "others", "elsewhere", "anything")
 """The vague answers."""

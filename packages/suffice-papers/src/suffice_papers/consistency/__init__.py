@@ -1,1 +1,1 @@
-"""Early stops of self-consistency: Adaptive-Consistency, ESC and votes with a lead, on samples and panels that others published."""
+"""Early stopping of self-consistency: Adaptive-Consistency, ESC and votes with a lead, on published samples and panels."""

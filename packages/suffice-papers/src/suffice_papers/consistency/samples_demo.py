@@ -1,4 +1,4 @@
-"""`suffice demo samples`: how many samples does a vote need?  On published samples and panels, offline."""
+"""`suffice demo samples`: stop votes early, on published samples and panels, offline."""
 
 from __future__ import annotations
 
@@ -38,14 +38,15 @@ _CREDITS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Vote:
-    """A published set of answers, and the rules that are certified on it, in this order.
+    """A published set of answers, and the rules to certify on it.
 
     Attributes:
         recording: The name of the bundled recording.
-        title: What the table calls it.
-        family: The rules.
-        is_panel: Whether each answer is another model's.
-        checker: The rule of the family that reads a check of each answer, which then chooses the answer, too; "" = none.
+        title: Name in tables.
+        family: The rules, in the order of their tests.
+        is_panel: True if each answer is another model's.
+        checker: A rule of the family that reads a check of each answer; its policy also returns the checked answer.  "" if
+            there is none.
     """
 
     recording: str
@@ -90,12 +91,12 @@ _VOTES = (
         is_panel=True,
     ),
 )
-"""Declared before the first figure, from careful to cheap."""
+"""The sets and rules, declared before any figure was computed; rules run from careful to cheap."""
 
 
 def demo_samples(
     output: Output,
-    orders: Annotated[int, typer.Option("--orders", min=1, help="Random orders that figures are averaged over.")] = 100,
+    orders: Annotated[int, typer.Option("--orders", min=1, help="Random orders to average figures over.")] = 100,
     markdown: options.Markdown = None,
 ) -> None:
     """Stop votes among independent answers early.
@@ -128,13 +129,13 @@ def demo_samples(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
-    """What the rules do on one set, and beside them one answer alone and, of a panel, the best single model.
+    """The results of the rules on one set, beside a single answer and, for a panel, the best single model.
 
     Attributes:
-        vote: The set.
-        result: The certification of its rules.
-        alone: The share of its answers that is right, by question in the order of the certificate: what one gives.
-        single: The best single model of a panel.
+        vote: The set and its rules.
+        result: The certification of the rules.
+        alone: Share of right answers of each question, the expected result of a single answer; in the certificate's order.
+        single: The best single model of a panel; None for samples of one model.
     """
 
     vote: _Vote
@@ -184,7 +185,7 @@ class _Outcome:
         return text
 
     def brief_row(self) -> tuple[Any, ...]:
-        """Return the row of the first table: one rule beside all answers, one alone, and the best single model."""
+        """Return the row of the first table: one rule, all answers, a single answer, and the best single model."""
         measured, rule = self.result.measured, self.vote.checker or "lead(3)"
         place = self.vote.family.index(rule)
         return (
@@ -259,7 +260,7 @@ def _p_text(p: float) -> str:
 
 
 def _places(recording: Recording, hashes: Sequence[str]) -> list[int]:
-    """Return where the questions with these hashes are in a recording."""
+    """Return the indices of the questions with these hashes in a recording."""
     places = {id_hash(question_id): place for place, question_id in enumerate(recording.question_ids)}
     return [places[name] for name in hashes]
 

@@ -1,1 +1,1 @@
-"""Methods that ask for their own evidence, and gates, side by side on a small world whose facts a tiny model was taught or not."""
+"""Methods that ask for their own evidence, beside gates, on a small world of which a tiny model was taught a third."""

@@ -1,4 +1,4 @@
-"""The bench of the rivals' page: its questions, its tiny model, and where recordings lie."""
+"""The bench of the rivals' page: its questions, tiny model and recordings."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _AT_ONCE = 32
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """The questions, the model and the recordings that every line of the page is measured with.
+    """The questions, models and recordings from which every line of the page is measured.
 
     Attributes:
-        folder: The model.
-        out: The recordings.
-        tune: Questions to choose thresholds on.
+        folder: Folder of the model.
+        out: Folder of the recordings.
+        tune: Questions for choosing thresholds.
         evaluation: Questions to report on.
-        steps: The model as it continues chains: a sentence at a time.
-        reader: The model as it answers: by a whole chain.
-        quiet: Whether to show nothing on the way.
+        steps: The model that continues chains, one sentence at a time.
+        reader: The model that answers with a whole chain.
+        quiet: True to show no progress.
     """
 
     folder: Path
@@ -67,18 +67,18 @@ class Bench:
         )
 
     def policy(self, **settings: Any) -> Policy:
-        """Return a policy that reads answers where this model writes them."""
+        """Return a policy with this model's position of the answer in a reply."""
         return Policy(answer_position=self.reader.position, **{"max_rounds": ROUNDS, **settings})
 
     def recorded(self, name: str, loop: LiveLoop, questions: Sequence[Question]) -> Recording:
-        """Record the questions, or read what was recorded before; a changed loop is refused."""
+        """Record questions, or read their earlier recording; raise if the loop has changed since."""
         path = self.out / f"{name}.parquet"
         with status(f"recording {name}", quiet=self.quiet):
             record(list(questions), loop, path, concurrency=_AT_ONCE, allow_unread=True)
         return read_recording(path)
 
     def plain(self, name: str, questions: Sequence[Question], **settings: Any) -> Recording:
-        """Record the plain loop from round 0 on, by default one passage more in each round."""
+        """Record the plain loop from round 0 on, by default with one more passage in each round."""
         policy = self.policy(start_round=0, max_rounds=10)
         return self.recorded(
             name, RetrievalLoop(model=self.reader, retriever=PoolBM25(), policy=policy, **settings), questions

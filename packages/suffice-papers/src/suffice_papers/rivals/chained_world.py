@@ -1,8 +1,8 @@
-"""A small invented world of questions with two steps, each of which a model was taught or not.
+"""A small invented world with two-step questions, about facts that a model was taught or not.
 
 "Name the home of the guide of Zorbek." needs the guide of Zorbek, an entity, and then that entity's home.  A third of all facts
-are taught, a third are asked but never taught, and the rest are rumours: they are told with another value each time, from
-which a model learns to be unsure of what it was not taught.
+are taught, a third are asked but never taught, and the rest are rumours: training states them with another value each
+time, which teaches a model to be unsure of facts that it does not know.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BRIDGES = ("friend", "rival", "teacher")
 """Relations whose values are entities."""
 
 LEAVES = ("home", "market", "pet", "emblem", "medicine")
-"""Relations whose values are not."""
+"""Relations whose values are not entities."""
 
 Pair = tuple[str, str]
 """A relation and an entity."""
@@ -43,8 +43,8 @@ class ChainedWorld:
         seed: Seed of the draw.
         entities: All names, those of `tune` first.
         values: The value of each pair.
-        status: Whether each pair is taught, only asked, or told with another value each time.
-        names: The values that a relation may have.
+        status: `taught`, `untaught` (only asked) or `rumour` (stated with another value each time), by pair.
+        names: The possible values of each relation.
     """
 
     seed: int
@@ -56,12 +56,12 @@ class ChainedWorld:
     def questions(self, split: Literal["tune", "eval"], n: int) -> list[Question]:
         """Return questions of two steps, as many as possible of each kind of knowledge.
 
-        The `type` says which steps were taught: `both`, `first`, `second` or `none`.  Questions of `tune` begin at the first half
-        of the entities, those of `eval` at the other.  Each has a pool of ten passages: both facts, other facts of both
-        entities, and facts of others with the same relations.
+        The `type` names the taught steps: `both`, `first`, `second` or `none`.  Questions of `tune` begin with an entity of the
+        first half, those of `eval` with one of the second.  Each has a pool of ten passages: both facts, other facts of
+        both entities, and facts of other entities with the same relations.
 
         Args:
-            split: Which half.
+            split: The half of the entities.
             n: Number of questions, a multiple of four.
         """
         rng = np.random.default_rng((self.seed, split == "eval"))
@@ -110,12 +110,12 @@ class ChainedWorld:
         )
 
     def sentence(self, pair: Pair, value: str | None = None) -> str:
-        """Return the sentence that states a pair, by default with its true value."""
+        """State the value of a pair (relation, entity) as a sentence, by default the true value."""
         return f"The {pair[0]} of {pair[1]} is {value or self.values[pair]}."
 
 
 def two_step_question(first: Pair, leaf: str) -> str:
-    """Return the question for the leaf of a bridge.
+    """Return the question for a leaf relation of the entity that a bridge pair leads to.
 
     >>> two_step_question(("friend", "Zorbek"), "home")
     'Name the home of the friend of Zorbek.'
@@ -135,7 +135,7 @@ def make_chained_world(seed: int = 0) -> ChainedWorld:
     (64, 512, 191)
 
     Args:
-        seed: Seed of names, values and of what is taught.
+        seed: Seed of names, values and the choice of taught facts.
     """
     rng = np.random.default_rng((seed, 13))
     plain = make_world(seed)

@@ -1,4 +1,4 @@
-"""Lines of the page of rivals that are gates and learned stops: each with what tune questions chose for it."""
+"""The gates and learned stops on the page of rivals; all that is fitted or chosen comes from tune questions."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ __all__ = ["gate_lines"]
 
 _SAMPLES = 5
 _PROBED = (0, 1, 3)
-"""Numbers of passages of the replies that probes learn from."""
+"""Numbers of passages in the prompts that probes are fitted on."""
 
 _READ_BY_VALUES = ("answer_margin", "answer_stable", "answer_length")
 _N_THRESHOLDS = 12
 
 
 def gate_lines(bench: Bench) -> list[RivalLine]:
-    """Return Adaptive-RAG, Probing-RAG, CtrlA, SeaKR, Stop-RAG and Self-RAG on the plain loop of the page.
+    """Measure Adaptive-RAG, Probing-RAG, CtrlA, SeaKR, Stop-RAG and Self-RAG on the plain loop of the page.
 
-    Whatever is fitted or chosen comes from the tune questions.  Passages are added one by one in one ranking, so that these
-    lines differ from the fixed ones in where they stop alone.
+    All that is fitted or chosen comes from the tune questions.  Passages are added one by one in the same ranking as in the
+    fixed lines, so that only the stops differ.
     """
     model = TransformersModel(
         bench.reader.loaded,
@@ -76,7 +76,7 @@ _RULES = {
     "new_confidence": ("CtrlA", ">="),
     "sample_spread": ("SeaKR", "<="),
 }
-"""The papers of signals, and how they compare them with a threshold."""
+"""The paper of each signal, and its comparison with a threshold."""
 
 
 def _not_run(name: str, error: Exception) -> RivalLine:
@@ -84,7 +84,7 @@ def _not_run(name: str, error: Exception) -> RivalLine:
 
 
 def _prompts(questions: Sequence[Question]) -> list[StatePrompt]:
-    """Return what probes learn from: each question with the first passages of its ranking."""
+    """Return the prompts that probes are fitted on: each question with the first passages of its ranking."""
     retriever = PoolBM25()
     prompts = []
     for question in questions:
@@ -100,7 +100,7 @@ def _golds(questions: Sequence[Question]) -> dict[str, Sequence[str]]:
 
 
 def _chosen(bench: Bench, signal: str, tune: Recording, evaluation: Recording) -> RivalLine:
-    """Return the line of the threshold that is right most often on tune; of equal ones that with the fewest calls."""
+    """Measure the threshold that is right most often on tune; among equal ones, the one with the fewest calls."""
     name, comparison = _RULES[signal]
     column = tune.column(signal)
     thresholds = even_betas(column[np.isfinite(column)], _N_THRESHOLDS)
@@ -120,7 +120,7 @@ def _chosen(bench: Bench, signal: str, tune: Recording, evaluation: Recording) -
 
 
 def _stop_rag(bench: Bench, tune: Recording, evaluation: Recording) -> RivalLine:
-    """Return the line of the learned stop, or why nothing could be learned."""
+    """Measure the learned stop; if nothing could be learned, the line contains the reason."""
     try:
         policy, _ = learn_stop(tune, _READ_BY_VALUES, metric="em", start_round=0, answer_position=bench.reader.position)
     except (DataError, UnknownSignalError) as error:
@@ -129,7 +129,7 @@ def _stop_rag(bench: Bench, tune: Recording, evaluation: Recording) -> RivalLine
 
 
 def _adaptive_rag(bench: Bench, model: TransformersModel, tune: Recording) -> RivalLine:
-    """Return the line of the classifier's routes, or why it could not be fitted."""
+    """Measure the classifier's routes; if it could not be fitted, the line contains the reason."""
     try:
         gate = fit_complexity(tune, MiniLM())
     except DataError as error:
@@ -141,7 +141,7 @@ def _adaptive_rag(bench: Bench, model: TransformersModel, tune: Recording) -> Ri
 
 
 def _self_rag(model: TransformersModel) -> RivalLine:
-    """Say why Self-RAG is not run: this model was not trained with its tokens."""
+    """Return a line with the reason why Self-RAG is not run: this model was not trained with its tokens."""
     try:
         ReflectionGate(model)
     except NotFoundError:

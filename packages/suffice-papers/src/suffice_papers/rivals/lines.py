@@ -1,4 +1,4 @@
-"""One line for each way of asking for evidence: how often it is right, what it costs, and the fixed number of passages beside it."""
+"""Lines of the table of rivals: accuracy and cost of each way to ask for evidence, beside fixed numbers of passages."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ FIXED = "fixed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RivalLine:
-    """One way of asking for evidence on the same questions; arrays have shape ``(n_questions,)``.
+    """The results of one way to ask for evidence; arrays have shape ``(n_questions,)``.
 
     Attributes:
-        name: What the table calls it.
-        kind: `fixed`, or what it is otherwise: `method`, `gate`, ...
+        name: Name in the table.
+        kind: `fixed`, `method`, `gate` or another kind.
         questions: The ids of the questions, in order.
-        clusters: The unit of each; None if each is its own.
+        clusters: The cluster of each question; None if each is its own.
         right: EM of the answers, in [0, 1].
         calls: Requests to language models.
         tokens: Input and output tokens.
         retrievals: Requests to the retriever.
-        why: Why it was not run; the arrays are then empty.
+        why: Reason why it was not run, with empty arrays; else empty.
     """
 
     name: str
@@ -50,7 +50,7 @@ class RivalLine:
 
     @classmethod
     def not_run(cls, name: str, kind: str, why: str) -> RivalLine:
-        """Return the line of something that cannot run here."""
+        """Return the line of a method that cannot run here, with the reason."""
         nothing = np.zeros(0)
         return cls(name=name, kind=kind, right=nothing, calls=nothing, tokens=nothing, retrievals=nothing, why=why)
 
@@ -63,13 +63,13 @@ class RivalLine:
 
 
 def line_of(name: str, kind: str, recording: Recording, policy: Policy) -> RivalLine:
-    """Return what a policy does on a recording, by the replay that all commands use.
+    """Measure a policy on a recording by replay.
 
     Args:
-        name: What the table calls it.
-        kind: `method`, `gate`, ...
+        name: Name in the table.
+        kind: `method`, `gate` or another kind.
         recording: Recorded rounds of the method, or of a loop with the gate in front.
-        policy: What stops it; `Policy()` with the recorded rounds for the method's own end.
+        policy: The policy that stops it; for the method's own end, `Policy()` with the recorded rounds.
 
     Raises:
         DataError: Questions failed while recording.
@@ -91,14 +91,14 @@ def line_of(name: str, kind: str, recording: Recording, policy: Policy) -> Rival
 
 
 def fixed_lines(recording: Recording) -> list[RivalLine]:
-    """Return retrieve-once-and-read lines from a recording of the plain loop: what round k alone does and costs.
+    """Measure fixed numbers of passages, retrieved once and read in one call, from a recording of the plain loop.
 
     A question with fewer passages is read with all of them.
 
     Args:
         recording: Rounds 0 to R of `RetrievalLoop`; round k reads k passages and does not depend on the rounds before.
     """
-    # The last round that a question has; round 0 is always there, or no round is.
+    # Position of round k, or of the question's last round if it has fewer.
     last = np.minimum(np.arange(recording.seen.shape[1]), recording.seen.sum(axis=1, keepdims=True) - 1)
     right = np.take_along_axis(recording.column("em"), last, axis=1)
     columns = {kind: recording.column(f"cost.generator.{kind}") for kind in ("calls", *_TOKEN_COSTS)}
@@ -124,19 +124,21 @@ _TOKEN_COSTS = ("uncached_tokens", "cached_tokens", "output_tokens")
 
 
 def rivals_table(title: str, lines: Sequence[RivalLine], resampling: Resampling) -> Table:
-    """Return the lines as a table; beside each stands the best fixed line that needs no more calls and no more tokens.
+    """Tabulate the lines, each beside the best fixed line that needs no more calls and no more tokens.
 
     Args:
-        title: Of the table.
+        title: Title of the table.
         lines: Fixed lines and others, on the same questions in the same order.
-        resampling: Of the paired differences.
+        resampling: Settings of the intervals of the paired differences.
 
     Raises:
-        DataError: Two lines are about other questions.
+        DataError: Two lines are about different questions, or in a different order.
     """
     run = [line for line in lines if not line.why]
     if len({line.questions for line in run}) > 1:
-        raise DataError("the lines are about other questions, or in another order: measure all on the same ones")
+        raise DataError(
+            "the lines are about different questions, or in a different order: measure all on the same ones"
+        )
     fixed = [line for line in run if line.kind == FIXED]
     draws = resampling.draws(run[0].questions if run[0].clusters is None else run[0].clusters)
     rows = [_rival_row(line, fixed, draws) for line in lines]
@@ -169,7 +171,7 @@ def _rival_row(line: RivalLine, fixed: Sequence[RivalLine], draws: Any) -> tuple
 
 
 def _cheaper(line: RivalLine, fixed: Sequence[RivalLine]) -> RivalLine | None:
-    """Return the most accurate fixed line that costs no more calls and no more tokens; of equal ones the cheapest."""
+    """Return the most accurate fixed line with no more calls and tokens, among equal ones the cheapest; None if none."""
     allowed = [
         other
         for other in fixed

@@ -29,12 +29,12 @@ from suffice_retrieval.methods import ChainMethod, Dragin, Flare, IRCoT, SelfAsk
 __all__ = ["demo_rivals"]
 
 _KS = (1, 3)
-"""Passages for each query: the reader loses its way among more than one, and the papers take more."""
+"""Numbers of passages per query: 1, because this reader is confused by several, and 3, closer to the papers."""
 
 _FIXED = (0, 1, 2, 3, 4, 5, 6, 10)
 _OWN_RULE = "answer_stable"
 _DRAGINS = ((0.1, 25), (0.3, 25), (0.1, 5), (0.3, 5))
-"""Thresholds and lengths of queries, of which the tune questions choose: the paper's are those of other models."""
+"""Thresholds and query lengths to choose from on tune questions, because the paper's are for other models."""
 
 _CAVEAT = (
     "A model this small cannot rank the methods: it shows that they run, what they cost, and that each is compared with a fixed "
@@ -45,10 +45,10 @@ _CAVEAT = (
 
 def demo_rivals(
     output: Output,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the model and the recordings go.")] = Path(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the model and the recordings.")] = Path(
         "suffice-rivals"
     ),
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the world and of the training.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the world and of the training.")] = 0,
     steps: Annotated[int, typer.Option("--steps", min=1, help="Training steps.")] = STEPS,
     threads: Annotated[int, typer.Option("--threads", min=1, help="Processor threads.")] = 1,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first questions.")] = None,
@@ -80,7 +80,7 @@ def demo_rivals(
 
 
 def rival_lines(bench: Bench) -> list[RivalLine]:
-    """Return every line of the page: fixed numbers of passages first, then whatever else there is."""
+    """Measure every line of the page: fixed numbers of passages first, then methods, then gates and learned stops."""
     sources: tuple[Callable[[Bench], list[RivalLine]], ...] = (_fixed, _methods, gate_lines)
     return [line for source in sources for line in source(bench)]
 
@@ -90,7 +90,7 @@ def _fixed(bench: Bench) -> list[RivalLine]:
 
 
 def _methods(bench: Bench) -> list[RivalLine]:
-    """Return each method to its own end, as published, and stopped by a rule of this package."""
+    """Measure each method to its own end, as published, and stopped by a rule of this package."""
     chosen = _tuned_dragin(bench)
     dragin = f"DRAGIN, theta={chosen.theta:g} and n={chosen.n} by tune"
     lines = []
@@ -115,7 +115,7 @@ def _methods(bench: Bench) -> list[RivalLine]:
 
 
 def _tuned_dragin(bench: Bench) -> Dragin:
-    """Return DRAGIN as it is right most often on half of tune; of equal settings those with fewest retrievals."""
+    """Return DRAGIN with the settings that are right most often on half of tune, among equal ones the fewest retrievals."""
 
     def rank(method: Dragin) -> tuple[float, float]:
         file = f"tune-dragin-{method.theta:g}-{method.n}"
@@ -128,7 +128,7 @@ def _tuned_dragin(bench: Bench) -> Dragin:
 
 
 def taught_table(bench: Bench) -> Table:
-    """Return how often the model is right by what it was taught: the judge of truth is its world."""
+    """Tabulate the model's accuracy by the taught steps of a question, judged by the facts of its world."""
     recording = bench.plain("fixed", bench.evaluation)
     right, kinds = recording.column("em"), [question.type for question in bench.evaluation]
     by_id = dict(zip((question.question_id for question in bench.evaluation), kinds, strict=True))

@@ -1,8 +1,8 @@
-"""A tiny Llama that was taught a `ChainedWorld`, and to reason in the formats of the methods.
+"""A tiny Llama trained on a `ChainedWorld`, and to reason in the formats of the methods.
 
-It learns to write chains of two sentences, Self-Ask's follow-up questions, and FLARE's questions; a third of the facts of its
-world, from chains without passages; to be unsure of all other facts, because rumours have another value each time; and to
-read passages, whose values are drawn anew each time and so teach no facts.
+It learns four things: to write chains of two sentences, Self-Ask's follow-up questions, and FLARE's questions; a third of
+the facts of its world, from chains without passages; to be unsure of all other facts, because rumours have another value
+each time; and to read passages, whose values are drawn anew each time and so teach no facts.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ __all__ = ["ASKING_LENGTH", "READER", "STEPS", "TINY_CHAIN", "TINY_SELF_ASK", "r
 
 _PLAIN: dict[str, Any] = {"version": 1, "system": "", "question": "{question}", "passage": "\n\n{text}"}
 TINY_CHAIN = ChainPrompt(name="tiny_chain", chain="\n\n= {chain}", asking="\n< {span}", **_PLAIN)
-"""How the tiny model continues a chain, for IRCoT, FLARE and DRAGIN."""
+"""Prompt with which the tiny model continues a chain, for IRCoT, FLARE and DRAGIN."""
 
 TINY_SELF_ASK = ChainPrompt(name="tiny_self_ask", chain="\n\n? {chain}", **_PLAIN)
-"""How it continues Self-Ask's text."""
+"""Prompt with which it continues Self-Ask's text."""
 
 READER = Prompt(name="tiny_reader", prefill="=", **_PLAIN)
-"""How it answers: by a whole chain at once."""
+"""Prompt with which it answers, by a whole chain at once."""
 
 ASKING_LENGTH = 16
 """Tokens of a step: a sentence of the chain, or an intermediate answer and the next follow-up question."""
@@ -56,7 +56,7 @@ _CHAIN_TEMPLATE = (
     "{{ parts[0] }}{% if is_chain %}{{ '\n' + parts[-1] }}{% endif %}"
     "{% elif message['role'] == 'assistant' %}{{ '\n' + message['content'] }}{% endif %}{% endfor %}"
 )
-"""Drops instructions and moves the question behind the passages, so that what a sentence copies lies a fixed way back."""
+"""Drops instructions and moves the question behind the passages, so that a sentence copies from fixed distances."""
 
 _UNAIDED, _READING, _ASKING = 28, 16, 2
 _MOST_PASSAGES = 6
@@ -65,8 +65,8 @@ _SELF_ASK_SHARE = 0.3
 _RATE, _WARM = 3e-3, 0.1
 _TAUGHT_SHARE = 0.5
 _LOOK_BACK = (1, 2, 3, 4, 6, 8, 16, 23)
-"""How many tokens back lie what a sentence repeats: its own entity and relation, those of a passage before the value, and
-those of the question and of the step before in each of the formats."""
+"""Distances, in tokens, to the words that a sentence repeats: its own entity and relation, those before the value in a
+passage, and those of the question and of the previous step in each format."""
 
 _Drawn = TypeVar("_Drawn")
 
@@ -82,8 +82,8 @@ def train_chains(
 ) -> ChainedWorld:
     """Train a tiny Llama on the chained world of a seed and save it with its questions.
 
-    Beside the output of `save_pretrained`, this writes ``tune.jsonl`` and ``eval.jsonl``, and ``facts.json``: each fact, and
-    whether it was taught.
+    Beside the output of `save_pretrained`, this writes ``tune.jsonl``, ``eval.jsonl``, and ``facts.json`` with the status of
+    each fact.
 
     Args:
         folder: Output folder; created if missing.
@@ -161,14 +161,14 @@ def _chain_network(tokenizer: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Hop:
-    """One step of a lesson: the pair and the value that the chain states."""
+    """One step of a lesson: a pair, and the value that the chain states for it."""
 
     pair: Pair
     value: str
 
 
 class _ChainLessons:
-    """Prompts and what the model must write after them."""
+    """The training texts: prompts, and the text that the model must write after each."""
 
     def __init__(self, world: ChainedWorld) -> None:
         self._world = world
@@ -183,7 +183,7 @@ class _ChainLessons:
                 self._leading.setdefault(world.values[pair], []).append(pair)
 
     def batches(self) -> Iterator[list[tuple[str, str]]]:
-        """Yield the lessons of one step: without passages, which are short, and with them."""
+        """Yield the lessons of one training step in two batches: short ones without passages, then those with passages."""
         yield [self.unaided() for _ in range(_UNAIDED)] + [self.asking() for _ in range(_ASKING)]
         yield [self.reading() for _ in range(_READING)]
 
@@ -191,7 +191,7 @@ class _ChainLessons:
         return names[int(self._rng.integers(len(names)))]
 
     def _recalled(self, pair: Pair) -> str:
-        """Return the value that the model should write without a passage: what was taught, or a rumour."""
+        """Return the value that the model should write without a passage: the taught one, or a random one for a rumour."""
         return (
             self._world.values[pair]
             if self._world.status[pair] == "taught"
@@ -208,7 +208,7 @@ class _ChainLessons:
         return self._written([_Hop(first, middle), _Hop(second, self._recalled(second))], [])
 
     def reading(self) -> tuple[str, str]:
-        """Return a lesson with passages whose values are drawn for it; some steps are not stated, but remembered."""
+        """Return a lesson with passages of newly drawn values; some steps have no passage and must be remembered."""
         hops, shown = [], []
         entity = self._one_of(self._world.entities)
         for relation in (self._one_of(BRIDGES), self._one_of(LEAVES)):
@@ -222,7 +222,7 @@ class _ChainLessons:
         return self._written(hops, self._passages(shown, hops))
 
     def _passages(self, shown: Sequence[_Hop], hops: Sequence[_Hop]) -> list[str]:
-        """Return sentences that state some steps, among others that resemble them."""
+        """Return the sentences of the shown steps, among similar sentences about other pairs."""
         world, n = self._world, int(self._rng.integers(max(1, len(shown)), _MOST_PASSAGES + 1))
         pairs = {hop.pair for hop in hops}
         sentences = [world.sentence(hop.pair, hop.value) for hop in shown]
@@ -237,7 +237,7 @@ class _ChainLessons:
         return [sentences[i] for i in self._rng.permutation(len(sentences))]
 
     def asking(self) -> tuple[str, str]:
-        """Return a lesson in asking for the value of a sentence."""
+        """Return a lesson in FLARE's questions: to ask for a value in a sentence."""
         bridge, leaf = self._one_of(BRIDGES), self._one_of(LEAVES)
         first, middle = (bridge, self._one_of(self._world.entities)), self._one_of(self._world.entities)
         second, value = (leaf, middle), self._one_of(self._world.names[leaf])
@@ -250,7 +250,7 @@ class _ChainLessons:
         return rendered(messages), f" {relation} of {entity}{END_TOKEN}"
 
     def _written(self, hops: Sequence[_Hop], sentences: Sequence[str]) -> tuple[str, str]:
-        """Return a prompt and the text after it, in one of both formats."""
+        """Return a prompt and the text after it, as a chain or in Self-Ask's format."""
         question = two_step_question(hops[0].pair, hops[1].pair[0])
         passages = [Passage(passage_id=str(i), title="", text=text) for i, text in enumerate(sentences)]
         if self._rng.random() < _SELF_ASK_SHARE:
@@ -270,7 +270,7 @@ class _ChainLessons:
 
 
 def rendered(messages: Sequence[Mapping[str, str]]) -> str:
-    """Return what the chat template makes of one message of the user; tested to be the same."""
+    """Render one user message like the chat template; a test compares both."""
     first, *others = messages[-1]["content"].split("\n\n")
     chain = others.pop() if others and others[-1][0] in "=?" else None
     return "\n".join([*others, first, *([] if chain is None else [chain])])
@@ -279,7 +279,7 @@ def rendered(messages: Sequence[Mapping[str, str]]) -> str:
 def _train_chains(
     network: Any, tokenizer: Any, lessons: _ChainLessons, steps: int, on_progress: Callable[[int, int], None] | None
 ) -> None:
-    """Train with AdamW; only what the model writes counts in the loss."""
+    """Train with AdamW; only tokens after the prompt count in the loss."""
     import torch
 
     def loss(ids: npt.NDArray[np.int64], targets: npt.NDArray[np.int64]) -> Any:
@@ -296,7 +296,7 @@ def _train_chains(
 
 
 _NOT_LEARNED = -1
-"""The target of a token that is not to be learned: one of the prompt, or none."""
+"""Target of tokens that are ignored in the loss: prompt and padding."""
 
 
 def _padded_lessons(

@@ -1,4 +1,4 @@
-"""A policy against its own stops dealt out at random: what its signals know of where to stop."""
+"""Compares a policy with its own stops assigned to questions at random, to test what its signals know."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = ["Chance", "against_chance"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chance:
-    """The quality of a policy less the expectation of its own stops under a random permutation of the questions.
+    """The quality of a policy minus its expected quality if its stops were randomly permuted over the questions.
 
     Attributes:
         delta: The difference of means.
-        low: Lower end of its percentile bootstrap interval; each resample deals out its own stops.
+        low: Lower end of its percentile bootstrap interval; each resample permutes its own stops.
         high: Upper end.
-        p: Two-sided p-value of the permutation test: how often dealt-out stops are as far from their expectation; NaN
-            where rows repeat a question, for then they cannot be dealt out one by one.
-        n_resamples: Bootstrap draws, and permutations.
+        p: Two-sided p-value of the permutation test; NaN if several rows belong to one question, because their stops
+            cannot be permuted one by one.
+        n_resamples: Number of bootstrap draws, and of permutations.
     """
 
     delta: float
@@ -43,15 +43,15 @@ def against_chance(
     *,
     resampling: Resampling = Resampling(),
 ) -> dict[str, Chance]:
-    """Compare each policy with its own stops dealt out at random.
+    """Compare each policy with its own stops, randomly permuted over the questions.
 
-    The paired t test does not test this: the expectation shares the policy's stops, so that the pairs differ by a small
-    share of the same questions' differences between rounds, whatever the signal knows.
+    A paired t test cannot test this: the expectation depends on the policy's own stops, so that each pair differs only by a
+    share of one question's differences between rounds, no matter what the signal knows.
 
     Args:
         drafts: The questions.
-        policies: By label.
-        resampling: How intervals are made; its seed also deals out the permutations.
+        policies: The policies by label.
+        resampling: Settings of the intervals; its seed also draws the permutations.
     """
     draws = draws_by_place(resampling, drafts.n, drafts.prepared.recording.clusters)
     results = {}
@@ -62,6 +62,7 @@ def against_chance(
         by_stop = values_by_stop(answers_by_stop(policy.selector, view), view.seen, metric)
         dealt = np.zeros(by_stop.shape)
         dealt[np.arange(drafts.n), stopped.position] = 1.0
+        # With means of these rows alone the expectation is known, so that one matrix product serves all resamples.
         rows = np.concatenate([(by_stop * dealt).sum(axis=1)[None], by_stop.T, dealt.T])
         drawn = draws.sums(rows) / draws.sums(np.ones(drafts.n))
         resampled = _gain(drawn)
@@ -73,7 +74,11 @@ def against_chance(
 
 
 def _gain(means: Floats) -> Floats:
-    """Return quality less its expectation, from means of quality, of the value of each stop, and of each stop's share."""
+    """Return quality minus its expectation.
+
+    Args:
+        means: First the mean quality, then for each round the mean quality of stopping there, then each round's share of stops.
+    """
     n_rounds = (len(means) - 1) // 2
     gain: Floats = means[0] - (means[1 : n_rounds + 1] * means[n_rounds + 1 :]).sum(axis=0)
     return np.where(np.abs(gain) <= ROUNDING, 0.0, gain)
@@ -84,6 +89,7 @@ def _permutations(by_stop: Floats, position: np.typing.NDArray[np.int64], resamp
     rng, rows = np.random.default_rng(resampling.seed), np.arange(len(by_stop))
     dealt = np.array([by_stop[rows, rng.permutation(position)].mean() for _ in range(n_resamples)])
     shares = np.bincount(position, minlength=by_stop.shape[1]) / len(by_stop)
+    # The exact mean over all permutations; the drawn ones only estimate the spread around it.
     expected = float(by_stop.mean(axis=0) @ shares)
     away = abs(float(by_stop[rows, position].mean()) - expected) - ROUNDING
     return float((1 + (np.abs(dealt - expected) >= away).sum()) / (1 + n_resamples))

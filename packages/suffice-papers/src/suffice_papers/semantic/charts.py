@@ -17,7 +17,7 @@ _KIND_STARTS = {"fixed_k": "fixed", "random": "random", "oracle": "oracle"}
 
 
 def distance_chart(convergence: Convergence, eps: float) -> dict[str, Any]:
-    """Return the mean distance of each draft to the one before, by round, with intervals, median and threshold."""
+    """Chart the mean distance of each draft to the one before, by round, with intervals, median and threshold."""
     data = [
         {"round": r.round_index, "mean": r.mean, "low": r.low, "high": r.high, "median": r.median, "n": r.n}
         for r in convergence.rounds
@@ -62,7 +62,7 @@ def distance_chart(convergence: Convergence, eps: float) -> dict[str, Any]:
 
 
 def frontier_chart(compared: PolicyComparison) -> dict[str, Any]:
-    """Return quality against mean rounds of every policy; the line joins the fixed numbers of rounds."""
+    """Chart quality against mean rounds of every policy; the line joins the fixed numbers of rounds."""
     replayed, metric = compared.replayed, compared.replayed.drafts.metric
     base = float(replayed.runs[compared.baseline].values[metric].mean())
     points = []
@@ -88,7 +88,7 @@ def frontier_chart(compared: PolicyComparison) -> dict[str, Any]:
 
 
 def published_chart(split: FigureSplit, runs: Sequence[PublishedRun]) -> dict[str, Any]:
-    """Return the published score against the published rounds of policies on a split, with intervals of their differences."""
+    """Chart published scores against published rounds of policies on a split, with intervals of their differences."""
     base = split.runs[BASELINE].score
     points = []
     for run in runs:
@@ -113,7 +113,7 @@ def published_chart(split: FigureSplit, runs: Sequence[PublishedRun]) -> dict[st
 
 
 def saved_chart(compared: PolicyComparison) -> dict[str, Any] | None:
-    """Return the share of the full width's tokens that each policy saves, with intervals; None where unknown."""
+    """Chart the share of the full width's tokens that each policy saves, with intervals; None if unknown."""
     replayed, data = compared.replayed, []
     for label in replayed.shown():
         run, share = replayed.runs[label], compared.saved(label)

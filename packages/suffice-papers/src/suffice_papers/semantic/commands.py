@@ -52,16 +52,16 @@ def protocol_command(
     output: Output,
     dev: Annotated[
         RecordingPath | None,
-        typer.Option("--dev", help="A recording of other questions, on which eps and patience are selected."),
+        typer.Option("--dev", help="A recording of other questions, for selecting eps and patience."),
     ] = None,
     dev_share: Annotated[
-        float, typer.Option("--dev-share", help="Without --dev: the share of questions set aside for it, by id hash.")
+        float, typer.Option("--dev-share", help="Without --dev: the share of questions to select on, by id hash.")
     ] = 0.25,
     eps: Annotated[
-        float | None, typer.Option("--eps", help="A threshold of the distance that was fixed beforehand; no dev then.")
+        float | None, typer.Option("--eps", help="A threshold of the distance, fixed beforehand instead of selected.")
     ] = None,
     patience: Annotated[
-        int | None, typer.Option("--patience", min=1, help="With --eps: for how many rounds in a row; default 2.")
+        int | None, typer.Option("--patience", min=1, help="With --eps: number of rounds in a row; default 2.")
     ] = None,
     preset: Annotated[
         str | None, typer.Option("--preset", help="'bge': the published 0.06 and 2, for bge-small-en-v1.5 only.")
@@ -71,20 +71,20 @@ def protocol_command(
         typer.Option("--metric", help="The quality: a column in [0, 1], or agreement; default: information_score."),
     ] = None,
     tolerance: Annotated[
-        float, typer.Option("--tolerance", help="The loss of mean quality on dev that a selected eps may have.")
+        float, typer.Option("--tolerance", help="Largest accepted loss of mean quality on dev.")
     ] = 0.02,
     margin: Annotated[
-        list[float] | None, typer.Option("--margin", help="For non-inferiority and equivalence; may be repeated.")
+        list[float] | None, typer.Option("--margin", help="Margin of non-inferiority and equivalence; may be repeated.")
     ] = None,
     ledger: Annotated[
         str,
         typer.Option(
             "--ledger",
-            help="'live': judges are charged where the rule reads them; 'published': as Semantic Early-Stopping counted.",
+            help="'live' charges judges if the rule reads them; 'published' as Semantic Early-Stopping does.",
         ),
     ] = "live",
     policy: Annotated[
-        Path | None, typer.Option("--policy", help="Write the judge-free policy there, a JSON file, to deploy it.")
+        Path | None, typer.Option("--policy", help="Write the judge-free policy to this JSON file, to deploy it.")
     ] = None,
     out: Annotated[
         Path | None,
@@ -152,7 +152,7 @@ def protocol_command(
 
 
 def _named_recording(path: Path) -> Recording:
-    """Return the recording of a path, or the bundled one of that name."""
+    """Read a recording by its path, or a bundled one by its name."""
     name = str(path)
     return bundled_recording(name) if name in BUNDLED_RECORDINGS and not path.exists() else read_recording(path)
 
@@ -160,7 +160,7 @@ def _named_recording(path: Path) -> Recording:
 def _tuned(
     recording: Recording, dev: Path | None, share: float, *, metric: str | None, tolerance: float, **fixed: Any
 ) -> tuple[Recording, Tuned]:
-    """Return the test questions and the rule of convergence: given, published, or selected on dev questions."""
+    """Return the test questions, and the parameters of convergence: given, published, or selected on dev questions."""
     if fixed["eps"] is not None:
         return recording, given(fixed["eps"], fixed["patience"] or BGE_PATIENCE)
     if fixed["preset"] is not None:

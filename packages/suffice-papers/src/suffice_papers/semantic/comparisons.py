@@ -1,4 +1,4 @@
-"""Every policy against the full width, paired by question: differences, tests, margins, and Holm over the family."""
+"""Paired comparisons of every policy with the full width: differences, tests, margins, Holm's correction."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class PolicyDifference(PairedResult):
     """The mean paired difference of one quantity of one policy to the full width; `p` is that of the paired t test.
 
     Attributes:
-        d_z: Cohen's d_z; NaN where the pairs do not vary.
+        d_z: Cohen's d_z; NaN if the pairs do not vary.
         p_wilcoxon: Two-sided p-value of Wilcoxon's signed-rank test.
-        p_wilcoxon_holm: The same, adjusted over the family; NaN outside of it.
+        p_wilcoxon_holm: The same, adjusted over the family; NaN outside the family.
     """
 
     d_z: float
@@ -45,8 +45,8 @@ class Margin:
     """Non-inferiority and equivalence of quality at one margin, with p-values adjusted over the family.
 
     Attributes:
-        non_inferior: The one-sided test: what the paper calls TOST.
-        equivalent: Both sides: TOST.
+        non_inferior: The one-sided test, which the paper calls TOST.
+        equivalent: The test of both sides (TOST).
         p_non_inferior: One-sided p-value of the t method, adjusted; NaN outside of the family.
         p_equivalent: The larger of the two, adjusted; NaN outside of the family.
     """
@@ -63,12 +63,13 @@ class PolicyComparison:
 
     Attributes:
         replayed: The policies.
-        family: The labels that Holm's correction counts: the fixed budgets below the full width, and of `MAIN` those that
-            are not equal to another by construction.
-        differences: By label, then quantity (the metric, `rounds`, `tokens` or `output tokens`); without those that are unknown.
-        margins: By label, then margin.
-        n_clusters: Units that were resampled.
-        resampling: How intervals were made; its level is also the one-sided confidence of the margins' bounds.
+        family: Labels of the policies that Holm's correction counts: the fixed budgets below the full width, and those of
+            `MAIN` that are not equal to another by construction.
+        differences: Differences by label and quantity (the metric, `rounds`, `tokens` or `output tokens`); unknown ones are
+            left out.
+        margins: Tests by label and margin.
+        n_clusters: Number of resampled clusters.
+        resampling: Settings of the intervals; its level is also the one-sided confidence of the margins' bounds.
     """
 
     replayed: Replayed
@@ -88,7 +89,7 @@ class PolicyComparison:
         return self.differences.get(label, {}).get(self.replayed.drafts.metric)
 
     def saved(self, label: str) -> tuple[float, float, float] | None:
-        """Return the tokens that a policy saves as a share of the full width's, with interval; None where unknown."""
+        """Return the share of the full width's tokens that a policy saves, with interval; None if unknown."""
         tokens = self.differences.get(label, {}).get(self.replayed.tokens_name)
         whole = float(self.replayed.spent(self.baseline).mean())
         if tokens is None or not whole > 0:
@@ -102,12 +103,12 @@ def compare(
     margins: Sequence[float] = (0.01, 0.02, 0.05),
     resampling: Resampling = Resampling(),
 ) -> PolicyComparison:
-    """Compare every run with the full width; every test is on the same draws.
+    """Compare every run with the full width, with the same resamples for all.
 
     Args:
         replayed: The policies.
-        margins: Of quality, for non-inferiority and equivalence.
-        resampling: How intervals are made; its level is also the one-sided confidence of the margins' bounds.
+        margins: Margins of quality, for non-inferiority and equivalence.
+        resampling: Settings of the intervals; its level is also the one-sided confidence of the margins' bounds.
     """
     drafts, runs, baseline = replayed.drafts, replayed.runs, replayed.baseline
     draws = draws_by_place(resampling, drafts.n, drafts.prepared.recording.clusters)
@@ -136,7 +137,7 @@ def compare(
 
 
 def _policy_family(replayed: Replayed) -> tuple[str, ...]:
-    """Return what Holm's correction counts; policies that cannot differ count once, and not beside the baseline."""
+    """Return the labels that Holm's correction counts: equal policies once, and none that equals the baseline."""
     family = [label for label, run in replayed.runs.items() if run.kind == "fixed" and label != replayed.baseline]
     for label in (label for label in CELLS if label in MAIN and label in replayed.policies):
         if not {replayed.baseline, *family} & set(replayed.equal_by_construction(label)):
@@ -145,7 +146,7 @@ def _policy_family(replayed: Replayed) -> tuple[str, ...]:
 
 
 def _differ(values: Floats, baseline: Floats) -> Floats:
-    """Return the paired differences; an expectation within rounding of the baseline does not differ."""
+    """Return the paired differences, with 0 for those within rounding."""
     delta = values - baseline
     return np.where(np.abs(delta) <= ROUNDING * np.maximum(1.0, np.abs(baseline)), 0.0, delta)
 
@@ -153,7 +154,7 @@ def _differ(values: Floats, baseline: Floats) -> Floats:
 def _tested_differences(
     deltas: Mapping[str, Floats], family: Sequence[str], draws: Draws
 ) -> dict[str, PolicyDifference]:
-    """Return the differences that are known for every question, by label, each with its tests."""
+    """Test the differences that are known for every question; return the results by label."""
     clusters, results = draws.clusters, draws.compare(deltas)
     p_t = {label: float(paired_t_test(deltas[label], clusters=clusters)[0]) for label in results}
     p_wilcoxon = {label: wilcoxon_test(deltas[label], clusters=clusters) for label in results}

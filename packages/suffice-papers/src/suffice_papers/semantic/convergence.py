@@ -1,4 +1,4 @@
-"""Whether drafts converge: one number for each trajectory, and tests over trajectories.
+"""Tests of the convergence of drafts: one slope for each trajectory, and tests over trajectories.
 
 The conjecture of Semantic Early-Stopping is that the distance between consecutive drafts does not increase on average.
 It is measured here, not assumed: no contraction and no limit is claimed.
@@ -20,10 +20,10 @@ from suffice_papers.semantic.data import Drafts
 __all__ = ["AtRound", "Convergence", "Pooled", "converge", "monotone", "slopes"]
 
 _FEWEST_DISTANCES = 2
-"""Distances that a slope needs."""
+"""Fewest distances for a slope."""
 
 _RISE = 1e-9
-"""An increase below this is rounding of the embeddings, not a step back."""
+"""Increases of the distance up to this size are rounding of the embeddings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +51,13 @@ class AtRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pooled:
-    """The published test, which pools the steps of all trajectories although those of one depend on each other.
+    """The published test; it pools the steps of all trajectories, although steps of one trajectory are dependent.
 
     Attributes:
-        n_steps: Steps from one distance to the next.
-        mean_step: Their mean.
-        statistic: Wilcoxon's statistic of the steps, as scipy gives it.
-        p_decreasing: Its one-sided p-value; NaN without a step that differs from zero.
+        n_steps: Number of steps from one distance to the next.
+        mean_step: Mean step.
+        statistic: Wilcoxon's statistic of the steps, as in scipy.
+        p_decreasing: One-sided p-value of decreasing distances; NaN if all steps are zero.
     """
 
     n_steps: int
@@ -68,14 +68,14 @@ class Pooled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convergence:
-    """How the distances of consecutive drafts change over rounds.
+    """The change of the distances of consecutive drafts over rounds.
 
     Attributes:
-        n: Trajectories.
-        n_usable: Those with at least two defined distances, on which everything below rests.
-        n_clusters: Their units.
-        monotone: Share of them whose distance never increases; NaN without any.
-        falling: Share of them with a negative slope.
+        n: Number of trajectories.
+        n_usable: Number of usable trajectories, with at least two defined distances; all fields below are about these.
+        n_clusters: Number of their clusters.
+        monotone: Share of trajectories whose distance never increases; NaN without any.
+        falling: Share of trajectories with a negative slope.
         slope: Mean over trajectories of the least-squares slope of distance on round, per round.
         low: Lower end of its bootstrap interval over trajectories.
         high: Upper end.
@@ -83,11 +83,11 @@ class Convergence:
         p_t: Two-sided p-value of the t test of a mean slope of zero, over trajectories.
         p_wilcoxon: Two-sided p-value of Wilcoxon's signed-rank test of the slopes, over trajectories.
         mean: Mean of all defined distances.
-        median: Their median.
-        below: Share of them below the threshold.
+        median: Median of all defined distances.
+        below: Share of defined distances below the threshold.
         pooled: The published test.
-        rounds: By round.
-        warning: What limits the interval; empty if nothing does.
+        rounds: The distances by round.
+        warning: A limitation of the interval; empty if there is none.
     """
 
     n: int
@@ -110,7 +110,7 @@ class Convergence:
 
     @property
     def verdict(self) -> str:
-        """The conjecture judged by the interval of the slope, in words."""
+        """The judgement of the conjecture by the interval of the slope, in words."""
         if math.isnan(self.slope):
             return "not testable: no trajectory has two distances"
         if self.high < 0:
@@ -125,8 +125,8 @@ def slopes(distance: Floats, index: npt.NDArray[np.int64]) -> Floats:
     [-0.1, nan]
 
     Args:
-        distance: Shape ``(n_questions, n_rounds)``; NaN = undefined, left out.
-        index: The rounds.
+        distance: Distances, shape ``(n_questions, n_rounds)``; undefined ones (NaN) are left out.
+        index: The round of each column.
     """
     known = ~np.isnan(distance)
     count = known.sum(axis=1)
@@ -140,7 +140,7 @@ def slopes(distance: Floats, index: npt.NDArray[np.int64]) -> Floats:
 
 
 def monotone(distance: Floats) -> Mask:
-    """Return which trajectories' defined distances never increase, shape ``(n_questions,)``."""
+    """Return a mask of the trajectories whose defined distances never increase, shape ``(n_questions,)``."""
     falls = np.ones(len(distance), dtype=np.bool_)
     before = np.full(len(distance), np.inf)
     for column in distance.T:
@@ -151,12 +151,12 @@ def monotone(distance: Floats) -> Mask:
 
 
 def converge(drafts: Drafts, eps: float, *, resampling: Resampling = Resampling()) -> Convergence:
-    """Measure the conjecture on recorded drafts.
+    """Measure the convergence of recorded drafts.
 
     Args:
-        drafts: The questions.
-        eps: The threshold of convergence, for the shares below it.
-        resampling: How intervals are made.
+        drafts: The drafts.
+        eps: Threshold of convergence, for the shares below it.
+        resampling: Settings of the intervals.
     """
     distance, clusters = drafts.distance, drafts.prepared.recording.clusters
     slope = slopes(distance, drafts.index)

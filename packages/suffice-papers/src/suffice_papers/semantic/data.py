@@ -1,4 +1,4 @@
-"""What the protocol takes from a recording: questions with a measured quality at every round, and a split by id hash."""
+"""Input of the protocol: a recording's questions with measured quality at every round, and a split by id hash."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ __all__ = ["Drafts", "check_apart", "embedder_of", "metric_of", "read_drafts", "
 
 DISTANCE, SCORE = "semantic_distance", "information_score"
 _LARGE_SHARE = 0.05
-"""Share of questions without a measurement above which the others are a selection, and a reader is warned."""
+"""Above this share of questions left out as unmeasured, a note warns that the others are a selection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drafts:
-    """The questions of a recording, round 1 to `highest`, with known quality wherever a policy may stop.
+    """The questions of a recording from round 1 to `highest`, with known quality at every round where a policy may stop.
 
     Attributes:
-        prepared: The questions.
-        metric: What quality means.
+        prepared: The questions, prepared for replay.
+        metric: The metric of quality.
         distance: `semantic_distance`, shape ``(n_questions, n_rounds)``; NaN at the first draft and where undefined.
         last: The last round of each question, shape ``(n_questions,)``.
-        notes: What was left out, and why.
+        notes: Sentences about questions that were left out.
     """
 
     prepared: PreparedRecording
@@ -57,21 +57,21 @@ class Drafts:
 
     @property
     def n(self) -> int:
-        """Questions."""
+        """Number of questions."""
         return len(self.prepared.recording.question_ids)
 
 
 def embedder_of(recording: Recording) -> Mapping[str, Any] | None:
-    """Return what a recording says about the embedder of its drafts; None if it does not say."""
+    """Return the identity of the embedder of a recording's drafts; None if it was not recorded."""
     embedder = (recording.metadata.get("depends") or {}).get("embedder")
     return embedder if isinstance(embedder, Mapping) else None
 
 
 def metric_of(recording: Recording, metric: str | None) -> str:
-    """Return the metric that quality means: the one given, else `information_score`.
+    """Return the metric of quality: the given one, else `information_score`.
 
     Raises:
-        DataError: None is given, and the recording was not judged.
+        DataError: No metric is given, and the recording was not judged.
     """
     if metric is not None:
         return metric
@@ -85,10 +85,9 @@ def metric_of(recording: Recording, metric: str | None) -> str:
 
 
 def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> Drafts:
-    """Return the questions on which every policy can be compared.
+    """Prepare the questions on which every policy can be compared.
 
-    Left out of every policy alike: questions that failed, and those where a stop would return a draft whose quality
-    was not measured.
+    Failed questions, and those with an unmeasured draft that a stop would return, are left out of every policy.
 
     Args:
         recording: Recorded rounds.
@@ -110,7 +109,7 @@ def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> D
         )
     if "answer" not in recording.table.column_names:
         raise DataError(
-            "the recording has no column 'answer', which says which rounds have a draft: where the texts may not be kept, "
+            "the recording has no column 'answer', which shows the rounds with a draft: where the texts may not be kept, "
             "record a hash of each"
         )
     prepared = PreparedRecording.of(recording, [metric], ledger=ledger)
@@ -150,7 +149,7 @@ def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> D
 
 
 def _measured(recording: Recording, metric: str) -> npt.NDArray[np.bool_]:
-    """Return which questions have at least one draft, and quality wherever a stop returns one."""
+    """Return a mask of the questions with at least one draft, and with known quality of every draft that a stop returns."""
     values = outcome(recording, metric)
     policy = Policy(max_rounds=max(1, int(recording.index[-1])))
     view = policy.view(recording.rounds(()))
@@ -160,16 +159,16 @@ def _measured(recording: Recording, metric: str) -> npt.NDArray[np.bool_]:
 
 
 def split_drafts(recording: Recording, share: float) -> tuple[Recording, Recording]:
-    """Return the test and the dev questions of a recording, divided by the hash of their ids alone.
+    """Split a recording into test and dev questions by a hash of their ids.
 
-    Rows that repeat a question stay together: the hash is that of the cluster.
+    Rows of one question stay together, because their cluster is hashed.
 
     Args:
         recording: Recorded rounds.
         share: The expected share of dev questions, in (0, 1).
 
     Raises:
-        DataError: A share outside (0, 1), or a part without questions.
+        DataError: The share is outside (0, 1), or a part has no questions.
     """
     if not 0 < share < 1:
         raise DataError(f"a share of dev questions lies strictly between 0 and 1, as 0.25, not {share!r}")
@@ -186,7 +185,7 @@ def check_apart(test: Recording, dev: Seen) -> None:
     """Raise if a test recording contains questions of dev, by the hash of id or text, of the row or of its cluster.
 
     Raises:
-        ConfigMismatchError: It does.
+        ConfigMismatchError: A question is in both.
     """
     shared = seen_in(test, dev)
     if shared.any():

@@ -38,7 +38,7 @@ _CLOSE = 1e-6
 
 
 def _is_debate(head: Head) -> bool:
-    """Return whether each key is a question, and its value the agents' messages with the gold answer."""
+    """Recognise a debate: each key is a question, each value the agents' messages with the gold answer."""
     entry = next(iter(head.record.values()), None) if head.form in ("json", "jsonl") else None
     if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], list) and entry[0]):  # noqa: PLR2004
         return False
@@ -89,7 +89,7 @@ def read_debate(path: str | Path) -> ImportedRun:
 
 
 def numeric_answer(text: str) -> str | None:
-    r"""Return the answer of a reply as a plain number where it has one; None if there is none.
+    r"""Return the answer of a reply, as a plain number if it contains one; None if there is no answer.
 
     >>> numeric_answer(r"That gives \boxed{\$45,000.00}."), numeric_answer("So 3 * 4 = 12 boxes.")
     ('45000', '12')
@@ -105,7 +105,7 @@ def numeric_answer(text: str) -> str | None:
     numerals = _numerals(tail)
     if not numerals:
         return " ".join(_LATEX.sub(" ", boxed).split()) or None
-    # "30 * 3 = 90 boxes": behind the last sign of equality the first number is the answer.
+    # "30 * 3 = 90 boxes": the answer is the first number after the last equals sign.
     return _plain(numerals[0])
 
 

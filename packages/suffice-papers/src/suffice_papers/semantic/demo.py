@@ -1,4 +1,4 @@
-"""`suffice demo semantic`: what stopping in meaning saves and costs on real drafts of GPT-4 and text-davinci-003, offline."""
+"""`suffice demo semantic`: savings and losses of semantic stopping on drafts of GPT-4 and text-davinci-003, offline."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ DEV_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ModelDrafts:
-    """What the demonstration shows of one model.
+    """The results of the demonstration for one model.
 
     Attributes:
-        name: The bundled recording.
-        protocol: Its test questions.
+        name: Name of the bundled recording.
+        protocol: The protocol on its test questions.
         choice: Ways to choose among all five drafts.
-        page: The page written.
+        page: Path of the written page.
     """
 
     name: str
@@ -53,17 +53,17 @@ class _ModelDrafts:
 
     @property
     def lines(self) -> list[str]:
-        """What a reader should take home."""
+        """The conclusions, one sentence each."""
         return _take_home(self.protocol, self.choice)
 
 
 def semantic(
     output: Output,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the recordings and the pages go.")] = Path(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of recordings and pages.")] = Path(
         "suffice-demo-semantic"
     ),
 ) -> None:
-    """Stop drafts in meaning, on real drafts of two models.
+    """Stop drafts that no longer change in meaning, offline.
 
     It reports drafts saved and whether quality was kept, offline.
 
@@ -133,11 +133,11 @@ def _detailed(protocol: SemanticProtocol) -> list[Table]:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Ways to choose among all five drafts on the test questions, and what was best on dev.
+    """Ways to choose among all five drafts, on the test questions.
 
     Attributes:
-        judged: All of them.
-        best: The one without a judge that was best on dev.
+        judged: The results of all ways.
+        best: The way without a judge that was best on dev.
         fixed: The number of drafts that was best on dev, as `fixed_k(k)`.
         against_fixed: `best` after all drafts, compared with `fixed`.
     """
@@ -148,7 +148,7 @@ class _Choice:
     against_fixed: Row
 
     def fixed_sentence(self, protocol: SemanticProtocol) -> str:
-        """Return what the best fixed number of drafts saves against all five, and what it changes."""
+        """Describe the savings and the change of quality of the best fixed number of drafts against all five."""
         full, rounds = protocol.compared.baseline, protocol.replayed.rounds
         if self.fixed == full:
             return f"{full}, all drafts, is the best number of drafts on dev."
@@ -183,7 +183,7 @@ def _best_fixed(dev: Recording) -> str:
 
 
 def _take_home(protocol: SemanticProtocol, choice: _Choice) -> list[str]:
-    """Return what a reader should take home, the fixed budgets first."""
+    """Return the conclusions, the fixed budgets first."""
     fixed = [row for row in protocol.result.rows if row.label.startswith("fixed_k(")]
     listed = ", ".join(figure(row.metrics[METRIC], ".1f", 100) for row in fixed)
     lines = [f"By the number of drafts, {fixed[0].label} to {fixed[-1].label}: {listed} % reach the target."]
@@ -244,7 +244,7 @@ def _print_model(one: _ModelDrafts) -> None:
 
 
 def _demo_page(one: _ModelDrafts) -> str:
-    """Return the protocol's page, with the verdicts before it and the choice among drafts behind it."""
+    """Render the protocol's page, after the verdicts and before the choice among drafts."""
     report = protocol_report(one.protocol, one.name)
     short = ReportPart(title="In short", sentences=tuple(one.lines))
     choice = ReportPart(title="Which draft to return", tables=(one.choice.judged.table(),))

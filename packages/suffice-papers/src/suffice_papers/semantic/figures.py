@@ -1,4 +1,4 @@
-"""The published figures of Semantic Early-Stopping, and what follows from them: spreads, tests, verdicts."""
+"""The published figures of Semantic Early-Stopping, with spreads, tests and verdicts computed from them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = [
 ]
 
 BASELINE = "fixed_k6"
-"""What every published difference is taken against."""
+"""The policy that every published difference refers to."""
 
 MARGINS = (0.01, 0.02, 0.05)
-"""Losses of the information score that the paper's protocol names; its files hold verdicts at 0.02 only."""
+"""Margins of the information score in the paper's protocol; its files contain verdicts at 0.02 only."""
 
 _LEVEL = 0.95
 
@@ -36,17 +36,17 @@ _LEVEL = 0.95
 class FigureDifference:
     """A paired difference to `BASELINE` as published, with the spread that follows from it.
 
-    The standard error is ``mean / (d_z * sqrt(n))``: exact, since d_z is the mean over the standard deviation of the
-    pairs.  Where all pairs are equal it is zero; the published d_z of 0.0 then means an undefined one.
+    The standard error is exactly ``mean / (d_z * sqrt(n))``, since d_z is the mean divided by the standard deviation of the
+    pairs.  If all pairs are equal it is zero; the published d_z of 0.0 then stands for an undefined one.
 
     Attributes:
         mean: Mean difference.
         low: Lower end of the published interval (95 %, bootstrap).
         high: Upper end.
-        d_z: Cohen's d_z; 0 also where it is undefined.
-        t_p: Two-sided p-value of the paired t-test; NaN where not given.
-        wilcoxon_p: Of Wilcoxon's signed-rank test; NaN where not given.
-        n: Questions.
+        d_z: Cohen's d_z; 0 also if it is undefined.
+        t_p: Two-sided p-value of the paired t-test; NaN if not published.
+        wilcoxon_p: Two-sided p-value of Wilcoxon's signed-rank test; NaN if not published.
+        n: Number of questions.
     """
 
     mean: float
@@ -72,18 +72,18 @@ class FigureDifference:
         return math.nan if not error > 0 else 2 * float(stdtr(self.n - 1, -abs(self.mean) / error))
 
     def bounds(self) -> tuple[float, float]:
-        """Return the one-sided 95 % bounds of the paired t method; both together are an interval of 90 %."""
+        """Return the one-sided 95 % bounds of the paired t method, which together are a 90 % interval."""
         from scipy.special import stdtrit
 
         reach = float(stdtrit(self.n - 1, _LEVEL)) * self.error
         return self.mean - reach, self.mean + reach
 
     def p_loss(self, margin: float) -> float:
-        """Return the p-value of "it loses `margin` or more": what non-inferiority rejects; 0 or 1 without a spread."""
+        """Return the p-value of "the loss is at least `margin`", which non-inferiority rejects; 0 or 1 without a spread."""
         return self._p(-(self.mean + margin))
 
     def p_gain(self, margin: float) -> float:
-        """Return the p-value of "it gains `margin` or more": the second side of TOST."""
+        """Return the p-value of "the gain is at least `margin`", the second side of TOST."""
         return self._p(self.mean - margin)
 
     def _p(self, distance: float) -> float:
@@ -94,11 +94,11 @@ class FigureDifference:
         return float(stdtr(self.n - 1, distance / self.error))
 
     def non_inferior(self, margin: float) -> bool:
-        """Whether a loss of `margin` is excluded, one side at 5 %."""
+        """Return True if a loss of `margin` is excluded, one-sided at 5 %."""
         return self.p_loss(margin) < 1 - _LEVEL
 
     def equivalent(self, margin: float) -> bool:
-        """Whether a loss and a gain of `margin` are excluded, each side at 5 % (TOST)."""
+        """Return True if a loss and a gain of `margin` are excluded, each side at 5 % (TOST)."""
         return max(self.p_loss(margin), self.p_gain(margin)) < 1 - _LEVEL
 
 
@@ -107,13 +107,13 @@ class PublishedRun:
     """One policy on one split.
 
     Attributes:
-        name: As the paper calls it.
+        name: The paper's name of the policy.
         rounds: Mean rounds.
         tokens: Mean operational tokens, as the paper counts them.
         score: Mean information score of the returned draft, in [0, 1].
-        differences: To `BASELINE`, by `rounds`, `tokens` and `score`; empty for the baseline itself.
-        p_lower: Published p-value of its test of non-inferiority at 0.02; NaN where not given.
-        verdict: What the paper prints under TOST; None for the baseline.
+        differences: Differences to `BASELINE` of `rounds`, `tokens` and `score`; empty for the baseline itself.
+        p_lower: Published p-value of its test of non-inferiority at 0.02; NaN if not published.
+        verdict: The published verdict under TOST; None for the baseline.
     """
 
     name: str
@@ -126,7 +126,7 @@ class PublishedRun:
 
     @property
     def means(self) -> tuple[float, float, float]:
-        """Rounds, tokens and score: equal for policies that are one and the same run."""
+        """Rounds, tokens and score; they are equal for policies that are the same run under two names."""
         return self.rounds, self.tokens, self.score
 
 
@@ -136,10 +136,10 @@ class FigureSplit:
 
     Attributes:
         name: `test` or `dev`.
-        questions: How many.
-        commit: Of the author's repository at the run.
-        runs: Policies by name, the ablation's cells included (`abl_...`).
-        conjecture: What was published about the distances: monotone share, slope with interval, step, statistic, p.
+        questions: Number of questions.
+        commit: Commit of the author's repository at the run.
+        runs: Policies by name, including the cells of the ablation (`abl_...`).
+        conjecture: Published figures of the distances: monotone share, slope with interval, step, statistic, p.
     """
 
     name: str
@@ -149,11 +149,11 @@ class FigureSplit:
     conjecture: Mapping[str, Any]
 
     def saved(self, name: str) -> float:
-        """Return the share of the baseline's tokens that a policy saves; negative where it costs more."""
+        """Return the share of the baseline's tokens that a policy saves; negative if it costs more."""
         return 1 - self.runs[name].tokens / self.runs[BASELINE].tokens
 
     def different(self) -> list[PublishedRun]:
-        """Return the policies but the baseline, each of several that are one and the same run once."""
+        """Return the policies without the baseline; of several names of the same run, only the first."""
         first: dict[tuple[float, float, float], PublishedRun] = {}
         for run in self.runs.values():
             first.setdefault(run.means, run)
@@ -166,7 +166,7 @@ class FigureSplit:
         return dict(zip((run.name for run in runs), adjusted.tolist(), strict=True))
 
     def copies(self, name: str) -> list[str]:
-        """Return the other policies with the same means: the same stops, question by question."""
+        """Return the names of other policies with equal means, which are the same run."""
         means = self.runs[name].means
         return [run.name for run in self.runs.values() if run.name != name and run.means == means]
 
@@ -181,7 +181,7 @@ class FigureSplit:
         ]
 
     def loop_tokens(self, rounds: float) -> float:
-        """Return what writer and critic spend in some rounds: a straight line between the fixed budgets of 1, 3 and 6.
+        """Estimate the tokens of writer and critic in some rounds, linearly between the fixed budgets of 1, 3 and 6.
 
         Raises:
             DataError: Fewer than one round or more than six.
@@ -193,7 +193,7 @@ class FigureSplit:
         raise DataError(f"rounds are 1 to 6, not {rounds!r}")
 
     def judge_tokens(self, name: str) -> float:
-        """Return what a judged round costs if the policy pays the judge in each of its rounds (an estimate)."""
+        """Estimate the judge's tokens per round, if the policy pays the judge in each of its rounds."""
         run = self.runs[name]
         return (run.tokens - self.loop_tokens(run.rounds)) / run.rounds
 
@@ -204,9 +204,9 @@ class PublishedSemantic:
 
     Attributes:
         paper: Title, number, repository, judge and settings.
-        text: What abstract and text print.
-        splits: By name, `test` first.
-        flags: What is inconsistent.
+        text: Figures in the abstract and the text.
+        splits: The splits by name, `test` first.
+        flags: The inconsistencies.
     """
 
     paper: Mapping[str, Any]

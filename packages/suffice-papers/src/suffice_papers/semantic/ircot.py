@@ -38,7 +38,7 @@ _GO_ON = "Exit? No."
 
 @recognised_by(lambda head: head.form == "zip" and head.has("prediction_chains.txt"))
 def read_ircot(path: str | Path) -> ImportedRun:
-    """Read the zip file of one IRCoT or self-consistency IRCoT run.
+    """Import the zip file of one IRCoT or self-consistency IRCoT run.
 
     Each round's passages are titles without texts, and `answer_in_evidence` is therefore undefined.
 
@@ -170,7 +170,7 @@ def _chain_trajectory(
 
 
 def _unescape(text: str) -> str:
-    r"""Decode runs of ``\uXXXX`` that are in the text as text; half a surrogate pair stays as it is."""
+    r"""Decode escapes like ``\uXXXX`` that the text contains literally; half a surrogate pair is left unchanged."""
 
     def decode(match: re.Match[str]) -> str:
         decoded: str = json.loads(f'"{match.group()}"')

@@ -1,4 +1,4 @@
-"""The protocol as a page: its figures and tables first, then everything that a report shows of a recording."""
+"""The HTML page of the protocol: its figures and tables, then the usual report on the recording."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def protocol_part(protocol: SemanticProtocol) -> ReportPart:
 
 
 def protocol_report(protocol: SemanticProtocol, name: str) -> Report:
-    """Return a report on the protocol's recording whose first part is the protocol."""
+    """Build a report on the protocol's recording, with the protocol as its first part."""
     policies = [protocol.replayed.policies[label] for label in MAIN if label in protocol.replayed.policies]
     settings = Settings(
         metrics=(protocol.drafts.metric,),
@@ -68,5 +68,5 @@ def protocol_report(protocol: SemanticProtocol, name: str) -> Report:
 
 
 def protocol_page(protocol: SemanticProtocol, name: str) -> str:
-    """Return the page: one file that needs no network."""
+    """Render the page, one HTML file that needs no network."""
     return render_html(protocol_report(protocol, name))

@@ -1,4 +1,4 @@
-"""The policies of the protocol on identical drafts: the cascade with each member on or off, and every baseline."""
+"""The policies of the protocol on identical drafts: the cascade, its ablations, and every baseline."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ _NEVER = {"critic": "the critic never approves", "convergence": "no drafts conve
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """Every policy on the same drafts.
+    """The replays of every policy on the same drafts.
 
     Attributes:
         drafts: The drafts.
-        tuned: When they count as converged.
-        runs: By label: `fixed_k(1)` to the full width, the available cells, random stopping, the oracle.
+        tuned: The parameters of convergence.
+        runs: Runs by label: `fixed_k(1)` to the full width, the available cells, random stopping, the oracle.
         policies: The policies of the cells, by label.
-        silent: Members that are there and fire nowhere on these drafts, with why.
+        silent: Recorded members that never fire on these drafts, with the reason.
         missing: Members whose signal was not recorded.
         rounds: Rounds of each question by label, shape ``(n_questions,)``; an expectation for random stopping.
-        gold: Members whose signal reads the gold answer: a policy with one is an oracle.
-        tokens: What tokens are counted: `tokens`, or `output_tokens` where only those are known everywhere, which
-            leaves out what prompts cost.
+        gold: Members whose signal reads the gold answer; a policy with one of them is an oracle.
+        tokens: The counted tokens: `tokens`, or `output_tokens` if only those are known everywhere, which omits the cost
+            of prompts.
     """
 
     drafts: Drafts
@@ -73,7 +73,7 @@ class Replayed:
 
     @property
     def tokens_name(self) -> str:
-        """What tables call the counted tokens."""
+        """The name of the counted tokens in tables."""
         return self.tokens.replace("_", " ")
 
     @property
@@ -82,12 +82,12 @@ class Replayed:
         return f"fixed_k({self.drafts.highest})"
 
     def named(self, label: str) -> str:
-        """Return a label with the parameters of convergence, where it has them."""
+        """Return a label, with the parameters of convergence if its policy has them."""
         has_parameters = "convergence" in CELLS.get(label, ())
         return f"{label} (eps {self.tuned.eps:g}, {self.tuned.patience})" if has_parameters else label
 
     def marked(self, label: str) -> str:
-        """Return the same, with a mark if the policy decides with the gold answer."""
+        """Return the label of `named`, with a mark if the policy reads the gold answer."""
         reads_gold = set(CELLS.get(label, ())) & set(self.gold)
         return self.named(label) + (" (oracle: reads gold)" if reads_gold else "")
 
@@ -103,16 +103,16 @@ class Replayed:
         return self.runs[label].ledger.total(self.tokens)
 
     def equal_by_construction(self, label: str) -> list[str]:
-        """Return the other policies that cannot stop elsewhere: they differ in members alone that fire nowhere.
+        """Return the other policies that must stop alike, because they differ only in members that never fire.
 
-        Their costs may differ: a critic or a judge that never stops the loop is asked all the same.
+        Their costs may differ: a critic or a judge is paid even if it never stops the loop.
         """
         members = self._members_that_fire(label)
         equal = [other for other in self.policies if other != label and self._members_that_fire(other) == members]
         return equal if members else [*equal, self.baseline]
 
     def same_stops(self, label: str) -> list[str]:
-        """Return the other cells that stop at the same rounds here, although they could have stopped elsewhere."""
+        """Return the other cells that stop at the same rounds on these drafts by coincidence."""
         excluded = {label, *self.equal_by_construction(label)}
         others = [other for other in self.policies if other not in excluded]
         return [other for other in others if np.array_equal(self.rounds[other], self.rounds[label])]
@@ -122,7 +122,7 @@ class Replayed:
 
 
 def rule_of(members: Sequence[str], tuned: Tuned) -> Rule:
-    """Return the cascade of some of the members, in its order."""
+    """Build the cascade of some members, in the order of the cascade."""
     cascade = semantic_full(tuned.eps, tuned.patience)
     assert isinstance(cascade, FirstOf)
     rules = dict(zip(MEMBERS, cascade.rules, strict=True))
@@ -131,7 +131,7 @@ def rule_of(members: Sequence[str], tuned: Tuned) -> Rule:
 
 
 def policies_of(drafts: Drafts, tuned: Tuned) -> tuple[dict[str, Policy], tuple[str, ...]]:
-    """Return the cells whose members were all recorded, by label, and the members that were not."""
+    """Return the policies of cells whose members were all recorded, by label, and the unrecorded members."""
     recorded = drafts.prepared.rounds(MEMBERS.values()).columns
     missing = tuple(
         name for name, column in MEMBERS.items() if column not in recorded or np.isnan(recorded[column]).all()
@@ -146,10 +146,10 @@ def policies_of(drafts: Drafts, tuned: Tuned) -> tuple[dict[str, Policy], tuple[
 
 
 def replay_all(drafts: Drafts, tuned: Tuned) -> Replayed:
-    """Replay every policy, every ablation and every baseline on the same drafts; exact, and without a call.
+    """Replay every policy, ablation and baseline on the same drafts, exactly and without a call.
 
-    The baselines are every fixed_k, each main policy's own stops dealt out at random, a round drawn uniformly (both as
-    exact expectations: the published random policy is three draws of the latter) and the best-round oracle.
+    The baselines are every fixed_k, each main policy's own stops permuted over the questions, a round drawn uniformly (both
+    as exact expectations; the published random policy is three draws of the latter), and the best-round oracle.
     """
     prepared = drafts.prepared
     policies, missing = policies_of(drafts, tuned)
@@ -210,5 +210,5 @@ def _uniform(runs: Mapping[str, Run], drafts: Drafts) -> Run:
 
 
 def _rounds(runs: Iterable[Run]) -> Floats:
-    """Return how many rounds each question takes, in the expectation where stops are random, ``(n_runs, n_questions)``."""
+    """Return the rounds of each question, expected ones for random stops, shape ``(n_runs, n_questions)``."""
     return np.array([run.rounds for run in runs], dtype=np.float64)

@@ -1,4 +1,4 @@
-"""The judge-efficient protocol: full trajectories once, every policy on identical drafts, each draft judged once."""
+"""The judge-efficient protocol: drafts are recorded at full width and judged once, then every policy is replayed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from suffice_papers.semantic.tuning import Tuned
 __all__ = ["SemanticProtocol", "semantic_protocol"]
 
 _IN_NAME = 0.95
-"""Share of stops at one round from which a policy is only a fixed number of rounds."""
+"""From this share of stops at one round on, a policy is reported as a fixed number of rounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +48,10 @@ class SemanticProtocol(Evaluation):
 
     Attributes:
         compared: Every policy on the same drafts, and its differences to the full width.
-        chance: The main policies against their own stops dealt out at random.
-        result: The replay, for the verdicts: who dominates whom.
-        convergence: The conjecture.
-        checked: The claims of the theory on this recording.
+        chance: The main policies against their own stops, permuted over the questions.
+        result: The replay, for the verdicts on domination.
+        convergence: The test of the conjecture that drafts converge.
+        checked: The claims of the theory, checked on this recording.
         command: The command that was run; empty if the protocol was called in Python.
     """
 
@@ -74,15 +74,15 @@ class SemanticProtocol(Evaluation):
 
     @property
     def tuned(self) -> Tuned:
-        """When drafts count as converged, and where that comes from."""
+        """The parameters of convergence, and their origin."""
         return self.replayed.tuned
 
     def points(self, label: str) -> str:
-        """Return the quality of a policy as it is printed."""
+        """Format the quality of a policy."""
         return figure(self.result.row(label).metrics[self.drafts.metric], ".2f", 100)
 
     def headline(self, label: str) -> str:
-        """Return one sentence about a policy: quality, difference, rounds, tokens, and who does as well for less."""
+        """Summarise a policy: quality, difference, rounds, tokens, and the policy that dominates it, if any."""
         row, baseline, rounds = self.result.row(label), self.compared.baseline, self.replayed.rounds
         delta = self.compared.differences[label][self.drafts.metric]
         parts = [
@@ -100,7 +100,7 @@ class SemanticProtocol(Evaluation):
         return "; ".join(parts) + f". {self._verdict(row)}{self._in_name(label)}"
 
     def _in_name(self, label: str) -> str:
-        """Return a sentence if a policy is a fixed number of rounds in all but its name, else ""."""
+        """Return a sentence if a policy almost always stops at the same round, else an empty text."""
         rounds, counts = np.unique(self.replayed.rounds[label], return_counts=True)
         n, k = int(counts.max()), int(rounds[np.argmax(counts)])
         never_stops = self.compared.baseline in self.replayed.equal_by_construction(label)
@@ -120,7 +120,9 @@ class SemanticProtocol(Evaluation):
     def _spent(self, row: Row) -> str:
         spent = row.calls.mean if self.result.cost == "calls" else row.costs[self.result.cost]
         if self.result.cost == self.replayed.tokens and row.label in self.replayed.runs:
-            spent = float(self.replayed.spent(row.label).mean())  # the mean of Table 1, to the last bit
+            spent = float(
+                self.replayed.spent(row.label).mean()
+            )  # computed as in Table 1, so that both print the same number
         return f"{spent:,.{2 if self.result.cost == 'calls' else 0}f} {self.result.cost}"
 
     def headlines(self) -> list[str]:
@@ -128,7 +130,7 @@ class SemanticProtocol(Evaluation):
         return [self.headline(label) for label in MAIN if label in self.replayed.policies]
 
     def summary(self) -> Table:
-        """Return the policies without their tests, narrow enough for one screen."""
+        """Return the table of policies without tests, narrow enough for one screen."""
         return summary_table([("", self.compared, self.result)])
 
     def tables(self) -> list[Table]:
@@ -148,7 +150,7 @@ class SemanticProtocol(Evaluation):
         ]
 
     def provenance(self) -> Table:
-        """Return where the figures come from."""
+        """Return the table of the figures' provenance."""
         embedder, draws = embedder_of(self.drafts.prepared.recording), self.resampling
         named = "not named by the recording" if embedder is None else ", ".join(f"{k} {v}" for k, v in embedder.items())
         facts = (
@@ -200,15 +202,15 @@ def semantic_protocol(
 
     Args:
         recording: Test questions: a recording at full width, with `semantic_distance`.
-        tuned: When drafts count as converged: from `tune` on other questions, `published` or `given`.
-        metric: What quality means, a column in [0, 1] or `agreement`; None = `information_score`.
-        margins: Of quality, for non-inferiority and equivalence.
-        resampling: How intervals are made; its level is also the one-sided confidence of the margins' bounds.
+        tuned: The parameters of convergence: from `tune` on other questions, `published` or `given`.
+        metric: The metric of quality, a column in [0, 1] or `agreement`; None for `information_score`.
+        margins: Margins of quality, for non-inferiority and equivalence.
+        resampling: Settings of the intervals; its level is also the one-sided confidence of the margins' bounds.
         ledger: `live`, or `published` as the paper charges judges; see `suffice.evaluation.replay.replay`.
-        command: What was run, for the provenance.
+        command: The command that was run, for the provenance.
 
     Raises:
-        DataError: See `read_drafts`; or no margin.
+        DataError: There is no margin, or the recording is refused by `read_drafts`.
         ConfigMismatchError: Dev and test share questions, or were embedded differently.
     """
     if not margins:

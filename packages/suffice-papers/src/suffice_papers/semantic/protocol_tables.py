@@ -1,4 +1,4 @@
-"""The tables of the protocol, in the shape of the paper, with what the paper lacks beside it."""
+"""The tables of the protocol, in the form of the paper, with further tests and baselines."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def policies_table(compared: PolicyComparison, result: ReplayResult) -> Table:
 
 
 def summary_table(parts: Sequence[tuple[str, PolicyComparison, ReplayResult]]) -> Table:
-    """Return the policies of one recording, or of those of several models, without their tests: a table for one screen."""
+    """Tabulate the policies of one or several recordings without tests, for one screen."""
     _, first, _ = parts[0]
     metric, baseline = first.replayed.drafts.metric, first.baseline
     rows = [(*part, label) for part in parts for label in part[1].replayed.shown()]
@@ -133,7 +133,7 @@ def _passed(test: MarginTest) -> str:
 
 
 def chance_table(chance: Mapping[str, Chance], replayed: Replayed) -> Table:
-    """Return each main policy against its own stops dealt out at random: the same rounds, no information."""
+    """Tabulate each main policy against its own stops permuted over the questions: the same rounds, no information."""
     n = max((one.n_resamples for one in chance.values()), default=0)
     adjusted = dict(zip(chance, holm([one.p for one in chance.values()]).tolist(), strict=True))
     return Table.of(
@@ -164,7 +164,7 @@ def _switch(member: str, label: str) -> str:
 
 
 def ablations_table(replayed: Replayed) -> Table:
-    """Return Table 2: every set of members, with the cells that stop alike by construction or by chance."""
+    """Return Table 2: every set of members, with the cells that stop alike by construction or by coincidence."""
     drafts, runs, missing = replayed.drafts, replayed.runs, replayed.missing
     notes = [
         f"{why} on these questions: switching that member on or off changes no stop" for why in replayed.silent.values()
@@ -234,7 +234,7 @@ def tests_table(compared: PolicyComparison) -> Table:
 
 
 def _warnings(compared: PolicyComparison, lines: Sequence[tuple[str, str]]) -> list[str]:
-    """Return what limits some intervals and tests, each warning once, with what it applies to."""
+    """Return each distinct warning about intervals and tests once, with the lines that it applies to."""
     places: dict[str, list[str]] = {}
     for name, label in lines:
         warning = compared.differences[label][name].warning
@@ -244,7 +244,7 @@ def _warnings(compared: PolicyComparison, lines: Sequence[tuple[str, str]]) -> l
 
 
 def policy_margins_table(compared: PolicyComparison) -> Table:
-    """Return non-inferiority and equivalence of quality at every margin, for the policies of the family."""
+    """Tabulate non-inferiority and equivalence of quality at every margin, for the policies of the family."""
     replayed = compared.replayed
     labels = [label for label in replayed.shown() if replayed.runs[label].kind in ("fixed", "rule")]
     lines = [(label, margin, test) for label in labels for margin, test in compared.margins.get(label, {}).items()]
@@ -289,7 +289,7 @@ def distances_table(convergence: Convergence, eps: float) -> Table:
 
 
 def conjecture_table(convergence: Convergence) -> Table:
-    """Return the conjecture: over trajectories, and as it was published."""
+    """Tabulate the tests of the conjecture: over trajectories, and by the published method."""
     pooled = convergence.pooled
     over = f"{convergence.n_usable} trajectories with two distances or more, of {convergence.n}"
     slope, unknown = (convergence.slope, convergence.low, convergence.high), (math.nan, math.nan)

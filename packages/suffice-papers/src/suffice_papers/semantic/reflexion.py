@@ -7,8 +7,8 @@ are copies in the logs, not runs: they are cut, and such a trajectory ends by `r
 used the gold label**, which no rule of a deployed loop can do.
 
 Some logs append an instruction ("You have attempted to answer following question before and failed. ...") to the question
-from the second trial on, once or twice.  It is taken off, and lines that then are the same question of the same log are
-put together; taken as they are, the published logs would seem to hold 195 questions instead of 100.
+from the second trial on, once or twice.  It is removed, and lines that then have the same question of the same log are
+merged; otherwise the published logs would seem to contain 195 questions instead of 100.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _APPENDED = "You have attempted to answer following question before and failed"
 
 
 def _has_trials(head: Head) -> bool:
-    """Return whether a record is a question of a log with its trials."""
+    """Recognise a record of Reflexion: a question of a log, with its trials."""
     trials = head.record.get("trials") if head.has("log", "question", "gold") else None
     first = trials[0] if isinstance(trials, list) and trials else None
     return isinstance(first, dict) and {"trial", "logged_correct"} <= first.keys()
@@ -79,7 +79,7 @@ _Trials = dict[int, dict[str, Any]]
 
 
 def _merged_trials(path: Path) -> dict[tuple[str, str], tuple[str, _Trials]]:
-    """Return gold answer and trials by log and question, the appended instruction taken off."""
+    """Return gold answer and trials by log and question, without the instruction appended to some questions."""
     merged: dict[tuple[str, str], tuple[str, _Trials]] = {}
     for where, record in json_lines(path):
         _check_record(record, where)

@@ -6,12 +6,12 @@ what each draft sounds like and what is still wrong.  Round r is attempt r - 1; 
 
 **Verdict.** The model's verdict is prose ("The review sounds glowing. The sentiment is Very positive").
 `target_sentiment` is 1 where it names the target anywhere, which gives the published shares; where "sounds very
-positive" and "The sentiment is Positive" disagree, and in a denial, it flatters the draft.  `target_sentiment_stated`
+positive" and "The sentiment is Positive" disagree, and in a denial, it is too favourable.  `target_sentiment_stated`
 is the stricter reading: 1 only where the target follows "sentiment is".
 
-**End.** The published loop runs a fixed number of attempts and has no stopping rule.  Attempts that are missing were
-lost, the files do not say why; drafts behind a gap follow a history that was not recorded.  So a trajectory is
-cut before its first gap, and one that is not as long as the longest ends by `failed`: every replay leaves it out.
+**End.** The published loop runs a fixed number of attempts and has no stopping rule.  Some attempts are missing for unknown
+reasons, and drafts after a gap follow a history that was not recorded.  So a trajectory is cut before its first gap, and
+one that is shorter than the longest ends by `failed`: every replay leaves it out.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def read_self_refine(path: str | Path, embedder: Embedder | None = None) -> Impo
 
     Args:
         path: The JSON lines file, `.jsonl` or `.jsonl.gz`.
-        embedder: Embeds the drafts for `semantic_distance`; None = no distances.
+        embedder: Embeds the drafts for `semantic_distance`; None for no distances.
 
     Raises:
         DataError: A line is not such a record, an attempt occurs twice, or no record has its first attempt.
@@ -99,7 +99,7 @@ def sentiment_stated(verdict: str, target: str) -> float:
 
 
 def words_and_marks(text: str) -> int:
-    """Return how many words and punctuation marks a text has: the files contain no tokens, and this is close.
+    """Count the words and punctuation marks of a text, as an estimate of its tokens, which the files lack.
 
     >>> words_and_marks("Try again, please!")
     5
@@ -126,7 +126,7 @@ def _records(path: Path) -> dict[str, dict[int, _Record]]:
 
 
 def _attempt_of(record: _Record, where: str) -> int:
-    """Return the number of the attempt, or raise if the record is invalid; an unreadable log-probability becomes NaN."""
+    """Check a record and return the number of its attempt; an unreadable log-probability becomes NaN."""
     wrong = [name for name in _TEXT_FIELDS if not isinstance(record.get(name), str)]
     if wrong:
         raise DataError(f"{where}: {', '.join(wrong)} must be text, as self-refine writes it.")
@@ -191,7 +191,7 @@ def _metrics(draft: _Record) -> dict[str, float]:
 
 
 def _draft_costs(draft: _Record) -> dict[str, Cost]:
-    """Return one call of writer, critic and judge; prompts are not in the files, so that inputs are unknown."""
+    """Charge one call each of writer, critic and judge; input tokens are unknown, because the files lack the prompts."""
     output = {
         "writer": draft["transferred_review"],
         "critic": draft["feedback"],

@@ -39,13 +39,13 @@ _SAVED = Column("saved", "+.1f", scale=100)
 
 
 def paper_semantic(command: str = "suffice paper semantic") -> Paper:
-    """Recompute the per-policy figures of Semantic Early-Stopping (arXiv 2606.27009) from what it published.
+    """Recompute the per-policy figures of Semantic Early-Stopping (arXiv 2606.27009) from its published ones.
 
-    Nothing is run: percent saved and differences come from the published means, spreads from differences and Cohen's
-    d_z, tests and verdicts from the spreads.
+    No model is run: savings and differences follow from the published means, spreads from differences and Cohen's d_z,
+    tests and verdicts from the spreads.
 
     Args:
-        command: What was run, for the provenance.
+        command: The command that was run, for the provenance.
     """
     published = published_semantic()
     splits = published.splits.values()
@@ -83,7 +83,7 @@ def _split_tables(published: PublishedSemantic, split: FigureSplit) -> tuple[Tab
 
 
 def _changed(published: PublishedSemantic, run: PublishedRun) -> str | None:
-    """Return the published and the recomputed verdict of equivalence where they differ."""
+    """Return the published and the recomputed verdict of equivalence if they differ, else None."""
     if run.verdict is None:
         return None
     both = run.differences["score"].equivalent(published.paper["margin"])
@@ -290,7 +290,7 @@ def _tokens_table(published: PublishedSemantic) -> Table:
 
 
 def _judge_notes(split: FigureSplit) -> tuple[str, str]:
-    """Return what the token column implies about when the judge was asked, and what judging all rounds would cost."""
+    """Return notes on the token column: the rounds in which the judge was asked, and the cost of judging all rounds."""
     wide, narrow = split.runs["abl_isgain_only"], split.runs["shp"]
     rounds = (wide.rounds - narrow.rounds) * split.questions
     extra = (wide.tokens - narrow.tokens) * split.questions

@@ -1,4 +1,4 @@
-"""Table 3: the claims of the theory, checked on this recording, beside what `make prove` proves of every recording."""
+"""Table 3: the claims of the theory, checked on a recording; `make prove` proves them for every recording."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from suffice_papers.semantic.policies import Replayed
 __all__ = ["PROVED", "Checked", "check_theory", "theory_table"]
 
 _SAMPLE = 200
-"""Questions that are run through live sessions."""
+"""Number of questions that are run through live sessions."""
 
 PROVED = {
     "termination": "a replay ends by max_rounds, at the round where its rule fires first",
@@ -25,7 +25,7 @@ PROVED = {
     "undefined": "what is undefined never stops",
     "reason": "each question ends for one reason, the same live and replayed",
 }
-"""What `make prove` proves, by check."""
+"""The statement that `make prove` proves, by its name there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +33,10 @@ class Checked:
     """One claim of the theory, checked on this recording.
 
     Attributes:
-        claim: In words.
-        seen: What was checked, and the outcome.
-        holds: Whether it held throughout.
-        proved: What `make prove` proves of every recording; empty if nothing.
+        claim: The claim in words.
+        seen: The check and its outcome in words.
+        holds: True if it held throughout.
+        proved: The statement that `make prove` proves for every recording; empty if there is none.
     """
 
     claim: str
@@ -46,7 +46,7 @@ class Checked:
 
 
 def check_theory(drafts: Drafts, replayed: Replayed) -> tuple[Checked, ...]:
-    """Check what a recording can show: termination, ranges, no stop on what is undefined, one reason live and replayed."""
+    """Check the claims that a recording can test: termination, ranges, no stop on NaN, live equals replayed."""
     stopped = {label: drafts.prepared.stops(policy) for label, policy in replayed.policies.items()}
     return (
         _termination(drafts, replayed),
@@ -111,7 +111,7 @@ def _undefined(drafts: Drafts, replayed: Replayed, stopped: dict[str, Stops]) ->
 
 def _reasons(drafts: Drafts, replayed: Replayed, stopped: dict[str, Stops]) -> Checked:
     recording = drafts.prepared.recording
-    # Trajectories that a session would have ended so: at the full width, or where the evidence ran out.
+    # Only trajectories that a live session would end alike: at the full width, or because the evidence ran out.
     complete = np.flatnonzero((recording.ends == "exhausted") | (drafts.last == drafts.highest))
     sample = complete[np.unique(np.linspace(0, len(complete) - 1, min(_SAMPLE, len(complete))).astype(np.int64))]
     differ = 0
@@ -129,7 +129,7 @@ def _reasons(drafts: Drafts, replayed: Replayed, stopped: dict[str, Stops]) -> C
 
 
 def _live_stop(drafts: Drafts, policy: Policy, q: int) -> tuple[int | None, str | None]:
-    """Return round and reason of the stop of a live session that observes the recorded drafts of a question."""
+    """Run a live session on the recorded drafts of a question; return the round and the reason of its stop."""
     recording, raw = drafts.prepared.recording, drafts.prepared.rounds(policy.raw_columns)
     session = Session(policy)
     for position in np.flatnonzero(recording.seen[q] & (recording.index >= policy.start_round)).tolist():
@@ -143,7 +143,7 @@ def _live_stop(drafts: Drafts, policy: Policy, q: int) -> tuple[int | None, str 
 
 
 def theory_table(checked: tuple[Checked, ...]) -> Table:
-    """Return the claims, one row each."""
+    """Tabulate the claims, one row each."""
     return Table.of(
         "Table 3. Claims of the theory, on this recording",
         checked,

@@ -1,4 +1,4 @@
-"""The threshold and the patience of convergence: selected on dev questions, published, or given; never on test."""
+"""The threshold and patience of convergence: given, published, or selected on dev questions, never on test."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _BGE = "bge-small-en-v1.5"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One threshold and patience on dev.
+    """The results of one threshold and patience on dev.
 
     Attributes:
         eps: Threshold of the distance, in [0, 2].
-        patience: Rounds in a row.
+        patience: Number of rounds in a row.
         rounds: Mean rounds.
         quality: Mean quality, in [0, 1].
     """
@@ -47,22 +47,22 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuned:
-    """When drafts count as converged, and where that comes from.
+    """The parameters of convergence, and their origin.
 
     Attributes:
         eps: Threshold of the distance.
-        patience: Rounds in a row.
+        patience: Number of rounds in a row.
         how: `selected on dev`, `published for bge-small-en-v1.5` or `given`.
-        criterion: What was selected by; empty if nothing was.
-        grid: What was tried, in words; empty if nothing was.
-        metric: The quality that was looked at; empty if none was.
+        criterion: The criterion of the selection, in words; empty without one.
+        grid: The tried values, in words; empty without a selection.
+        metric: The metric of quality of the selection; empty without one.
         curve: Every point of the grid.
         full: Mean quality of the full width on dev; NaN without dev.
-        n: Dev questions.
-        data_hash: Of the dev recording; empty without one.
+        n: Number of dev questions.
+        data_hash: Data hash of the dev recording; empty without one.
         seen: The dev questions.
-        embedder: What the dev recording says of its embedder; None if nothing.
-        notes: What was left out of dev, and why.
+        embedder: Identity of the dev recording's embedder; None if it was not recorded.
+        notes: Sentences about dev questions that were left out.
     """
 
     eps: float
@@ -94,14 +94,14 @@ class Tuned:
         }
 
     def sentence(self) -> str:
-        """Return the choice in one sentence."""
+        """Describe the choice in one sentence."""
         choice = f"eps = {self.eps:g} and patience {self.patience}: {self.how}"
         if not self.curve:
             return f"{choice}."
         return f"{choice}, {self.n} questions (data {self.data_hash}), {self.criterion}; {self.grid}."
 
     def table(self) -> Table | None:
-        """Return the points of dev that no other dominates, and the selected one; None without dev."""
+        """Return the table of the points that no other dominates on dev, and the selected one; None without dev."""
         if not self.curve:
             return None
         front = pareto_front(np.array([p.quality for p in self.curve]), np.array([p.rounds for p in self.curve]))
@@ -134,7 +134,7 @@ def given(eps: float, patience: int = BGE_PATIENCE) -> Tuned:
     """Return a threshold and a patience that were fixed beforehand.
 
     Raises:
-        DataError: Out of range.
+        DataError: A value is out of range.
     """
     _check_eps(eps, patience)
     return Tuned(eps=float(eps), patience=int(patience), how="given")
@@ -165,12 +165,12 @@ def tune(dev: Recording, metric: str, *, tolerance: float = 0.02, patiences: Seq
 
     Args:
         dev: Dev questions.
-        metric: What quality means, as on test.
-        tolerance: The loss of mean quality that is accepted, in [0, 1].
-        patiences: What is tried.
+        metric: The metric of quality, as on test.
+        tolerance: The largest accepted loss of mean quality, in [0, 1].
+        patiences: Patiences to try.
 
     Raises:
-        DataError: See `read_drafts`; or a tolerance outside [0, 1], or no patience >= 1 that the rounds allow.
+        DataError: The tolerance is outside [0, 1], no patience >= 1 fits the rounds, or `read_drafts` refuses the recording.
     """
     if not 0 <= tolerance <= 1:
         raise DataError(f"a tolerance is a loss of mean quality in [0, 1], as 0.02, not {tolerance!r}")
@@ -202,11 +202,11 @@ def tune(dev: Recording, metric: str, *, tolerance: float = 0.02, patiences: Seq
 
 
 def distance_thresholds(distance: np.typing.NDArray[np.float64]) -> list[float]:
-    """Return the thresholds that are tried: quantiles of the defined distances, rounded up to three digits, above 0."""
+    """Return the thresholds to try: quantiles of the defined distances, rounded up to three digits, above 0."""
     defined = distance[~np.isnan(distance)]
     levels = (np.arange(_LEVELS) + 0.5) / _LEVELS
     grid = sorted({_three_digits_up(float(value)) for value in np.quantile(defined, levels) if value > 0})
-    return grid or [0.001]  # where all drafts repeat, any threshold above zero is as good
+    return grid or [0.001]  # if all drafts repeat, every threshold above zero is as good
 
 
 def _three_digits_up(value: float) -> float:
@@ -215,7 +215,7 @@ def _three_digits_up(value: float) -> float:
 
 
 def select(curve: Sequence[Point], full: float, tolerance: float) -> Point:
-    """Return the point of a curve that the criterion of `tune` names."""
+    """Return the point of a curve that meets the criterion of `tune` best."""
     near = [point for point in curve if point.quality >= full - tolerance - ROUNDING]
     if near:
         return min(near, key=lambda p: (p.rounds, -p.quality, p.eps, p.patience))

@@ -65,10 +65,11 @@ class TasrCell:
         retriever: The retriever of the passages.
         corpus: The source of the passages.
         setting: A key of `SETTINGS`.
-        tune: Recording for fitting calibrators; for a transferred calibration that of another cell.
+        tune: Recording for fitting calibrators; for a transferred calibration, the one of another cell.
         eval: Recording for the tables, without questions of `tune`.
-        prompt: Id of the prompt; the tables use `answer_first`, or that of the first cell where none has it; figure 5 all prompts.
-        published: The cell of the paper that this one repeats; "" if there is none.
+        prompt: Id of the prompt.  The tables use `answer_first`, or the first cell's prompt if no cell has it; figure 5 uses
+            all prompts.
+        published: The cell of the paper that this one reproduces; "" if there is none.
     """
 
     name: str
@@ -155,7 +156,7 @@ def _parsed_cell(entry: Any, number: int, path: Path) -> TasrCell:
     for key, file in files.items():
         if not file.is_file():
             raise NotFoundError(f"{where}: the {key} recording {str(file)!r} does not exist")
-    prompt = entry.get("prompt", "answer_first").split("@")[0]  # a prompt's id may name its version
+    prompt = entry.get("prompt", "answer_first").split("@")[0]  # a prompt's id may contain its version
     return TasrCell(**{**entry, **files, "prompt": prompt})
 
 
@@ -265,7 +266,7 @@ def _read_ordered(path: Path) -> Recording:
     # Like the authors, draw from questions in the order of their ids, so that intervals do not depend on that of the file.
     keys = [name for name in ("cluster", "question_id", "round") if name in recording.table.column_names]
     ordered = Recording(recording.table.sort_by([(name, "ascending") for name in keys]), recording.metadata)
-    ordered.data_hash = recording.data_hash  # the hash identifies the file, including its order
+    ordered.data_hash = recording.data_hash  # keep the hash of the file as it is, including its order
     return ordered
 
 

@@ -38,12 +38,12 @@ _TableLine = Mapping[str, Any]
 
 
 def tasr_charts(cells: Sequence[CellRuns], tables: Sequence[Table], published: Published) -> tuple[PaperFigure, ...]:
-    """Return the figures for which there are points.
+    """Draw the figures that have points.
 
     Args:
-        cells: The cells that the tables are made of.
-        tables: Those that could be made.
-        published: The paper.
+        cells: The cells of the tables.
+        tables: The tables that could be computed.
+        published: The published figures.
     """
     by_name = {table.title.partition(".")[0]: table for table in tables}
     figures = [_margin_histogram(item) for item in first_by_tune(cells)]
@@ -56,7 +56,7 @@ def tasr_charts(cells: Sequence[CellRuns], tables: Sequence[Table], published: P
 
 
 def _figure_lines(table: Table, figures: str = "here") -> Iterator[_TableLine]:
-    """Yield the rows of a table by column, those of one source of figures alone."""
+    """Yield the rows of a table by column, only those of one source of figures."""
     names = [column.name for column in table.columns]
     for row in table.rows:
         line = dict(zip(names, row, strict=True))
@@ -69,7 +69,7 @@ def _slug(text: str) -> str:
 
 
 def _interval_ends(value: FigureValue | None, names: tuple[str, str], scale: float = 1.0) -> dict[str, float]:
-    """Return the ends of an interval by name; nothing where there is none."""
+    """Return the ends of an interval by name; empty without an interval."""
     if not isinstance(value, tuple) or not np.isfinite(value).all():
         return {}
     return {names[0]: scale * value[1], names[1]: scale * value[2]}
@@ -79,7 +79,7 @@ def _interval_ends(value: FigureValue | None, names: tuple[str, str], scale: flo
 
 
 def _margin_histogram(item: CellRuns) -> PaperFigure | None:
-    """Return the distribution of the margin in right and in wrong rounds of the tune questions; None if it is unknown."""
+    """Draw the distribution of the margin in right and in wrong rounds of the tune questions; None if it is unknown."""
     tune = with_evidence(item.tune)
     if not (defined(tune, "answer_margin") and defined(tune, "em")):
         return None
@@ -147,7 +147,7 @@ def _margin_histogram(item: CellRuns) -> PaperFigure | None:
 
 
 def _buckets(table: Table) -> list[PaperFigure]:
-    """Return for each cell the share of right rounds in buckets of the margin, with intervals."""
+    """Draw for each cell the share of right rounds in buckets of the margin, with intervals."""
     figures = []
     listed = [*_figure_lines(table)]
     for cell in dict.fromkeys(line["cell"] for line in listed):
@@ -191,7 +191,7 @@ def _buckets(table: Table) -> list[PaperFigure]:
 
 
 def _frontiers(table: Table) -> list[PaperFigure]:
-    """Return for each setting F1 against calls of every policy, as means over its cells, with published points."""
+    """Draw for each setting F1 against calls of every policy, as means over its cells, with published points."""
     figures = []
     for setting in SETTINGS.values():
         points = [_frontier_point(line) for line in _figure_lines(table) if line["setting"] == setting]
@@ -238,7 +238,7 @@ def _frontier_point(line: _TableLine) -> dict[str, Any]:
 def _with_published(
     spec: dict[str, Any], points: Sequence[dict[str, Any]], tooltip: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return a chart with the paper's points beside ours."""
+    """Add the paper's points to a chart of ours."""
     name, colour, shape = _THEIRS
     layer = {
         "data": {"values": list(points)},
@@ -250,7 +250,7 @@ def _with_published(
 
 
 def _model_charts(table: Table) -> list[PaperFigure]:
-    """Return for each model the fixed budgets of each cell, and the way from k = 3 to TASR."""
+    """Draw for each model the fixed budgets of each cell, with a line from k = 3 to TASR."""
     figures = []
     listed = [*_figure_lines(table)]
     for model in dict.fromkeys(line["model"] for line in listed):
@@ -319,7 +319,7 @@ def _model_charts(table: Table) -> list[PaperFigure]:
 
 
 def _confidences(table: Table, published: Published) -> PaperFigure:
-    """Return how often each confidence was stated, by prompt, beside a uniform choice."""
+    """Draw the shares of stated confidences by prompt, beside a uniform choice."""
     marks = [name for column in table.columns if (name := column.name).startswith("% ")]
     listed = [*_figure_lines(table)]
     names = [f"{line['prompt']}, {counted(line['cells'], 'cell')}, {line['rounds']:,.0f} rounds" for line in listed]

@@ -27,7 +27,7 @@ def with_runs(cells: Sequence[CellRuns], setting: str = "") -> tuple[list[CellRu
     """Return the cells of a setting ("" = all) on which TASR could be replayed, and notes on the others.
 
     Raises:
-        DataError: There are none; the message says why.
+        DataError: There are no such cells; the message contains the reason.
     """
     main = main_prompt(cells)
     candidates = [c for c in cells if c.cell.prompt == main and setting in ("", c.cell.setting)]
@@ -51,7 +51,7 @@ def with_runs(cells: Sequence[CellRuns], setting: str = "") -> tuple[list[CellRu
 
 
 def tasr_figures(cell: CellRuns) -> dict[str, Floats]:
-    """Return the figures of TASR in a cell by question: F1 of it and of fixed budgets, calls, differences."""
+    """Return the figures of a cell by question: F1 of TASR and of fixed budgets, calls, differences."""
     f1 = cell.f1
     return {
         "k1": f1["fixed_k(1)"],
@@ -65,7 +65,7 @@ def tasr_figures(cell: CellRuns) -> dict[str, Floats]:
 
 
 def _common_labels(used: Sequence[CellRuns]) -> list[str]:
-    """Return the labels of runs that every cell has, in the order of the first."""
+    """Return the labels of runs that every cell has, in the order of the first cell."""
     return [label for label in used[0].runs if all(label in item.runs for item in used)]
 
 
@@ -107,7 +107,7 @@ def _dominated(rows: Mapping[str, Mapping[str, FigureValue]], label: str) -> str
 
 
 def _complete(used: Sequence[CellRuns], published: Published, setting: str) -> tuple[bool, list[str]]:
-    """Return whether the cells are those of the paper's average, and a note if they are not."""
+    """Check that the cells are those of the paper's average; return the outcome, and a note if they are not."""
     ours = {item.cell.published for item in used if item.cell.published}
     theirs = published.cells_of(setting)
     if ours == theirs and len(used) == len(theirs):
@@ -217,7 +217,7 @@ def figure3(cells: Sequence[CellRuns], published: Published, resampling: Resampl
                 lines += layout.lines((label, name), row, f"{setting} {name}" if same else None)
         notes += [*cell_notes, *missing, *why]
     if not lines:
-        with_runs(cells)  # raises with the reason
+        with_runs(cells)  # raises an error with the reason
     return layout.table(lines, notes)
 
 
@@ -249,7 +249,7 @@ def _budgets(cell: CellRuns) -> dict[str, Floats]:
 
 
 def _with_points(published: Published) -> Published:
-    """Return the paper with the points of figure 4 from its tables; in Table 2, k=3 is TASR minus its gain."""
+    """Derive the published points of figure 4 from the paper's tables; in Table 2, k=3 is TASR minus its gain."""
     rows: dict[str, Mapping[str, Any]] = {}
     for key in ("table2", "table4"):
         for name, row in published.tables[key]["rows"].items():

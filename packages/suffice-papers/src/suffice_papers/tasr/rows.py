@@ -22,7 +22,7 @@ __all__ = ["NOT_PUBLISHED", "Layout", "cell_means", "interval_note", "macro_mean
 
 NOT_PUBLISHED = "published: -"
 _NOT_COMPARED = frozenset({"rows", "rules", "ratio"})
-"""Counts, and quotients of figures that are themselves compared."""
+"""Columns without a difference to published figures: counts, and quotients of figures that are compared themselves."""
 
 
 def macro_means(
@@ -31,7 +31,7 @@ def macro_means(
     """Return the means over cells of several quantities, and the reason if there are no intervals.
 
     Args:
-        resampling: How intervals are made.
+        resampling: Settings of the intervals.
         parts: For each cell its name, its quantities by key, each of shape ``(n_rows,)``, and the question of
             each row.  A quantity that one of the cells lacks is left out; one that was not
             measured for every question is NaN.
@@ -78,7 +78,7 @@ def separation(resampling: Resampling, values: Floats, right: Mask, questions: S
 
 
 def interval_note(resampling: Resampling) -> str:
-    """Return what the intervals are."""
+    """Describe the intervals in a note."""
     return (
         f"[low, high] = {100 * resampling.level:g} % intervals: percentile bootstrap over questions, "
         f"{resampling.n_resamples:,} draws, seed {resampling.seed}, shared by cells with the same questions"

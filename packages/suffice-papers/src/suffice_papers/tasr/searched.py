@@ -1,4 +1,4 @@
-"""Section 5.3 of TASR: an exhaustive search for rules that are better than the published one or dominate it."""
+"""Section 5.3 of TASR: an exhaustive search for rules that beat the published one or dominate it."""
 
 from __future__ import annotations
 

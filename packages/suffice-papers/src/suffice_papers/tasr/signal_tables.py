@@ -30,7 +30,7 @@ def _column(recording: Recording, name: str) -> Floats:
 
 
 def _rows(recording: Recording, **columns: Floats) -> tuple[dict[str, Floats], list[Any]]:
-    """Return the values of rounds at which all columns are defined, and the question of each round."""
+    """Return the values in rounds where all columns are defined, and the question of each such round."""
     known = np.logical_and.reduce([np.isfinite(column) for column in columns.values()])
     questions = np.broadcast_to(recording.clusters[:, None], recording.shape)[known]
     return {name: column[known] for name, column in columns.items()}, questions.tolist()
@@ -193,7 +193,7 @@ def reliability_figure(cells: Sequence[CellRuns], published: Published, resampli
 
 
 def confidence_figure(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
-    """Return figure 5: how often each confidence of 1 to 5 is stated, by prompt.
+    """Return figure 5: the shares of stated confidences from 1 to 5, by prompt.
 
     Raises:
         DataError: No cell has stated confidences.

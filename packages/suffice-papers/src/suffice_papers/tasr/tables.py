@@ -51,13 +51,13 @@ def paper_tasr(
     command: str = "",
     on_progress: Callable[[str, int, int], None] | None = None,
 ) -> Paper:
-    """Make Tables 1 to 6 and the data of figures 2 to 5 of TASR from recordings, beside the published figures.
+    """Compute Tables 1 to 6 and the data of figures 2 to 5 of TASR from recordings, beside the published figures.
 
     Parts without the necessary recordings are left out with the reason.
 
     Args:
-        cells: At least one, from `read_cells` or made by hand.
-        resampling: How intervals are made; questions are drawn in the order of their ids, whatever a recording's, and
+        cells: At least one cell, for example from `read_cells`.
+        resampling: Settings of the intervals; questions are drawn in the order of their ids, not of the recording, and
             for one cell the intervals are those of `suffice.evaluation.replay.replay` on a recording in that order.
         command: The command that was run, for the provenance.
         on_progress: Called with the current part, the number of parts done and their total.
@@ -88,11 +88,11 @@ def paper_of_cells(
     command: str = "",
     on_progress: Callable[[str, int, int], None] | None = None,
 ) -> Paper:
-    """Make the tables of cells that are in memory; see `paper_tasr`.
+    """Compute the tables of cells that are in memory; see `paper_tasr`.
 
     Args:
-        loaded: At least one, from `load_cell`.
-        resampling: As it was for `load_cell`.
+        loaded: At least one cell from `load_cell`.
+        resampling: The same settings as for `load_cell`.
         command: The command that was run, for the provenance.
         on_progress: Called with the current part, the number of parts done and their total.
     """
@@ -132,7 +132,7 @@ def paper_of_cells(
 
 
 def _macro_headline(results: Sequence[Table]) -> str:
-    """Return what Table 1 says of TASR in one sentence, or that it could not be made."""
+    """Summarise Table 1 in one sentence about TASR, or report that it could not be computed."""
     macro = results[0] if results and results[0].title.startswith("Table 1") else None
     if macro is None:
         return "Table 1 could not be made from these recordings; --details prints why, and every other table."

@@ -15,7 +15,7 @@ __all__ = ["record_bundled"]
 
 
 def record_bundled(dataset: str, split: str, folder: Path, *, limit: int | None = None, quiet: bool) -> RecordSummary:
-    """Record a bundled split, or what is missing of it; the file is ``FOLDER/DATASET_SPLIT.parquet``."""
+    """Record the rounds of a bundled split that ``FOLDER/DATASET_SPLIT.parquet`` does not yet contain."""
     path = folder / f"{dataset}_{split}.parquet"
     questions = load_questions(f"{dataset}_{split}", limit=limit)
     policy = Policy(state=overlap_state(f"{dataset}_tune"))

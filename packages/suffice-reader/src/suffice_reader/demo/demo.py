@@ -1,6 +1,6 @@
 """`suffice demo`: the main job, offline: record, calibrate, replay, deploy, live equals replayed, certify, report.
 
-Bare, it runs that chain; the other demonstrations are its subcommands, one module each.
+Without a subcommand it runs that chain; the other demonstrations are subcommands, one module each.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _DEMO_CLAIM = Claim(epsilon=0.02, metric="f1")
 def demo(
     context: typer.Context,
     output: Output,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where recordings and policy go.")] = Path("suffice-demo"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of recordings and policy.")] = Path("suffice-demo"),
     dataset: Annotated[str, typer.Option("--dataset", help="Bundled questions: hotpotqa or 2wiki.")] = "hotpotqa",
     limit: Annotated[int | None, typer.Option("--limit", min=20, help="Fewer questions per split.")] = None,
 ) -> None:
@@ -128,7 +128,7 @@ def demo(
 
 @dataclass(frozen=True)
 class _Steps:
-    """Prints the steps for people; all of them together fit one screen."""
+    """Prints the demo's steps for people, short enough to fit together on one screen."""
 
     output: Output
 
@@ -138,7 +138,7 @@ class _Steps:
             say(heading, bold=True)
 
     def show(self, screen: Screen, *, lines: int = 0) -> None:
-        """Print its result: one sentence, or so many lines."""
+        """Print a step's result: at most `lines` lines, or its first sentence alone if `lines` is 0."""
         details = self.output.details
         if not lines and not details:
             screen = replace(screen, sentences=screen.sentences[:1], tables=(), notes=())
@@ -156,7 +156,7 @@ def _run_live(questions: Sequence[Question], policy: Policy, *, quiet: bool) -> 
 def _live_differences(
     recording: Recording, policy: Policy, questions: Sequence[Question], outcomes: Sequence[Outcome]
 ) -> list[str]:
-    """Return the questions whose live stop round or answer is not the replayed one."""
+    """Describe each question whose live stop round or answer differs from the replay."""
     replayed = stops(policy, recording.rounds(policy.raw_columns))
     place = {question_id: position for position, question_id in enumerate(recording.question_ids)}
     differences = []
@@ -211,7 +211,7 @@ def _certify(
 
 
 def _write_report(evaluation: Recording, tune: Recording, policies: Sequence[Policy], path: Path) -> Advice:
-    """Write the page, and return the advice with which it begins."""
+    """Write the report; return the advice at its top."""
     settings = Settings(command=f"suffice demo --out {path.parent.name}")
     name = path.name.replace("report.html", "eval")
     report = make_report({name: evaluation}, policies, tune=tune, settings=settings)

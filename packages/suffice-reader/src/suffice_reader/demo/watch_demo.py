@@ -42,7 +42,7 @@ _TRAFFIC_SEED = 7
 _FIRST_REQUEST = 1_767_225_600.0  # 2026-01-01, of a clock that goes on by a minute with each request
 _BROKEN = "answer_margin"
 _LOGGED = ("answer_stable", "answer_length", "top_score", "score_gap")
-"""Signals that the log has beside the margin: they have no fault."""
+"""Signals that the log also contains; the fault does not touch them."""
 
 _HOW_CHOSEN = (
     "Rule, bound, audit rate and number of requests were chosen while this was built, with these figures in view: it shows how a "
@@ -53,11 +53,11 @@ _HOW_CHOSEN = (
 
 def demo_watch(
     output: Output,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where recordings, policy and logs go.")] = Path(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of recordings, policy and logs.")] = Path(
         "suffice-demo"
     ),
     requests: Annotated[
-        int, typer.Option("--requests", min=100, help="Before the fault, and as many after it.")
+        int, typer.Option("--requests", min=100, help="Requests before the fault; as many follow after it.")
     ] = 5000,
     audit_rate: Annotated[
         float, typer.Option("--audit-rate", min=0.001, max=1.0, help="Share of requests that run on after the answer.")
@@ -134,14 +134,14 @@ def certified_policy(recordings: Mapping[str, Recording]) -> Policy:
 def watched_runs(
     recording: Recording, policy: Policy, out: Path, *, requests: int, audit_rate: float
 ) -> list[WatchedRun]:
-    """Let sessions decide requests, with and without the fault from half-way on; return what each log says.
+    """Decide the same requests with and without the fault from half-way on; watch the log of each run.
 
     Args:
         recording: The rounds of every question, at full width.
-        policy: What is deployed.
-        out: Where the logs go.
-        requests: Before half-way, and as many after it.
-        audit_rate: The share of requests that run on.
+        policy: The deployed policy.
+        out: Folder of the logs.
+        requests: Number of requests before half-way; as many follow after it.
+        audit_rate: Share of requests that run on after their answer.
     """
     traffic = _Traffic.of(recording, policy, requests=requests, audit_rate=audit_rate)
     before, healthy, broken = traffic.decide(0), traffic.decide(1), traffic.decide(1, broken=True)
@@ -159,11 +159,11 @@ def watched_runs(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Stretch:
-    """Requests that were decided.
+    """The decided requests of the first or the second half.
 
     Attributes:
-        rows: Of the log.
-        losses: What each answer loses against the full run, by metric: known here, since every round was recorded once.
+        rows: Rows of the log.
+        losses: Loss of each answer against the full run, by metric; known for every request because every round is recorded.
         stops: The mean stop round.
     """
 
@@ -174,17 +174,14 @@ class _Stretch:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Traffic:
-    """Requests as they arrive: which question each asks, and whose margin each of its replies gets once the field is broken.
+    """The simulated requests: the question of each, and the foreign margins that its replies get under the fault.
 
     Attributes:
-        recording: The rounds of every question, at full width.
-        policy: What decides.
-        audit: The share that runs on.
-        asked: The place of each request's question, shape ``(n_requests,)``.
-        ids: Their names.
-        lent: The request whose margin each reply gets once the field is broken, shape ``(n_requests, n_rounds)``: a permutation of the second half at
-            each round.
-        metrics: Of every round, by name.
+        asked: Index of each request's question in the recording, shape ``(n_requests,)``.
+        ids: Ids of the requests; a question that is asked again gets a number.
+        lent: Index of the request whose margin each reply gets under the fault, shape ``(n_requests, n_rounds)``: at each
+            round a permutation of the second half.
+        metrics: Metrics of every round, by name.
     """
 
     recording: Recording
@@ -285,7 +282,7 @@ def _rows_of(session: Session, name: str, question: str, number: int) -> list[di
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WatchedRun:
-    """One log and what the watch says of it."""
+    """One log and the result of watching it."""
 
     name: str
     path: Path
@@ -295,7 +292,7 @@ class WatchedRun:
 
     @property
     def truth(self) -> str:
-        """The loss that no deployment knows."""
+        """Describe the true losses of both halves, which a real deployment cannot know."""
         losses, f1 = (
             [figure(float(half.losses[metric].mean()), ".1f", 100) for half in (self.before, self.after)]
             for metric in (_CERTIFIED.metric, "f1")

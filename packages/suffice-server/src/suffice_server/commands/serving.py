@@ -23,7 +23,7 @@ _LOCAL = ("127.0.0.1", "::1", "localhost")
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """Where the server listens, and to whom."""
+    """Options of the server's address and token."""
 
     panel: ClassVar[str] = "Access"
 
@@ -32,12 +32,12 @@ class Access:
     token_file: Annotated[
         Path | None, Option("--token-file", help=f"A file with the token; default: the variable {_TOKEN}.")
     ] = None
-    no_token: Annotated[bool, Option("--no-token", help="Ask for no token; on this machine alone.")] = False
+    no_token: Annotated[bool, Option("--no-token", help="Require no token; only on this machine.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """What the server writes down."""
+    """Options of the log, its audit and the stored sessions."""
 
     panel: ClassVar[str] = "What is kept"
 
@@ -46,16 +46,16 @@ class Kept:
         float | None, Option("--audit-rate", help="Share of questions that go on after the stop; needs --log.")
     ] = None
     watch_every: Annotated[
-        float, Option("--watch-every", min=0, help="Seconds until the log is judged again; 0 = if asked.")
+        float, Option("--watch-every", min=0, help="Seconds between judgements of the log; 0 = on request.")
     ] = 300.0
     sessions: Annotated[
-        Path | None, Option("--sessions", help="A file for sessions; default: in --log, or else memory.")
+        Path | None, Option("--sessions", help="A file for sessions; default: in --log, else in memory.")
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class LimitOptions:
-    """How much the server takes on; see `Limits`."""
+    """Options that limit requests and sessions; see `Limits`."""
 
     panel: ClassVar[str] = "Limits"
 
@@ -72,7 +72,7 @@ def serve_command(
     kept: Kept,
     limit: LimitOptions,
 ) -> None:
-    """Loops in any language send their rounds and get the decision; /openapi.json describes how.
+    """Serve decisions over HTTP: loops in any language send their rounds; /openapi.json describes the interface.
 
     Example: suffice serve policies --no-token
     """
@@ -94,11 +94,11 @@ def serve_command(
         try:
             kept.log.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise DataError(f"the folder {str(kept.log)!r} for the log cannot be made: {error.strerror}") from None
+            raise DataError(f"the folder {str(kept.log)!r} for the log cannot be created: {error.strerror}") from None
         audit = None if kept.audit_rate is None else Audit(rate=kept.audit_rate, seed=audit_seed(kept.log))
         log, sessions = DecisionLog(kept.log, audit), sessions or kept.log / "sessions.sqlite"
     elif kept.audit_rate is not None:
-        raise DataError("--audit-rate says how many questions go on so that their log can be judged: give --log FOLDER")
+        raise DataError("--audit-rate needs a log, because the audited questions are judged from it: give --log FOLDER")
     with bind(access.host, access.port) as listener:
         service = Service(policies, SessionStore(sessions, limits), log, watch_s=kept.watch_every)
         app = make_app(service, limits, token=token, hosts=LOCAL_HOSTS if token is None else None)
@@ -115,7 +115,7 @@ def serve_command(
 
 
 def _log_to_stderr() -> None:
-    """Write what the server logs with its time, and tracebacks, which no client sees."""
+    """Write the server's log messages to stderr, with times and with the tracebacks that no client sees."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     for name, level in (("suffice_server.serve", logging.INFO), ("uvicorn.error", logging.WARNING)):
@@ -125,14 +125,14 @@ def _log_to_stderr() -> None:
 
 
 def _token_for(access: Access) -> str | None:
-    """Return the token to ask for; None = none, where only this machine can ask."""
+    """Return the token that requests need; None if none is needed, which is allowed on this machine only."""
     from suffice_server.serve.guard import read_token
 
     if access.no_token and access.token_file is not None:
-        raise DataError("--no-token asks for no token, and --token-file has one: give one of the two")
+        raise DataError("--no-token and --token-file contradict each other: give one of the two")
     if access.no_token and access.host not in _LOCAL:
         raise DataError(
-            f"--no-token is for this machine alone, not for --host {access.host}: set {_TOKEN}, or give --token-file"
+            f"--no-token is allowed on this machine only, not with --host {access.host}: set {_TOKEN}, or give --token-file"
         )
     token = None if access.no_token else read_token(_TOKEN, access.token_file)
     if token is None and not access.no_token:

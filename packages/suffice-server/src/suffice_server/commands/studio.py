@@ -22,7 +22,7 @@ def studio_command(
     port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="The port on 127.0.0.1; 0 = a free one.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
 ) -> None:
-    """The page is served on 127.0.0.1 to whoever has the printed address; it reads the folder and writes nothing.
+    """Open a folder in the browser: a page on 127.0.0.1 for whoever has the printed address; it writes nothing.
 
     Example: suffice studio runs
     """

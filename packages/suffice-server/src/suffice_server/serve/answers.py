@@ -1,4 +1,4 @@
-"""What a server sends back: JSON, and refusals in the words of the tree of errors."""
+"""Responses of the server: strict JSON, and a refusal with a status for every error of the error tree."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from suffice.errors import ConfigMismatchError, NotFoundError, SufficeError
 __all__ = ["Handler", "RefusedError", "json_response", "refusal_of", "refused", "responding"]
 
 Handler = Callable[[Request], Awaitable[Response]]
-"""What answers one request."""
+"""An async function that answers one request."""
 
 _LOG = logging.getLogger(__name__)
 
 
 class RefusedError(Exception):
-    """A request that is not carried out, and changes nothing.
+    """The server refuses a request; a refused request changes nothing.
 
     Args:
-        status: The status of HTTP, 400 to 599.
+        status: The HTTP status, 400 to 599.
         message: What happened, what is allowed, what to do.
         kind: The name of the error.
-        retry_after: After how many seconds the same request may succeed; None = not by waiting.
+        retry_after: Seconds after which the same request may succeed; None if waiting does not help.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class RefusedError(Exception):
 
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a response with strict JSON, which no cache keeps and no browser takes for a page."""
+    """Return a strict-JSON response with headers against caching and against being shown as a page."""
     body = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
     shared = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
     return Response(body, status, {**shared, **(headers or {})}, "application/json")
@@ -53,13 +53,13 @@ def refused(refusal: RefusedError) -> Response:
 
 
 def refusal_of(error: SufficeError) -> RefusedError:
-    """Return the refusal for an error of the tree: 404 for an unknown name, 409 for a conflict, otherwise 422."""
+    """Turn a library error into a refusal: 404 for an unknown name, 409 for a conflict, otherwise 422."""
     status = 404 if isinstance(error, NotFoundError) else 409 if isinstance(error, ConfigMismatchError) else 422
     return RefusedError(status, str(error), kind=type(error).__name__)
 
 
 def responding(handler: Handler) -> Handler:
-    """Return a handler whose every failure is a response in JSON, without a traceback."""
+    """Wrap a handler so that every failure becomes a JSON response without a traceback."""
 
     async def respond(request: Request) -> Response:
         try:
@@ -72,7 +72,7 @@ def responding(handler: Handler) -> Handler:
             return Response(status_code=499)  # nobody reads it
         except Exception:  # noqa: BLE001 - logged, and never shown
             _LOG.exception("%s %r failed", request.method, request.url.path[:200])
-            message = "the server failed at this request; its log says why"
+            message = "the server failed at this request; its log contains the error"
             return refused(RefusedError(500, message, kind="InternalError"))
 
     return respond

@@ -1,4 +1,4 @@
-"""The service over HTTP: routes, checks and figures, made from the operations that its document describes."""
+"""The service over HTTP: one route, check and timer for each operation of `suffice_server.serve.operations`."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ __all__ = ["make_app"]
 _LOG = logging.getLogger(__name__)
 _RELOAD_S = 1.0
 _THREADS = 32
-"""How many requests are worked on at once, in threads: to read an answer may take seconds, and all others would wait."""
+"""Threads that work on requests: reading one answer may take seconds, during which all others would wait."""
 
 
 def make_app(service: Service, limits: Limits, *, token: str | None, hosts: Collection[str] | None = None) -> ASGIApp:
     """Return the application of a service.
 
     Args:
-        service: What answers.
-        limits: How much it takes on.
-        token: The token that every request needs; None = none.
+        service: The service that answers.
+        limits: Limits of requests and sessions.
+        token: The token that every request needs; None if none is needed.
         hosts: Allowed names in the Host header; None = any.
     """
     document = openapi(limits, token=token is not None)
@@ -123,7 +123,7 @@ def _timed(name: str, handler: Handler, service: Service) -> Handler:
 
 
 def _body_value(raw: bytes) -> Any:
-    """Return the value of a body in JSON."""
+    """Parse a request body as JSON."""
     try:
         value = json.loads(raw.decode(), parse_constant=refuse_constant)
         return well_formed(value) if b"\\u" in raw else value  # only an escape can bring half of a character
@@ -136,14 +136,14 @@ def _body_value(raw: bytes) -> Any:
 
 
 async def _not_there(request: Request, error: Exception) -> Response:
-    """Say of a path or a method that there is none."""
+    """Return the JSON refusal for an unknown path or method."""
     assert isinstance(error, HTTPException)
     what = f"{request.method} {request.url.path[:100]}"
     return refused(RefusedError(error.status_code, f"there is no {what}: /openapi.json lists what there is"))
 
 
 async def _again(work: Callable[[], None], seconds: float) -> None:
-    """Do something in a thread again and again, and log what fails."""
+    """Call a function in a thread every so many seconds, for ever; log its failures."""
     while True:
         await asyncio.sleep(seconds)
         try:

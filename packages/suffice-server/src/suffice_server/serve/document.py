@@ -1,4 +1,4 @@
-"""What the service offers: every operation and every value, as an OpenAPI document and as what requests are checked by."""
+"""The OpenAPI document of the service, and the JSON Schemas in it, which also check every request."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _DECISION: dict[str, Any] = {
     "fired": _text_schema("The text of the rule, or of its member, that held.", null=True),
     "signals": {
         "type": "object",
-        "description": "What the policy read at this round; null where undefined.",
+        "description": "The signals that the policy read at this round; null if undefined.",
         "additionalProperties": {"type": ["number", "null"]},
     },
 }
@@ -60,21 +60,21 @@ _QUESTION: dict[str, Any] = {
     "question_id": _text_schema("Names the question in the log; an audit draws by it.", pattern=r"\S", maxLength=1000),
     "depends": {
         "type": "object",
-        "description": "What runs (model, prompt_id, ...): refused if the policy was fitted with something else.",
+        "description": "The configuration of the loop (model, prompt_id, ...); refused if the policy was fitted with another one.",
     },
     "missing": {
         "type": "string",
         "enum": ["error", "ignore"],
-        "description": "What to do if a round does not bring what the policy reads; by default it is refused.",
+        "description": "The reaction to a round without a signal that the policy reads; by default it is refused.",
     },
 }
 
 
 def schemas_for(limits: Limits) -> dict[str, Schema]:
-    """Return the schema of every value, by name, with the limits of a server."""
+    """Return all schemas by name, with the limits of a server in them."""
     return {
         "Number": _NUMBER_SCHEMA,
-        "Cost": _object(about="What one component spent.", **dict.fromkeys(COST_KINDS, _ref("Number"))),
+        "Cost": _object(about="The costs of one component.", **dict.fromkeys(COST_KINDS, _ref("Number"))),
         "Token": {
             "type": "array",
             "description": "Text, log-probability in nats, alternatives with theirs, and the bytes in base64 or null.",
@@ -103,7 +103,7 @@ def schemas_for(limits: Limits) -> dict[str, Schema]:
             "maxItems": 4,
         },
         "Round": _object(
-            about="One round: what your loop knows of it, or `response`, from which the rest is read. Other fields take the "
+            about="One round: its fields, or `response`, from which the other fields are read. Given fields take the "
             "place of those of the response.",
             response={
                 "type": ["object", "string"],
@@ -129,7 +129,7 @@ def schemas_for(limits: Limits) -> dict[str, Schema]:
             costs={"type": "object", "description": "By component.", "additionalProperties": _ref("Cost")},
             finish_reason=_text_schema(null=True),
             reply_model=_text_schema("The model that the endpoint names in its reply.", null=True),
-            system_fingerprint=_text_schema("What the endpoint says of its own configuration.", null=True),
+            system_fingerprint=_text_schema("The endpoint's own identifier of its configuration.", null=True),
             feedback=_text_schema("A critic's reply to the draft.", null=True),
             embedding={"type": ["array", "null"], "items": {"type": "number"}},
         ),
@@ -151,7 +151,7 @@ def schemas_for(limits: Limits) -> dict[str, Schema]:
                 "description": "Whether this question was drawn for the audit and rounds of it remain: return the answer, "
                 "then run the further rounds, and send them to the session.",
             },
-            session=_text_schema("The session that takes further rounds; null where there is none.", null=True),
+            session=_text_schema("The session for further rounds; null if there is none.", null=True),
         ),
         "Session": _object(
             ("id", "policy", "question_id", "next_round", "decision", "audit", "expires_in"),
@@ -172,7 +172,7 @@ def schemas_for(limits: Limits) -> dict[str, Schema]:
             start_round=_INDEX,
             max_rounds=_INDEX,
             certificate={"type": "string", "description": "none, valid, void or suspended."},
-            note=_text_schema("What was said when the file was loaded.", null=True),
+            note=_text_schema("The warning raised when the file was loaded.", null=True),
         ),
         "Policies": _object(
             ("policies", "broken"),
@@ -207,7 +207,7 @@ def schemas_for(limits: Limits) -> dict[str, Schema]:
             bound={"type": ["number", "null"], "description": "The largest accepted mean loss, from the certificate."},
             e_value={"type": ["number", "null"], "description": "Evidence that the loss has passed the bound."},
             alarm={**_FLAG, "description": "Whether the alarm has rung."},
-            seconds_ago={"type": "number", "description": "How old this is."},
+            seconds_ago={"type": "number", "description": "Age of this result."},
         ),
         "Health": _object(("status",), status={"type": "string", "enum": ["ok"]}),
         "Ready": _object(
@@ -231,7 +231,7 @@ _REFUSALS = {
     403: "The host or the origin is not allowed.",
     404: "There is no such policy or session.",
     408: "The body took too long.",
-    409: "It contradicts what the session has, or another request was first.",
+    409: "The request contradicts the session, or another request was first.",
     413: "The body is too large.",
     422: "The request cannot be read or decided; nothing changed.",
     429: "Too many sessions are open.",
@@ -244,8 +244,8 @@ def openapi(limits: Limits, *, token: bool) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of a server.
 
     Args:
-        limits: Its limits.
-        token: Whether it asks for a token.
+        limits: The server's limits.
+        token: True if requests need a token.
     """
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:

@@ -1,4 +1,4 @@
-"""What the server needs beside the base install."""
+"""The check that the server's own requirements are installed."""
 
 from __future__ import annotations
 

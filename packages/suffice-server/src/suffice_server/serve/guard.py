@@ -1,4 +1,4 @@
-"""Who may ask a local server what: its token, its host names, its limits."""
+"""Access control of a local server: token, host names, origins and limits."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from suffice_server.serve.answers import RefusedError, refused
 __all__ = ["LOCAL_HOSTS", "Guard", "Limits", "bearer_token", "read_body", "read_token", "same_token"]
 
 LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
-"""Names under which a browser reaches this machine alone."""
+"""Host names that always mean this machine."""
 
 _SHORTEST_TOKEN = 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How much a server takes on.
+    """Limits of a server; a request beyond one of them is refused.
 
     Attributes:
         body: Largest body of a request, bytes.
-        seconds: How long a body may take to arrive, seconds.
-        requests: How many requests may be in flight.
-        rounds: How many rounds one request may hold.
-        sessions: How many sessions may be open.
-        ttl: How long a session is kept after its last request, seconds.
+        seconds: Longest time for a body to arrive, seconds.
+        requests: Most requests in flight.
+        rounds: Most rounds in one request.
+        sessions: Most open sessions.
+        ttl: Time that a session is kept after its last request, seconds.
     """
 
     body: int = 4 << 20
@@ -80,7 +80,7 @@ def read_token(variable: str, file: Path | None = None) -> str | None:
 
 
 def same_token(given: str | None, token: str) -> bool:
-    """Return whether a request's token is the server's, in a time that does not depend on where they differ."""
+    """Compare a request's token with the server's in constant time, so that timing reveals nothing about it."""
     return given is not None and hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
 
 
@@ -91,17 +91,17 @@ def bearer_token(request: Request) -> str | None:
 
 
 class Guard:
-    """Lets a request through that has the token, an allowed host, no foreign origin, and a free place.
+    """ASGI middleware: passes a request with the token, an allowed host and no foreign origin while capacity is free.
 
     A foreign `Origin` is always refused: no page of another site may ask, and no header ever allows it.
 
     Args:
-        app: What answers the requests that pass.
-        token: The token; None = none is asked for.
+        app: The application that answers the requests that pass.
+        token: The token that requests need; None if none is needed.
         hosts: Allowed names in the Host header, without the port; None = any.  Needed wherever no token is asked for,
             because a page of another site may have its own name point to this machine.
-        open_paths: Paths that need no token and no free place: a server that has much to do is healthy.
-        requests: How many requests may be in flight; more are refused with 503.
+        open_paths: Paths that need no token and no free capacity, for health checks: a busy server is healthy.
+        requests: Most requests in flight; more are refused with 503.
         on_refusal: Called with the status of each request that does not pass.
     """
 
@@ -137,7 +137,7 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> RefusedError | None:
         if scope["type"] != "http":
-            return RefusedError(400, "this server speaks HTTP alone, no websockets")
+            return RefusedError(400, "this server supports HTTP only, no websockets")
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if self.hosts is not None and _name_of(host) not in self.hosts:
@@ -165,7 +165,7 @@ async def read_body(request: Request, limits: Limits) -> bytes:
     """Return the whole body of a request.
 
     Raises:
-        RefusedError: It is too large, or takes too long to arrive.
+        RefusedError: The body is too large, or takes too long to arrive.
     """
     too_large = RefusedError(413, f"the body is larger than {limits.body} bytes, the limit of this server")
     announced = request.headers.get("content-length", "0")

@@ -26,7 +26,7 @@ _SEED_FILE = "audit.seed"
 
 
 def question_names(body: Mapping[str, Any]) -> dict[str, str]:
-    """Return the text and the id of a question; without both it is a question of its own."""
+    """Return the text and id of a request's question; a missing id is a hash of the text, or random without text."""
     text = (body.get("question") or "").strip()
     name = body.get("question_id") or (hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12] if text else "")
     name = name or secrets.token_hex(12)
@@ -34,10 +34,10 @@ def question_names(body: Mapping[str, Any]) -> dict[str, str]:
 
 
 def audit_seed(folder: Path) -> str:
-    """Return the key of the audit's draws, made once for a folder and the same in every process.
+    """Return the random seed of the audit's draws: stored in the log's folder, so the same in every process.
 
     Raises:
-        DataError: It cannot be written or read.
+        DataError: The file of the seed cannot be written or read.
     """
     path = folder / _SEED_FILE
     try:
@@ -55,11 +55,11 @@ def audit_seed(folder: Path) -> str:
 
 
 class DecisionLog:
-    """Records every question that stopped: the folder NAME-DIGEST has those of one policy, as a recording.
+    """Records every stopped question, in a recording NAME-DIGEST for each policy.
 
     Args:
-        folder: Where the folders are.
-        audit: The share of questions that go on after the stop; None = none.
+        folder: The folder that contains these recordings.
+        audit: The share of questions that go on after the stop; None for no audit.
     """
 
     def __init__(self, folder: Path, audit: Audit | None = None) -> None:
@@ -68,7 +68,7 @@ class DecisionLog:
         self._lock = threading.Lock()
 
     def path(self, named: NamedPolicy) -> Path:
-        """Return the folder of a policy."""
+        """Return the path of a policy's recording."""
         return self.folder / f"{named.name}-{named.digest}"
 
     def write(self, named: NamedPolicy, session: Session, names: Mapping[str, str]) -> OpenQuestion:
@@ -90,7 +90,7 @@ class DecisionLog:
         return run
 
     def resume(self, named: NamedPolicy, state: Mapping[str, Any], session: Session) -> OpenQuestion | None:
-        """Return the question of an audit, from what `OpenQuestion.to_state` said; None if its last round is there.
+        """Restore an audited question from `OpenQuestion.to_state`; None if its last round is already recorded.
 
         Raises:
             RefusedError: The log cannot be written.
@@ -112,7 +112,7 @@ class DecisionLog:
             change(run)
 
     def close(self) -> None:
-        """Compact what has ended; the rest stays in the journals, which are parts of the recordings."""
+        """Compact finished recordings; open questions stay in journals, which are parts of their recordings."""
         with self._lock:
             for recorder in self._recorders.values():
                 try:
@@ -134,5 +134,5 @@ def _faults() -> Iterator[None]:
         yield
     except SufficeError:
         _LOG.exception("the log cannot be written")
-        message = "the log cannot be written, so no decision is handed out; the server's own log says why"
+        message = "the log cannot be written, so no decision is returned; the server's own log contains the reason"
         raise RefusedError(503, message, retry_after=5) from None

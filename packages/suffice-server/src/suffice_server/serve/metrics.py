@@ -19,12 +19,12 @@ _BUCKET_ENDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5,
 
 
 class Metrics:
-    """What one server counts, from its start on.
+    """Counters and gauges of one server since its start.
 
     Args:
-        policies: Returns how many policies are loaded.
-        broken: Returns how many files do not load.
-        sessions: Returns how many sessions are open.
+        policies: Returns the number of loaded policies.
+        broken: Returns the number of policy files that do not load.
+        sessions: Returns the number of open sessions.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Metrics:
         self._requests.labels(operation, str(status)).observe(seconds)
 
     def turned_away(self, status: int) -> None:
-        """Count a request without a token or a free place, or from another site."""
+        """Count a request that was refused for its token, host or origin, or for lack of capacity."""
         self._refusals.labels(str(status)).inc()
 
     def text(self) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 __all__ = ["OPEN_PATHS", "OPERATIONS", "Operation"]
 
 OPEN_PATHS = frozenset({"/health", "/ready", "/openapi.json"})
-"""What needs no token: it says nothing about questions and decides nothing."""
+"""Paths that need no token, because they reveal nothing about questions and decide nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,14 +15,14 @@ class Operation:
     """One operation of the service.
 
     Attributes:
-        name: Its name, which is that of the handler.
-        method: The method of HTTP.
+        name: Its name, also that of its handler, a method of `Service`.
+        method: The HTTP method.
         path: Its path; parameters are in braces.
-        summary: What it does.
-        status: The status of a success.
-        body: The name of the schema of the request; None = it has no body.
-        result: The name of the schema of the response, or the media type of a text; None = it has no body.
-        refusals: Statuses of refusals beside those of every operation.
+        summary: One sentence for the OpenAPI document.
+        status: The HTTP status of a success.
+        body: The schema of the request, by name; None if it has no body.
+        result: The schema of the response, by name, or the media type of a text; None if it has no body.
+        refusals: Statuses of refusals in addition to those of every operation.
     """
 
     name: str
@@ -40,7 +40,7 @@ OPERATIONS = (
         name="decide",
         method="POST",
         path="/v1/decide",
-        summary="Decide on the rounds of a question so far, all of which the request holds.",
+        summary="Decide on all rounds of a question so far, which the request contains.",
         body="DecideRequest",
         result="Decided",
         refusals=(404, 408, 409, 413, 422, 429),
@@ -77,7 +77,7 @@ OPERATIONS = (
         name="session",
         method="GET",
         path="/v1/sessions/{id}",
-        summary="Show where a session is.",
+        summary="Show the state of a session.",
         result="Session",
         refusals=(404,),
     ),
@@ -100,7 +100,7 @@ OPERATIONS = (
         name="watch",
         method="GET",
         path="/v1/watch/{policy}",
-        summary="Say what the log shows of a policy, by its name or digest: keep it, or what else to do.",
+        summary="Watch the log of a policy, by its name or digest: advise to keep it, or what else to do.",
         result="Watched",
         refusals=(404, 422),
     ),
@@ -108,14 +108,14 @@ OPERATIONS = (
         name="health",
         method="GET",
         path="/health",
-        summary="Say that the server answers.",
+        summary="Confirm that the server answers.",
         result="Health",
     ),
     Operation(
         name="ready",
         method="GET",
         path="/ready",
-        summary="Say whether there is a policy to decide by (200), or none (503), and which files do not load.",
+        summary="Report if at least one policy is loaded (200) or none (503), and the files that do not load.",
         result="Ready",
     ),
     Operation(
@@ -133,4 +133,4 @@ OPERATIONS = (
         result="Document",
     ),
 )
-"""Everything that the service does."""
+"""All operations of the service, in the order of its document."""

@@ -19,7 +19,7 @@ __all__ = ["NamedPolicy", "PolicyFolder"]
 _LOG = logging.getLogger(__name__)
 _POLICY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _REMEMBERED = 100
-"""How many policies can be named by their digest, those that a changed file replaced among them."""
+"""Policies that can be requested by digest, including those that a changed file has replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class NamedPolicy:
         name: The name of the file without ``.json``.
         policy: The policy.
         digest: Its digest.
-        note: What was said when it was loaded; None = nothing.
+        note: The warning raised when it was loaded; None if there was none.
     """
 
     name: str
@@ -42,18 +42,18 @@ class NamedPolicy:
 class PolicyFolder:
     """The policies of a folder, by name and digest.
 
-    A file that no longer loads leaves the policy that it held before, and is `broken` until it is mended.  A policy that
-    a file held before can still be named by its digest.
+    While a file does not load, it is listed in `broken` and its previous policy stays in use.  Replaced policies can still be
+    requested by their digests.
 
     Args:
         folder: The folder; each ``.json`` file in it is a policy.
 
     Attributes:
         policies: By name.
-        broken: Why a file does not load, by name.
+        broken: The reasons why files do not load, by name.
 
     Raises:
-        DataError: It is not a folder that can be read.
+        DataError: The folder does not exist or cannot be read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -100,10 +100,10 @@ class PolicyFolder:
                 self._by_digest.popitem(last=False)
 
     def named(self, text: str) -> NamedPolicy:
-        """Return the policy with a name or a digest.
+        """Look up a policy by its name or digest.
 
         Raises:
-            NotFoundError: There is none.
+            NotFoundError: No policy has this name or digest.
         """
         policy = self.policies.get(text) or self._by_digest.get(text)
         if policy is None:
@@ -114,7 +114,7 @@ class PolicyFolder:
 
 
 def _mark_of(path: Path) -> tuple[int, ...]:
-    """Return what changes when a file is written; nothing of a link that leads nowhere."""
+    """Return a value that changes when the file is written; empty for a broken link."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -123,11 +123,11 @@ def _mark_of(path: Path) -> tuple[int, ...]:
 
 
 def _policy_in(name: str, path: Path) -> NamedPolicy:
-    """Return the policy of a file, checked: it can decide."""
+    """Load the policy of a file and check that it can decide."""
     if not _POLICY_NAME.fullmatch(name):
         raise DataError("the name of a policy has letters, digits, dots, dashes and underscores: rename the file")
-    if not path.is_file():  # to read from a pipe would wait for ever
-        raise DataError("it is not a file")
+    if not path.is_file():  # reading from a pipe would wait for ever
+        raise DataError("not a regular file: put policies as .json files into the folder")
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
         policy = Policy.load(path)

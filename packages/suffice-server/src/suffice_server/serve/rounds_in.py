@@ -1,4 +1,4 @@
-"""Rounds as requests hold them."""
+"""Rounds of the session, built from the JSON of requests."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _FIELDS = frozenset(item.name for item in fields(Round))
 
 
 def round_of(given: Mapping[str, Any], session: Session) -> Round:
-    """Return the round of a request.
+    """Build the round of a request.
 
     Args:
-        given: What has the form of the schema `Round`; without an index it is the next one.
+        given: A value of the schema `Round`; without an index it is the next round.
         session: The session of the question: its policy says where the answer is in a response, see `read_reply`.
 
     Raises:

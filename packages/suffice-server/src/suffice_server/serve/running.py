@@ -1,4 +1,4 @@
-"""A server on this machine: its socket, its patience with slow clients, its end."""
+"""Runs a server on this machine: binds its socket, drops slow clients, shuts down in order."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 __all__ = ["PatientProtocol", "bind", "run_app", "url_of"]
 
 _HEAD_S = 10.0
-"""How long a connection may wait for the whole head of a request, seconds."""
+"""Longest time for the whole head of a request to arrive, seconds."""
 
 _END_S = 10
-"""How long requests in flight may take when the server ends, seconds."""
+"""Time that requests in flight get when the server ends, seconds."""
 
 
 class PatientProtocol(H11Protocol):
-    """Closes a connection whose request has no whole head after a while: a client may send one byte a minute."""
+    """Closes a connection whose request head takes too long: a client that sends a byte a minute would hold it open."""
 
     head_s = _HEAD_S
     _timer: TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait."""
+        """Start the time limit of the first request."""
         super().connection_made(transport)
         self._wait()
 
     def data_received(self, data: bytes) -> None:
-        """Take in data; wait on if it is not a whole head."""
+        """Parse data; stop the time limit once the head of the request is complete."""
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
             self._wait_no_more()
@@ -48,12 +48,12 @@ class PatientProtocol(H11Protocol):
             self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Stop the time limit."""
         self._wait_no_more()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
-        """Leave an idle connection to uvicorn's own time limit, which the next byte ends."""
+        """Leave an idle connection to uvicorn's own time limit, which ends with the next byte."""
         self._wait_no_more()
         super().on_response_complete()
 
@@ -67,7 +67,7 @@ class PatientProtocol(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """Ends by SIGINT and SIGTERM alike, and returns, so that what is open is closed."""
+    """Returns from `serve` on SIGINT and on SIGTERM, so that the caller can close files and sessions."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -84,7 +84,7 @@ class _Server(uvicorn.Server):
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that listens nowhere yet.
+    """Bind a socket that does not listen yet.
 
     Args:
         host: The address; ``127.0.0.1`` is reachable from this machine alone.
@@ -122,7 +122,7 @@ def run_app(app: ASGIApp, listener: socket.socket, *, ready: Callable[[], Any] =
 
     Args:
         app: The application.
-        listener: What `bind` returned.
+        listener: The socket from `bind`.
         ready: Called once the server accepts requests.
     """
     config = uvicorn.Config(

@@ -1,4 +1,4 @@
-"""Values checked by a JSON Schema: the part of it with which the server describes itself.
+"""Checks JSON values by the part of JSON Schema that the server's own document uses.
 
 The schemas that check a request are those that the document publishes, so the two cannot differ.  Models of pydantic 2.14
 were tried beside them on the fields of `DecideRequest`: strict ones refuse the index 1.0, which JSON Schema counts as an
@@ -23,7 +23,7 @@ Schema = Mapping[str, Any]
 """A schema of draft 2020-12 with the keywords that `check_value` reads."""
 
 _Place = tuple[Any, ...]
-"""Where a value is: the place of what holds it, and its name or position there; empty for the whole."""
+"""Path to a value, nested: the place of its container, and its key or position there; empty for the whole value."""
 
 _PHRASES = {
     "object": "an object",
@@ -48,20 +48,20 @@ _EXCERPT = 60
 
 
 def check_value(value: Any, schema: Schema, schemas: Mapping[str, Schema], place: _Place = ()) -> None:
-    """Raise if a JSON value does not have the form that a schema describes.
+    """Raise if a JSON value does not match a schema.
 
     >>> check_value({"stop": 1}, {"type": "object", "properties": {"stop": {"type": "boolean"}}}, {})
     Traceback (most recent call last):
     suffice.errors.DataError: stop must be true or false, not 1
 
     Args:
-        value: What `json.loads` returned.
+        value: A value from `json.loads`.
         schema: The schema; its references are names in `schemas`.
         schemas: Schemas by name.
-        place: Where the value is, for messages.
+        place: Path to the value, for messages.
 
     Raises:
-        DataError: It does not.
+        DataError: The value does not match.
     """
     if "$ref" in schema:
         schema = schemas[schema["$ref"].rpartition("/")[2]]
@@ -124,7 +124,7 @@ def _check_bounds(number: float, least: float | None, most: float | None, place:
 
 
 def _place_name(place: _Place) -> str:
-    """Return the name of a place, as ``rounds[1].answer``."""
+    """Format a place for messages, for example ``rounds[1].answer``."""
     if not place:
         return "the body"
     holder, key = place

@@ -28,23 +28,20 @@ __all__ = ["Service"]
 
 _LOG = logging.getLogger(__name__)
 _LIVE = 2000
-"""How many sessions are kept as they are, beside their stored state."""
+"""Most sessions that are cached in memory, in addition to their stored state."""
 
 _WATCH_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Live:
-    """A session as of one stored version.
+    """A session in memory, as of one stored version.
 
     Attributes:
-        version: The version.
-        named: Its policy.
-        session: The session.
+        expires: Time of its removal, seconds since 1970.
         names: The question, its id and the name of the policy, for the log.
-        expires: When it is forgotten, seconds since 1970.
-        logged: What the log says of the stop, for the rounds of an audit; None before it is there.
-        run: The question in the log; None before the stop, and if it is to be found again.
+        logged: State of the logged question, from which an audit resumes; None until the stop is logged.
+        run: The open question in the log; None before the stop, and when it must be restored from `logged`.
     """
 
     version: int
@@ -57,7 +54,7 @@ class _Live:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What is stored of it; its policy is stored once for all."""
+        """The values to store, without the policy, which is stored once for all sessions."""
         session = {name: value for name, value in self.session.to_state().items() if name != "policy"}
         return {"session": session, "names": dict(self.names), "logged": self.logged}
 
@@ -71,8 +68,8 @@ class Service:
     Args:
         policies: The policies.
         store: The sessions.
-        log: Where every stop is recorded before its decision is handed out; None = nowhere.
-        watch_s: How old what is known of the log may be, seconds; 0 = it is looked at only where somebody asks.
+        log: Records every stop before its decision is returned; None for no log.
+        watch_s: Seconds between looks at the log, see `watch_again`; 0 to look only on request.
     """
 
     def __init__(
@@ -91,7 +88,7 @@ class Service:
         self._locks = [threading.Lock() for _ in range(64)]
 
     def decide(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the decision on the rounds of a question so far; an audit of it goes on in a session."""
+        """Decide on all rounds of a question so far; a question drawn for the audit continues in a session."""
         named, names = self.policies.named(body["policy"]), question_names(body)
         session = self._session(named, body, names)
         for given in body["rounds"]:
@@ -107,7 +104,7 @@ class Service:
             try:
                 with self._lock(name):
                     self._logged(name, self._get(name))
-            except RefusedError:  # whoever asks again opens another session; this one would be a lost audit
+            except RefusedError:  # a client that retries opens another session; this one would count as a lost audit
                 self._forget(name)
                 raise
         elif self.log is not None:
@@ -122,7 +119,7 @@ class Service:
         return self._described(name, live)
 
     def observe(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Take in the next round of a session, or one that it has already seen."""
+        """Decide after the next round of a session; a round sent again gets the decision that it got before."""
         with self._lock(name):
             live = self._logged(name, self._get(name))
             observed = round_of(body, live.session)
@@ -138,17 +135,17 @@ class Service:
             return self._audited(name, live, lambda run: run.observe(observed), lambda s: s.observe(observed))
 
     def end(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """End a question, or its audit, from outside."""
+        """End a question or its audit at the client's request."""
         with self._lock(name):
             return self._ended(name, self._logged(name, self._get(name)), body["reason"])
 
     def session(self, name: str) -> dict[str, Any]:
-        """Show where a session is."""
+        """Return the state of a session: its decision, next round, audit and time to live."""
         with self._lock(name):
             return self._described(name, self._get(name))
 
     def close_session(self, name: str) -> None:
-        """Forget a session, which is cancelled if it has not stopped."""
+        """Remove a session; one that has not stopped is logged as cancelled."""
         with self._lock(name):
             self._ended(name, self._logged(name, self._get(name)), "cancelled")
             self._forget(name)
@@ -163,23 +160,23 @@ class Service:
         return {"policies": policies, "broken": dict(self.policies.broken)}
 
     def watched(self, text: str) -> dict[str, Any]:
-        """Say what the log shows of a policy."""
+        """Return the latest result of watching the log of a policy."""
         if self._watch is None:
             raise NotFoundError("this server keeps no log: start it with --log FOLDER")
         return self._watch.described(self.policies.named(text))
 
     def watch_again(self) -> None:
-        """Look at the logs of all policies, for the figures."""
+        """Watch the logs of all policies again, for the metrics."""
         if self._watch is not None:
             self._watch.refresh([*self.policies.policies.values()])
 
     def ready(self) -> dict[str, Any]:
-        """Say whether there is a policy to decide by."""
+        """Return whether at least one policy is loaded, and the files that do not load."""
         n = len(self.policies.policies)
         return {"ready": n > 0, "policies": n, "broken": sorted(self.policies.broken)}
 
     def log_pending(self) -> None:
-        """Log the stops that were stored by a process that ended before it logged them."""
+        """Log the stops that an earlier process stored but did not log before it ended."""
         for name in self.store.pending():
             try:
                 with self._lock(name):
@@ -204,7 +201,7 @@ class Service:
         )
 
     def _added(self, named: NamedPolicy, session: Session, names: Mapping[str, str]) -> tuple[str, _Live]:
-        """Store a new session; return its name and itself."""
+        """Store a new session; return its name and the session."""
         name, names = secrets.token_urlsafe(18), {**names, "policy": named.name}
         live = _Live(version=0, expires=0.0, named=named, session=session, names=names)
         policy = (named.name, named.policy.to_dict())
@@ -228,7 +225,7 @@ class Service:
         return live
 
     def _logged(self, name: str, live: _Live) -> _Live:
-        """Return a session after its stop, if there was one, is in the log."""
+        """Log the stop of a session, if it has stopped and is not logged; return the session."""
         if self.log is None or not self._is_pending(live):
             return live
         run = self.log.write(live.named, live.session, live.names)
@@ -245,7 +242,7 @@ class Service:
     def _audited(
         self, name: str, live: _Live, log: Callable[[OpenQuestion], Any], change: Callable[[Session], Decision]
     ) -> dict[str, Any]:
-        """Return the decision after a change of an audit, which is logged before."""
+        """Change an audited session, in the log first; return the decision."""
         assert self.log is not None
         assert live.logged is not None
         self._live.pop(name, None)
@@ -261,7 +258,7 @@ class Service:
         self.metrics.stopped(named, session.decision, audited=session.draw is not None and session.draw.audited)
 
     def _lock(self, name: str) -> threading.Lock:
-        """Return the lock of a session, which it shares with some others."""
+        """Return the lock of a session; a fixed number of locks serves all sessions."""
         return self._locks[hash(name) % len(self._locks)]
 
     def _keep(self, name: str, live: _Live) -> None:
@@ -272,9 +269,9 @@ class Service:
                 self._live.popitem(last=False)
 
     def _get(self, name: str) -> _Live:
-        """Return a session: as it is here, unless another process wrote it since."""
+        """Return a session from memory, or from the store if another process has changed it."""
         stored = self.store.get(name)
-        live = self._live.pop(name, None)  # whoever fails from here on has changed it
+        live = self._live.pop(name, None)  # out of memory first: a change that fails half-way must not stay there
         if live is not None and live.version == stored.version:
             self._keep(name, live)
             return live
@@ -292,7 +289,7 @@ class Service:
         return live
 
     def _policy(self, digest: str) -> NamedPolicy:
-        """Return the policy of a session, also one whose file is gone."""
+        """Return the policy of a session, from the store if its file is gone."""
         try:
             return self.policies.named(digest)
         except NotFoundError:
@@ -300,17 +297,19 @@ class Service:
             return NamedPolicy(name=name, policy=Policy.from_dict(values), digest=digest)
 
     def _changed(self, name: str, live: _Live, change: Callable[[Session], Decision]) -> dict[str, Any]:
-        """Return the decision after a change of a session, which is stored before."""
-        self._live.pop(name, None)  # what fails below leaves the stored state alone
+        """Change a session, store it, then return the decision."""
+        self._live.pop(
+            name, None
+        )  # if anything below fails, the next request reads the stored state, which is unchanged
         decision = change(live.session)
         live = self._put(name, live)
         if decision.stop:
-            self._count(live.named, live.session)  # once, also if the log is written later
+            self._count(live.named, live.session)  # counted here, so once, even if logging fails and is repeated
             live = self._logged(name, live)
         return _decided(decision, live.named, name, audit=live.session.auditing)
 
     def _repeated(self, name: str, live: _Live, observed: Round) -> dict[str, Any]:
-        """Return the decision of a round that was observed before, if it is that round."""
+        """Return the decision of a round that is sent again; raise if it differs from the recorded one."""
         position = observed.index - live.named.policy.start_round
         if position < 0 or live.session.rounds[position].to_dict() != observed.to_dict():
             raise ConfigMismatchError(
@@ -318,7 +317,7 @@ class Service:
             )
         decision = live.named.policy.decide(live.session.rounds[: position + 1], missing="ignore")
         if not decision.stop and live.session.decision is not None and observed.index == live.session.next_round - 1:
-            decision = live.session.decision  # it was ended from outside
+            decision = live.session.decision  # the client ended it
         return _decided(decision, live.named, name, audit=live.session.auditing and self.log is not None)
 
     def _described(self, name: str, live: _Live) -> dict[str, Any]:

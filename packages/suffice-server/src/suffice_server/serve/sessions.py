@@ -1,4 +1,4 @@
-"""Where the state of sessions is kept: one sqlite file, or memory, with a time to live and a highest number."""
+"""Storage of sessions, in one sqlite file or in memory, with a time to live and a maximum number."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["SessionStore", "StoredSession"]
 _LOG = logging.getLogger(__name__)
 _LOCK_S = 10.0
 _LATE_S = 10.0
-"""After how long whoever should have logged a stop is taken for dead, seconds."""
+"""Seconds after which an unlogged stop is taken over: the process that should have logged it has probably ended."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS policies (digest TEXT PRIMARY KEY, name TEXT NOT NULL, policy TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS sessions (
@@ -33,7 +33,7 @@ CREATE INDEX IF NOT EXISTS by_pending ON sessions (expires) WHERE pending;
 CREATE INDEX IF NOT EXISTS by_over ON sessions (expires) WHERE over;
 """
 _MAKE_ROOM = "DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE over ORDER BY expires LIMIT ?)"
-"""Forgets the oldest sessions that are over."""
+"""Deletes the oldest finished sessions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +41,9 @@ class StoredSession:
     """A session as it is stored.
 
     Attributes:
-        version: How often it was written; a writer that read an older one is too late.
-        expires: When it is forgotten, seconds since 1970.
-        digest: Of its policy.
+        version: Number of writes; a writer that read an older version is refused.
+        expires: Time of its removal, seconds since 1970.
+        digest: Digest of its policy.
         state: JSON-ready values.
     """
 
@@ -54,17 +54,16 @@ class StoredSession:
 
 
 class SessionStore:
-    """Sessions that are there once `add` or `put` has returned, also after `kill -9` if they are in a file.
+    """A store of sessions; in a file, what `add` or `put` stored survives even ``kill -9``.
 
-    Several processes may share a file.  What expired is removed when the next session is added, and what is over
-    where there is no room for it.
+    Several processes may share a file.  Adding a session removes expired ones, and finished ones if the limit is reached.
 
     Args:
-        path: The file; None = memory, which ends with the process.
-        limits: The number of sessions, and how long they live.
+        path: The file; None for memory, which ends with the process.
+        limits: The largest number of sessions and their time to live.
 
     Raises:
-        DataError: The file cannot be written, or is something else.
+        DataError: The file cannot be written, or is not a file of sessions.
     """
 
     def __init__(self, path: Path | None, limits: Limits) -> None:
@@ -101,7 +100,7 @@ class SessionStore:
         """Return the name and the values of the policy of a session.
 
         Raises:
-            RefusedError: No session has it.
+            RefusedError: No session has this policy.
         """
         with self._lock, self._faults():
             query = "SELECT name, policy FROM policies WHERE digest = ?"
@@ -124,12 +123,12 @@ class SessionStore:
         Args:
             name: The name of the session.
             state: JSON-ready values.
-            digest: Of the policy.
-            policy: Its name and JSON-ready values.
-            pending: Whether it stopped and the log does not have it yet.
+            digest: Digest of the policy.
+            policy: Name and JSON-ready values of the policy.
+            pending: True if it has stopped and is not logged yet.
 
         Raises:
-            RefusedError: There are too many.
+            RefusedError: Too many sessions are open.
         """
         text, now = json.dumps(state), time.time()
         with self._writing() as database:
@@ -156,7 +155,7 @@ class SessionStore:
         """Return a session.
 
         Raises:
-            RefusedError: There is none, or it has expired.
+            RefusedError: The session does not exist or has expired.
         """
         with self._lock, self._faults():
             query = "SELECT version, expires, digest, state FROM sessions WHERE id = ? AND (expires > ? OR pending)"
@@ -174,8 +173,8 @@ class SessionStore:
             name: The name of the session.
             version: The version that was read.
             state: JSON-ready values.
-            pending: Whether it stopped and the log does not have it yet.
-            over: Whether only rounds that are sent again may come: it makes room for a new one where there is none.
+            pending: True if it has stopped and is not logged yet.
+            over: True if it is finished, so that it may be deleted to make room for a new one.
 
         Raises:
             RefusedError: Another request stored it first.
@@ -190,7 +189,7 @@ class SessionStore:
         return expires
 
     def pending(self) -> list[str]:
-        """Return the sessions that stopped a while ago and are not in the log."""
+        """Return the names of sessions that stopped a while ago and are still not logged."""
         query = "SELECT id FROM sessions WHERE pending AND expires < ?"
         with self._lock, self._faults():
             rows = self._database.execute(query, (time.time() + self.limits.ttl - _LATE_S,)).fetchall()
@@ -219,7 +218,7 @@ class SessionStore:
             yield
         except sqlite3.Error:
             _LOG.exception("the sessions cannot be stored")
-            message = "the sessions cannot be stored; the server's log says why"
+            message = "the sessions cannot be stored; the server's log contains the reason"
             raise RefusedError(503, message, retry_after=1) from None
 
 

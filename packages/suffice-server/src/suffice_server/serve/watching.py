@@ -1,4 +1,4 @@
-"""What the log of a service shows of its policies, looked at now and then."""
+"""Watches the log of a service at intervals, one policy at a time."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _LOG = logging.getLogger(__name__)
 
 
 class LogWatch:
-    """Watches the log of each policy, one at a time, and remembers what it saw last.
+    """Watches the log of each policy and keeps the last result.
 
     Args:
         log: The log.
-        seconds: How old a result may be before the log is read again.
-        deadline: How long an audit may take, seconds; until it has ended, later requests wait.
+        seconds: Age of a result after which the log is read again.
+        deadline: Longest duration of an audit, seconds; requests after an unfinished audit are not judged before then.
     """
 
     def __init__(self, log: DecisionLog, seconds: float, *, deadline: float) -> None:
@@ -35,11 +35,11 @@ class LogWatch:
         self._lock = threading.Lock()
 
     def results(self) -> list[WatchResult]:
-        """Return what was seen last of each policy."""
+        """Return the last result of each policy."""
         return [result for _, result in [*self._latest.values()]]
 
     def described(self, named: NamedPolicy) -> dict[str, Any]:
-        """Return what the log shows of a policy.
+        """Return the result of watching a policy, JSON-ready.
 
         Raises:
             NotFoundError: None of its questions has stopped yet.
@@ -62,7 +62,7 @@ class LogWatch:
         }
 
     def refresh(self, policies: list[NamedPolicy]) -> None:
-        """Look at the logs of policies again; one that cannot be judged is named in the server's log."""
+        """Watch policies again; the server's log names those whose log cannot be judged."""
         for named in policies:
             try:
                 self._result(named)

@@ -1,4 +1,4 @@
-"""The studio as a web application: its views, its files, and what an error looks like."""
+"""The studio as a web application: its views, static files and error pages."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ VIEWS = (CONTENTS_VIEW, LOG_VIEW, RECORDING_VIEW, QUESTIONS_VIEW, POLICY_VIEW, E
 
 
 def studio_app(folder: str | Path, *, token: str, once: str | None = None) -> Guard:
-    """Return the studio of a folder, for a server of ASGI applications on 127.0.0.1.
+    """Return the studio of a folder as an ASGI application, to be served on 127.0.0.1.
 
     Args:
-        folder: What it shows.
-        token: What the address must contain that is opened first: whoever has it reads the folder.
-        once: Another one, which opens the folder once; None = none.
+        folder: The folder to show.
+        token: The key in the address that is opened first; whoever has it can read the folder.
+        once: A second key that works only once; None for no such key.
 
     Raises:
-        NotFoundError: There is no such folder.
+        NotFoundError: The folder does not exist.
     """
     routes = [Route("/static/{name}", _static), Route("/favicon.ico", _icon)]
     for view in VIEWS:
@@ -54,7 +54,7 @@ def studio_app(folder: str | Path, *, token: str, once: str | None = None) -> Gu
 
 
 def _endpoint(page: Any) -> Any:
-    """Return an endpoint that gives a page function its view; it runs in a thread of its own."""
+    """Wrap a page function, which takes a `View`, as an endpoint that runs in a thread."""
 
     def endpoint(request: Request) -> Response:
         response: Response = page(View(request))

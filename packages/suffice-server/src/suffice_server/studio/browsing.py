@@ -1,4 +1,4 @@
-"""A recording as people walk through it: its questions by what a policy did with them, found fast among many."""
+"""Browsing the questions of a recording: filters by the outcome of a policy, search, pages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PAGE_SIZE = 50
 
 _WRONG_BELOW = 0.5
 _POLICIES = 16
-"""Policies whose stops stay in memory, for each recording."""
+"""Policies whose stops are cached, for each recording."""
 
 FILTERS = {
     "all": ("All", "every question"),
@@ -46,23 +46,23 @@ FILTERS = {
     "failed": ("Failed or cut", "the recording failed, or a rule cut it before the policy stops"),
     "audited": ("Audited", "drawn for an audit when it was asked"),
 }
-"""Which questions a list shows: the name of each choice, and what it means."""
+"""Filters of the list of questions: title and meaning by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fates:
-    """What a policy did with each question of a recording; arrays have shape ``(n_questions,)``.
+    """The outcome of a policy for each question of a recording; arrays have shape ``(n_questions,)``.
 
     Attributes:
         policy: The policy.
-        stop: The round of the stop, -1 where there was none.
-        answer: The round of the returned answer, -1 where there is none.
+        stop: The stop round; -1 without a stop.
+        answer: The round of the returned answer; -1 without one.
         last: The last recorded round.
-        reasons: Why it stopped; `failed` where the recording failed, `unrun` where it goes on past the recording.
-        score: The metric of the returned answer; NaN where unknown.
-        whole: The same of the full budget.
-        filters: Which questions each of `FILTERS` shows.
-        notes: What a reader must know of the policy on this recording.
+        reasons: The reason of the stop; `failed` if the recording failed, `unrun` if the recording ends before the policy stops.
+        score: The metric of the returned answer; NaN if unknown.
+        whole: The metric of the answer after the full budget; NaN if unknown.
+        filters: A mask of the questions that each of `FILTERS` shows.
+        notes: Cautions about this policy on this recording.
     """
 
     policy: Policy
@@ -77,15 +77,15 @@ class Fates:
 
 
 class Browsed:
-    """A recording with what a walk through it needs; every part is made when it is first looked at.
+    """A recording with everything that browsing needs, each part computed on first use.
 
     Args:
         recording: Recorded rounds.
 
     Attributes:
-        recording: The same.
-        metric: What the lists show; empty where there is neither a metric nor an answer.
-        workbench: Where rules are tried on it.
+        recording: The recording.
+        metric: The metric that lists show; empty if the recording has neither metrics nor answers.
+        workbench: Tries rules on the recording.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -102,7 +102,7 @@ class Browsed:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metric, as a list of none or one."""
+        """The metric as a tuple of one name; empty if there is none."""
         return (self.metric,) if self.metric else ()
 
     @cached_property
@@ -116,12 +116,12 @@ class Browsed:
 
     @cached_property
     def whole(self) -> Policy:
-        """The policy that never stops by itself."""
+        """The policy that never stops before the last recorded round."""
         return policy_for(self.recording, "full", name="the full budget")
 
     @cached_property
     def _texts(self) -> list[str]:
-        """Everything that a search looks at, by question, in lower case."""
+        """The text that a search looks through, by question, in lower case."""
         n, nothing = len(self.recording.question_ids), [None] * len(self.recording.question_ids)
         parts: list[list[str]] = [[name] for name in self.recording.question_ids]
         for q, (question, golds) in enumerate(
@@ -138,10 +138,10 @@ class Browsed:
         return ["\n".join(parts[q]).lower() for q in range(n)]
 
     def fates(self, policy: Policy) -> Fates:
-        """Return what a policy does with each question.
+        """Replay a policy on every question; cached by the policy's digest.
 
         Raises:
-            SufficeError: The policy reads what was not recorded, or is not fitted.
+            SufficeError: The policy reads a signal that was not recorded, or is not fitted.
         """
         with self._lock:
             key = policy.digest
@@ -169,6 +169,7 @@ class Browsed:
                 places = stopped.stops.answer_position
                 score[fine] = np.where(places >= 0, metric[rows, np.maximum(places, 0)], 0.0)
                 whole[fine] = np.where(stopped.full >= 0, metric[rows, np.maximum(stopped.full, 0)], np.nan)
+        # Without a recorded stop there is nothing to compare: such questions are neither lost nor saved.
         unknown = (reasons == "failed") | (reasons == "unrun") | ~fine
         score[reasons == "unrun"] = np.nan
         early = (stop < last) & ~unknown
@@ -197,10 +198,10 @@ class Browsed:
         )
 
     def compared(self, fates: Fates, other: Policy) -> Fates:
-        """Return what a policy did, with the filter of the questions in which another policy returns another answer.
+        """Add the filter of questions to which another policy returns another answer.
 
         Raises:
-            SufficeError: The other policy reads what was not recorded, or is not fitted.
+            SufficeError: The other policy reads a signal that was not recorded, or is not fitted.
         """
         if "answer" not in self.recording.table.column_names:
             return fates
@@ -213,7 +214,7 @@ class Browsed:
         return replace(fates, filters={**fates.filters, "against": differs})
 
     def positions(self, fates: Fates, chosen: str = "all", search: str = "") -> npt.NDArray[np.int64]:
-        """Return the places of the questions that a filter and a search leave, ascending.
+        """Return the indices of the questions that pass a filter and a search, ascending.
 
         Raises:
             DataError: There is no such filter.
@@ -228,7 +229,7 @@ class Browsed:
         return np.array([q for q in places.tolist() if words in texts[q]], dtype=np.int64)
 
     def summaries(self, fates: Fates, places: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
-        """Return the lines of a list, one for each of some questions."""
+        """Return one line of the list for each of some questions, JSON-ready."""
         part = self._part(places)
         texts = part.per_question("question", part.question_ids).tolist()
         return [
@@ -252,11 +253,11 @@ class Browsed:
         return self.recording.select(keep)
 
     def question(self, place: int, policy: Policy, passages: Passages | None = None) -> dict[str, Any]:
-        """Return one question with all its rounds and what a policy decides, JSON-ready, as a report contains it.
+        """Return one question with all its rounds and a policy's decision, JSON-ready, as in a report.
 
         Args:
-            place: Its place in the recording.
-            policy: Whose decision is shown.
+            place: Index of the question in the recording.
+            policy: The policy that decides.
             passages: The text of the evidence.
 
         Raises:
@@ -273,7 +274,7 @@ class Browsed:
         return question
 
     def cell(self, place: int, round_number: int, field: str) -> str:
-        """Return one text of one round whole.
+        """Return one text of one round without cutting it.
 
         Raises:
             NotFoundError: There is no such text.
@@ -288,7 +289,7 @@ class Browsed:
 
     @cached_property
     def budgets(self) -> Table:
-        """Return what every fixed budget reaches and costs, one row for each."""
+        """Return the quality and cost of every fixed budget, one row for each."""
         first = max(1, int(self.recording.index[0]))
         runs = [fixed_budget(self.prepared, k) for k in range(first, self.prepared.highest + 1)]
         shown = [(name.upper() if name in METRICS else name, ",.1f", 100, name) for name in self.metrics]

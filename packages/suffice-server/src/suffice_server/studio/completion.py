@@ -1,4 +1,4 @@
-"""Completion and diagnosis of the text of rules and selectors; the parser itself says what may follow."""
+"""Completion and diagnosis of rule and selector texts; every candidate is checked with the parser itself."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 LONGEST = 2_000
-"""Characters before the cursor beyond which nothing is offered: every candidate is tried with the parser."""
+"""Longest text before the cursor that is completed, because every candidate costs a call of the parser."""
 
 _WORD_BEFORE = re.compile(r"[A-Za-z_][A-Za-z_0-9]*\Z")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
@@ -53,7 +53,7 @@ _OPERATORS: Mapping[str, str] = {
     ",": "the next argument",
 }
 _CLOSERS = ("", "0", " > 0", "round > 0", "(round > 0)", "2", "0.5", " round > 0", ", round > 0", "1, round > 0", ", 2")
-"""What may be missing of the innermost rule."""
+"""Endings that may complete the innermost rule."""
 
 _MOST_FILLED = 20
 _DEEPEST = 40
@@ -63,14 +63,14 @@ OfferKind = Literal["signal", "rule", "function", "sign", "number", "selector"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What may be put at the cursor.
+    """One completion at the cursor.
 
     Attributes:
-        label: What a list shows.
-        insert: What replaces the text from `first` to `last`.
-        first: The first character that it replaces.
-        last: The character after the last one.
-        kind: What it is.
+        label: The text in the list of completions.
+        insert: The text that replaces the characters from `first` to `last`.
+        first: Index of the first replaced character.
+        last: Index after the last replaced character.
+        kind: The kind of the completion.
         about: Its meaning, in one line.
     """
 
@@ -82,19 +82,19 @@ class Offer:
     about: str = ""
 
     def applied(self, text: str) -> tuple[str, int]:
-        """Return the text with the candidate in its place, and the cursor after it."""
+        """Return the text after the completion, and the new cursor."""
         return text[: self.first] + self.insert + text[self.last :], self.first + len(self.insert)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Why a text is not a rule that can be tried here.
+    """The reason why a text cannot be tried as a rule here.
 
     Attributes:
-        message: What is wrong, and what to do.
-        first: The first character that is wrong.
-        last: The character after the last one; `first` where something is missing there.
-        fixes: What the text may have meant.
+        message: The reason, and what to do.
+        first: Index of the first wrong character.
+        last: Index after the last wrong character; equal to `first` if something is missing there.
+        fixes: Likely corrections.
     """
 
     message: str
@@ -105,7 +105,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offers:
-    """What may be put at the cursor, and what is wrong with the text; nothing where it can be tried."""
+    """Completions at the cursor, and the problem of the text; None if the text can be tried."""
 
     candidates: tuple[Offer, ...] = ()
     problem: Problem | None = None
@@ -113,11 +113,11 @@ class Offers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vocabulary:
-    """What a recording gives a rule to read.
+    """The signals of a recording that a rule can read.
 
     Attributes:
-        signals: The meaning of each signal that has values there, by name.
-        values_of: Returns a few typical values of one of them, ascending.
+        signals: The meaning of each signal that has values, by name.
+        values_of: Returns a few typical values of a signal, ascending.
     """
 
     signals: Mapping[str, str]
@@ -130,9 +130,9 @@ class Vocabulary:
 
 
 def complete_rule(text: str, cursor: int, vocabulary: Vocabulary) -> Offers:
-    """Return what may be put at the cursor of a rule's text, and what is wrong with the text.
+    """Return completions at the cursor of a rule's text, and the problem of the text.
 
-    With a candidate in its place, the text up to the cursor is the beginning of some rule: the parser was asked.
+    After each completion the text up to the cursor is the beginning of a valid rule, as checked with the parser.
 
     >>> signals = Vocabulary(signals={"answer_stable": "the answer repeats", "overlap": "the evidence repeats"})
     >>> [candidate.insert for candidate in complete_rule("(answer_stable >= 1) & (ov", 26, signals).candidates][:3]
@@ -141,9 +141,9 @@ def complete_rule(text: str, cursor: int, vocabulary: Vocabulary) -> Offers:
     'answer_stable'
 
     Args:
-        text: What was written so far.
-        cursor: The character before which the cursor is.
-        vocabulary: What the recording gives.
+        text: The text so far.
+        cursor: Index of the character after the cursor.
+        vocabulary: The signals of the recording.
     """
     cursor = min(max(0, cursor), len(text))
     candidates = tuple(_rule_offers(text, cursor, vocabulary)) if cursor <= LONGEST else ()
@@ -151,12 +151,12 @@ def complete_rule(text: str, cursor: int, vocabulary: Vocabulary) -> Offers:
 
 
 def complete_selector(text: str, cursor: int, vocabulary: Vocabulary) -> Offers:
-    """Return what may be put in the place of a selector's text, and what is wrong with it.
+    """Return completions of a selector's text, and the problem of the text.
 
     Args:
-        text: What was written so far.
-        cursor: The character before which the cursor is; what follows is replaced, too.
-        vocabulary: What the recording gives.
+        text: The text so far.
+        cursor: Index of the character after the cursor; a completion also replaces the text after it.
+        vocabulary: The signals of the recording.
     """
     before = text[: min(max(0, cursor), len(text))].strip()
     named = dict.fromkeys(SELECTORS, "") | {
@@ -303,12 +303,12 @@ def _parses(text: str) -> bool:
 
 
 def _begins(head: str) -> bool:
-    """Return whether a text is the beginning of some rule."""
+    """Return whether some valid rule begins with a text."""
     return next(ends_of(head), None) is not None
 
 
 def ends_of(head: str) -> Iterator[str]:
-    """Yield rules that begin with a text, the parser being asked; none where it finds no short one.
+    """Yield valid rules that begin with a text, as checked with the parser; none if no short ending completes it.
 
     >>> next(ends_of("patience((answer_stable >= 1) & (p_corr"))
     'patience((answer_stable >= 1) & (p_corr > 0))'
@@ -329,7 +329,7 @@ def ends_of(head: str) -> Iterator[str]:
 
 
 def _open_levels(head: str) -> list[tuple[str, str]]:
-    """Return each open parenthesis, the outermost first: the name before it, and the arguments that are still missing."""
+    """Return the name before each open parenthesis and its still missing arguments, outermost first."""
     levels: list[list[str]] = []
     name = ""
     for token in _LEXEME.finditer(head):
@@ -366,7 +366,7 @@ def _rule_problem(text: str, vocabulary: Vocabulary) -> Problem | None:
 
 
 def _syntax_problem(text: str, error: RuleSyntaxError, vocabulary: Vocabulary) -> Problem:
-    """Return what is wrong with a text that does not parse: that it is not finished, or a word, or what the parser says."""
+    """Explain why a text does not parse: it is unfinished, has an unknown word, or the parser's own reason."""
     known = {*vocabulary.names, *NAMED_RULES, *OWN_RULES, *_CALLABLES}
     first, last = error.span or (0, len(text))
     message = str(error).replace(" (<unknown>, line 1)", "")
@@ -376,13 +376,13 @@ def _syntax_problem(text: str, error: RuleSyntaxError, vocabulary: Vocabulary) -
         message = f"this is not finished; for example: {more}"
         first, last = (ending.start() if ending else len(text)), len(text)
     elif wrong is not None and wrong[0] not in known and not keyword.iskeyword(wrong[0]) and "is not a rule" in message:
-        message = f"{wrong[0]} is neither a named rule nor a signal that this recording has"
+        message = f"{wrong[0]} is neither a named rule nor a signal of this recording"
         last = wrong.end()
     return Problem(message=message, first=first, last=last, fixes=tuple(_fixes(text, first, known)))
 
 
 def _some_whole(text: str, vocabulary: Vocabulary) -> str:
-    """Return a rule that begins with a text, or with what may be put at its end; empty where there is none."""
+    """Return a valid rule that begins with a text or with a completion of it; empty if there is none."""
     if len(text) > LONGEST:
         return ""
     whole = next(ends_of(text), "")
@@ -391,7 +391,7 @@ def _some_whole(text: str, vocabulary: Vocabulary) -> str:
 
 
 def _fixes(text: str, first: int, known: Iterable[str]) -> Iterator[Offer]:
-    """Yield known names in the place of the word where a text goes wrong, if they are near."""
+    """Yield replacements of the first wrong word by similar known names."""
     word = _IDENTIFIER.match(text, first)
     if word is None or word[0] in known:
         return

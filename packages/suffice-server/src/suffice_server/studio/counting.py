@@ -1,4 +1,4 @@
-"""Facts in tables: where a file comes from, and what a log counts by itself: stops by reason, audits, stops over time."""
+"""Tables and charts of facts: provenance of a file; stops by reason, audits and stops over time of a log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FEW = 12
 
 
 def flat_facts(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested facts by the names that lead to them, with a count in the place of what is long.
+    """Flatten nested facts; keys join the names on the path, and long values become a count.
 
     >>> flat_facts({"model": {"name": "m", "layers": list(range(20))}, "seed": 1})
     {'model: name': 'm', 'model: layers': '20 entries', 'seed': 1}
@@ -38,7 +38,7 @@ def flat_facts(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def reasons_table(log: Recording) -> Table:
-    """Return how many requests stopped for which reason."""
+    """Count the stops of a log by reason."""
     counts = Counter(str(reason or "not known") for reason in log.per_question("stop_reason", [None] * log.shape[0]))
     return Table(
         title="Stops by reason",
@@ -48,7 +48,7 @@ def reasons_table(log: Recording) -> Table:
 
 
 def audits_table(log: Recording) -> Table:
-    """Return how many requests were drawn for an audit, and what became of those."""
+    """Count the requests that were drawn for an audit, by outcome."""
     drawn, rates = numbers_of(log, "audited") == 1, numbers_of(log, "audit_rate")
     ran_on = np.isin(log.ends.astype(str), [*RAN_ON])
     lost = drawn & ~ran_on
@@ -65,7 +65,7 @@ def audits_table(log: Recording) -> Table:
 
 
 def deciders_table(log: Recording, names: Mapping[str, str]) -> Table:
-    """Return which policies decided, and since when.
+    """List the policies that decided the log, with the time of the first decision of each.
 
     Args:
         log: The log.
@@ -83,7 +83,7 @@ def deciders_table(log: Recording, names: Mapping[str, str]) -> Table:
 
 
 def stops_over_time(log: Recording) -> Chart:
-    """Return the share of requests that stopped at each round, in windows of equal size, in the order of time."""
+    """Chart the share of requests that stopped at each round, in consecutive windows of equal size."""
     stop, times = numbers_of(log, "stop_round"), times_of(log)
     order = np.argsort(times, kind="stable")
     rounds = sorted({int(r) for r in stop[~np.isnan(stop)]})
@@ -99,6 +99,6 @@ def stops_over_time(log: Recording) -> Chart:
 
 
 def _unused(label: str, groups: Mapping[str, Any]) -> str:
-    """Return a label, numbered where another window has it."""
+    """Return a label that is unique: numbered if another window has it."""
     same = sum(name == label or name.startswith(f"{label} (") for name in groups)
     return label if not same else f"{label} ({same + 1})"

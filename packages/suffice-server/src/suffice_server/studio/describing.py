@@ -1,4 +1,4 @@
-"""What one file is, in one line, and what to do with it next."""
+"""Describes a file in one line and suggests the next command for it."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ ITEM_KINDS = {
     "unfinished": ("Unfinished recordings", "unfinished recording", "unfinished recordings"),
     "other": ("Other files of Suffice", "other file of Suffice", "other files of Suffice"),
 }
-"""What a thing may be: the heading under which the folder lists it, one of it, and several."""
+"""Kinds of things in a folder: the heading of their list, the singular and the plural of their name."""
 
 DECIDER = "POLICY.json"
-"""Stands in a command for the policy that decided a log."""
+"""Placeholder in a command for the policy that decided a log."""
 
 _JOURNAL_ENDS = (".rounds", ".rounds-wal", ".rounds-shm", ".journal-wal", ".journal-shm", ".lock", ".tmp")
 _TEXTS = (
@@ -83,22 +83,22 @@ _ASKED = frozenset(map(plain_name, (*QUESTIONS, *IDS)))
 _REPLIED = frozenset(map(plain_name, (*ANSWERS, *WEAK_REPLIES, *ROUND_WORDS, "rounds", "messages")))
 _PAGE_START = 2_000
 _LARGEST_JSON = 100_000_000
-"""Bytes of a JSON document that is read as a whole to say what it is; in memory it takes several times as many."""
+"""Largest JSON document, in bytes, that is read to describe it; in memory it takes several times as much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """What a file is.
+    """The description of a file.
 
     Attributes:
         kind: One of `ITEM_KINDS`.
-        line: What is in it, in one line.
-        state: Of a certificate: valid, void or suspended; else empty.
-        error: Why it cannot be read; empty where it can.
-        next: The command to type next; empty where there is none.
-        page: The kind of page that opens it; empty where there is none.
-        digest: Of a policy its digest; else empty.
-        deciders: Of a log the digests of the policies that decided it, the last one first.
+        line: Its contents, in one line.
+        state: State of a policy's certificate: valid, void or suspended; else empty.
+        error: Reason why it cannot be read; else empty.
+        next: The command to type next; empty if there is none.
+        page: The kind of page that opens it; empty if there is none.
+        digest: Digest of a policy; else empty.
+        deciders: Digests of the policies that decided a log, the latest first; else empty.
     """
 
     kind: str
@@ -112,23 +112,23 @@ class Description:
 
 
 def is_part(name: str) -> bool:
-    """Return whether a file of this name is a part of a recording that is a folder, or the journal of one."""
+    """Return whether a file has the name of a part of a recording in parts, or of its journal."""
     return name.startswith("part-") and ".parquet" in name
 
 
 def beside(path: Path) -> bool:
-    """Return whether a file belongs to the recording beside it, which shows what is in it."""
+    """Return whether a file belongs to a recording beside it, so that it needs no line of its own."""
     return path.name.endswith(_JOURNAL_ENDS)
 
 
 def describe(path: Path) -> Description | None:
-    """Return what a file or a folder of parts is; None if it is nothing of ours and nothing to import."""
+    """Describe a file or a folder of parts; None if Suffice neither wrote it nor can import it."""
     kind = "recording" if path.is_dir() or ".parquet" in path.suffixes else "other"
     try:
         if path.suffix == ".json":
             size = path.stat().st_size
             if size > _LARGEST_JSON:
-                return _to_import(path, f"a JSON document of {size / 1e6:,.0f} MB, too large to look into here")
+                return _to_import(path, f"a JSON document of {size / 1e6:,.0f} MB, too large to be read here")
             own = _own_json(path)
             kind = own if own in ITEM_KINDS else kind
             return _own_file(path, own) if own else _data_file(path)
@@ -140,8 +140,8 @@ def describe(path: Path) -> Description | None:
 
 
 def _reader_of(path: Path) -> Callable[[Path], Description | None]:
-    """Return what describes a file, by its name."""
-    if path.is_dir() or not path.exists():  # of a recording that has only just begun there is only the journal
+    """Return the function that describes files with such a name."""
+    if path.is_dir() or not path.exists():  # a recording that has just begun consists of a journal only
         return _recording
     readers = {
         ".journal": _unfinished,
@@ -182,7 +182,7 @@ def _data_file(path: Path) -> Description | None:
 
 
 def _damaged_text(path: Path) -> Description | None:
-    """Return the error of a JSON file that is not JSON; None for other texts."""
+    """Describe a JSON file that does not parse as damaged; None for other texts."""
     if path.suffix == ".json":
         json_document(path)  # raises
     return None
@@ -199,7 +199,7 @@ def _column_names(head: Head) -> Sequence[str]:
 
 
 def _recording(path: Path) -> Description:
-    """Return what a recording is, or a log: a recording that a deployed policy has decided."""
+    """Describe a recording, or a log, which is a recording with the decisions of a deployed policy."""
     recording = read_recording(path)
     is_log = "policy_digest" in recording.table.column_names
     unit = "request" if is_log else "question"
@@ -225,14 +225,14 @@ def _rounds_text(recording: Recording) -> str:
 
 
 def headline_metric(recording: Recording) -> str:
-    """Return the metric that a list shows: the quality by gold answers, or agreement with the full run."""
+    """Return the metric for lists: quality by gold answers if known, else agreement with the full run."""
     names = [name for name in default_metrics(recording) if _is_known(recording, name)]
     names += [name for name in recording.names("metric") if _is_share(recording.column(name))]
     return names[0] if names else "agreement" if has_outcome(recording, "agreement") else ""
 
 
 def _is_known(recording: Recording, name: str) -> bool:
-    """Return whether a metric by gold answers has a value; without any, as in a log, its column is empty."""
+    """Return whether a metric by gold answers has any value; in a log without gold answers it has none."""
     if name in recording.table.column_names:
         return not bool(np.isnan(recording.column(name)).all())
     return has_outcome(recording, name) and any(map(bool, recording.per_question("golds", []).tolist()))
@@ -244,7 +244,7 @@ def _is_share(values: Floats) -> bool:
 
 
 def _headline_figures(recording: Recording, *, is_log: bool) -> str:
-    """Return the metric of the last recorded round, of a log that of the returned answers, and the calls, as the end of a line."""
+    """Return metric and calls as the end of a line: of the last recorded round, or of a log's returned answers."""
     metric, text = headline_metric(recording), ""
     last = recording.seen.sum(axis=1) - 1
     where = " at the last recorded round" if recording.cut.any() else " at full width"
@@ -255,7 +255,7 @@ def _headline_figures(recording: Recording, *, is_log: bool) -> str:
     fine = recording.ends != "failed"
     if metric and metric != "agreement" and fine.any():
         scores = outcome(recording, metric)
-        if recording.independent:  # the order means nothing, so that the last sample is any of them
+        if recording.independent:  # the order of samples means nothing, so the last one stands for any
             values, where = scores[fine], " for one sample"
         else:
             values = scores[np.arange(len(last)), last][fine]
@@ -285,7 +285,7 @@ def _report_page(path: Path) -> Description | None:
 
 
 def _own_json(path: Path) -> str:
-    """Return the kind of a JSON file that this library wrote; empty for any other."""
+    """Return the kind of a JSON file that Suffice wrote; empty for any other."""
     try:
         data = json.loads(path.read_text("utf-8"))
     except (ValueError, RecursionError):
@@ -303,14 +303,14 @@ def _own_file(path: Path, kind: str) -> Description:
 
 
 def loaded_policy(path: Path) -> Policy:
-    """Return a policy without the warning that its certificate is suspended."""
+    """Load a policy without the warning about a suspended certificate."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return Policy.load(path)
 
 
 def certificate_state(policy: Policy) -> str:
-    """Return whether the certificate of a policy is valid, suspended or void; empty where there is none."""
+    """Return the state of a policy's certificate, valid, suspended or void; empty if it has none."""
     certificate = Certificate.of(policy)
     if certificate is None:
         return ""

@@ -1,4 +1,4 @@
-"""Who may open the studio: the browser that was given the key in the printed address."""
+"""Access to the studio: only for browsers that were given the key in the printed address."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from suffice_server.serve.guard import same_token
 __all__ = ["HEADERS", "OPEN", "Door"]
 
 OPEN = "/open"
-"""The path of the printed address, which turns the key into a cookie and leaves it out of the address bar."""
+"""The path of the printed address: it moves the key into a cookie, so that it leaves the address bar."""
 
 HEADERS = {
     # Vega puts styles into the page; scripts come from files alone, and nothing is evaluated.
@@ -29,23 +29,23 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-"""What every response says that has not its own value."""
+"""Default headers of every response."""
 
 _SHUT = "Open the address that `suffice studio` printed: it contains the key to this page."
 
 
 class Door:
-    """Lets a request through that has the key in a cookie, which no other site can make a browser send.
+    """ASGI middleware: passes requests with the key in a cookie, which no other site can make a browser send.
 
     Args:
-        app: What is behind it.
+        app: The application behind it.
         token: The key.
-        once: A key that opens once; None = none.
+        once: A key that works only once; None for no such key.
     """
 
     def __init__(self, app: ASGIApp, token: str, once: str | None = None) -> None:
         self.app, self.token, self.once = app, token, once
-        # Cookies do not know ports: two studios have two names.
+        # Cookies ignore ports, so two studios on one machine need different names.
         self._cookie = f"suffice-studio-{hashlib.sha256(token.encode()).hexdigest()[:8]}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

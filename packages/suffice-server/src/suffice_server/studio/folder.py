@@ -1,4 +1,4 @@
-"""What is in a folder: every file once, named by an id, and read again when it changed on disk."""
+"""The contents of a folder: each thing has an id, and is read again when it changes on disk."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from suffice_server.studio.describing import Description, beside, describe, is_p
 __all__ = ["MOST_FILES", "Folder", "Item"]
 
 MOST_FILES = 5_000
-"""Files that one folder is searched for."""
+"""Most files that are looked at in one folder."""
 
 _MOST_HELD = 8
-"""Recordings, policies and the like that stay in memory."""
+"""Most recordings, policies and the like that stay in memory."""
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
 _Made = TypeVar("_Made")
 
@@ -33,10 +33,10 @@ class Item(Description):
     """One thing in the folder.
 
     Attributes:
-        id: Names it in addresses: a hash of its path in the folder.
+        id: Its id in addresses, a hash of its path in the folder.
         name: Its path in the folder, with slashes.
-        path: Where it is.
-        changed: A value that differs once it was changed on disk.
+        path: Its path on disk.
+        changed: Names, sizes and times of its files, which differ after a change on disk.
     """
 
     id: str
@@ -46,7 +46,7 @@ class Item(Description):
 
 
 class _Held:
-    """What is made once of some things, by whoever asks for it first."""
+    """A cached value, which the first thread that asks for it computes."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -61,18 +61,20 @@ class Folder:
         root: The folder.
 
     Attributes:
-        name: Its name, or its path where it has none.
-        skipped: What the last scan left out, and why, in words.
-        others: Names of files that are neither ours nor to import.
+        name: Its name, or its path if it has none.
+        skipped: Sentences about what the last scan left out, and why.
+        others: Names of files that Suffice neither wrote nor can import.
 
     Raises:
-        NotFoundError: There is no such folder.
+        NotFoundError: The folder does not exist.
     """
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
         if not self.root.is_dir():
-            raise NotFoundError(f"there is no folder {str(root)!r}: name one that holds recordings, policies or logs")
+            raise NotFoundError(
+                f"there is no folder {str(root)!r}: name one that contains recordings, policies or logs"
+            )
         self.name = self.root.resolve().name or str(self.root.resolve())
         self.skipped: tuple[str, ...] = ()
         self.others: tuple[str, ...] = ()
@@ -83,7 +85,7 @@ class Folder:
         self._held: OrderedDict[tuple[Any, ...], _Held] = OrderedDict()
 
     def scan(self) -> list[Item]:
-        """Return everything in the folder; what did not change since the last scan is not read again."""
+        """Return everything in the folder; only what changed since the last scan is read again."""
         with self._lock:
             before, items = self._items, dict[str, Item]()
             before_others, others = self._foreign, dict[str, tuple[Any, ...]]()
@@ -105,7 +107,7 @@ class Folder:
             return [*items.values()]
 
     def recording(self, item: Item) -> Browsed:
-        """Return a recording or a log, read once while it does not change.
+        """Return a recording or a log, cached until it changes.
 
         Raises:
             SufficeError: It is damaged.
@@ -113,7 +115,7 @@ class Folder:
         return self.once(lambda: Browsed.read(item.path), item)
 
     def policy(self, item: Item) -> Policy:
-        """Return a policy; pages say themselves that its certificate is suspended.
+        """Return a policy without a warning about a suspended certificate, which pages show themselves.
 
         Raises:
             SufficeError: It is damaged.
@@ -129,12 +131,12 @@ class Folder:
         return self.once(lambda: evidence(str(item.path)), item)
 
     def once(self, make: Callable[[], _Made], *items: Item, name: str = "") -> _Made:
-        """Return what is made of some things, made once while none of them changes; the last few stay in memory.
+        """Return a value computed from some items, cached until one of them changes; the last few values stay in memory.
 
         Args:
-            make: Makes it.
-            items: The things.
-            name: What is made, if several are of the same things.
+            make: Computes the value.
+            items: The items that it depends on.
+            name: Name of the value, if several depend on the same items.
 
         Raises:
             SufficeError: One of them is damaged.
@@ -145,14 +147,14 @@ class Folder:
             self._held.move_to_end(key)
             while len(self._held) > _MOST_HELD:
                 self._held.popitem(last=False)
-        with held.lock:  # others wait for this one alone
+        with held.lock:  # a lock per value, so that only requests for the same value wait
             if not held.is_made:
                 held.value, held.is_made = make(), True
             value: _Made = held.value
             return value
 
     def _paths(self) -> Iterator[Path]:
-        """Yield files and folders of parts; hidden ones and what a link points to outside are left out."""
+        """Yield files and folders of parts, without hidden ones and without links that leave the folder."""
         root, n, skipped = self.root.resolve(), 0, list[str]()
 
         def unread(error: OSError) -> None:
@@ -185,7 +187,7 @@ class Folder:
 
 
 def _why_not_read(path: Path, root: Path) -> str:
-    """Return why a file is not read, in words; empty if it is: to read from a pipe would wait for ever."""
+    """Return the reason why a file is skipped, or an empty text; reading a pipe would wait for ever."""
     try:
         if path.is_symlink() and not path.resolve(strict=True).is_relative_to(root):
             return "is a link that leaves the folder"
@@ -200,7 +202,7 @@ def _is_part_path(path: Path) -> bool:
 
 
 def _state_of(path: Path) -> tuple[Any, ...]:
-    """Return names, sizes and times of what belongs to a thing: the file and its journal, or the files of a folder."""
+    """Return names, sizes and times of the files of a thing: a file and its journal, or a folder of parts."""
     files = (
         sorted(filter(_is_part_path, path.iterdir()))
         if path.is_dir()

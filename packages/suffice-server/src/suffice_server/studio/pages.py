@@ -1,4 +1,4 @@
-"""Pages of the studio: templates filled with text that can be nothing but text."""
+"""Pages of the studio: templates whose values are always escaped and shown as plain text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from suffice.presentation.packing import json_in_html
 __all__ = ["LONGEST_TEXT", "assets", "render_page", "visible"]
 
 LONGEST_TEXT = 4_000
-"""Characters of one text on a page; the whole text has a page of its own."""
+"""Most characters of one text on a page; the whole text has a page of its own."""
 
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
@@ -25,7 +25,7 @@ _INVISIBLE = re.compile(
 
 
 def visible(text: str) -> str:
-    r"""Return a text with a sign for each character that is not seen, or that changes the direction of others.
+    r"""Replace invisible characters, and those that change the direction of text, by visible signs.
 
     >>> visible("a\x00b\u202ec\r\nd")
     'a␀b⟨U+202E⟩c\nd'
@@ -39,7 +39,7 @@ def _sign_of(match: re.Match[str]) -> str:
 
 
 def _shown(value: Any, most: int = LONGEST_TEXT) -> Markup:
-    """Return a value of a recording as one isolated text, cut where it is long."""
+    """Render a recorded value as text whose direction cannot affect the page; cut it if it is long."""
     text = str(value)
     cut = f" … ({len(text):,} characters)" if len(text) > most else ""
     return Markup("<bdi>{}</bdi>{}").format(visible(text[:most]), cut)
@@ -58,7 +58,7 @@ def _environment() -> Any:
 
 
 def render_page(template: str, **values: Any) -> str:
-    """Return a page: a template of this package with its values, and a sign for every character in it that is not seen."""
+    """Fill a template of this package; invisible characters become visible signs."""
     page: str = _environment().get_template(template).render(**values)
     return visible(page)
 

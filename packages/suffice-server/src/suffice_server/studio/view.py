@@ -1,4 +1,4 @@
-"""What a page of the studio is made with: the request, the folder, and the template around it."""
+"""The interface between a page function and the studio: request, folder, templates, tabs."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class View:
         request: The request.
 
     Attributes:
-        request: The same.
-        folder: What the studio shows.
+        request: The request.
+        folder: The folder that the studio shows.
     """
 
     def __init__(self, request: Request) -> None:
@@ -46,31 +46,31 @@ class View:
 
     @cached_property
     def items(self) -> list[Item]:
-        """Everything in the folder, as it is at this request."""
+        """Everything in the folder at the time of this request."""
         return self.folder.scan()
 
     def of_kind(self, *kinds: str) -> list[Item]:
-        """Return the undamaged things of some kinds."""
+        """Return the undamaged items of some kinds."""
         return [item for item in self.items if item.kind in kinds and not item.error]
 
     def item(self, *kinds: str, key: str = "") -> Item:
-        """Return a thing by its id.
+        """Return an item by its id.
 
         Args:
-            kinds: What it may be.
-            key: Its id; empty = the one in the address.
+            kinds: Allowed kinds.
+            key: Its id; empty for the id in the address.
 
         Raises:
-            NotFoundError: It is not in the folder now, of another kind, or damaged.
+            NotFoundError: The item is no longer in the folder, of another kind, or damaged.
         """
         key = key or self.request.path_params["id"]
         item = next((item for item in self.items if item.id == key and item.kind in kinds), None)
         if item is None:
-            raise NotFoundError("this is not in the folder any more: go back to the folder, which is read anew")
+            raise NotFoundError("this is not in the folder any more: go back to the folder to read it again")
         return item
 
     def next_of(self, item: Item) -> str:
-        """Return the next command of a thing, with the policy of this folder that decided a log."""
+        """Return the suggested command for an item; for a log it names the policy in this folder that decided it."""
         policies = sorted(self.of_kind("policy"), key=lambda one: not one.state)  # those with a certificate first
         policy = next((one for one in policies if one.digest in item.deciders), None)
         return item.next if policy is None else item.next.replace(DECIDER, quoted(policy.path))
@@ -84,19 +84,19 @@ class View:
         return known
 
     def value(self, name: str, default: str = "") -> str:
-        """Return a value of the query."""
+        """Return a text of the address's query."""
         return self.request.query_params.get(name, default)
 
     def number(self, name: str, default: int) -> int:
-        """Return a whole number of the query; the default where it is none."""
+        """Return a whole number of the address's query; the default if it is not one."""
         text = self.value(name)
         return int(text) if text.isdecimal() and len(text) < 10 else default  # noqa: PLR2004
 
     def index(self, name: str) -> int:
-        """Return a whole number of the path.
+        """Return a whole number of the address's path.
 
         Raises:
-            NotFoundError: It is not one, or has more digits than anything here is counted with.
+            NotFoundError: The text is not a whole number, or has too many digits.
         """
         text = self.request.path_params[name]
         if not (text.isascii() and text.isdecimal() and len(text) < 10):  # noqa: PLR2004
@@ -109,8 +109,8 @@ class View:
         Args:
             template: The file in `templates`, which extends `base.html`.
             title: Its title.
-            status: Of the response.
-            values: What the template reads, beside `view` and `title`.
+            status: The HTTP status.
+            values: Values for the template, in addition to `view` and `title`.
         """
         return HTMLResponse(render_page(template, view=self, title=title, **values), status)
 
@@ -119,7 +119,7 @@ class View:
         return JSONResponse(jsonable(values))
 
     def tabs(self, item: Item) -> list[dict[str, Any]]:
-        """Return the tabs of a thing's pages, each with its address and whether it is this page."""
+        """Return the tabs over an item's pages, each with its address and whether it is the current page."""
         here = self.request.url.path
         addresses = [
             (tab.title, tab.path.replace("{id}", item.id))
@@ -132,29 +132,29 @@ class View:
 
     @staticmethod
     def query(**values: Any) -> str:
-        """Return a query of those values that are not empty, with its question mark."""
+        """Encode the non-empty values as the query of an address, with its question mark."""
         kept = {name: value for name, value in values.items() if value not in ("", None)}
         return f"?{urlencode(kept)}" if kept else ""
 
     @property
     def version(self) -> str:
-        """The release."""
+        """The version of Suffice."""
         return __version__
 
 
 Page = Callable[[View], Response]
-"""What answers one address."""
+"""A page function: it answers one address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tab:
-    """An entry of the navigation over a thing.
+    """A tab over the pages of an item.
 
     Attributes:
-        title: What it says.
+        title: The text of the tab.
         path: Its address, with ``{id}``.
-        kinds: Over things of which kinds it stands.
-        place: Smaller ones come first.
+        kinds: The kinds of items that have it.
+        place: Sort key; tabs with smaller ones come first.
     """
 
     title: str
@@ -165,7 +165,7 @@ class Tab:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewModule:
-    """What one module of `views` adds to the studio.
+    """The pages and tabs that one module of `views` adds to the studio.
 
     Attributes:
         pages: Method, path and function of each page.

@@ -1,4 +1,4 @@
-"""What one rule does on a recording, at once: figures first, intervals after, and an edit ends the one before."""
+"""Tries one rule on a recording: first figures, then intervals; a newer edit ends the computation."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ from suffice_server.studio.completion import Vocabulary
 __all__ = ["RuleDraft", "SupersededError", "Tryout", "Turns", "Workbench"]
 
 _FEW_ORDERS = 10
-"""Orders of independent samples that the first figures are means over."""
+"""Orders of independent samples over which the first figures are averaged."""
 
 _MANY_UNITS = 25_000
-"""Questions from which intervals rest on fewer draws: all draws are kept in memory."""
+"""From this many questions on, intervals use fewer draws, because all draws stay in memory."""
 
 _FEW_DRAWS = 200
 _REPLAYERS = 2
@@ -55,18 +55,18 @@ _TYPICAL = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
 class SupersededError(Exception):
-    """A newer edit of the same tab came: the figures of this one would never be shown."""
+    """A newer edit of the same tab has made this computation useless."""
 
 
 class Turns:
-    """Who is the latest of each tab."""
+    """The number of the latest edit of each browser tab."""
 
     def __init__(self) -> None:
         self._latest: OrderedDict[str, int] = OrderedDict()
         self._lock = threading.Lock()
 
     def begin(self, tab: str) -> Callable[[], None]:
-        """Begin a turn of a tab; return a function that raises a `SupersededError` once a later turn began."""
+        """Begin an edit of a tab; return a function that raises `SupersededError` once a later edit has begun."""
         with self._lock:
             turn = self._latest[tab] = self._latest.pop(tab, 0) + 1
             while len(self._latest) > _TABS:
@@ -81,19 +81,19 @@ class Turns:
 
 @dataclass(frozen=True, kw_only=True)
 class RuleDraft:
-    """What is tried.
+    """A rule and its settings, as typed on the page.
 
     Attributes:
-        rule: The text of the rule.
-        selector: That of the selector; empty = the recording's own.
-        start_round: Where the policy starts; None = the recording's own.
-        max_rounds: The highest round; None = the recording's own.
-        metric: What quality means; empty = the recording's own.
-        cost: What "cheapest" and "dominated" compare.
-        model: Whose list price all tokens have; empty = those of the recorded models, where they are listed.
-        baseline: What differences are taken against, see `replay`.
-        baseline_file: The file of a policy that is the baseline.
-        fitted: The policy whose fitted state the rule reads; None = nothing fitted.
+        rule: Text of the rule.
+        selector: Text of the selector; empty for the recording's own.
+        start_round: First round of the policy; None for the recording's own.
+        max_rounds: Last round of the policy; None for the recording's own.
+        metric: Metric of quality; empty for the recording's own.
+        cost: The cost by which "cheapest" and "dominated" compare.
+        model: Model whose list price applies to all tokens; empty for the recorded models, where they are listed.
+        baseline: Baseline of the differences, see `replay`.
+        baseline_file: File of a policy that is the baseline.
+        fitted: Policy whose fitted state the rule reads; None if nothing is fitted.
     """
 
     rule: str
@@ -108,7 +108,7 @@ class RuleDraft:
     fitted: Policy | None = None
 
     def options(self) -> list[str]:
-        """Return what commands are given to do the same, but for the baseline and the fitted state."""
+        """Return the command-line options for the same settings, except baseline and fitted state."""
         given = {
             "--selector": self.selector,
             "--start-round": self.start_round,
@@ -119,14 +119,14 @@ class RuleDraft:
 
 @dataclass(frozen=True, kw_only=True)
 class Tryout:
-    """What a rule does on a recording.
+    """The results of a rule on a recording.
 
     Attributes:
-        policy: The policy that was tried.
+        policy: The policy of the rule.
         result: The replay.
         highest: The highest recorded round.
-        final: Whether intervals are there, and every order of samples.
-        deployable: Why the policy cannot run live as it is; empty if it can.
+        final: True if it has intervals and averages all orders of samples.
+        deployable: Reason why the policy cannot run live as it is; empty if it can.
     """
 
     policy: Policy
@@ -146,19 +146,19 @@ class Workbench:
 
     Args:
         recording: Recorded rounds.
-        metric: What quality means where nothing else is said; empty = costs and stops alone.
+        metric: Default metric of quality; empty to show only costs and stops.
 
     Attributes:
-        recording: The same.
-        metric: The same.
-        turns: The tabs that try rules.
+        recording: The recording.
+        metric: The default metric.
+        turns: The latest edit of each tab.
     """
 
     def __init__(self, recording: Recording, metric: str) -> None:
         self.recording = recording
         self.metric = metric
         self.turns = Turns()
-        self._computing = threading.Lock()  # one at a time: what replays share is not for two threads
+        self._computing = threading.Lock()  # one replay at a time: their shared caches are not thread-safe
         self._replayers: OrderedDict[tuple[Any, ...], Replayer] = OrderedDict()
         self._vocabularies: dict[str, Vocabulary] = {}
 
@@ -185,14 +185,14 @@ class Workbench:
         return policy
 
     def stages(self, draft: RuleDraft, check: Callable[[], None]) -> Iterator[Tryout]:
-        """Yield what a draft does: first figures without intervals, then all.
+        """Yield the results of a draft: first figures without intervals, then all.
 
         Args:
-            draft: What is tried.
-            check: Called now and then; what it raises ends it.
+            draft: The rule and its settings.
+            check: Called at intervals; an error that it raises ends the computation.
 
         Raises:
-            SupersededError: A newer edit came.
+            SupersededError: A newer edit has come.
             SufficeError: The rule does not parse, or cannot decide on this recording.
         """
         policy = self.policy(draft)
@@ -227,7 +227,7 @@ class Workbench:
         return self._replayers[key]
 
     def prices(self, model: str = "") -> Price | Mapping[str, Price] | None:
-        """Return the list price of a model; without one those of the recorded models, None where one is not listed.
+        """Return the list price of a model; without a model, those of the recorded models, or None if one is not listed.
 
         Raises:
             NotFoundError: The model is not listed.
@@ -240,7 +240,7 @@ class Workbench:
             return None
 
     def vocabulary(self, fitted: Policy | None = None) -> Vocabulary:
-        """Return what rules can read here, with the fitted state of a policy or without."""
+        """Return the signals that rules can read on this recording, given the fitted state of a policy, if any."""
         key = "" if fitted is None else fitted.digest
         if key not in self._vocabularies:
             names = [*self.recording.names("signal"), *SIGNALS]
@@ -262,7 +262,7 @@ class Workbench:
         return True
 
     def _values(self, name: str, fitted: Policy | None) -> list[float]:
-        """Return quantiles of a signal over all rounds; the values themselves where they are few."""
+        """Return quantiles of a signal over all rounds, or its values if they are few."""
         try:
             policy = self.policy(RuleDraft(rule=f"{name} > 0", fitted=fitted))
         except SufficeError:
@@ -288,10 +288,10 @@ class Workbench:
         return default_metrics(self.recording)[0]
 
     def file(self, draft: RuleDraft) -> str:
-        """Return the policy of a draft as a file; its provenance says that it was chosen on these questions.
+        """Return the text of the draft's policy file; its provenance says that it was chosen on these questions.
 
         Raises:
-            SufficeError: It cannot run live as it is: something must be fitted first.
+            SufficeError: The policy cannot run live as it is, because something must be fitted first.
         """
         policy = self.policy(draft)
         policy.check()
@@ -300,7 +300,7 @@ class Workbench:
         return json.dumps(replace(policy, provenance=provenance).to_dict(), indent=2, ensure_ascii=False) + "\n"
 
     def commands(self, draft: RuleDraft, path: Path) -> dict[str, str]:
-        """Return the commands that go on from a draft, by what they do."""
+        """Return commands to continue with a draft, by their purpose."""
         rule = ["--policy", "policy.json"] if draft.fitted is not None else ["--rule", draft.rule, *draft.options()]
         metric = draft.metric or self.metric
         named = [] if not metric or metric == self._default_metric else ["--metric", metric]

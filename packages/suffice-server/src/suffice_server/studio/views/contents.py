@@ -1,4 +1,4 @@
-"""The folder: what is there, what each thing is, and what to do next."""
+"""The start page: everything in the folder, each item with its description and a next command."""
 
 from __future__ import annotations
 

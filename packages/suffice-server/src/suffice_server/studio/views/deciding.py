@@ -1,4 +1,4 @@
-"""The screen of `suffice decide`: whether to change the loop, in one sentence, with the tables after it."""
+"""The page of `suffice decide`: advice on changing the loop, in one sentence and tables."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ from suffice_server.studio.views.recordings import RECORDINGS
 __all__ = ["DECIDING_VIEW", "advice_answer", "decide_page"]
 
 _PROGRESS = 0.25
-"""Seconds between two words of progress."""
+"""Seconds between lines of progress."""
 
 _NUMBERS = {"max_loss": ("--max-loss", 0.01), "risk": ("--risk", 0.01)}
 """Fields of the form that are given in percent, with their options."""
 
 
 def _declared_options(view: View) -> list[str]:
-    """Return the options of the command that the form asks for.
+    """Translate the form into options of `suffice decide`.
 
     Raises:
-        DataError: A number is none, or a text cannot be an option.
+        DataError: A field is not a number, or has characters that are not printed.
         NotFoundError: The tune questions are not in the folder.
     """
     options: list[str] = []
     odd = [name for name, text in view.request.query_params.items() if not text.isprintable()]
     if odd:
-        raise DataError(f"{', '.join(odd)}: characters that are not printed cannot be an option of a command")
+        raise DataError(f"{', '.join(odd)}: an option cannot contain characters that are not printed")
     for name, option in (("metric", "--metric"), ("cost", "--cost"), ("baseline", "--baseline"), ("model", "--model")):
         if view.value(name):
             options.append(f"{option}={view.value(name)}")
@@ -67,7 +67,7 @@ def _declared_options(view: View) -> list[str]:
 
 
 def decide_page(view: View) -> Response:
-    """Return the page that decides."""
+    """Return the page with the form of `suffice decide`."""
     item = view.item(*RECORDINGS)
     recording = view.folder.recording(item).recording
     names = ["f1", "em", *recording.names("metric"), "agreement"]
@@ -89,7 +89,7 @@ def decide_page(view: View) -> Response:
 
 
 def advice_answer(view: View) -> Response:
-    """Return the advice, after lines of progress; a browser that goes away ends the computation."""
+    """Stream lines of progress, then the advice; if the browser disconnects, the computation ends."""
     item = view.item(*RECORDINGS)
     return StreamingResponse(_advice_lines(view, item), media_type="application/x-ndjson")
 
@@ -102,7 +102,7 @@ async def _advice_lines(view: View, item: Item) -> AsyncIterator[str]:
         return
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "decision.json")
-        # A process of its own is the command itself, and can be ended at any moment.
+        # A separate process runs the command itself, and can be ended at any moment.
         process = await start_python_async(
             *("-m", "suffice", "decide", str(item.path.resolve()), *options, "--json", "-o", str(out)),
             stdin=asyncio.subprocess.DEVNULL,
@@ -134,7 +134,7 @@ def _json_line(values: dict[str, Any]) -> str:
 
 
 def _advice_shown(view: View, item: Item, options: list[str], path: Path) -> dict[str, Any]:
-    """Return the part of the page that shows an advice, with its chart."""
+    """Render the part of the page that shows an advice, with its chart."""
     advice = Advice.load(path)
     command = shlex.join(["suffice", "decide", str(item.path), *options])
     then = {
@@ -155,7 +155,7 @@ def _advice_shown(view: View, item: Item, options: list[str], path: Path) -> dic
 
 
 def _without_column(table: Table, name: str) -> Table:
-    """Return a table without a column, if it has that."""
+    """Return a table without the named column, if it has one."""
     places = [place for place, column in enumerate(table.columns) if column.name != name]
     return replace(
         table,

@@ -1,4 +1,4 @@
-"""What leaves the studio as a file: the report of a recording, a policy, and the reports that the folder has."""
+"""Downloads of the studio: a recording's report and a policy; also shows the reports in the folder."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from suffice_server.studio.views.recordings import RECORDINGS
 __all__ = ["EXPORTS_VIEW", "policy_file", "report_file", "report_page"]
 
 _DEFAULT_RULE = "answer_stable"
-"""What `suffice report` shows without a rule; a recording that lacks it is shown at full width."""
+"""The default rule of `suffice report`; a recording without its signals is reported at full width."""
 
 _SANDBOX = (
     "sandbox allow-scripts allow-popups; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data:; base-uri 'none'; form-action 'none'"
 )
-"""A page of the folder may be anybody's: its scripts run, but neither read the studio nor ask it for anything."""
+"""Content security policy of reports in the folder, whose scripts may run but can neither read nor ask the studio."""
 
 _UNSAFE_NAME = re.compile(r"[^\w.-]+", re.ASCII)
 
@@ -35,14 +35,14 @@ def _download(text: str, name: str, media_type: str) -> Response:
 
 
 def policy_file(view: View) -> Response:
-    """Return a policy as a file to keep."""
+    """Download a policy."""
     item = view.item("policy")
     text = json.dumps(view.folder.policy(item).to_dict(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     return _download(text, item.path.name, "application/json")
 
 
 def report_file(view: View) -> Response:
-    """Return the report of a recording, as `suffice report` writes it."""
+    """Download the report of a recording, as `suffice report` writes it."""
     item = view.item(*RECORDINGS)
     browsed = view.folder.recording(item)
     recording, names = browsed.recording, default_metrics(browsed.recording)
@@ -64,7 +64,7 @@ def report_file(view: View) -> Response:
 
 
 def report_page(view: View) -> Response:
-    """Return a report that is in the folder."""
+    """Show a report in the folder."""
     item = view.item("report")
     return Response(item.path.read_bytes(), media_type="text/html", headers={"content-security-policy": _SANDBOX})
 

@@ -1,4 +1,4 @@
-"""A log of a deployed policy, live: what a watch says of it, and what it counts by itself."""
+"""The page of a log: the result of watching it, and counts of its stops and audits."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def log_page(view: View) -> Response:
 
 
 def _watched(view: View, item: Item, policies: list[Item]) -> dict[str, Any]:
-    """Return what a watch says by the chosen policy, or by the one of this folder that decided the log."""
+    """Watch the log with the chosen policy, or else with the policy in this folder that decided it."""
     chosen = view.value("policy") or next((one.id for one in policies if one.digest in item.deciders), "")
     tune = view.value("tune")
     watched: dict[str, Any] = {"policy": chosen, "tune": tune, "result": None, "problem": "", "next": "", "sign": ""}

@@ -1,4 +1,4 @@
-"""A policy: what decides, what it rests on, its certificate, and the lines to paste."""
+"""The page of a policy: its rule, provenance and certificate, and lines to paste into a loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Walk through the questions of a recording, and read every round with the decision of a policy."""
+"""The list of a recording's questions, and a page of each with every round and a policy's decision."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _SETTINGS = ("selector", "start_round", "max_rounds", "fitted", "baseline")
 
 @dataclass(frozen=True, kw_only=True)
 class _Walk:
-    """What every address of a walk says: which recording, by which policy, and which questions.
+    """The parsed address of a page of questions: recording, policy, filter and search.
 
     Attributes:
-        item: The recording.
-        browsed: What was read of it.
-        fates: What the policy does with each question.
-        chosen: The filter.
-        search: The words that are searched for.
-        policy: The id of the policy's file, if it has one.
-        rule: The text of the rule, if it was given as that.
-        settings: The other values of the address that belong to the rule, and what it is compared with.
-        choices: Policies of the folder.
-        problem: Why the requested policy is not the one that is shown.
+        item: The file of the recording.
+        browsed: The recording.
+        fates: The outcome of the policy for each question.
+        chosen: The name of the filter.
+        search: The searched words.
+        policy: Id of the policy's file; empty if the policy is given as a rule.
+        rule: Text of the rule, if the policy is given as one.
+        settings: Other values of the address: those of the rule, and the policy to compare with.
+        choices: Policies in the folder.
+        problem: Reason why another policy is shown than the requested one; else empty.
     """
 
     item: Item
@@ -58,7 +58,7 @@ class _Walk:
 
     @classmethod
     def of(cls, view: View) -> _Walk:
-        """Read the address."""
+        """Parse the address of a request."""
         item = view.item(*RECORDINGS)
         browsed = view.folder.recording(item)
         policy, rule, problem = view.value("policy"), view.value("rule"), ""
@@ -88,7 +88,7 @@ class _Walk:
         )
 
     def query(self, **changes: Any) -> str:
-        """Return the query of this walk with some changes."""
+        """Return the address's query with some values changed."""
         values = {
             "policy": self.policy,
             "rule": self.rule,
@@ -103,16 +103,16 @@ class _Walk:
         return f"/recording/{self.item.id}/questions/{place}{self.query()}"
 
     def after(self, chosen: str, place: int) -> str:
-        """Return the address of the next question of a filter; empty where there is none."""
+        """Return the address of the next question that a filter shows; empty if there is none."""
         later = np.flatnonzero(self.fates.filters[chosen][place + 1 :])
         return self.place_address(place + 1 + int(later[0])) if len(later) else ""
 
 
 def _baseline(view: View, browsed: Browsed, like: Policy) -> Policy:
-    """Return the policy that another one is compared with; a rule answers as that does.
+    """Return the baseline of the comparison, a policy in the folder or a rule with the selector of `like`.
 
     Raises:
-        SufficeError: It is not in the folder, or not a rule.
+        SufficeError: The baseline is neither a policy in the folder nor a rule.
     """
     baseline = draft_of(view).baseline
     if isinstance(baseline, Policy):
@@ -187,7 +187,7 @@ def question_page(view: View) -> Response:
 
 
 def _shown_rounds(question: dict[str, Any], metric: str) -> list[dict[str, Any]]:
-    """Return the rounds as the page shows them, each with the evidence that is new in it."""
+    """Prepare the rounds for the page, each with its new evidence."""
     decided, before, rounds = question["policies"][0], set[str](), []
     for one in question["rounds"]:
         ids = list(one.get("passage_ids") or ())
@@ -216,7 +216,7 @@ def _shown_rounds(question: dict[str, Any], metric: str) -> list[dict[str, Any]]
 
 
 def _handed_out(walk: _Walk, place: int) -> dict[str, Any]:
-    """Return what a deployed policy decided about a question of a log; empty for any other recording."""
+    """Return the logged decision about a question; empty if the recording is not a log."""
     recording = walk.browsed.recording
     names = ("policy_digest", "stop_round", "answer_round", "stop_reason", "audit_rate", "audited")
     known = {name: recording.per_question(name, [])[place] for name in names if name in recording.table.column_names}
@@ -224,7 +224,7 @@ def _handed_out(walk: _Walk, place: int) -> dict[str, Any]:
 
 
 def text_page(view: View) -> Response:
-    """Return one text of a round whole, as plain text."""
+    """Return one text of a round without cutting it, as plain text."""
     browsed = view.folder.recording(view.item(*RECORDINGS))
     field_name = view.request.path_params["field"]
     return PlainTextResponse(browsed.cell(view.index("place"), view.index("round"), field_name))

@@ -1,4 +1,4 @@
-"""A recording at a glance: its facts, its columns, and what fixed budgets reach."""
+"""The page of a recording: its facts, columns, and the quality and cost of fixed budgets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from suffice_server.studio.view import Tab, View, ViewModule
 __all__ = ["RECORDINGS", "RECORDING_VIEW", "recording_page"]
 
 RECORDINGS = ("recording", "log")
-"""Kinds that hold rounds."""
+"""Kinds of items that contain rounds."""
 
 
 def recording_page(view: View) -> Response:

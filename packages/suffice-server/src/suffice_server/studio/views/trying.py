@@ -1,4 +1,4 @@
-"""Try a rule: a box with completion, and what the rule does at once."""
+"""The page to try a rule: a text box with completion, and immediate results."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ EXAMPLES = (
     "fixed_k(2)",
 )
 VOTES_EXAMPLES = ("lead(3)", "adaptive_consistency", "esc(5)", "vote_share >= 0.7", "fixed_k(3)")
-"""Rules to begin with, as far as the recording has what they read; the second ones of independent samples."""
+"""Example rules, shown if the recording has their signals; the second tuple is for independent samples."""
 
 _MOST_EXAMPLES = 4
 _BASELINES = ("full", RECORDED, "closed_book")
 
 
 def draft_of(view: View) -> RuleDraft:
-    """Return what the address asks for.
+    """Parse the rule and its settings from the address.
 
     Raises:
-        SufficeError: A number is none, or a policy is not in the folder.
+        SufficeError: A field is not a number, or the policy is not in the folder.
     """
     baseline: Any = view.value("baseline") or None
     file: Path | None = None
@@ -124,7 +124,7 @@ def try_page(view: View) -> Response:
 
 
 def completion_answer(view: View) -> Response:
-    """Return what may be put at the cursor, and what is wrong with the text."""
+    """Return completions at the cursor, and the problem of the text, as JSON."""
     bench = view.folder.recording(view.item(*RECORDINGS)).workbench
     fitted = view.value("fitted")
     policy = view.folder.policy(view.item("policy", key=fitted)) if fitted else None
@@ -134,7 +134,7 @@ def completion_answer(view: View) -> Response:
 
 
 def figures_answer(view: View) -> Response:
-    """Return what the rule does, line by line: first figures, then intervals; or a problem, or nothing if it is outdated."""
+    """Stream the rule's results: first figures, then intervals; or a problem, or nothing once a newer edit has come."""
     item = view.item(*RECORDINGS)
     bench = view.folder.recording(item).workbench
     check = bench.turns.begin(view.value("tab"))
@@ -147,7 +147,7 @@ def figures_answer(view: View) -> Response:
             yield '{"superseded": true}\n'
         except Exception:  # noqa: BLE001 - the headers are sent: it can only be said in the stream
             _tried_log.exception("a rule could not be tried")
-            yield json.dumps({"problem": _problem("this failed inside the studio; its terminal says more")}) + "\n"
+            yield json.dumps({"problem": _problem("the studio itself failed; its terminal shows the error")}) + "\n"
 
     return StreamingResponse(lines(), media_type="application/x-ndjson")
 
@@ -176,7 +176,7 @@ def _stage_answers(view: View, item: Item, bench: Workbench, check: Any) -> Iter
 
 
 def _tryout_answer(view: View, item: Item, bench: Workbench, draft: RuleDraft, tryout: Tryout) -> dict[str, Any]:
-    """Return the part of the page that shows what a rule does, with its charts."""
+    """Render the part of the page that shows a rule's results, with its charts."""
     result, row = tryout.result, tryout.row
     base = result.row(row.baseline)
     charts: dict[str, Any] = {"stops": stops_chart(result, [row] if row is base else [row, base])}
@@ -213,7 +213,7 @@ def _tryout_answer(view: View, item: Item, bench: Workbench, draft: RuleDraft, t
 
 
 def _few_tiles(tryout: Tryout) -> list[dict[str, Any]]:
-    """Return the figures that need no interval, with a word in the place of the interval."""
+    """Return the figures before their intervals are computed, with a note instead of each interval."""
     if not tryout.result.metrics:
         return []
     listed = tiles(tryout.result, tryout.row, tryout.highest)
@@ -221,7 +221,7 @@ def _few_tiles(tryout: Tryout) -> list[dict[str, Any]]:
 
 
 def _saving(tryout: Tryout) -> Table:
-    """Return what a question costs at full width and with the rule, and what that saves."""
+    """Tabulate the mean cost of a question at full width and with the rule, and the saving."""
     result, row = tryout.result, tryout.row
     whole = [other for other in result.rows if other.kind == "fixed" and other.selector in (row.selector, "")]
     full = next((other for other in whole if other.label.startswith(f"fixed_k({tryout.highest})")), None)
@@ -251,10 +251,10 @@ def _saving(tryout: Tryout) -> Table:
 
 
 def policy_answer(view: View) -> Response:
-    """Return the policy of the rule as a file to keep.
+    """Download the policy of the rule.
 
     Raises:
-        SufficeError: It cannot run live as it is.
+        SufficeError: The policy cannot run live as it is.
     """
     bench = view.folder.recording(view.item(*RECORDINGS)).workbench
     text = bench.file(draft_of(view))

@@ -1,4 +1,4 @@
 """The command line: parse, call, print.
 
-No command computes anything; each has a function of the rooms below that does the same in Python.
+Commands compute nothing themselves; each calls a function of the other rooms that does the same in Python.
 """

@@ -25,7 +25,7 @@ _OUT = Path("decision.json")
 
 @dataclass(frozen=True, kw_only=True)
 class _Declared:
-    """What is declared before the first verdict, and holds for all questions that come later."""
+    """Options declared before the first verdict; they hold for all later questions."""
 
     panel: ClassVar[str] = "What is declared once"
 
@@ -33,7 +33,7 @@ class _Declared:
         str | None,
         typer.Option(
             "--metric",
-            help="What must not be lost: a column in [0, 1], more is better; default: f1, em for multiple choice, or agreement.",
+            help="The metric to preserve: a column in [0, 1], more is better; default: f1, em for multiple choice, or agreement.",
         ),
     ] = None
     max_loss: Annotated[
@@ -41,25 +41,25 @@ class _Declared:
         typer.Option("--max-loss", help="The largest mean loss that you would accept; default: 0.02, two points."),
     ] = None
     risk: Annotated[
-        float | None, typer.Option("--risk", help="Of advice that loses more, between 0 and 1; default: 0.05.")
+        float | None, typer.Option("--risk", help="The risk that advice loses more, in (0, 1); default: 0.05.")
     ] = None
     cost: Annotated[
-        str | None, typer.Option("--cost", help=f"What is to be saved: {', '.join(SAVABLE)}; default: calls.")
+        str | None, typer.Option("--cost", help=f"The cost to save: {', '.join(SAVABLE)}; default: calls.")
     ] = None
     baseline: Annotated[
         str | None,
-        typer.Option("--baseline", help="'recorded' (default), what the log did itself, or a rule as fixed_k(5)."),
+        typer.Option("--baseline", help="'recorded' (default), the log's own stops, or a rule as fixed_k(5)."),
     ] = None
     selector: Annotated[
         str | None,
         typer.Option(
-            "--selector", help="Which seen round's answer to return; default: last, of samples their majority."
+            "--selector", help="Chooses the round whose answer to return; default: last, or the majority of samples."
         ),
     ] = None
     orders: Annotated[
         int | None,
         typer.Option(
-            "--orders", min=1, help="Of independent samples: average losses over this many orders; default: 100."
+            "--orders", min=1, help="For independent samples: average losses over this many orders; default: 100."
         ),
     ] = None
 
@@ -105,7 +105,7 @@ def decide_command(
     recording = chosen_loop(read_recording(path), where)
     earlier = None if previous is None else Advice.load(previous)
     if earlier is None and target.exists():
-        earlier = Advice.load(target)  # to begin anew until one likes the answer would be no evidence
+        earlier = Advice.load(target)  # continue it: starting anew until the answer pleases would not be evidence
         if not earlier.knows(recording):
             raise DataError(
                 f"{target} is a decision on other questions than those of {path}. If it is about the same loop, add these to its "
@@ -113,7 +113,7 @@ def decide_command(
             )
     given = declared.given()
     if earlier is not None and is_from_file(context, "max_loss"):
-        given["max_loss"] = None  # what was declared holds, whatever the file says today
+        given["max_loss"] = None  # the declared value holds, even if suffice.toml has another one now
     of_tune = tune.given()
     if "tune" in of_tune:
         of_tune["tune"] = tune_of_loop(of_tune["tune"], where)

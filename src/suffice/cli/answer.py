@@ -25,7 +25,7 @@ __all__ = ["answer"]
 
 @dataclass(frozen=True, kw_only=True)
 class _Searched(options.Retrieval):
-    """A corpus, without which there is nothing to answer from."""
+    """Options for the corpus to search, which is required."""
 
     corpus: Annotated[
         str,

@@ -1,4 +1,4 @@
-"""Approvals: which keys the `suffice.toml` of a folder may send, and where to.
+"""Approvals of keys that the `suffice.toml` of a folder may send to a host.
 
 A folder may come from somebody else, and its file names an endpoint and an environment variable. The user approves both once;
 approvals are kept in the user's configuration, outside all folders of data.
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 VARIABLE = "SUFFICE_APPROVE"
-"""The environment variable that approves where nobody can be asked, as ``NAME_API_KEY@https://host:443``, several with blanks."""
+"""The environment variable with approvals for programs: ``NAME_API_KEY@https://host:443``, separated by blanks."""
 
 _KEY = "api_key_env"
 _URL = "base_url"
@@ -47,10 +47,10 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True, order=True)
 class Approval:
-    """That the file of a folder may send a key to a host.
+    """The approval that a folder's file may send a key to a host.
 
     Attributes:
-        folder: The folder, absolute; empty = every folder, as the environment says it.
+        folder: The folder, absolute; empty = every folder, for approvals by the environment.
         origin: Scheme, host and port.
         variable: The environment variable that holds the key.
     """
@@ -68,7 +68,7 @@ class Approval:
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether an address of `checked_url` is one of this machine alone.
+    """Return whether an address of `checked_url` can only be this machine.
 
     >>> is_loopback("http://127.0.0.1:8000/v1"), is_loopback("http://127.0.0.1.evil.com/v1")
     (True, False)
@@ -96,7 +96,7 @@ def _origins(urls: str, *, loopback: bool) -> Iterator[str]:
 
 
 def wanted(settings: Mapping[str, Any]) -> list[Approval]:
-    """Return what must be approved for the endpoint and the variable that a file names."""
+    """Return the approvals needed for the endpoint and the variable that a file names."""
     if not {"base-url", "api-key-env"} & set(settings):
         return []
     named = settings.get("api-key-env")
@@ -104,7 +104,7 @@ def wanted(settings: Mapping[str, Any]) -> list[Approval]:
 
 
 def _wanted(urls: str | None, variables: Mapping[str, bool]) -> list[Approval]:
-    """Return what must be approved for variables; of each is said whether the file names it."""
+    """Return the approvals needed to send keys to endpoints; each variable comes with whether the file names it."""
     from suffice.loops.models._clients import OPENAI_URL
 
     urls = urls or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
@@ -116,9 +116,9 @@ def _wanted(urls: str | None, variables: Mapping[str, bool]) -> list[Approval]:
 
 
 def check_approved(context: Any) -> None:
-    """Ask for the approval that a command needs which is about to run, or refuse to run it.
+    """Ask for the approval that the running command needs, or raise.
 
-    It needs one if `suffice.toml` says where a key goes, unless that is this machine, or which key it is.
+    It needs one if `suffice.toml` names the key, or the endpoint to which a key is sent, unless that is this machine.
 
     Raises:
         BadParameter: Something is not approved, and nobody can be asked, or the answer is no.
@@ -126,12 +126,12 @@ def check_approved(context: Any) -> None:
     values = context.params
     if _URL not in values or not (is_from_file(context, _URL) or is_from_file(context, _KEY)):
         return
-    elsewhere = values.get("on") is not None  # a cluster: its nodes may have keys that this process has not
+    elsewhere = values.get("on") is not None  # nodes of a cluster may have keys that this process lacks
     variables = {
         str(value): is_from_file(context, name)
         for name, value in values.items()
         if name.endswith(_KEY) and value is not None and (os.environ.get(value) or elsewhere)
-        # The key of a judge or critic whose own endpoint was given does not go to the file's.
+        # A judge or critic with an endpoint of its own does not send its key to the file's endpoint.
         if name == _KEY or values.get(name.removesuffix(_KEY) + _URL) is None
     }
     missing = [one for one in _wanted(values[_URL], variables) if not is_approved(one)] if variables else []
@@ -156,12 +156,12 @@ def _is_terminal() -> bool:
 
 
 def is_approved(one: Approval) -> bool:
-    """Return whether the environment or the user approved it."""
+    """Return whether the environment or the user has given an approval."""
     return Approval("", one.origin, one.variable) in _from_environment() or one in _stored()
 
 
 def approvals_file() -> Path:
-    """Return where approvals are kept: ``$XDG_CONFIG_HOME/suffice/approved.json``, or below ``~/.config``.
+    """Return the path of the stored approvals: ``$XDG_CONFIG_HOME/suffice/approved.json``, or below ``~/.config``.
 
     Raises:
         DataError: The user has no home.
@@ -177,7 +177,7 @@ def approvals_file() -> Path:
 
 
 def approvals_here() -> list[Approval]:
-    """Return what is approved in the current folder, by the user's file and by the environment.
+    """Return the approvals for the current folder, from the user's file and the environment.
 
     Raises:
         DataError: One of them cannot be read.

@@ -15,7 +15,7 @@ __all__ = ["BatchOptions"]
 
 @dataclass(frozen=True, kw_only=True)
 class BatchOptions:
-    """Whether requests go into batches."""
+    """Options for sending requests in batches."""
 
     panel: ClassVar[str] = "Batches"
 
@@ -36,7 +36,7 @@ class BatchOptions:
     ] = None
 
     def queue(self) -> BatchQueue | None:
-        """Return the batches; None if requests are sent as they come."""
+        """Return the queue of batches; None if requests are sent one by one."""
         if not (self.batch or self.batch_file):
             if not self.wait:
                 raise BadParameter("there is nothing to wait for without --batch", param_hint="--no-wait")

@@ -1,4 +1,4 @@
-"""`suffice certify` and `suffice data show`: bound the loss of a policy with confidence, and say what that rests on."""
+"""`suffice certify` and `suffice data show`: bound the loss of a policy with confidence, and show the assumptions."""
 
 from __future__ import annotations
 
@@ -73,14 +73,16 @@ def certify_command(
     procedure: Annotated[
         str, typer.Option("--procedure", help="'fixed-sequence' (order matters) or 'bonferroni'.")
     ] = "fixed-sequence",
-    cheapest: Annotated[str, typer.Option("--cheapest", help=f"What is cheap: {', '.join(COST_NAMES)}.")] = "calls",
+    cheapest: Annotated[
+        str, typer.Option("--cheapest", help=f"The cost to compare: {', '.join(COST_NAMES)}.")
+    ] = "calls",
     leave_out_failed: Annotated[
         bool, typer.Option("--leave-out-failed", help="Leave out questions that failed; otherwise they count as lost.")
     ] = False,
     orders: Annotated[
         int | None,
         typer.Option(
-            "--orders", min=1, help="Of independent samples: average each loss over so many orders; default: 100."
+            "--orders", min=1, help="For independent samples: average each loss over this many orders; default: 100."
         ),
     ] = None,
     start_round: options.StartRound = None,
@@ -143,7 +145,7 @@ def _family_of(
     tune: Recording | None,
     start_round: int | None = None,
 ) -> Family:
-    """Return the family that the options declare: a path, a list, or the policy alone."""
+    """Return the family of policies that the options declare: a path, a list, or a single policy."""
     if along is not None and rules is not None:
         raise typer.BadParameter("give a path or a list of rules, not both", param_hint="--path / --rules")
     lines = [] if rules is None else _lines(rules)
@@ -183,7 +185,7 @@ def _lines(path: Path) -> Sequence[Policy | str]:
 
 
 def certification_screen(result: Certification) -> Screen:
-    """Return the outcome, the family, and what the next policy lacks."""
+    """Show the outcome, the family, and the margin by which the next policy failed."""
     cheaper = [f"cheaper: {result.missing}"] if result.policy is not None and result.missing else []
     return Screen(sentences=[result.headline, *cheaper], tables=result.tables(), aside={"p (Hoeffding-Bentkus)"})
 
@@ -192,7 +194,7 @@ def show_command(
     path: Annotated[Path, typer.Argument(metavar="POLICY", help="A policy file.")],
     output: Output,
 ) -> None:
-    """What it says, what the certificate assumes, and what breaks it.
+    """Show a policy file: its rule, the assumptions of its certificate, and what would break it.
 
     Example: suffice data show policy.json
     """

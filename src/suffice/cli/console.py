@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 _WIDE = 200
-"""Columns of tables that go to a file or a pipe, where nothing needs to fit a screen."""
+"""The width of tables that go to a file or a pipe, which need not fit a screen."""
 
 _GAP = 2
 """Blanks between two columns."""
@@ -48,11 +48,11 @@ _TEXT_WIDTH = 28
 _DELETE = 0x7F
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-"""What a terminal takes for orders, line feed and tab aside, and what it cannot show."""
+"""Control characters, except line feed and tab, and characters that a terminal cannot show."""
 
 
 def printable(text: str) -> str:
-    r"""Return a text with a visible sign for each control character: a model's reply may hold some.
+    r"""Replace each control character by a visible sign, since a model's reply may contain some.
 
     >>> printable("a\x1b[2Jb\r\n\tc")
     'a␛[2Jb\n\tc'
@@ -66,10 +66,10 @@ def _sign(control: re.Match[str]) -> str:
 
 
 class Terminal(Console):
-    """A console on which no text can move the cursor, set a title or clear the screen; styles of our own can."""
+    """A console on which only our own styles, and no text, can move the cursor, set a title or clear the screen."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """Return the segments of what is printed, text made printable."""
+        """Return the segments to print, with their text made printable."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
@@ -79,7 +79,7 @@ errors = Terminal(stderr=True, highlight=False, width=None if sys.stderr.isatty(
 
 
 def say(text: str, *, bold: bool = False) -> None:
-    """Print a sentence to standard output: brackets in it are no markup, and its line is not broken."""
+    """Print a sentence to standard output on one line; brackets in it are not markup."""
     console.print(text, style="bold" if bold else None, markup=False, soft_wrap=True)
 
 
@@ -101,12 +101,12 @@ def print_json(data: Any) -> None:
 
 
 def print_text(text: str) -> None:
-    """Print a text as it is, but for control characters, to standard output."""
+    """Print a text to standard output, unchanged except for control characters."""
     sys.stdout.write(printable(text))
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """Return a number for a sentence; a dash where it is undefined.
+    """Format a number for a sentence; a dash if it is undefined.
 
     >>> number(0.256), number(float("nan")), number(1234567.0, 0)
     ('0.26', '-', '1,234,567')
@@ -115,11 +115,11 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 def table_view(table: Table, fit: int | None = None) -> Grid:
-    """Return a table as rich draws it, without its title and notes.
+    """Convert a table to one of rich, without its title and notes.
 
     Args:
         table: The table.
-        fit: A width that it `fits`: numbers then stay on one line, while headings and texts may be broken.
+        fit: A width that it `fits`: numbers stay on one line, while headings and texts may be broken.
     """
     grid = Grid(box=None, pad_edge=False, header_style="bold")
     widths: list[int] | list[None] = [None] * len(table.columns) if fit is None else _widths(table, fit)
@@ -127,17 +127,17 @@ def table_view(table: Table, fit: int | None = None) -> Grid:
         side: Literal["left", "right"] = "right" if column.numeric else "left"
         grid.add_column(Text(column.name), justify=side, width=width, overflow="fold")
     for row in table.texts():
-        grid.add_row(*map(Text, row))  # no markup: answers hold brackets
+        grid.add_row(*map(Text, row))  # not markup, since answers may contain brackets
     return grid
 
 
 def fits(table: Table, width: int) -> bool:
-    """Return whether a table is narrow enough if nothing but headings and texts is broken."""
+    """Return whether a table fits a width if only headings and texts are broken."""
     return sum(least for least, _ in _width_ranges(table)) + _GAP * (len(table.columns) - 1) <= width
 
 
 def _width_ranges(table: Table) -> list[tuple[int, int]]:
-    """Return how wide each column must be, and how wide it is if nothing is broken."""
+    """Return the least width of each column, and its width without line breaks."""
     ranges = []
     for column, *cells in zip(table.columns, *table.texts(), strict=True):
         longest = max((cell_len(line) for cell in cells for line in cell.splitlines()), default=0)
@@ -148,7 +148,7 @@ def _width_ranges(table: Table) -> list[tuple[int, int]]:
 
 
 def _widths(table: Table, width: int) -> list[int]:
-    """Return how wide columns are; what is left over goes to the first that need it."""
+    """Return the widths of columns; spare width goes to the first columns that need it."""
     ranges = _width_ranges(table)
     spare = width - _GAP * (len(ranges) - 1) - sum(least for least, _ in ranges)
     widths = []
@@ -170,16 +170,16 @@ def print_table(table: Table) -> None:
 
 @contextmanager
 def progress_bar(title: str, *, quiet: bool) -> Iterator[Callable[..., None] | None]:
-    """Show a bar on standard error; yield what moves it, or None where that is not a terminal.
+    """Show a progress bar on standard error; yield a function that moves it, or None if that is not a terminal.
 
-    In the worker of a cluster the driver shows it.
+    In the worker of a cluster, the driver shows the bar.
 
     Args:
-        title: What is done.
+        title: The title of the work.
         quiet: Whether to show nothing.
 
     Yields:
-        A function of how many are done, of how many, and a text beside the bar.
+        A function of the number done, the total, and a text beside the bar.
     """
     sink = current_sink()
     if sink is not None:
@@ -198,7 +198,7 @@ def progress_bar(title: str, *, quiet: bool) -> Iterator[Callable[..., None] | N
 
 @contextmanager
 def status(title: str, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """Say on standard error what is going on, where that is a terminal; yield what names the step."""
+    """Show a spinner on standard error if that is a terminal; yield a function that updates its text."""
     if quiet or not errors.is_terminal:
         yield lambda _: None
         return

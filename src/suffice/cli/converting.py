@@ -36,7 +36,7 @@ def convert_command(
     splits: Annotated[
         str | None, Option("--splits", help="Draw disjoint splits, for instance tune=200,eval=500.")
     ] = None,
-    seed: Annotated[int, Option("--seed", help="Of the draw.")] = 0,
+    seed: Annotated[int, Option("--seed", help="Seed of the draw.")] = 0,
     split: Annotated[str | None, Option("--split", help="The split of the source, where it has several.")] = None,
     config: Annotated[
         str | None, Option("--config", help="Its configuration: a folder, or a name on the hub; all takes all folders.")
@@ -48,7 +48,7 @@ def convert_command(
 ) -> None:
     """Sets: HotpotQA, 2WikiMultiHopQA, MuSiQue, NQ-Open, TriviaQA, PopQA, FEVER, GSM8K and MATH, in the form of the hub or of their authors; and the passages of a corpus.
 
-    Splits never share a question's text, and have the same shares of types. A card beside the file says where it comes from.
+    Splits never share a question's text, and have the same shares of types. A card beside the file describes its origin.
 
     Example: suffice convert dev.json -o q.jsonl --splits tune=100,eval=300
     """
@@ -83,7 +83,7 @@ def _corpus_screen(corpus: Any) -> Screen:
 
 
 def split_sizes(text: str) -> dict[str, int]:
-    """Return the value of `--splits`: how many questions each split has.
+    """Parse `--splits` to the number of questions of each split.
 
     >>> split_sizes("tune=100,eval=300")
     {'tune': 100, 'eval': 300}

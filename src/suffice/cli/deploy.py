@@ -25,7 +25,7 @@ from suffice.verdicts.decisions.advice import FORMAT
 
 __all__ = ["deploy_command"]
 
-"""Where the policy of a decision goes."""
+"""The default file for the policy of a decision."""
 
 _LATER = (
     "to ask again later, record some questions without the policy, with the old cap: what it cut off is unknown, and against "
@@ -40,13 +40,13 @@ def deploy_command(
         str, typer.Option("--to", help=f"Whose lines to print: python (your own loop), {', '.join(frameworks())}.")
     ] = "python",
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Where the policy of a decision goes; default: policy.json.")
+        Path | None, typer.Option("--out", "-o", help="The file for the decision's policy; default: policy.json.")
     ] = None,
     answer_position: Annotated[
         str | None,
         typer.Option(
             "--answer-position",
-            help="Where your replies hold the answer: marker:TEXT, json:FIELD, tool:FIELD, start or whole; default: the policy's.",
+            help="The place of the answer in your replies: marker:TEXT, json:FIELD, tool:FIELD, start or whole; default: the policy's.",
         ),
     ] = None,
 ) -> None:
@@ -58,7 +58,7 @@ def deploy_command(
     try:
         is_decision = json.loads(path.read_text("utf-8")).get("format") == FORMAT
     except (OSError, ValueError, AttributeError):
-        is_decision = False  # the reader of policies says what is wrong
+        is_decision = False  # if it is not a policy either, reading it as one gives the error
     if is_decision:
         advice = Advice.load(path)
         if advice.policy is None:
@@ -82,7 +82,7 @@ def deploy_command(
             f"{target} must end in .json, by which the lines know a policy file from the text of a rule: give -o"
         )
     if target != path:
-        before = Policy.load(target) if target.exists() else policy  # never over another file
+        before = Policy.load(target) if target.exists() else policy  # raises if another kind of file would be replaced
         if out is None and before != policy:
             raise DataError(f"{target} is another policy: give -o {target} to replace it, or another name")
         policy.save(target)
@@ -96,7 +96,7 @@ def deploy_command(
 
 
 def _position_note(policy: Policy, *, is_given: bool) -> str:
-    """Return where the lines read the answer in a reply, and what a reply without it is."""
+    """Return a note on the position at which the lines read the answer in a reply, and on replies without it."""
     position = policy.answer_position
     if position.kind == "whole":
         return "the lines read the whole reply as the answer, after any thinking block"
@@ -111,7 +111,7 @@ def _position_note(policy: Policy, *, is_given: bool) -> str:
 
 
 def _needed_notes(policy: Policy) -> list[str]:
-    """Return what a loop must give beside the text of its replies, one note for each signal."""
+    """Return a note for each signal that a loop must give in addition to the text of its replies."""
     notes = []
     for name in policy.raw_signals:
         known = SIGNALS.get(name)

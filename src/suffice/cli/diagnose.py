@@ -30,7 +30,7 @@ def diagnose_command(
         RecordingPath | None,
         typer.Option("--tune", help="A recording of tune questions: fits calibrators, measures drift."),
     ] = None,
-    policy: Annotated[Path | None, typer.Option("--policy", help="A policy file: whose stops to look into.")] = None,
+    policy: Annotated[Path | None, typer.Option("--policy", help="A policy file, whose stops are examined.")] = None,
     rule: Annotated[
         str | None, typer.Option("--rule", help="A rule instead: a name or its text; calibrated on --tune if need be.")
     ] = None,
@@ -40,7 +40,9 @@ def diagnose_command(
     ] = None,
     metric: Annotated[
         str | None,
-        typer.Option("--metric", help="What is right: em (default), 'f1 > 0.5', agreement, or a column of 0 and 1."),
+        typer.Option(
+            "--metric", help="When an answer is right: em (default), 'f1 > 0.5', agreement, or a column of 0 and 1."
+        ),
     ] = None,
     quality: Annotated[
         str | None, typer.Option("--quality", help="The quality of a policy's answers; default: f1 where recorded.")
@@ -55,7 +57,7 @@ def diagnose_command(
     if policy is not None and rule is not None:
         raise typer.BadParameter("give a policy file or a rule, not both", param_hint="--rule")
     recording = read_recording(path)
-    if metric is not None:  # the default may be missing, and a note then says so
+    if metric is not None:  # if only the default is missing, a note says so
         outcome(recording, metric)
     with status("diagnosing", quiet=output.as_json):
         result = diagnose(

@@ -30,7 +30,7 @@ _THEN = "suffice draft record DATASET -o drafts.parquet --model M --base-url URL
 
 @dataclass(frozen=True, kw_only=True)
 class Writer(models.Endpoint):
-    """A writer, and what embeds its drafts."""
+    """Options of the writer and of the embedder of its drafts."""
 
     panel: ClassVar[str] = "Writer"
 
@@ -46,7 +46,7 @@ class Writer(models.Endpoint):
 
 @dataclass(frozen=True, kw_only=True)
 class Critic:
-    """A critic, by default the writer."""
+    """Options of the critic, by default the writer's model."""
 
     panel: ClassVar[str] = "Critic"
 
@@ -68,7 +68,7 @@ def draft_command(
     output: Output,
     contexts: Annotated[
         Path | None,
-        Option("--contexts", help="What every draft may use: a folder of .txt/.md files or a .jsonl file."),
+        Option("--contexts", help="Contexts of every draft: a folder of .txt/.md files or a .jsonl file."),
     ] = None,
     policy: Annotated[Path | None, Option("--policy", help="A policy file.")] = None,
     rule: Annotated[str, Option("--rule", help="A rule that needs no fitted state, without a policy.")] = (

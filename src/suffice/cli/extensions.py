@@ -1,4 +1,4 @@
-"""Files of one's own: those that register rules, metrics and the like, and those that an option names an object of."""
+"""Import users' files: those that register rules, metrics and the like, and those whose object an option names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _IN_FILE = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)")
 
 
 def load_extensions(names: Iterable[str]) -> None:
-    """Import the modules that register signals, rules, selectors, metrics and importers: the installed ones and some more."""
+    """Import the modules that register signals, rules, metrics and the like: installed ones, and those named here."""
     for entry in entry_points(group=EXTENSIONS):
         load_entry((entry,), f"the extension {entry.name!r}")
     for name in names:

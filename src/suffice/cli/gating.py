@@ -1,4 +1,4 @@
-"""A gated round 0: a probe, or a classifier of questions, in front of the model that answers."""
+"""Options for a gate at round 0: a probe or a classifier of questions, before the model that answers."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = ["SELF_RAG_GATE", "GateOptions", "encoder_of", "note_fitted", "require
 
 
 SELF_RAG_GATE = Path("self-rag")
-"""The name of the gate that is no file: the reflection tokens of Self-RAG."""
+"""The name of the gate that is not a file: Self-RAG's reflection tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GateOptions:
-    """What decides at round 0, and what reads the question for it."""
+    """Options of the gate, which decides at round 0, and of the model that reads the question for it."""
 
     panel: ClassVar[str] = "Gate"
 
@@ -39,7 +39,7 @@ class GateOptions:
         Path | None,
         Option(
             "--gate",
-            help="What `suffice gate train` or `suffice gate classify` wrote: it decides at round 0. 'self-rag' with --local: the "
+            help="A gate of `suffice gate train` or `suffice gate classify`; it decides at round 0. 'self-rag' with --local: the "
             "reflection tokens of a model that was trained with them.",
         ),
     ] = None
@@ -47,7 +47,7 @@ class GateOptions:
         str | None,
         Option(
             "--gate-model",
-            help="What reads the question for the gate (folder, hub id, or a name at --gate-base-url); default: with "
+            help="The model that reads the question for the gate (folder, hub id, or a name at --gate-base-url); default: with "
             "--local the answering model, and for an encoder the one that the probe names.",
         ),
     ] = None
@@ -62,7 +62,7 @@ class GateOptions:
 
     @property
     def reflects(self) -> bool:
-        """Whether the answering model's own tokens decide."""
+        """True if the gate decides by tokens of the answering model."""
         return self.gate == SELF_RAG_GATE
 
     @cached_property
@@ -83,13 +83,13 @@ class GateOptions:
 
     @property
     def opens_model(self) -> bool:
-        """Whether a language model runs on this machine for the gate alone."""
+        """True if the gate needs a language model of its own on this machine."""
         kinds = ("encoder states", "endpoint states")
         reads_states = self.probe is None or self.probe.card.pinned.get("kind") not in kinds
         return self.gate_model is not None and not self._is_classifier and reads_states
 
     def build(self, answerer: Answerer, answering: models.Examined, run: LocalRun) -> Gate | None:
-        """Return the gate, if there is one; `run` says how a model that reads for it runs on this machine."""
+        """Return the gate, if there is one; `run` has the options of its own model on this machine."""
         if self.reflects:
             return self._reflection(answerer)
         if self.gate is not None and self._is_classifier:
@@ -117,7 +117,7 @@ class GateOptions:
         return provided("ReflectionGate")(answerer)
 
     def _source(self, probe: Any, answerer: Answerer, answering: models.Examined, run: LocalRun) -> Any:
-        """Return what reads the states that the probe was fitted on."""
+        """Return the model that gives the states on which the probe was fitted."""
         card, model, prompt = probe.card, self.gate_model, built_in_prompt(answering.prompt)
         kind = card.pinned.get("kind")
         if kind == "encoder states":
@@ -129,7 +129,9 @@ class GateOptions:
                 model or card.model,
                 base_url=self.gate_base_url,
                 api_key=models.api_key(answering.api_key_env),
-                extra_body=card.pinned.get("extra_body"),  # what the probe's states were asked for with
+                extra_body=card.pinned.get(
+                    "extra_body"
+                ),  # as in the requests for the states that the probe was fitted on
                 limits=answering.limits,
             )
             return provided("EndpointStates")(at_endpoint, prompt=prompt, template=str(card.pinned.get("template")))
@@ -151,7 +153,7 @@ def require_used(
     retrieval: options.Retrieval,
     signals: models.Signals,
 ) -> None:
-    """Refuse options of models that run on this machine where none does, before anything is loaded."""
+    """Raise if options for local models are given but no model runs on this machine; call it before loading."""
     if answering.local or gate.opens_model:
         return
     placed = retrieval.runs_models or signals.rerank_signal is not None or gate.gate is not None
@@ -163,12 +165,12 @@ def encoder_of(name: str, device: str | None = None) -> Embedder:
     packaged = provided("MiniLM")()
     embedder = packaged if name in ("minilm", packaged.id) else models.build_embedder(name, device)
     if embedder is None:
-        raise DataError("the encoder 'none' reads nothing: name the one that the gate was fitted on")
+        raise DataError("the gate needs an encoder, not 'none': name the one that it was fitted on")
     return embedder
 
 
 def note_fitted(fitted: Mapping[str, Seen | None], questions: Sequence[Question]) -> None:
-    """Say on standard error which models were fitted on some of these questions, by id or text."""
+    """Warn on standard error about models that were fitted on some of these questions, by id or text."""
     ids, texts = [item.question_id for item in questions], [item.question for item in questions]
     for name, seen in fitted.items():
         if seen is None:

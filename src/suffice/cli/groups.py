@@ -1,4 +1,4 @@
-"""What commands take: groups of options, dataclasses that are one parameter, and paths of recordings, which may be URLs."""
+"""Parameters of commands: groups of options, each a dataclass, and paths of recordings, which may be URLs."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from suffice.common.files import place
 __all__ = ["RecordingPath", "command_line", "command_words", "expanded"]
 
 RecordingPath = NewType("RecordingPath", Path)
-"""The path of a recording: a file or a folder, on this machine or at a URL. Other paths are of this machine."""
+"""The path of a recording, a file or folder on this machine or at a URL; other paths cannot be URLs."""
 
 _URL_AS_PATH = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+:/(?=[^/\\])")
-"""What is left of a URL that was read as a path of this machine."""
+"""The form of a URL that was parsed as a local path, which drops one of its slashes."""
 
 
 def expanded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a command's function with an option for each field of its groups, instead of the groups.
+    """Replace the groups among a command's parameters by an option for each of their fields.
 
-    A parameter whose type is a dataclass is a group; the class names the panel of its options in `panel`.  The parser of
-    arguments would shorten the URL of a `RecordingPath`, so it is given that as text.
+    A parameter whose type is a dataclass is a group; its attribute `panel` names the options' panel in the help.  A
+    `RecordingPath` is parsed as text, since parsing it as a path would damage a URL.
     """
     hints = get_type_hints(function, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
@@ -61,13 +61,13 @@ def expanded(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _leaves(hint: Any) -> set[Any]:
-    """Return the types of which a hint is made."""
+    """Return the types that a type hint contains."""
     inner = get_args(hint)[:1] if get_origin(hint) is Annotated else get_args(hint)
     return {leaf for part in inner for leaf in _leaves(part)} if inner else {hint}
 
 
 def _as_text(hint: Any) -> Any:
-    """Return the hint of a recording's path with text in its place."""
+    """Replace the recording's path in a type hint by text."""
     kind, option = get_args(hint)
     option = copy(option)
     option.metavar = option.metavar or "PATH"
@@ -80,7 +80,7 @@ def _mapped_over(function: Callable[[Any], Any], value: Any) -> Any:
 
 
 def _of_this_machine(value: Any) -> Any:
-    """Return a value; raise if it is a path that was a URL."""
+    """Return a value; raise if it is a local path made from a URL."""
     if isinstance(value, Path) and _URL_AS_PATH.match(str(value)):
         raise BadParameter(f"{str(value)!r} is a URL, and only a recording may be at one: give a path of this machine")
     return value
@@ -109,9 +109,9 @@ def command_line(context: Any, *left_out: str, folders: bool = False) -> str:
 
 
 def command_words(context: Any, *left_out: str) -> list[str]:
-    """Return the words with which another process runs the same command, without the name of the program.
+    """Return the arguments with which another process runs the same command, without the program's name.
 
-    Values of `suffice.toml` and of environment variables are among them.
+    They include values from `suffice.toml` and environment variables.
     """
     words: list[str] = []
     for level in (context.find_root(), context):
@@ -124,7 +124,7 @@ def command_words(context: Any, *left_out: str) -> list[str]:
 def _values(
     context: Any, left_out: Collection[str], sources: Collection[str]
 ) -> Iterator[tuple[list[str], str | None]]:
-    """Yield each value that a command was given, after the name of its option; None where the name is all."""
+    """Yield the given options of a command with their values; None for an option without a value."""
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name)
         if source is None or source.name not in sources or parameter.name in left_out:

@@ -1,4 +1,4 @@
-"""`suffice import`: rounds that somebody else recorded, and what became of their values."""
+"""`suffice import`: turn rounds that somebody else recorded into a recording, and report on their values."""
 
 from __future__ import annotations
 
@@ -76,16 +76,16 @@ def import_command(
     first_round: Annotated[
         int | None,
         typer.Option(
-            "--first-round", help="What the lowest round is: 0 (the model alone) or 1 (first draft or evidence)."
+            "--first-round", help="The number of the lowest round: 0 (the model alone) or 1 (first draft or evidence)."
         ),
     ] = None,
     ended: Annotated[
         str | None,
         typer.Option(
-            "--ended", help="Why some have fewer rounds: rule (the loop's own stops), exhausted or max_rounds."
+            "--ended", help="The reason why some are shorter: rule (the loop's own stops), exhausted or max_rounds."
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Accept what was guessed without asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Accept the guesses without asking.")] = False,
     key: Annotated[
         str | None,
         typer.Option(
@@ -99,7 +99,7 @@ def import_command(
     normalizer: Annotated[
         str | None,
         typer.Option(
-            "--normalizer", help=f"Which answers are the same: {', '.join(NORMALIZERS)}; default: by the golds."
+            "--normalizer", help=f"How answers are compared: {', '.join(NORMALIZERS)}; default: by the golds."
         ),
     ] = None,
     where: Annotated[
@@ -116,7 +116,7 @@ def import_command(
     embedder: models.EmbedderName = "minilm",
     device: DeviceName = None,
 ) -> None:
-    """It also reports what became of the values of each column.
+    """It also reports, for each column, values that were removed or changed.
 
     Example: suffice import run.csv
     """
@@ -158,7 +158,7 @@ def import_command(
 def _embedder(
     path: Path, kind: str | None, name: str, device: str | None, arguments: Mapping[str, Any], *, embed: bool
 ) -> Embedder | None:
-    """Return what embeds the answers, if anything does; refuse options that the format does not take."""
+    """Return the embedder of the answers, if any; raise if an option does not fit the format."""
     format_ = kind_of(path) if kind is None else kind
     takes = inspect.signature(importer(format_)).parameters
     wrong = [option for option in arguments if option not in takes]
@@ -169,7 +169,7 @@ def _embedder(
         )
     used = models.build_embedder(name, device) if embed or "embedder" in takes else None
     if embed and used is None:
-        raise DataError("--embed embeds the answers, and --embedder none embeds nothing: leave one of them out")
+        raise DataError("--embed needs an embedder, but --embedder is none: leave one of them out")
     return used
 
 
@@ -178,7 +178,7 @@ def _accept(_: PartedRun) -> bool:
 
 
 def _confirm(run: PartedRun) -> bool:
-    """Show what was understood, and return whether the user agrees."""
+    """Show how the columns were read, and return whether the user agrees."""
     for reading in run.readings:
         warn(f"  {reading.ours}: {reading.theirs} ({reading.how})")
     for note in run.notes:
@@ -194,7 +194,7 @@ def _explain(path: Path, kind: str, key: str | None, output: Output) -> None:
 
 
 def _one_path(paths: Sequence[Path]) -> Path:
-    """Return the path; the format used to come before it, and is an option now."""
+    """Return the only path; explain the option if a format precedes it, as it did in earlier releases."""
     first, *more = paths
     if not more:
         return first
@@ -220,7 +220,7 @@ def _column_pairs(
 
 
 def _choose(error: UnsettledError) -> Any:
-    """Return what the user chooses."""
+    """Ask the user to choose one of several readings."""
     warn(error.question)
     choices = list(error.choices.items())
     for place, (option, (_, meaning)) in enumerate(choices, start=1):
@@ -279,7 +279,7 @@ def _import_screen(summary: ImportSummary) -> Screen:
 
 
 def _next_step(summary: ImportSummary) -> str:
-    """Return the next command; none where nothing can be stopped, and notes say so."""
+    """Return the next command; none if nothing can be stopped, about which there are notes."""
     if summary.rounds <= 1:
         return ""
     if summary.samples:

@@ -1,4 +1,4 @@
-"""`suffice init`: what commands need, asked once and written to `suffice.toml`."""
+"""`suffice init`: ask once for values that commands need, and write them to `suffice.toml`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def init_command(
         ),
     ] = False,
 ) -> None:
-    """On a terminal it asks five questions; elsewhere it writes what the options say.
+    """On a terminal it asks five questions; elsewhere it writes the values of the options.
 
     What you write is approved: commands in this folder send the key to the endpoint. --approve does so for a file that is there.
 
@@ -88,7 +88,7 @@ def init_command(
 
 
 def _approve_file(settings: dict[str, Any], output: Output, *, overwrite: bool) -> None:
-    """Approve what the file says that is there, and show it."""
+    """Approve the endpoint and key in the existing file, and show them."""
     if settings or overwrite:
         raise DataError("--approve is for a file that is there; what you write by other options is approved anyway")
     if not FILE.exists():
@@ -112,7 +112,7 @@ def _is_terminal() -> bool:
 
 
 def _asked() -> dict[str, Any]:
-    """Return what the user answers, without what stays empty."""
+    """Return the user's answers, without empty ones."""
     settings: dict[str, Any] = {}
     for key, question in _QUESTIONS.items():
         if key == "model" and "base-url" not in settings:
@@ -127,7 +127,7 @@ def _asked() -> dict[str, Any]:
 
 
 def _check(settings: dict[str, Any]) -> None:
-    """Refuse what the commands would refuse later."""
+    """Raise for values that commands would refuse later."""
     loss = settings.get("max-loss")
     if loss is not None and not 0 < loss < 1:
         raise typer.BadParameter(f"{loss!r}; allowed: between 0 and 1", param_hint="--max-loss")

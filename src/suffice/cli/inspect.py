@@ -1,4 +1,4 @@
-"""`suffice data signals` and `suffice doctor`: what can be read, and what an endpoint gives."""
+"""`suffice data signals` and `suffice doctor`: list the signals, and examine an endpoint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from suffice.policy.signals import SIGNALS
 __all__ = ["doctor", "signals"]
 
 _LONGEST_REPLY = 400
-"""Characters of a reply."""
+"""The most characters shown of a reply."""
 
 _BY_NEED = "Signals by what they need (fit: a state fitted on tune questions)"
 
@@ -109,7 +109,7 @@ _LOOPS_GIVE = frozenset({"costs", "feedback", "passages", "pool_scores"})
 
 
 def _runnable(name: str, capabilities: frozenset[str]) -> str:
-    """Return `yes`, `after calibration`, or what is missing."""
+    """Return `yes`, `after calibration`, or the missing capabilities."""
     entry = NAMED_RULES[name]
     policy = Policy(rule=parse_rule(name if 0 in entry.arity else f"{name}(3)"))
     needs: frozenset[str] = frozenset()

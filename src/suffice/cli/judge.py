@@ -1,4 +1,4 @@
-"""`suffice judge drafts`: marks for the drafts of a recording, each distinct draft once, with the judge's noise beside them."""
+"""`suffice judge drafts`: mark each distinct draft of a recording once, and measure the judge's noise."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ _COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Judging(models.Endpoint):
-    """A judge of recorded drafts, what it may read, and where its replies are kept."""
+    """Options of a judge of recorded drafts: its model, the passages that it reads, and the cache of its replies."""
 
     panel: ClassVar[str] = "Judge"
 
     model: Annotated[str, Option("--model", help="The judge's name at the endpoint.")]
-    out: Annotated[RecordingPath, Option("--out", "-o", help="The recording with what the judge says, a parquet file.")]
+    out: Annotated[RecordingPath, Option("--out", "-o", help="The recording with the judge's columns, a parquet file.")]
     dataset: Annotated[
         str | None, Option("--dataset", help="The questions that were recorded: recordings hold ids of passages.")
     ] = None
@@ -63,23 +63,21 @@ class Judging(models.Endpoint):
     concurrency: Annotated[int, Option("--concurrency", min=1, help="Calls in flight.")] = 8
     max_tokens: Annotated[int, Option("--max-tokens", min=1, help="Most tokens per reply.")] = 2048
     cache: Annotated[
-        Path | None, Option("--cache", help="Keeps what was paid for (sqlite); default: OUT.judged.sqlite.")
+        Path | None, Option("--cache", help="Keeps the paid replies (sqlite); default: OUT.judged.sqlite.")
     ] = None
-    attempts: Annotated[
-        int, Option("--attempts", min=1, help="Most replies that are asked for, until one can be read.")
-    ] = ATTEMPTS
+    attempts: Annotated[int, Option("--attempts", min=1, help="The most attempts to get a readable reply.")] = ATTEMPTS
     retry_unreadable: Annotated[
-        bool, Option("--retry-unreadable", help="Ask again where no reply that is kept can be read.")
+        bool, Option("--retry-unreadable", help="Ask again if all kept replies are unreadable.")
     ] = False
 
     @property
     def kept(self) -> Path:
-        """The file of what was paid for."""
+        """The file of the paid replies."""
         return self.out.with_name(f"{self.out.name}.judged.sqlite") if self.cache is None else self.cache
 
     @contextmanager
     def asked(self, shard: Shard | None = None) -> Iterator[JudgeModel]:
-        """Yield the judge; its replies are kept, those of a shard in a file of its own, and those of all shards are taken up."""
+        """Yield the judge, with a cache: a shard's own file, or, without a shard, one that also has the replies of all shards."""
         if self.model == "span-reader" and self.base_url is None:
             raise DataError(f"{self.model!r} reads spans and cannot judge: name a language model and its --base-url")
         prompt = PROMPTS["answer_first"]
@@ -102,20 +100,20 @@ class Judging(models.Endpoint):
             )
 
     def _part(self, shard: Shard) -> Path:
-        """Return the file of what a shard paid for."""
+        """Return the file of the replies that a shard paid for."""
         return self.out.with_name(f"{self.out.name}.{shard.folder_name}.sqlite")
 
     def _parts(self) -> list[Path]:
-        """Return the files of what shards paid for."""
+        """Return the files of the replies that shards paid for."""
         return sorted(self.out.parent.glob(f"{escape(self.out.name)}.part-*-of-*.sqlite"))
 
     def remove_parts(self) -> None:
-        """Remove the files of shards, whose replies are among the others now."""
+        """Remove the files of shards, whose replies were added to the common file."""
         for part in self._parts():
             part.unlink(missing_ok=True)
 
     def show_shard(self, output: Output, shard: Shard, asked: int, what: str, failed: Sequence[str]) -> None:
-        """Print how much a shard asked for, in calls or pairs; exit with 1 if some of it failed."""
+        """Print the number of calls or pairs of a shard; exit with 1 if some failed."""
         kept = self._part(shard)
         sentence = f"shard {shard}: {counted(asked, what)} in this run, kept in {kept}"
         then = "the same command without --shard, once all shards have ended"
@@ -128,7 +126,7 @@ class Judging(models.Endpoint):
             raise Exit(1)
 
     def passages(self, source: Recording) -> dict[str, Passage]:
-        """Return the passages of the data set and of the corpus by id; those of a store that the recording names."""
+        """Return passages by id: those of the data set and the corpus; of a store, only those that the recording names."""
         known: dict[str, Passage] = {}
         if self.dataset is not None:
             known |= {p.passage_id: p for question in load_questions(self.dataset) for p in question.passages}
@@ -142,7 +140,7 @@ class Judging(models.Endpoint):
     def show(
         self, output: Output, failed: Sequence[str], what: str, data: Mapping[str, Any], table: Table, sentence: str
     ) -> None:
-        """Print what the judge said, or that some of its calls failed and what to do; exit with 1 then."""
+        """Print the judge's results; if calls failed, print advice instead, and exit with 1."""
         if failed:
             screen = Screen(
                 sentences=[
@@ -223,7 +221,7 @@ def judge_command(
 
 
 def parse_weights(text: str) -> Mapping[str, float] | None:
-    """Return the value of `--weights`; None if it is not given."""
+    """Parse `--weights`; None if it is not given."""
     if not text:
         return None
     weights = {}

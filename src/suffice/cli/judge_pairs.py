@@ -1,4 +1,4 @@
-"""`suffice judge pairs` and `suffice judge gold`: drafts against the last one, and against gold answers."""
+"""`suffice judge pairs` and `suffice judge gold`: compare drafts with the last one, and with gold answers."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def judge_gold_command(
     if "embedding_similarity" in names:
         used = build_embedder(embedder, device)
         if used is None:
-            raise DataError("embedding_similarity needs an embedder, and --embedder none is none: name one")
+            raise DataError("embedding_similarity needs an embedder, but --embedder is none: name one")
         embeds = used.embed
     if score is not None and score not in names:
         raise DataError(f"--score {score!r} is not measured; --measures has: {', '.join(names)}")
@@ -86,7 +86,7 @@ def judge_gold_command(
 
 
 def _reference_table(source: Recording, columns: dict[str, list[float]]) -> Table:
-    """Return means by round."""
+    """Return a table of means by round."""
     rounds = [int(r) for r in source.table.column("round").to_pylist()]
     rows = []
     for r in sorted(set(rounds)):

@@ -1,4 +1,4 @@
-"""One question of a live loop: its rounds as they come, the reason and the cost."""
+"""Run one question in a live loop, and show its rounds as they come, the reason and the cost."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from suffice.policy.signals import SIGNALS
 __all__ = ["show_live"]
 
 _SHORT, _WHOLE = 100, 400
-"""Characters of a draft or critique that a table shows, by default and with --details."""
+"""The most characters of a draft or critique in a table, by default and with --details."""
 
 
 def show_live(loop: LiveLoop, question: str, passages: Sequence[Passage] = (), *, output: Output, then: str) -> None:
-    """Run one question and print it; what came before a failure is printed, too."""
+    """Run one question and print it, also the rounds before a failure."""
     _require_known(loop)
-    question = well_formed(question)  # a shell passes on bytes that are not UTF-8
+    question = well_formed(question)  # a shell may pass bytes that are not UTF-8
     if output.as_json:
         *rounds, (_, outcome) = loop.stream(question, passages)
         assert isinstance(outcome, Outcome)
@@ -46,7 +46,7 @@ def show_live(loop: LiveLoop, question: str, passages: Sequence[Passage] = (), *
 
 
 def _require_known(loop: LiveLoop) -> None:
-    """Refuse a misspelt signal before the first call: all that the command line builds measures is known by name."""
+    """Raise for a misspelt signal before the first call; the command line knows every signal that its loops measure."""
     known = {*SIGNALS, *components_of(loop.enrichers)}
     unknown = [name for name in loop.policy.raw_signals if name not in known]
     if unknown:
@@ -58,7 +58,7 @@ def _require_known(loop: LiveLoop) -> None:
 
 
 def _run_shown(loop: LiveLoop, question: str, passages: Sequence[Passage], *, most: int) -> Outcome:
-    """Run the question and print its rounds; on a terminal they appear as they come."""
+    """Run the question and print its rounds, on a terminal as they come."""
     table = Table(title="", columns=ROUND_COLUMNS, rows=())
     outcome: Outcome | None = None
     with Live(console=console, auto_refresh=False, transient=True) as live:

@@ -1,4 +1,4 @@
-"""How models run on this machine: one set of options for every command that opens one."""
+"""Options for models on this machine, shared by every command that opens one."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["DeviceName", "LocalModel", "LocalRun", "hub_name", "json_object"]
 
 DeviceName = Annotated[
     str | None,
-    Option("--device", help="Where models run on this machine, as torch names it; default: a GPU if there is one."),
+    Option("--device", help="Torch's device for models on this machine; default: a GPU if there is one."),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalRun:
-    """How a causal language model runs on this machine."""
+    """Options for running a causal language model on this machine."""
 
     panel: ClassVar[str] = "Local model"
 
@@ -37,7 +37,7 @@ class LocalRun:
         int, Option("--batch-size", min=1, help="Most prompts of one pass; halved where memory runs out.")
     ] = 16
     revision: Annotated[
-        str | None, Option("--revision", help="Which revision of a hub id; any option takes ID@REVISION, too.")
+        str | None, Option("--revision", help="The revision of a hub id; any option takes ID@REVISION, too.")
     ] = None
     template_args: Annotated[
         str,
@@ -53,9 +53,9 @@ class LocalRun:
 
         Args:
             model: The folder, `ID` or `ID@REVISION`.
-            prompt: How a question becomes messages.
-            is_main: Whether it is the model that `--revision` is about.
-            **settings: Others of `TransformersModel`.
+            prompt: Turns a question into messages.
+            is_main: Whether `--revision` is about this model.
+            **settings: Further arguments of `TransformersModel`.
         """
         quiet_bars()
         name, revision = hub_name(model, self.revision if is_main else None)
@@ -78,8 +78,8 @@ class LocalRun:
         """Raise if an option was given although no language model runs on this machine.
 
         Args:
-            remedy: What opens one.
-            *useful: Options that have another use: `device`, where a reranker or an encoder runs here.
+            remedy: The advice, for the message: an option that opens such a model.
+            *useful: Options that have another use here: `device`, if a reranker or an encoder runs on this machine.
 
         Raises:
             DataError: There is such an option.
@@ -96,7 +96,7 @@ class LocalRun:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalModel(LocalRun):
-    """How a causal language model runs on this machine, and the text of its prompt."""
+    """Options for running a causal language model on this machine, and the text of its prompt."""
 
     instructions: Annotated[
         str, Option("--instructions", help=f"The text of the prompt, one of: {', '.join((*PROMPTS, *PAPER_PROMPTS))}.")
@@ -129,7 +129,7 @@ def hub_name(text: str, revision: str | None = None) -> tuple[str, str | None]:
 
 
 def json_object(text: str, option: str = "--extra-body") -> Mapping[str, Any]:
-    """Return the value of an option that is a JSON object."""
+    """Parse the value of an option that is a JSON object."""
     try:
         value = load_json(text)
     except ValueError as error:

@@ -29,14 +29,14 @@ from suffice.loops.clusters.sink import current_sink
 
 __all__ = ["app", "run"]
 
-_UsageError: Any = typer.BadParameter.__base__  # the name that typer has for it differs between its versions
+_UsageError: Any = typer.BadParameter.__base__  # typer's name for this class differs between versions
 _INTERRUPTED = 130
 _WRONG_USAGE = (RuleSyntaxError, UnknownSignalError, NotFoundError, UnsettledError)
 _INTERRUPTED_TEXT = "interrupted; what was recorded is kept, and the same command goes on from there"
 
 
 class _Notes(logging.Handler):
-    """Shows what the library logs as notes on standard error."""
+    """A handler that prints the library's log messages as notes on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one message."""
@@ -86,7 +86,7 @@ app = _root()
 
 
 def _show_notes() -> None:
-    """Show on standard error what the main package and those beside it log."""
+    """Print log messages of the main package and of the satellites on standard error."""
     for package in ("suffice", *(name.replace("-", "_") for name in DISTRIBUTIONS)):
         logging.getLogger(package).addHandler(_LOG_NOTES)
 
@@ -97,7 +97,7 @@ def run(arguments: list[str] | None = None) -> None:
     debug = "--debug" in words
     _show_notes()
     if threading.current_thread() is threading.main_thread():
-        # A background job of a shell inherits Ctrl-C as ignored; a recording must end by it all the same.
+        # A shell's background job inherits that Ctrl-C is ignored, but it must be able to end a recording.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with warnings.catch_warnings():
@@ -107,7 +107,7 @@ def run(arguments: list[str] | None = None) -> None:
             _complain(_INTERRUPTED_TEXT, debug=False)
     except _UsageError as error:
         code = error.exit_code
-        if error.format_message():  # empty where the help was printed instead
+        if error.format_message():  # empty if the help was printed instead
             where = "suffice" if error.ctx is None else error.ctx.command_path
             said = error.format_message()
             said += " `suffice import LOG` writes one." if "Missing argument 'RECORDING'" in said else ""
@@ -116,7 +116,7 @@ def run(arguments: list[str] | None = None) -> None:
         _complain(f"error: {_with_commands(error, words) if isinstance(error, UnsettledError) else error}", debug)
         missing = isinstance(error.__context__, FileNotFoundError)
         code = 2 if missing or isinstance(error, _WRONG_USAGE) else 1
-    except OSError as error:  # a full disk, a missing permission, a folder where a file should be
+    except OSError as error:  # a full disk, a missing permission, a folder in place of a file
         _complain(f"error: {error}", debug)
         code = 1
     except MemoryError:
@@ -136,13 +136,13 @@ def run(arguments: list[str] | None = None) -> None:
 
 
 def _program_words() -> list[str]:
-    """Return the words of this program's command line; it is no function of another program then."""
+    """Return the arguments of this program's own command line, for when `run` is not called by another program."""
     keep_folder_out()
     return sys.argv[1:]
 
 
 def _with_commands(error: UnsettledError, words: Sequence[str]) -> str:
-    """Return what is to be settled, and for each choice the whole command that settles it."""
+    """Return the message of an unsettled question, with the whole command for each choice."""
     if not all(option.startswith("--") for option in error.choices):
         return str(error)
     command = " ".join(["suffice", *map(quoted, words)])
@@ -158,7 +158,7 @@ def _note(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Print a warning as the other notes are printed, without the line of code that it comes from."""
+    """Print a warning like other notes, without its line of code."""
     del category, filename, lineno, file, line
     warn(f"note: {message}")
 

@@ -1,4 +1,4 @@
-"""`suffice merge`: recordings of one configuration as one."""
+"""`suffice merge`: join recordings of one configuration."""
 
 from __future__ import annotations
 

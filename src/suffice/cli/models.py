@@ -1,4 +1,4 @@
-"""Options that describe a model, its judge and what embeds drafts, and what they build."""
+"""Options for a model, its judge and an embedder of drafts, and functions that build these."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ EmbedderName = Annotated[
     str,
     Option(
         "--embedder",
-        help="What embeds drafts for semantic_distance: 'minilm' (in the package), a sentence-transformers id, or 'none'.",
+        help="The embedder for semantic_distance: 'minilm' (in the package), a sentence-transformers id, or 'none'.",
     ),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """A language model at an OpenAI-compatible endpoint."""
+    """Options of a language model at an OpenAI-compatible endpoint."""
 
     panel: ClassVar[str] = "Model"
 
@@ -102,7 +102,7 @@ class Endpoint:
 
     @cached_property
     def limits(self) -> RequestLimits:
-        """What the endpoints are asked at most, by all models of the command."""
+        """Limits on requests to the endpoints, for all models of the command together."""
         return limits_here(
             RequestLimits(
                 requests_per_minute=self.requests_per_minute,
@@ -112,7 +112,7 @@ class Endpoint:
         )
 
     def chat(self, **settings: Any) -> ChatModel:
-        """Return the model; further settings are those of `ChatModel`."""
+        """Build the model; further settings are arguments of `ChatModel`."""
         return self.other(extra_body=json_object(self.extra_body), **settings)
 
     def other(
@@ -123,7 +123,7 @@ class Endpoint:
         option: str = "--base-url",
         **settings: Any,
     ) -> ChatModel:
-        """Return a model whose name, endpoint and key are by default those of this one."""
+        """Build another model, whose name, endpoint and key are by default those of this one."""
         name, base_url, key_variable = name or self.model, base_url or self.base_url, key_variable or self.api_key_env
         key = api_key(key_variable)
         if base_url is None and "OPENAI_BASE_URL" not in os.environ and key is None:
@@ -141,7 +141,7 @@ class Endpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Examined(Endpoint):
-    """A model that answers questions, without a cache in front of it."""
+    """Options of a model that answers questions, without a cache."""
 
     prompt: Annotated[str, Option("--prompt", help=f"One of: {', '.join((*PROMPTS, *PAPER_PROMPTS))}.")] = (
         "answer_first"
@@ -151,7 +151,7 @@ class Examined(Endpoint):
         str | None,
         Option(
             "--answer-position",
-            help="Where a reply holds its answer: marker:TEXT, json:FIELD, tool:FIELD or start (default: marker:Answer:).",
+            help="The place of the answer in a reply: marker:TEXT, json:FIELD, tool:FIELD or start (default: marker:Answer:).",
         ),
     ] = None
 
@@ -166,10 +166,10 @@ class Examined(Endpoint):
         """Return the model that the options describe: at an endpoint, local, of a user's file, or the embedded span reader.
 
         Args:
-            run: How a model runs on this machine.
-            logprobs: Whether log-probabilities are asked for.
-            position: Where a reply holds its answer; default: as the options say.
-            layer: The layer of a local model whose states are read, too.
+            run: Options of a model on this machine.
+            logprobs: Whether to request log-probabilities.
+            position: The position of the answer in a reply; default: that of the options.
+            layer: The layer of a local model whose hidden states are also read.
         """
         prompt, position, run = (
             built_in_prompt(self.prompt),
@@ -240,7 +240,7 @@ class Examined(Endpoint):
 
 @dataclass(frozen=True, kw_only=True)
 class Answering(Examined):
-    """A model that answers questions: by default the embedded span reader."""
+    """Options of a model that answers questions, by default the embedded span reader."""
 
     model: Annotated[
         str,
@@ -263,7 +263,7 @@ class Answering(Examined):
 
 @dataclass(frozen=True, kw_only=True)
 class Judge:
-    """A judge of a live loop."""
+    """Options of the judge of a live loop."""
 
     panel: ClassVar[str] = "Judge"
 
@@ -287,7 +287,7 @@ class Judge:
 
 @dataclass(frozen=True, kw_only=True)
 class Signals(Judge):
-    """Signals that cost calls of their own."""
+    """Options for signals that cost calls of their own."""
 
     panel: ClassVar[str] = "Signals"
 
@@ -305,12 +305,12 @@ class Signals(Judge):
     ] = None
 
     def enrichers(self, endpoint: Endpoint, device: str | None = None) -> tuple[Enricher, ...]:
-        """Return what measures these signals, cheapest first."""
+        """Return the enrichers that measure these signals, the cheapest first."""
         listed: list[Enricher] = [] if self.rerank_signal is None else [cross_encoder(self.rerank_signal, device)]
         return (*listed, *([] if self.judge_model is None else [EntailmentJudge(self.chat(endpoint))]))
 
     def own(self, answerer: Answerer) -> tuple[Enricher, ...]:
-        """Return what measures `--own-signal` with passes of the model that answers.
+        """Return the enrichers that measure `--own-signal` by passes of the model that answers.
 
         Raises:
             BadParameter: Another signal is named.
@@ -342,17 +342,17 @@ OWN_SIGNALS: Mapping[str, Callable[[Any], Enricher]] = {
     NEW_CONFIDENCE: _monitor,
     CRITIQUE: _critique,
 }
-"""What measures a round with passes of the answering model, by the signal that it gives."""
+"""Enrichers that measure a round by passes of the answering model, by the signal that they give."""
 
 
 def answer_position(text: str | None) -> AnswerPosition | None:
-    """Return the value of `--answer-position`; None if it was not given.
+    """Parse `--answer-position`; None if it was not given.
 
     >>> answer_position("json:city")
     AnswerPosition(kind='json', text='city', span=None)
 
     Raises:
-        BadParameter: It is of no kind that can be written down.
+        BadParameter: The kind is unknown.
     """
     if text is None:
         return None
@@ -363,7 +363,7 @@ def answer_position(text: str | None) -> AnswerPosition | None:
 
 
 def api_key(variable: str) -> str | None:
-    """Return the key that an environment variable holds; None where the default one is unset: local servers need none."""
+    """Return the key in an environment variable; None if the default one is unset, since local servers need no key."""
     check_key_variable(variable, "--api-key-env")
     key = os.environ.get(variable)
     if not key and variable != DEFAULT_KEY:
@@ -376,7 +376,7 @@ def api_key(variable: str) -> str | None:
 
 
 def build_embedder(name: str, device: str | None = None) -> Embedder | None:
-    """Return what embeds drafts: the packaged embedder, a sentence-transformers model, or nothing."""
+    """Return the embedder of drafts: the packaged one, a sentence-transformers model, or None."""
     if name == "none":
         return None
     if name == "minilm":

@@ -1,4 +1,4 @@
-"""`suffice data prices` and `suffice data costs`: list prices, and what each round of a recording costs."""
+"""`suffice data prices` and `suffice data costs`: show list prices, and the cost of each round of a recording."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def costs_command(
 
     Example: suffice data costs run.parquet
     """
-    pricing.price()  # of two prices neither is right
+    pricing.price()  # raises if there are two prices, of which neither would be right
     recording = read_recording(path)
     result = round_costs(recording, pricing.of(recording))
     output.show(result.to_dict(), Screen(tables=result.tables(), then=f"suffice replay {quoted(path)}"))

@@ -41,10 +41,10 @@ __all__ = [
 ]
 
 TEXT_RULES = ("answer_stable",)
-"""What is replayed where neither a rule nor a policy is named: it needs nothing but text."""
+"""The rule to replay if neither a rule nor a policy is given; it needs only the answers' text."""
 
 SAMPLE_RULES = ("lead(3)", "adaptive_consistency")
-"""The same for independent samples."""
+"""The rule to replay for independent samples, if none is given."""
 
 
 def calibrate_command(
@@ -65,9 +65,7 @@ def calibrate_command(
     selector: options.SelectorText = "last",
     signal_name: Annotated[
         str | None,
-        typer.Option(
-            "--signal", help="The numeric column that p_correct is fitted to, high for sure; default: answer_margin."
-        ),
+        typer.Option("--signal", help="The column that p_correct is fitted from, high = sure; default: answer_margin."),
     ] = None,
     start_round: options.StartRound = None,
     learn: Annotated[
@@ -138,7 +136,7 @@ def replay_command(
         str | None,
         typer.Option(
             "--selector",
-            help="Which seen round's answer the rules, and the baselines beside them, return. [default: last; of samples their majority]",
+            help="Chooses the round whose answer rules and baselines return. [default: last, or the majority of samples]",
         ),
     ] = None,
     max_rounds: Annotated[
@@ -148,16 +146,16 @@ def replay_command(
         str, typer.Option("--interval", help=f"Method of the intervals: {', '.join(INTERVALS)}.")
     ] = DEFAULT_INTERVAL,
     cost: Annotated[
-        str, typer.Option("--cost", help=f"What 'cheapest' and 'dominated' compare: {', '.join(COSTS)}.")
+        str, typer.Option("--cost", help=f"The cost that 'cheapest' and 'dominated' compare: {', '.join(COSTS)}.")
     ] = "calls",
     ledger: options.LedgerName = "live",
     orders: Annotated[
         int | None,
-        typer.Option("--orders", min=1, help="Of independent samples: average over this many orders; default: 100."),
+        typer.Option("--orders", min=1, help="For independent samples: average over this many orders; default: 100."),
     ] = None,
     wave: Annotated[
         int | None,
-        typer.Option("--wave", min=1, help="Of independent samples: charge for requests of this many at once."),
+        typer.Option("--wave", min=1, help="For independent samples: charge as if this many were requested at once."),
     ] = None,
     stream: Annotated[
         bool,
@@ -218,7 +216,7 @@ def replay_command(
 
 
 def replay_screen(result: ReplayResult, then: str = "") -> Screen:
-    """Return the outcomes, without the quantiles and the difference of calls, which the other columns suggest."""
+    """Show the outcomes, without quantiles and the difference of calls, which follow roughly from the other columns."""
     outcomes, *others = replay_tables(result)
     names = (column.name for column in outcomes.columns)
     return Screen(

@@ -1,4 +1,4 @@
-"""`suffice sample order`: in which order a panel's models are asked, chosen on tune questions."""
+"""`suffice sample order`: choose the order in which a panel's models are asked, on tune questions."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def order_command(
         str, Option("--by", help="'accuracy', the most often right first, or 'price', the cheapest first.")
     ] = ("accuracy"),
     metric: Annotated[
-        str | None, Option("--metric", help="What accuracy means, a column in [0, 1]; default: the recording's own.")
+        str | None, Option("--metric", help="The metric of accuracy, a column in [0, 1]; default: the recording's own.")
     ] = None,
     tune_share: Annotated[
         float, Option("--tune-share", help="Share of the questions that choose the order and are left out.")
     ] = 0.3,
     prices: options.Prices = None,
 ) -> None:
-    """The questions that choose are left out, so that the figures of the others are those of an order chosen before.
+    """Questions used to choose the order are excluded from the results.
 
     Example: suffice sample order panel.parquet -o ordered.parquet
     """

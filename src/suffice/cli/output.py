@@ -1,4 +1,4 @@
-"""How a command answers: on one screen, with every detail, or as JSON."""
+"""Output of commands: one screen, every detail, or JSON."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["COLUMNS", "Output", "Screen"]
 COLUMNS = 100
 _LINES = 40
 _OTHER_NOTES = 6
-"""Notes on a screen beside those that must be there."""
+"""The most notes on a screen in addition to the necessary ones."""
 
 _NEEDED = re.compile(
     r"selected here|censored|missing|undefined|unknown|failed|left out|dropped|no answer|got lost|WARNING",
     re.IGNORECASE,
 )
-"""Notes without which a figure would mislead; they keep what to do about it."""
+"""Notes without which a figure would mislead; they are shown with their advice."""
 
 _SENTENCE = re.compile(r"(?<=[^.\d][.]) +(?=[A-Z])")
 _FIGURES = re.compile(r"[\d.,%]+")
@@ -36,14 +36,14 @@ _FIGURES = re.compile(r"[\d.,%]+")
 
 @dataclass(frozen=True, kw_only=True)
 class Screen:
-    """What a command says to people: on one screen its first sentence, its first table, and what must be known.
+    """The text output of a command; one screen shows its first sentence, its first table and its notes.
 
     Attributes:
-        sentences: What the result says, the most important first.
-        tables: Its tables, likewise.
-        notes: What a reader must know, beside the notes of the tables.
-        aside: Columns of the first table that are left to `--details`.
-        files: What was written, by what it is.
+        sentences: The result in words, the most important first.
+        tables: Its tables, the most important first.
+        notes: Caveats, in addition to the notes of the tables.
+        aside: Columns of the first table that only `--details` shows.
+        files: Files that were written, by a description of each.
         then: The next command.
     """
 
@@ -55,11 +55,11 @@ class Screen:
     then: str = ""
 
     def print(self, *, details: bool = False, lines: int = _LINES) -> None:
-        """Print it.
+        """Print the output.
 
         Args:
             details: Print every table, sentence and note, in full.
-            lines: How many lines it may take otherwise.
+            lines: The most lines otherwise.
         """
         after = [f"{what} written to {path}" for what, path in self.files.items() if path is not None]
         if self.then:
@@ -75,7 +75,7 @@ class Screen:
             say(text)
 
     def _brief(self, lines: int) -> None:
-        """Print what fits into so many lines, and say what was left out."""
+        """Print as much as fits into a number of lines, and name what was left out."""
         width = min(COLUMNS, console.width)
         head = _wrapped(self.sentences[:1], width)
         for line in head:
@@ -110,7 +110,7 @@ def _wrapped(texts: Iterable[str], width: int) -> list[str]:
 
 
 def _narrowed(table: Table, aside: Collection[str], width: int) -> Table:
-    """Return a table without some columns, and without the last ones where it would still be too wide."""
+    """Drop the columns `aside` of a table, then its last ones until it fits the width."""
     places = [place for place, column in enumerate(table.columns) if column.name not in aside]
     while True:
         columns = tuple(table.columns[place] for place in places)
@@ -122,7 +122,7 @@ def _narrowed(table: Table, aside: Collection[str], width: int) -> Table:
 
 
 def _with_rows_that_fit(table: Table, width: int, lines: int) -> Table:
-    """Return a table with as many of its rows as fit into so many lines."""
+    """Return a table with as many of its rows as fit into a number of lines."""
     table = replace(table, rows=table.rows[:lines])
     while len(table.rows) > 1 and (over := _height(table, width) - lines) > 0:
         table = replace(table, rows=table.rows[: -max(1, over // 4)])
@@ -130,13 +130,13 @@ def _with_rows_that_fit(table: Table, width: int, lines: int) -> Table:
 
 
 def _height(table: Table, width: int) -> int:
-    """Return the lines of a table with its title and the empty line below it."""
+    """Return the number of lines of a table with its title and the empty line below it."""
     lines = console.render_lines(table_view(table, width), console.options.update(width=width))
     return len(_wrapped([table.title], width)) + len(lines) + 1
 
 
 def _print(table: Table, width: int) -> int:
-    """Print a table, and return how many lines it took."""
+    """Print a table, and return its number of lines."""
     for line in _wrapped([table.title], width):
         console.print(Text(line, style="italic"), soft_wrap=True)
     console.print(table_view(table, width), width=width)
@@ -145,7 +145,7 @@ def _print(table: Table, width: int) -> int:
 
 
 def _brief_notes(notes: Iterable[str]) -> list[str]:
-    """Return the first sentence of every note, those first that must be there; what is alike but for numbers, once.
+    """Return the first sentence of every note, necessary notes first; notes that differ only in numbers appear once.
 
     >>> _brief_notes(["tasr: only 1 pair differs. Read the exact test.", "full: only 2 pairs differ.", "f1 is unknown in 3 rounds"])
     ['f1 is unknown in 3 rounds', 'tasr: only 1 pair differs.', 'full: only 2 pairs differ.']
@@ -154,7 +154,7 @@ def _brief_notes(notes: Iterable[str]) -> list[str]:
     """
     kinds: dict[str, list[str]] = {}
     for note in notes:
-        whole = "--" in note and _NEEDED.search(note)  # an option is the remedy
+        whole = "--" in note and _NEEDED.search(note)  # keep all of a necessary note that advises an option
         sentence = note if whole else _SENTENCE.split(note, maxsplit=1)[0]
         sentence = textwrap.shorten(sentence, (4 if whole else 2) * COLUMNS - 20, placeholder=" ...")
         head, colon, tail = sentence.partition(": ")
@@ -167,7 +167,7 @@ def _brief_notes(notes: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """How a result is printed."""
+    """Options for printing a result."""
 
     panel: ClassVar[str] = "Output"
 
@@ -180,8 +180,8 @@ class Output:
         """Print a result.
 
         Args:
-            data: As JSON.
-            screen: For people.
+            data: The result as JSON-ready values.
+            screen: The result as text.
         """
         if self.as_json:
             print_json(jsonable(data))

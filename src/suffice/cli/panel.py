@@ -1,4 +1,4 @@
-"""The panel of judges of a drafting loop, as options of `suffice draft answer` and `suffice draft record`."""
+"""Options of `suffice draft answer` and `suffice draft record` for a panel of marks by a judge."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from suffice.loops.judges.marks import SCORE
 __all__ = ["PanelOptions", "require_contexts"]
 
 LIVE_MARKS = tuple(name for name, prompt in MARKS.items() if prompt.subject == "draft")
-"""The marks that a live loop may read: the others take the gold answer."""
+"""The marks that a live loop may read; the others need the gold answer."""
 
 _MAX_TOKENS = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
 class PanelOptions(models.Judge):
-    """A judge that marks drafts."""
+    """Options of a judge that marks drafts."""
 
     judge_model: Annotated[
         str | None,
         Option("--judge-model", help="A model that marks drafts, for rules as semantic_full: information_score."),
     ] = None
     marks: Annotated[
-        str, Option("--marks", help=f"What the judge marks, comma-separated: {', '.join(LIVE_MARKS)}.")
+        str, Option("--marks", help=f"Marks that the judge gives, comma-separated: {', '.join(LIVE_MARKS)}.")
     ] = ",".join(LIVE_MARKS)
     weights: options.MarkWeights = ""
 
@@ -57,7 +57,7 @@ class PanelOptions(models.Judge):
 
 
 def require_contexts(panels: tuple[Panel, ...], where: str) -> None:
-    """Refuse marks by contexts for drafts that have none: they would be undefined, and no rule would stop on them."""
+    """Raise if marks need contexts but drafts have none: they would be undefined, and no rule would stop on them."""
     for panel in panels:
         wanting = [mark for mark, weight in panel.weights.items() if weight and MARKS[mark].with_contexts]
         if wanting:

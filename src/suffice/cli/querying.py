@@ -1,4 +1,4 @@
-"""How a loop asks for its evidence: once, or step by step as a method says."""
+"""Options for asking for evidence: once, or step by step as a method says."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["LoopOptions"]
 
 @dataclass(frozen=True, kw_only=True)
 class LoopOptions:
-    """How evidence is asked for."""
+    """Options for asking for evidence."""
 
     panel: ClassVar[str] = "Loop"
 
@@ -38,7 +38,7 @@ class LoopOptions:
 
     @property
     def needs(self) -> frozenset[str]:
-        """What the method needs of the model."""
+        """Capabilities that the method needs of the model."""
         return frozenset() if self.method is None else self.method.needs
 
     def build(self, model: Answerer, gate: Gate | None, **parts: Any) -> Any:

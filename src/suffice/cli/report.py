@@ -1,4 +1,4 @@
-"""`suffice report`: everything that a replay shows, as one page that opens from disk, or as text or JSON."""
+"""`suffice report`: write the figures of a replay as one page that opens from disk, or as text or JSON."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def report_command(
     ] = None,
     prices: options.Prices = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Hold every trajectory, however large the page becomes.")
+        bool, typer.Option("--all", help="Include every trajectory, however large the page becomes.")
     ] = False,
     form: Annotated[str, typer.Option("--format", help=f"html, {', '.join(FORMATS)} or json.")] = "html",
 ) -> None:
@@ -114,7 +114,7 @@ def _report_screen(report: Report, target: Path | None, path: Path, policies: li
 
 
 def _recordings_of(paths: Sequence[Path]) -> dict[str, Recording]:
-    """Return recordings by the name of their file; two of one name are told apart by a number."""
+    """Return recordings by their file's name; a number is added to repeated names."""
     recordings: dict[str, Recording] = {}
     for path in paths:
         same = sum(name.partition(" #")[0] == path.stem for name in recordings)
@@ -123,7 +123,7 @@ def _recordings_of(paths: Sequence[Path]) -> dict[str, Recording]:
 
 
 def _policies_of(recording: Recording, compared: options.Compared, tune: Recording | None) -> list[Policy]:
-    """Return the policies of files and rules; a rule that needs a calibrator is fitted on the tune questions."""
+    """Return the policies from files and rules; calibrators that a rule needs are fitted on the tune questions."""
     policies = compared.files()
     usual = ("tasr", *TEXT_RULES) if tune is not None else TEXT_RULES
     texts = compared.rule or (() if policies else usual)

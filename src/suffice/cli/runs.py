@@ -19,7 +19,7 @@ Where = Annotated[
 
 
 def where_pairs(given: Sequence[str] | None) -> dict[str, str]:
-    """Return the values by column of `--where COLUMN=VALUE`."""
+    """Parse `--where COLUMN=VALUE` to values by column."""
     pairs = [item.partition("=") for item in given or ()]
     if any(not column or not sign for column, sign, _ in pairs):
         raise BadParameter("it is given as COLUMN=VALUE, for instance model=gpt-4o", param_hint="--where")
@@ -33,7 +33,7 @@ def chosen_loop(recording: Recording, given: Sequence[str] | None) -> Recording:
 
 
 def tune_of_loop(tune: Recording | None, given: Sequence[str] | None) -> Recording | None:
-    """Return the tune questions that `--where` chooses, by the columns that they have."""
+    """Return the tune questions that `--where` chooses, by those of its columns that they have."""
     if tune is None:
         return None
     wanted = {column: value for column, value in where_pairs(given).items() if column in loop_labels(tune.table.schema)}

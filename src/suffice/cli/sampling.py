@@ -38,14 +38,14 @@ _ComparedBy = Annotated[
     str | None,
     Option(
         "--normalizer",
-        help=f"Which answers are the same: {', '.join(NORMALIZERS)}; default: by the golds, {DEFAULT_NORMALIZER} without any.",
+        help=f"How answers are compared: {', '.join(NORMALIZERS)}; default: by the golds, {DEFAULT_NORMALIZER} without any.",
     ),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Sampled(models.Examined):
-    """Models that answer in turn."""
+    """Options of the models that answer in turn."""
 
     model: Annotated[
         str,
@@ -113,14 +113,14 @@ class _Sampled(models.Examined):
 
 @dataclass(frozen=True, kw_only=True)
 class _Sampling:
-    """How samples are drawn."""
+    """Options for drawing samples."""
 
     panel: ClassVar[str] = "Sampling"
 
     temperature: Annotated[float, Option("--temperature", min=0.0, help="Sampling temperature.")] = 0.7
-    seed: Annotated[int, Option("--seed", min=0, help="From which each sample's own seed is derived.")] = 0
+    seed: Annotated[int, Option("--seed", min=0, help="The seed from which those of samples are derived.")] = 0
     no_seed: Annotated[bool, Option("--no-seed", help="Send no seeds, for endpoints that refuse them.")] = False
-    wave: Annotated[int, Option("--wave", min=1, help="How many samples are requested at once.")] = 1
+    wave: Annotated[int, Option("--wave", min=1, help="Number of samples requested at once.")] = 1
     use_n: Annotated[bool, Option("--use-n", help="Request a wave as several choices of one request (n).")] = False
 
     def loop(self, sampled: _Sampled, chats: list[ChatModel], policy: Policy) -> SamplingLoop:
@@ -144,7 +144,7 @@ def sample_command(
     output: Output,
     contexts: Annotated[
         Path | None,
-        Option("--contexts", help="What every sample may use: a folder of .txt/.md files or a .jsonl file."),
+        Option("--contexts", help="Contexts of every sample: a folder of .txt/.md files or a .jsonl file."),
     ] = None,
     policy: Annotated[Path | None, Option("--policy", help="A policy file.")] = None,
     rule: Annotated[
@@ -230,7 +230,7 @@ def record_samples_command(
 
 
 def _by_golds(golds: list[str]) -> str:
-    """Return the normalizer that fits the gold answers, and say which it is."""
+    """Return the normalizer that fits the gold answers, and print a note on it."""
     name = guess_normalizer(golds)
     why = "which reads all gold answers" if golds else "since there are no gold answers"
     warn(f"note: answers are compared as {name!r}, {why}; --normalizer says otherwise")

@@ -1,4 +1,4 @@
-"""`suffice search`: every rule of a space on recorded rounds, without a call."""
+"""`suffice search`: evaluate every rule of a space on recorded rounds, without a call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["search_command"]
 
 @dataclass(frozen=True, kw_only=True)
 class _Resampling(options.ResamplingOptions):
-    """How intervals are drawn, if they are."""
+    """Options for intervals by resampling."""
 
     resamples: Annotated[int, typer.Option("--resamples", min=0, help="Bootstrap draws; 0 = no intervals.")] = 1000
 
@@ -40,7 +40,7 @@ def search_command(
     space: Annotated[
         str, typer.Option("--space", help=f"{', '.join(PRESETS)}, available, or a TOML file that describes one.")
     ] = "available",
-    budget: Annotated[float, typer.Option("--budget", min=0, help="Most mean calls of what is selected.")] = 3.0,
+    budget: Annotated[float, typer.Option("--budget", min=0, help="The most mean calls of the selected rule.")] = 3.0,
     metric: Annotated[
         str | None,
         typer.Option(
@@ -57,33 +57,33 @@ def search_command(
         typer.Option("--patience", min=1, help="Try every rule with this many rounds in a row; may be repeated."),
     ] = None,
     target: Annotated[
-        str | None, typer.Option("--target", help="What calibrators are fitted to on tune; default: em.")
+        str | None, typer.Option("--target", help="The outcome that calibrators predict; default: em.")
     ] = None,
     orders: Annotated[
         int | None,
-        typer.Option("--orders", min=1, help="Of independent samples: orders of each question; default: 10."),
+        typer.Option("--orders", min=1, help="For independent samples: orders of each question; default: 10."),
     ] = None,
     jobs: Annotated[
         int | None,
         typer.Option(
             "--jobs",
             min=1,
-            help="Read the recording part by part, in so many processes; memory is that of one part each.",
+            help="Read the recording part by part in this many processes, each with one part in memory.",
         ),
     ] = None,
-    folds: Annotated[int, typer.Option("--folds", min=2, help="Of the cross-fitted estimate.")] = 5,
+    folds: Annotated[int, typer.Option("--folds", min=2, help="Folds of the cross-fitted estimate.")] = 5,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="All rules as parquet, one row for those that stop alike.")
     ] = None,
     policy: Annotated[
-        Path | None, typer.Option("--policy", help="Where to write the rule that tune selects, as a policy.")
+        Path | None, typer.Option("--policy", help="Write the rule selected on tune as a policy.")
     ] = None,
 ) -> None:
     """Thresholds and the choice come from tune questions, figures from the others.
 
     Example: suffice search run.parquet --budget 3 --policy policy.json
     """
-    jobs = context.with_resource(cluster.parts(jobs))  # until the result is printed: its intervals read the parts again
+    jobs = context.with_resource(cluster.parts(jobs))  # open while printing: intervals read the parts again
     with progress_bar("parts", quiet=output.as_json) as progress:
         result = search(
             path if jobs else read_recording(path),

@@ -1,4 +1,4 @@
-"""`suffice data selectors`: which seen round's answer to return, and how much of the oracle's gap that closes."""
+"""`suffice data selectors`: compare selectors, which choose the round whose answer is returned, with the oracle."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def selectors_command(
     ] = None,
     feature: Annotated[
         list[str] | None,
-        typer.Option("--feature", help=f"Of the ranker; may be repeated. Default: {' '.join(RANKER_FEATURES)}."),
+        typer.Option("--feature", help=f"A feature of the ranker; repeatable. Default: {' '.join(RANKER_FEATURES)}."),
     ] = None,
     metric: options.Quality = None,
     judge: Annotated[
@@ -70,7 +70,7 @@ def selectors_command(
     metric = metric or default_metrics(tune_recording)[0]
     base = _with_calibrators(tune_recording)
     policies = [_stopping_policy(tune_recording, base, text) for text in rule or _USUAL_RULES]
-    if not rule:  # of the usual ones those that the recordings can replay
+    if not rule:  # the usual rules that the recordings can replay
         fitted = {calibrator.output for calibrator in base.calibrators}
         policies = [
             p for p in policies if set(p.signals) <= fitted | {"round"} | set(tune_recording.table.column_names)
@@ -105,7 +105,7 @@ def selectors_command(
 
 
 def _usual(tune: Recording, base: Policy) -> tuple[str, ...]:
-    """Return the selectors to compare by default; those of drafts where distances between drafts were recorded."""
+    """Return the default selectors; those for drafts are included if distances between drafts were recorded."""
     usable = usable_selectors(tune)
     drafts = [name for name in usable if name not in _TEXT_SELECTORS] if "centroid" in usable else []
     return (*_TEXT_SELECTORS, *drafts, *(_CALIBRATED_SELECTORS if base.calibrators else ()))
@@ -125,7 +125,7 @@ def _stopping_policy(tune: Recording, base: Policy, text: str) -> Policy:
 
 
 def _ranker_fit(tune: Recording, base: Policy, features: tuple[str, ...], metric: str, seed: int) -> RankerFit | None:
-    """Return the fitted ranker; None where no default feature was recorded."""
+    """Fit the ranker; None if no default feature was recorded."""
     reads = Ranked(tuple(Term(name, 0.0) for name in features)).signals
     if features == RANKER_FEATURES and not reads <= {calibrator.output for calibrator in base.calibrators}:
         features = ("votes", "is_last", "is_first")

@@ -1,4 +1,4 @@
-"""The progress of a recording, and the rounds of one question."""
+"""Show the progress of a recording, and the rounds of one question."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def recording_progress(
 ) -> Iterator[Callable[[Recorded | BatchProgress], None] | None]:
     """Show a bar with questions per second, calls, tokens and money on standard error, if it is a terminal.
 
-    Batches are shown in the same bar; without a terminal each that ends is a note, because they may take a day.
+    Batches are shown in the same bar; without a terminal, each batch that ends is noted, since batches may take a day.
     """
     ended = -1
 
@@ -65,7 +65,7 @@ def spent_so_far(state: Recorded, usd: float | None) -> str:
 
 
 def money(costs: Mapping[str, Cost], prices: Mapping[str, Price]) -> float:
-    """Return what the priced components cost, USD; NaN where a token count is unknown."""
+    """Return the cost of the priced components in USD; NaN if a number of tokens is unknown."""
     spent = 0.0
     for component, price in prices.items():
         cost = costs.get(component, Cost())
@@ -82,7 +82,7 @@ ROUND_COLUMNS = (
 
 
 def round_row(observed: Round, decision: Decision, most: int) -> tuple[Any, ...]:
-    """Return one round as a row; of a draft or critique at most so many characters."""
+    """Return one round as a row of a table; drafts and critiques are cut to `most` characters."""
     signals = ", ".join(f"{name} {number(value)}" for name, value in decision.signals.items())
     own = (observed.costs.get(component) for component in LOOP_COMPONENTS)
     cost = sum((cost for cost in own if cost is not None), start=Cost())
@@ -98,11 +98,11 @@ def round_row(observed: Round, decision: Decision, most: int) -> tuple[Any, ...]
 
 
 def decision_lines(decision: Decision, costs: Mapping[str, Cost]) -> str:
-    """Return the answer, the reason and the cost of one question."""
+    """Format the answer, the reason and the cost of one question."""
     cost = total_cost(costs)
     calls = ", ".join(f"{spent.calls:.3g} {component}" for component, spent in costs.items())
     why = f"{decision.reason} ({decision.fired})" if decision.fired else str(decision.reason)
-    # Indented, so that no line of an answer looks like one of ours.
+    # Indent the answer, so that none of its lines looks like one of ours.
     answer = "(none)" if decision.answer is None else printable(decision.answer).replace("\n", "\n         ")
     return (
         f"answer   {answer}\n"

@@ -1,6 +1,6 @@
-"""The tree of commands: every place, its one sentence, and the function that is imported when the place is called.
+"""The tree of commands: the summary of each, and its function, which is imported when the command is called.
 
-`suffice --help` reads this table alone.  Papers and other packages add commands through the entry points of the group
+`suffice --help` reads only this table.  Papers and other packages add commands through the entry points of the group
 `suffice.commands`: the name of an entry point is a place in the tree, `demo.gate` for `suffice demo gate`.
 """
 
@@ -36,12 +36,12 @@ class Place:
     """A command, or a group of commands.
 
     Attributes:
-        summary: What it does, in one sentence that fits a line of 80 columns beside the name.
-        function: What runs, as ``module:name``; of a group, what runs without a subcommand. Empty = that of an entry
+        summary: One sentence that fits a line of 80 columns beside the name.
+        function: The function as ``module:name``; for a group, the one to run without a subcommand.  Empty = that of an entry
             point, or help.
-        panel: Where `suffice --help` lists it.
-        example: A call; that of a function is the end of its docstring.
-        distribution: Which one brings it by an entry point; empty = this one. Help lists it where that is installed.
+        panel: The panel in which `suffice --help` lists it.
+        example: An example call; for a function it is the end of its docstring.
+        distribution: The distribution that provides it by an entry point; empty = this one.  Help lists it if that is installed.
     """
 
     summary: str
@@ -205,34 +205,34 @@ RENAMED = {
     "protocol semantic": "paper protocol",
     "protocol": "paper",
 }
-"""Names of 0.3, which work for one version more."""
+"""Commands' names in 0.3, which still work in this version."""
 
 _OPTIONS = {"rerank": "rerank-signal"}
 """Options of `answer` and `record` in 0.3, without their dashes."""
 
 _FORMER = {"draft": "draft answer", "judge": "judge drafts"}
-"""Commands of 0.3 that are groups now: what follows them is no subcommand."""
+"""Commands of 0.3 that are groups now; after them, a word may be an argument instead of a subcommand."""
 
 
 class Group(TyperGroup):
-    """A group of the tree, which imports a command when it is called and not before."""
+    """A group of the tree, which imports a command only when it is called."""
 
     place = ""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of what lies directly below, in the order of the tree."""
+        """Return the names of its direct commands and groups, in the order of the tree."""
         del ctx
         return list(dict.fromkeys(words.split()[-1] for words in _places() if _above(words) == self.place))
 
     def get_params(self, ctx: Any) -> Any:
-        """Return the options; the help at the root hides them, where the commands fill the screen."""
+        """Return the options; the help at the root hides them, since the commands fill the screen."""
         parameters = super().get_params(ctx)
         for parameter in () if self.place else parameters:
             cast("Any", parameter).hidden = True
         return parameters
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return what help shows of a command: its name and its sentence."""
+        """Return a command with only its name and summary, as help shows it."""
         words = f"{self.place} {cmd_name}".strip()
         if cmd_name not in self.list_commands(ctx):
             return None
@@ -248,11 +248,11 @@ class Group(TyperGroup):
         )
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the name of a command, the command itself, imported now, and the arguments left to it."""
+        """Return the name of a command, the command, which is imported now, and its arguments."""
         name, *rest = args if self.place else _today(args)
         if name in self.list_commands(ctx):
             command = command_at(f"{self.place} {name}".strip())
-            if name != "init" and not {"--help", "-h"} & set(rest):  # help is there whatever the file says
+            if name != "init" and not {"--help", "-h"} & set(rest):  # help must work even if the file is wrong
                 ctx.default_map = {name: defaults_of(command, rest, read_settings())}
             return name, command, rest
         if not ctx.resilient_parsing:
@@ -264,10 +264,10 @@ class Group(TyperGroup):
 
 
 class Command(TyperCommand):
-    """A command, which says what it takes from `suffice.toml`."""
+    """A command that reports the values it takes from `suffice.toml`."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run it."""
+        """Run the command."""
         note_settings(ctx)
         check_approved(ctx)
         return super().invoke(ctx)
@@ -284,7 +284,7 @@ def _plugins() -> dict[str, tuple[EntryPoint, ...]]:
 
 
 def _places() -> list[str]:
-    """Return the places of this distribution and of those that are installed, in the order of the tree."""
+    """Return the places of this and other installed distributions, in the order of the tree."""
     given = _plugins()
     installed = [
         words
@@ -296,7 +296,7 @@ def _places() -> list[str]:
 
 
 def _today(args: list[str]) -> list[str]:
-    """Return arguments with the names of today, and say so on standard error where they had those of 0.3."""
+    """Replace names of 0.3 in arguments by the present ones, with a note on standard error."""
     first = args[0]
     for option, now in _OPTIONS.items() if first in {"answer", "record"} else ():
         renamed = [re.sub(f"^--{option}(?=$|=)", f"--{now}", word) for word in args]

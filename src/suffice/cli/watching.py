@@ -1,4 +1,4 @@
-"""`suffice watch`: what a production log says about the policy that decided it."""
+"""`suffice watch`: judge a deployed policy by its production log."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from suffice.verdicts.watches import (
 __all__ = ["EXIT_CODES", "watch_command"]
 
 EXIT_CODES = {"keep": 0, "not enough audits": 0, "missing golds": 3, "recalibrate": 3, "re-certify": 3, "fall back": 4}
-"""What `--exit-code` makes of each status; 1 and 2 are failures of the command itself."""
+"""The exit code of each status with `--exit-code`; 1 and 2 mean that the command itself failed."""
 
 _DURATION_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhd]?)")
@@ -46,7 +46,7 @@ _DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhd]?)")
 
 @dataclass(frozen=True, kw_only=True)
 class _Judged:
-    """What is judged, and by what."""
+    """Options that choose the rounds to judge, and the judge."""
 
     panel: ClassVar[str] = "What is judged"
 
@@ -71,21 +71,21 @@ class _Judged:
         str | None,
         Option(
             "--deadline",
-            help="How long signals and audits may take: 30m, 36h, 7d; younger requests wait. Default: 1h for audits; signals need one.",
+            help="Deadline of signals and audits: 30m, 36h, 7d; younger requests wait. Default: 1h for audits; signals need one.",
         ),
     ] = None
     gold_deadline: Annotated[
         str | None,
         Option(
             "--gold-deadline",
-            help="How long gold answers and marks may take; audits without one wait. Default: 7d. Later it is no loss for the alarm.",
+            help="Deadline of gold answers and marks; audits wait for them. Default: 7d. The alarm counts later ones as no loss.",
         ),
     ] = None
     since: Annotated[
         str | None, Option("--since", help="Leave out requests before this time: 2026-05-01T12:00:00Z.")
     ] = None
     window: Annotated[int, Option("--window", min=1, help="Requests of a window.")] = 500
-    risk: Annotated[float, Option("--risk", help="Of a false alarm, ever.")] = 0.05
+    risk: Annotated[float, Option("--risk", help="The risk of ever raising a false alarm.")] = 0.05
 
 
 def _plot_path(path: Path | None) -> Path | None:
@@ -97,7 +97,7 @@ def _plot_path(path: Path | None) -> Path | None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Written:
-    """What is written."""
+    """Options for the files to write."""
 
     panel: ClassVar[str] = "What is written"
 
@@ -148,7 +148,7 @@ def watch_command(
     if written.prometheus == "-" and output.as_json:
         raise typer.BadParameter("standard output is for JSON: name a file", param_hint="--prometheus")
     policy = options.load_policy(policy_path)
-    # What was certified holds, whatever the file of settings says.
+    # The certificate's values take precedence over suffice.toml.
     from_file = policy.certificate is not None and is_from_file(context, "max_loss")
     deadline = None if judged.deadline is None else _duration_in_seconds(judged.deadline)
     since = None if judged.since is None else seconds_of(judged.since)
@@ -209,7 +209,7 @@ def watch_command(
 
 
 def _suspend(result: WatchResult, policy: Policy, path: Path) -> list[str]:
-    """Mark the certificate in a policy file as suspended if the alarm has rung; return what was done."""
+    """Mark the certificate in a policy file as suspended if the alarm has rung; return a note on it."""
     if not result.rang:
         return []
     if policy.certificate is None:
@@ -228,14 +228,14 @@ def _suspend(result: WatchResult, policy: Policy, path: Path) -> list[str]:
 
 
 def _audited_notes(result: WatchResult, path: Path) -> list[str]:
-    """Return why the audited requests in a file are no fair sample, if so."""
+    """Return a note with the reasons if the audited requests in a file are not a fair sample."""
     reasons = [f"{counted(result.n_lost, 'audit')} got lost"] if result.n_lost else []
     reasons += ["audit rates vary"] if result.rates_vary else []
     return [f"{path} is not a fair sample of all requests: {' and '.join(reasons)}"] if reasons else []
 
 
 def _same_watch(path: Path, policy_path: Path, tune: Path | None, judged: _Judged, *, max_loss: float | None) -> str:
-    """Return the command that asks the same again."""
+    """Return the command that repeats this watch."""
     given = {
         "--policy": policy_path,
         "--tune": tune,

@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 
 def run_blocking(coroutine: Coroutine[Any, Any, _T]) -> _T:
-    """Return the result of a coroutine; if an event loop is already running, use another thread.
+    """Run a coroutine and return its result, in another thread if an event loop is already running.
 
     >>> async def answer():
     ...     return "Oslo"
@@ -39,7 +39,7 @@ def run_blocking(coroutine: Coroutine[Any, Any, _T]) -> _T:
         result = pool.submit(asyncio.run, announced())
         try:
             return result.result()
-        except BaseException:  # an interrupt of a notebook reaches only this thread: stop the other one
+        except BaseException:  # a notebook's interrupt reaches only this thread, so stop the other one
             loop, task = running.result()
             with suppress(RuntimeError):  # it has ended
                 loop.call_soon_threadsafe(task.cancel)
@@ -47,7 +47,7 @@ def run_blocking(coroutine: Coroutine[Any, Any, _T]) -> _T:
 
 
 def finished(coroutine: Coroutine[Any, Any, _T]) -> _T:
-    """Return the result of a coroutine that never suspends, without an event loop.
+    """Run a coroutine that never suspends, without an event loop, and return its result.
 
     >>> async def answer():
     ...     return "Oslo"

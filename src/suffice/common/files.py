@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, also at a URL, and JSON lines read with their place for messages."""
+"""Write files whole or not at all, also at a URL, and read JSON lines with their place for messages."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ _URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://")
 _PASSWORD = re.compile(r"://[^/@:]*:(?!\d*(/|$))[^@]*@")
 _FILE_URL = re.compile(r"(?:file|local)://(?:localhost)?")
 LOCK = ".lock"
-"""The file of a folder that `locking` locks."""
+"""The name of the lock file of `locking`."""
 
 _WHOLE_AT_ONCE = frozenset({"abfs", "abfss", "adl", "az", "gcs", "gs", "memory", "oci", "oss", "r2", "s3", "s3a"})
-"""Kinds of storage where a file is there once it is complete."""
+"""Kinds of storage in which a file appears only once it is complete."""
 
 
 def place(path: str | Path) -> Path:
@@ -64,11 +64,11 @@ def place(path: str | Path) -> Path:
     ('log', '/runs/log')
 
     Args:
-        path: A path, a URL such as ``s3://bucket/runs``, or what this function returned.
+        path: A path, a URL such as ``s3://bucket/runs``, or a result of this function.
 
     Raises:
         MissingExtraError: It is a URL, and the extra `cloud` is not installed.
-        DataError: Nothing is known that opens such a URL, or it contains a password.
+        DataError: No installed file system opens such a URL, or it contains a password.
     """
     if not isinstance(path, str):
         return path
@@ -92,7 +92,7 @@ def place(path: str | Path) -> Path:
         get_filesystem_class(match[1])
     except (ImportError, ValueError) as error:
         raise DataError(f"{path!r} cannot be opened: {error}") from None
-    # Other machines write there, too: nothing that was listed before is remembered.
+    # Other machines may write there, so listings must not be cached.
     return cast("Path", UPath(path.rstrip("/"), use_listings_cache=False))
 
 
@@ -103,10 +103,10 @@ def is_url(path: str | Path) -> bool:
 
 @contextmanager
 def reaching(path: str | Path) -> Iterator[None]:
-    """Raise what a storage raises where it cannot be reached, or lets nobody in, as a `DataError` that names the URL."""
+    """Convert a storage's errors, such as no network or no access, to a `DataError` that names the URL."""
     try:
         yield
-    except (SufficeError, MemoryError, AttributeError, TypeError):  # none of these is the storage's
+    except (SufficeError, MemoryError, AttributeError, TypeError):  # these are not errors of the storage
         raise
     except Exception as error:
         if not is_url(path):
@@ -131,7 +131,7 @@ def disk_fault(path: str | Path, error: Exception) -> DataError:
 
 
 def check_file(path: str | Path) -> Path:
-    """Return the place of a file that is to be written; refuse a folder with a `DataError`."""
+    """Return the place of a file to write; raise a `DataError` if it is a folder."""
     target = place(path)
     if target.is_dir():
         raise DataError(
@@ -141,7 +141,7 @@ def check_file(path: str | Path) -> Path:
 
 
 def quoted(path: str | Path) -> str:
-    """Return a path as a shell takes it, for commands that people paste.
+    """Quote a path for a shell, for commands that people paste.
 
     >>> quoted("runs.parquet"), quoted("my runs.parquet")
     ('runs.parquet', "'my runs.parquet'")
@@ -151,10 +151,10 @@ def quoted(path: str | Path) -> str:
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; what is written there replaces the file in one step when all went well.
+    """Yield a temporary path beside `path`; the file written there replaces `path` in one step if the block succeeds.
 
-    The bytes reach the disk before the name does, so neither a crash nor a power cut leaves half a file.  What goes to a URL
-    is written to a temporary folder of this machine, and uploaded whole.
+    The bytes reach the disk before the name does, so neither a crash nor a power cut leaves half a file.  A file for a URL is
+    written to a temporary folder of this machine, then uploaded whole.
 
     Raises:
         DataError: The disk is full, the place cannot be written, or there is a folder of that name.
@@ -182,7 +182,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 
 def upload(file: Path, target: Any) -> None:
-    """Copy a file to a URL; whoever reads there sees all of it or nothing.
+    """Copy a file to a URL; readers there see all of it or nothing.
 
     Raises:
         DataError: The URL cannot be written.
@@ -198,7 +198,7 @@ def upload(file: Path, target: Any) -> None:
 
 
 def download(source: Any, file: Path) -> bool:
-    """Copy the file at a URL to this machine, whole or not at all; return whether it is there.
+    """Copy the file at a URL to this machine, whole or not at all; return whether there is one.
 
     Raises:
         DataError: The URL cannot be read, or the disk is full.
@@ -213,7 +213,7 @@ def download(source: Any, file: Path) -> bool:
 
 @contextmanager
 def replacing_folder(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `path`, which gets its name in one step when all went well; see `replacing`.
+    """Yield a temporary folder beside `path`; rename it to `path` in one step if the block succeeds; see `replacing`.
 
     Raises:
         DataError: `path` is a file or a folder with files, the disk is full, or the place cannot be written.
@@ -237,7 +237,7 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
 
 
 def make_folder(path: str | Path) -> None:
-    """Create a folder, if it is not there; its name reaches the disk, too.  At a URL it comes with the first file in it.
+    """Create a folder if it is missing, and sync its name to the disk.  At a URL, a folder appears with its first file.
 
     Raises:
         DataError: There is a file of that name, or the place cannot be written.
@@ -257,10 +257,10 @@ def make_folder(path: str | Path) -> None:
 
 @contextmanager
 def locking(folder: Path, what: str) -> Iterator[None]:
-    """Let one process at a time do something in a folder; others wait, and log `what` they wait for.
+    """Let one process at a time run the block for a folder; others wait, and log `what` they wait for.
 
-    The lock is a file `.lock`, which stays: a process that ends, in whatever way, lets go of it.  Where the file system has
-    no locks nobody waits, and this is logged.
+    The lock is a file `.lock`, which stays; a process releases it however it ends.  If the file system has no locks, nobody
+    waits, and this is logged.
 
     Raises:
         DataError: The folder cannot be written.
@@ -294,12 +294,12 @@ def _wait_for(file: IO[bytes], what: str) -> None:
 
 
 def _beside(target: Any) -> Any:
-    """Return a path that no other thread, process or container uses: in two containers process ids are often the same."""
+    """Return a path beside `target` that is unique to this thread, process and container; process ids alone are not."""
     return target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
 
 def remove_leftovers(path: str | Path) -> None:
-    """Remove what killed processes left of `path`; call it only while no other process writes it."""
+    """Remove temporary files that killed processes left of `path`; call it only while no other process writes it."""
     for leftover in Path(path).parent.glob(f".{escape(Path(path).name)}.*.tmp"):
         if leftover.is_dir():
             shutil.rmtree(leftover, ignore_errors=True)
@@ -313,7 +313,7 @@ def _sync(file: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Let the names of new, renamed and removed files of a folder reach the disk; nothing where the system cannot."""
+    """Sync the names in a folder (new, renamed, removed files) to the disk, if the system can."""
     with suppress(OSError):  # Windows cannot open a folder
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -323,7 +323,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_file(path: str | Path, content: str | bytes) -> None:
-    """Write a file whole or not at all, in UTF-8, its folder with it.
+    """Write a file whole or not at all, in UTF-8; create its folder if needed.
 
     Raises:
         DataError: The disk is full, or the place cannot be written.
@@ -347,7 +347,7 @@ def files_hash(folder: Path, files: Iterable[Path], sha256_of: Callable[[Path], 
 
 
 def unpacked(path: Path, size: int | None = None) -> Iterator[bytes]:
-    """Yield the lines of a file, or pieces of a size, gunzipped if it is gzip, or if its name ends in ``.gz``.
+    """Yield the lines of a file, or pieces of `size` bytes, decompressed if it is gzip or its name ends in ``.gz``.
 
     Raises:
         DataError: The file cannot be read, or does not unpack.
@@ -368,7 +368,7 @@ def unpacked(path: Path, size: int | None = None) -> Iterator[bytes]:
 
 
 def decoded(raw: bytes, where: str, *, errors: str = "strict") -> str:
-    """Return text in UTF-8, with or without a byte order mark.
+    """Decode bytes in UTF-8, with or without a byte order mark.
 
     Raises:
         DataError: It is not UTF-8.
@@ -390,8 +390,8 @@ def json_lines(
 
     Args:
         path: The file.
-        expected: What each line should be, for messages.
-        errors: What to do with bytes that are not UTF-8, in the words of `bytes.decode`.
+        expected: A description of each line, for messages.
+        errors: Treatment of bytes that are not UTF-8, as in `bytes.decode`.
 
     Raises:
         DataError: The file cannot be read, or a line is not a JSON object in UTF-8; the message names file and line.

@@ -1,4 +1,4 @@
-"""Which model it is: by the content of its files, wherever they are and whatever their folder is called."""
+"""Identities of local models: a hash of their files' content, whatever the folder is called and wherever it is."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _IDENTITY = ("model", "id", "revision", _CONTENT)
 _FOLDER_HASH = re.compile(r"[0-9a-f]{16}")
 _BLOB = re.compile(r"[0-9a-f]{64}")
 _LARGE = 2**24
-"""Smaller files are read in no time, and are not remembered."""
+"""Digests are cached for files of at least this size; smaller ones are read in no time."""
 
 _WEIGHTS = ("model*.safetensors", "adapter_model*.safetensors", "*.safetensors", "pytorch_model*.bin", "*.bin")
 _SETTINGS = ("config.json", "generation_config.json", "adapter_config.json", "tokenizer_config.json", "chat_template.*")
@@ -33,9 +33,9 @@ _TOKENIZERS = ("tokenizer.json", "*.model", "vocab.*", "merges.txt", "added_toke
 def model_content(folder: Path) -> str:
     """Return 16 hexadecimal digits of a hash over the weights, settings and tokenizer in a folder.
 
-    Only what a loader reads counts: of two forms of the weights the safetensors, of two forms of the tokenizer
-    ``tokenizer.json``, and no other files, so that a copy, the cache of the hub and a folder with notes in it are the same
-    model. Every byte of these files counts: a fine-tuned layer makes another model.
+    Only files that a loader reads count: the safetensors if there are two forms of the weights, ``tokenizer.json`` if there are
+    two of the tokenizer. So a copy, the hub's cache and a folder with notes in it are the same model. Every byte of
+    these files counts: a fine-tuned layer makes another model.
     """
     weights = next((files for pattern in _WEIGHTS if (files := sorted(folder.glob(pattern)))), [])
     words = [file for pattern in _TOKENIZERS for file in folder.glob(pattern)]
@@ -45,20 +45,20 @@ def model_content(folder: Path) -> str:
 
 
 def hub_folder(model: str, revision: str | None = None) -> Path | None:
-    """Return the folder of the hub's local cache with a model; None where it is not there."""
+    """Return the folder of a model in the hub's local cache; None if it is not there."""
     try:
         from huggingface_hub import try_to_load_from_cache
 
         config = try_to_load_from_cache(model, "config.json", revision=revision)
-    except (ImportError, ValueError):  # not installed, or no id
+    except (ImportError, ValueError):  # the hub's package is not installed, or the name is not an id
         return None
     return Path(config).parent if isinstance(config, str) else None
 
 
 def sha256_of(path: Path) -> bytes:
-    """Return the SHA-256 of a file; that of a large file is computed once and remembered by place, size and time of change.
+    """Return the SHA-256 of a file; that of a large file is cached by path, size and time of change.
 
-    The cache of the hub names its large files by their SHA-256, so they are not read. The digests are in
+    The hub's cache names its large files by their SHA-256, so that they need not be read. Our cache is in
     ``$XDG_CACHE_HOME/suffice``, or ``~/.cache/suffice``; removing the folder is safe.
     """
     file = path.resolve()
@@ -86,8 +86,8 @@ def same_model(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     >>> same_model(cluster, {"model": "org/llama", "revision": "main", "content": "0123456789abcdef"})
     True
 
-    Without the content, as older releases wrote it, the revision of a folder decides (a hash of its files), and of any other
-    model name and revision.
+    In fingerprints of older releases, without the content, the revision decides for a folder (it is a hash of its files), and
+    name and revision decide for other models.
     """
     if one.get(_CONTENT) is not None and one.get(_CONTENT) == other.get(_CONTENT):
         return True
@@ -99,7 +99,7 @@ def same_model(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def aligned(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `old` with the names that `new` has for every model, at any depth, that is the same in both.
+    """Return `old` with the model names of `new`, at any depth, for models that are the same in both.
 
     >>> old = {"model": {"model": "jobs/llama", "revision": "00112233aabbccdd", "precision": "float16"}}
     >>> aligned(old, {"model": {"model": "mine/llama3", "revision": "00112233aabbccdd"}})

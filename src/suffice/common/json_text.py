@@ -1,4 +1,4 @@
-"""Text as Unicode has it, and JSON that holds no other: one place for what comes from files and endpoints."""
+"""Read JSON from files and endpoints as well-formed Unicode, and convert numbers to and from JSON."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def well_formed(value: Any) -> Any:
-    r"""Return a text, or a structure of lists and dicts, with U+FFFD for each lone surrogate.
+    r"""Replace each lone surrogate by U+FFFD in a text, or in a structure of lists and dicts.
 
-    JSON may escape half of a character (a text cut in the middle of an emoji), and Python reads it; no file in UTF-8
-    can hold it.
+    JSON may escape half of a character (a text cut within an emoji); Python reads it, but UTF-8 cannot hold it.
 
     >>> well_formed(["caf\u00e9", "cut \ud83d", 3])
     ['café', 'cut \ufffd', 3]
@@ -49,7 +48,7 @@ def well_formed(value: Any) -> Any:
 
 
 def load_json(text: str) -> Any:
-    r"""Return the value of a JSON text, well formed.
+    r"""Return the value of a JSON text, without lone surrogates; see `well_formed`.
 
     >>> load_json('{"answer": "Oslo \\ud800"}')
     {'answer': 'Oslo \ufffd'}
@@ -61,7 +60,7 @@ def load_json(text: str) -> Any:
         value = json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    # Only an escape can bring a surrogate into decoded text.
+    # Decoded text has surrogates only by escapes, so others need no check.
     return well_formed(value) if _SURROGATE_ESCAPE.search(text) else value
 
 
@@ -78,7 +77,7 @@ def as_number(value: object) -> float:
 
 
 def number_to_json(value: object) -> float | str | None:
-    """Return a number so that JSON can hold it and `number_from_json` restores it; None if it is undefined.
+    """Return a number in a form that JSON can hold and `number_from_json` restores; None if it is undefined.
 
     >>> number_to_json(0.5), number_to_json(math.nan), number_to_json(-math.inf)
     (0.5, None, '-inf')
@@ -120,7 +119,7 @@ def values_in(text: str) -> Iterator[Any]:
 
 
 def _array_item(decoder: json.JSONDecoder, text: str, place: int, *, is_cut: bool) -> tuple[Any, int] | None:
-    """Return the item of an array at a place in its text, and its end; None if more of the text may follow and is needed."""
+    """Return the array item at a place in its text, and its end; None if the item may be incomplete."""
     try:
         value, end = decoder.raw_decode(text, place)
     except RecursionError:
@@ -163,13 +162,13 @@ def array_items(chunks: Iterable[str]) -> Iterator[Any]:
             before, (value, place) = "item", item
             yield value
         text = text[place:]
-        enough = 2 * len(text)  # a long item is not read again with each piece
+        enough = 2 * len(text)  # try again only with twice the text, so that a long item is not parsed with each piece
     if before != "]":
         raise ValueError("it ends within an array")
 
 
 def number_or_none(value: float) -> float | None:
-    """Return a number as JSON and tables hold it: None where it is undefined.
+    """Return a number, or None if it is undefined, as in JSON and tables.
 
     >>> number_or_none(0.5), number_or_none(math.nan)
     (0.5, None)

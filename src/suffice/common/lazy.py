@@ -1,4 +1,4 @@
-"""Faces of rooms whose names are imported when they are first used, so that one module of a room does not load all others."""
+"""Import a package's exported names on first use, so that importing one of its modules does not load all others."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -8,7 +8,7 @@ __all__ = ["lazy_face"]
 
 
 def lazy_face(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return the `__getattr__` and `__dir__` of a package that exports names of its modules.
+    """Return `__getattr__` and `__dir__` for a package that exports names of its modules.
 
     >>> get, names = lazy_face("suffice.common", {"lazy_face": "suffice.common.lazy"})
     >>> get("lazy_face") is lazy_face, names()
@@ -16,7 +16,7 @@ def lazy_face(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], A
 
     Args:
         package: The package's name, for the error of an unknown name.
-        names: By exported name, the module that defines it.
+        names: The defining module of each exported name.
     """
 
     def get(name: str) -> Any:

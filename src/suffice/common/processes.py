@@ -1,7 +1,7 @@
 """Start processes: a pool that runs one function over the parts of something large, and programs of this interpreter.
 
-Everything that Suffice starts is started here, so that no process imports modules from the folder in which it starts: that
-folder may come from somebody else.
+All processes of Suffice are started here, so that none imports modules from its working directory, which may come from somebody
+else.
 """
 
 from __future__ import annotations
@@ -45,33 +45,33 @@ _Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
 
 _AHEAD = 2
-"""Results for each process that may wait for an earlier one: a slow part holds the others back, and not the memory."""
+"""Finished results per process that may wait for an earlier part; beyond, processes wait, so that memory stays bounded."""
 
 _state: dict[str, Callable[[Any], Any]] = {}
-"""In a worker process: what it runs."""
+"""In a worker process: the function that it runs."""
 
 _read: dict[str, Path] = {}
-"""In a worker process: the file from which that was read."""
+"""In a worker process: the file from which the function was read."""
 
 
 _imported: dict[Path, None] = {}
-"""The files that were imported by their path, which processes import likewise."""
+"""Files that were imported by their path; worker processes import them, too."""
 
 _SAFE_PATH = {"PYTHONSAFEPATH": "1"}
-"""In the environment of a process: it does not import modules from its working directory, nor from its script's folder."""
+"""Environment variable that keeps a process from importing modules from its working directory or script's folder."""
 
 _starting = threading.RLock()
-"""Held while a process starts with `_SAFE_PATH` in the environment of this one."""
+"""Lock held while a process starts and `_SAFE_PATH` is set in this process's environment."""
 
 
 def keep_folder_out() -> None:
-    """Let no process that this program starts from now on, also through other libraries, import modules from its folder."""
+    """Keep all processes that this program starts from now on, also by other libraries, from importing their folder's modules."""
     os.environ.update(_SAFE_PATH)
 
 
 @contextmanager
 def _folder_kept_out() -> Iterator[None]:
-    """Do so within this block; afterwards the environment is as before, for processes of the user's own program."""
+    """Keep processes from importing their folder's modules within this block only, so that the user's own are unaffected."""
     with _starting:
         before = {name: os.environ.get(name) for name in _SAFE_PATH}
         os.environ.update(_SAFE_PATH)
@@ -91,11 +91,11 @@ def can_start_python() -> bool:
 
 
 def start_python(*words: str, **settings: Any) -> subprocess.Popen[Any]:
-    """Start this interpreter with the words of a command line; it imports nothing from the current folder.
+    """Start this interpreter with command-line arguments; it imports nothing from the current folder.
 
     Args:
-        words: What follows the interpreter, such as a script.
-        settings: Of `subprocess.Popen`.
+        words: Arguments of the interpreter, such as a script.
+        settings: Arguments of `subprocess.Popen`.
     """
     import subprocess
 
@@ -110,7 +110,7 @@ async def start_python_async(*words: str, **settings: Any) -> asyncio.subprocess
 
 
 class _Spawned(SpawnProcess):
-    """A process that imports its first modules, which precede the path that it is sent, not from the current folder."""
+    """A process that does not import from the current folder even the modules it loads before it receives its path."""
 
     @staticmethod
     def _Popen(process_obj: Any) -> Any:  # noqa: N802 - the name that multiprocessing gives it
@@ -123,18 +123,18 @@ class _Spawning(SpawnContext):
 
 
 def spawning_pool(jobs: int, **settings: Any) -> ProcessPoolExecutor:
-    """Return processes that import nothing from the current folder, unless this one does.
+    """Return a process pool that imports nothing from the current folder, unless this process does.
 
     Args:
-        jobs: How many at most.
-        settings: Of `ProcessPoolExecutor`.
+        jobs: The most processes.
+        settings: Arguments of `ProcessPoolExecutor`.
     """
-    with _folder_kept_out():  # its queues start a process of their own
+    with _folder_kept_out():  # creating its queues may start a process, too
         return ProcessPoolExecutor(jobs, mp_context=_Spawning(), **settings)
 
 
 def usable_processors() -> int:
-    """Return how many processors this process may use, at least 1.
+    """Return the number of processors that this process may use, at least 1.
 
     >>> usable_processors() >= 1
     True
@@ -154,29 +154,27 @@ def over_parts(
     name: Callable[[_Part], str] = str,
     pool: Executor | None = None,
 ) -> Iterator[_Result]:
-    """Yield the result of each part, in the order of the parts.
+    """Run a function on each part and yield the results, in the order of the parts.
 
-    Each process works on one part at a time and sends back the result alone, so that a part should be named (a path, a
-    range of row groups) and be read by the function.  Processes are spawned, also on Linux: threads of libraries and
-    open files are not copied.  The function is sent to each process once: what all parts share belongs into it
-    (`functools.partial`).  A program that sets `jobs` above 1 begins with ``if __name__ == "__main__":``, as every
-    program that spawns processes.
+    A part should be a name (a path, a range of row groups) that the function reads, since each process gets a part and sends
+    back a result.  The function is sent to each process once, so it should hold what all parts share
+    (`functools.partial`).  Processes are spawned, also on Linux, so that threads of libraries and open files are not copied;
+    a program with `jobs` above 1 therefore needs ``if __name__ == "__main__":``.
 
     >>> list(over_parts(len, ["Oslo", "Lima", "Ulaanbaatar"]))
     [4, 4, 11]
 
     Args:
-        function: What is computed of a part; with several jobs it is defined in a module, and its result can be pickled.
+        function: The function to run; with several jobs it must be defined in a module, and its result must be picklable.
         parts: The parts.
-        jobs: Processes; 1 = in this process, without another one.  There are never more than parts.
+        jobs: Number of processes, at most one per part; 1 = run in this process.
         on_progress: Called with the number of parts done and their total.
-        name: What errors call a part.
-        pool: Processes that run several functions one after the other, see `process_pool`; each reads the
-            function once.
+        name: Returns the name of a part for errors.
+        pool: Running processes to use for several functions in turn, see `process_pool`.
 
     Raises:
         DataError: `jobs` is less than 1.
-        SufficeError: What the function raised for a part, with the name of the part; other parts are then given up.
+        SufficeError: The function raised it for a part, whose name is added; other parts are then given up.
         WorkerDiedError: A process was killed.
     """
     if jobs < 1:
@@ -188,7 +186,7 @@ def over_parts(
 
 
 def import_file(path: Path) -> None:
-    """Import a module by the path of its file, once; processes that run functions do the same before."""
+    """Import a module by the path of its file, once; worker processes import it, too."""
     path = path.resolve()
     if getattr(sys.modules.get(path.stem), "__file__", None) == str(path):
         return
@@ -201,7 +199,7 @@ def import_file(path: Path) -> None:
 
 
 class _Carried:
-    """A function that is unpickled when it is first called, after the files that it may come from were imported."""
+    """A function that is unpickled at its first call, after the files that may define it were imported."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._files, self._pickled = tuple(_imported), pickle.dumps(function)
@@ -217,7 +215,7 @@ class _Carried:
 
 @contextmanager
 def process_pool(jobs: int) -> Iterator[Executor | None]:
-    """Yield processes for several calls of `over_parts`, which take seconds to start; None for one job."""
+    """Yield a pool for several calls of `over_parts`, since processes take seconds to start; None for one job."""
     if jobs <= 1:
         yield None
         return
@@ -233,10 +231,10 @@ _START_POOL: ContextVar[Callable[[], Executor] | None] = ContextVar("suffice_sta
 
 @contextmanager
 def pools_from(start: Callable[[], Executor]) -> Iterator[None]:
-    """Let `over_parts` run on other processes within this block, such as those of a cluster.
+    """Let `over_parts` use other processes within this block, such as those of a cluster.
 
     Args:
-        start: Returns a pool, which is sent the function with each part.
+        start: Returns a pool, to which the function is sent with each part.
     """
     token = _START_POOL.set(start)
     try:
@@ -310,14 +308,14 @@ def _in_processes(
 
 
 def _sent(function: Callable[[Any], Any], *, is_shared: bool) -> Path | Callable[[Any], Any] | None:
-    """Return what goes to the processes with each part; nothing where they started with the function."""
-    if _START_POOL.get() is not None:  # other machines do not see our files
+    """Return the function to send with each part; None if the processes started with it."""
+    if _START_POOL.get() is not None:  # other machines cannot read our files
         return function
     return _written(function) if is_shared else None
 
 
 def _written(function: Callable[[Any], Any]) -> Path:
-    """Write a function to a file, from which each process reads it once."""
+    """Write a function to a file, which each process reads once."""
     with NamedTemporaryFile(prefix="suffice-", delete=False) as file:
         pickle.dump(function, file)
     return Path(file.name)
@@ -343,14 +341,16 @@ def _named(part: str) -> Iterator[None]:
 
 def _start(function: Callable[[Any], Any] | None) -> None:
     """Prepare a worker process."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a traceback; the first process reports
+    signal.signal(
+        signal.SIGINT, signal.SIG_DFL
+    )  # Ctrl-C ends it without a traceback; the main process reports the interrupt
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if function is not None:
         _state["function"] = function
 
 
 def _end_with_parent() -> None:
-    """End this process when the one that started it is killed: nobody else would."""
+    """End this process when its parent is killed, since nobody else would end it."""
     from multiprocessing import parent_process
 
     parent = parent_process()

@@ -1,7 +1,7 @@
-"""Components of other distributions, found by name through entry points: nothing of the main package imports them.
+"""Load components of other distributions by name, through entry points, since the main package never imports them.
 
-A distribution provides a component by an entry point of the group `suffice.provides`; the command line and loops ask for it
-when an option needs it.
+A distribution provides a component by an entry point of the group `suffice.provides`; the command line and loops load it when
+an option needs it.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ PROVIDERS = {
         "store_variables",
     ),
 }
-"""The components of each distribution of this project; any other distribution may provide more."""
+"""The components of this project's distributions; any other distribution may provide more."""
 
 
 DISTRIBUTIONS = ("suffice-gates", "suffice-papers", "suffice-reader", "suffice-retrieval", "suffice-server")
-"""The packages beside the main one, by the names that pip has for them."""
+"""Names, as pip knows them, of the packages beside the main one."""
 
 
 def by_name(group: str) -> dict[str, tuple[EntryPoint, ...]]:
@@ -131,7 +131,7 @@ def is_provided(name: str) -> bool:
 
 
 def provided(name: str) -> Any:
-    """Load what another distribution provides.
+    """Load a component that another distribution provides.
 
     Args:
         name: Its entry point in the group `suffice.provides`.

@@ -1,4 +1,4 @@
-"""Texts for messages: of limited length, and without secrets."""
+"""Prepare texts for messages: shorten them and remove secrets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REDACTED = "[redacted]"
 
 
 class Redactor:
-    """Removes secrets from text.
+    """A function that removes secrets from text.
 
     Args:
         secrets: Values that must never be shown; those shorter than four characters are ignored.
@@ -25,7 +25,7 @@ class Redactor:
         for secret in secrets:
             if secret is not None and len(secret) >= _MIN_SECRET:
                 spellings |= {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
-        # The longest first, so that no part of a secret remains.
+        # Replace the longest first: a secret that contains another must not remain in part.
         self._pattern = (
             re.compile("|".join(map(re.escape, sorted(spellings, key=len, reverse=True)))) if spellings else None
         )

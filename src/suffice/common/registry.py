@@ -1,4 +1,4 @@
-"""What users add by name: metrics and normalizers."""
+"""Registries of what users add by name: metrics and normalizers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _Entry = TypeVar("_Entry")
 
 
 def registration(table: dict[str, _Entry], name: str, what: str) -> Callable[[_Named], _Named]:
-    """Return a decorator that enters what it decorates into a table, under a name that is free.
+    """Return a decorator that registers a function or class in a table, under a name not yet in use.
 
     >>> table = {}
     >>> registration(table, "upper", "a function")(str.upper)("a"), list(table)
     ('A', ['upper'])
 
     Args:
-        table: What is known, by name.
+        table: The registered items by name.
         name: An ASCII identifier.
-        what: What is named, for messages: ``a metric``.
+        what: The kind of item, for messages: ``a metric``.
 
     Raises:
         DataError: The name is taken, or is not an identifier.

@@ -1,4 +1,4 @@
-"""What every evaluation returns: values that show themselves as tables and as JSON."""
+"""Base class of the results of evaluations, which show themselves as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Inlined", "Result", "jsonable"]
 
 
 class Inlined:
-    """The base of values whose own fields stand in a result's JSON, beside its other fields."""
+    """Base of values whose fields are put directly into a result's JSON, beside its other fields."""
 
     __slots__ = ()
 
@@ -26,7 +26,7 @@ class Inlined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result(Displayed):
-    """The figures of one evaluation; a subclass adds its fields, and defines `table` or, if it has several, `tables`."""
+    """Base of an evaluation's figures; a subclass adds fields, and defines `table` or, if it has several, `tables`."""
 
     def tables(self) -> Sequence[Table]:
         """Return all tables, the most important first."""
@@ -37,7 +37,7 @@ class Result(Displayed):
         return self.tables()[0]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values by field, those of an `Inlined` value one by one; NaN and infinities become None."""
+        """Return JSON-ready values by field, with the fields of `Inlined` values; NaN and infinities become None."""
         values: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -46,7 +46,7 @@ class Result(Displayed):
 
 
 def jsonable(value: Any) -> Any:
-    """Return nested values as JSON has them: text keys, lists, paths as text, None for NaN and infinities.
+    """Convert nested values to JSON-ready ones: text keys, lists, paths as text, None for NaN and infinities.
 
     >>> jsonable({1: (0.5, float("nan")), "path": Path("runs/a.parquet")})
     {'1': [0.5, None], 'path': 'runs/a.parquet'}
@@ -61,5 +61,5 @@ def jsonable(value: Any) -> Any:
         return [jsonable(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    # A path, also that of a URL, which is not a `Path`.
+    # Any path: that of a URL is not a `Path`.
     return str(value) if isinstance(value, Path) or hasattr(value, "with_suffix") else value

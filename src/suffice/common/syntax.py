@@ -1,7 +1,7 @@
-"""Python's syntax, read by one thread at a time.
+"""Parse Python syntax in one thread at a time.
 
-Before 3.11.8, Python fails with "AST constructor recursion depth mismatch" where two threads read it at once and garbage is
-collected meanwhile (https://github.com/python/cpython/issues/106905).
+Before 3.11.8, Python fails with "AST constructor recursion depth mismatch" if two threads parse at once and garbage is collected
+meanwhile (https://github.com/python/cpython/issues/106905).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def parse_expression(text: str) -> ast.expr:
     """Return the syntax tree of an expression.
 
     Raises:
-        SyntaxError: It is none; ValueError, RecursionError and MemoryError as `ast.parse` has them.
+        SyntaxError: It is not an expression; ValueError, RecursionError and MemoryError as by `ast.parse`.
     """
     with _READING:
         return ast.parse(text, mode="eval").body
@@ -29,8 +29,7 @@ def literal_of(text: str) -> Any:
     """Return the value of a Python literal.
 
     Raises:
-        ValueError: It is an expression of another kind; SyntaxError, TypeError, RecursionError and MemoryError as
-            `ast.literal_eval` has them.
+        ValueError: It is not a literal; SyntaxError, TypeError, RecursionError and MemoryError as by `ast.literal_eval`.
     """
     with _READING:
         return ast.literal_eval(text)

@@ -1,4 +1,4 @@
-"""A table as a value: made once, printed as text, Markdown, LaTeX, CSV or JSON."""
+"""Tables as values, printed as text, Markdown, LaTeX, CSV or JSON."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class Column:
 
     Attributes:
         name: Its heading.
-        spec: How numbers are printed, a format specification as ``.2f`` or ``+.1f``; empty for text.
-        scale: What numbers are multiplied with before printing: 100 for shares shown in points.
-        interval: Whether a value is a triple ``(value, low, high)``, printed as ``value [low, high]``, and as
-            ``value [n/a]`` where both ends are undefined.  In any column a pair ``(low, high)`` is the range of a value that is
-            unknown, printed as ``low .. high``.
+        spec: Format specification for numbers, such as ``.2f`` or ``+.1f``; empty for text.
+        scale: Factor by which numbers are multiplied before printing: 100 for shares shown in points.
+        interval: True if a value is a triple ``(value, low, high)``, printed as ``value [low, high]``, or as
+            ``value [n/a]`` if both ends are undefined.  In any column a pair ``(low, high)`` is the range of an unknown value,
+            printed as ``low .. high``.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Column:
     interval: bool = False
 
     def text(self, value: Any) -> str:
-        """Return a value as it is printed; a dash where it is undefined.
+        """Format a value for printing; a dash if it is undefined.
 
         >>> Column("dF1", "+.1f", scale=100, interval=True).text((0.017, -0.01, 0.047))
         '+1.7 [-1.0, +4.7]'
@@ -77,31 +77,31 @@ class Column:
             return str(value)
         if isinstance(value, int):
             return format(value if self.scale == 1 else value * self.scale, self.spec)
-        # Means that are equal differ in the last bit: a tie of decimals must not print as two numbers.
+        # Equal means may differ in the last bit; if that bit decides the rounding, they must still print as one number.
         return "-" if math.isnan(value) else format(value * self.scale * _TIES_UP, self.spec)
 
     @property
     def numeric(self) -> bool:
-        """Whether the column is aligned to the right."""
+        """True if the column is aligned to the right."""
         return bool(self.spec)
 
 
 def figure(value: float | tuple[float, ...], spec: str, scale: float = 1.0) -> str:
-    """Return a figure in a sentence as tables print it, so that one mean never reads 4.44 here and 4.43 there.
+    """Format a figure for a sentence as tables print it, so that one mean never reads 4.44 here and 4.43 there.
 
     >>> figure(4.435, ".2f"), f"{4.435:.2f}", figure((0.017, -0.01, 0.047), "+.1f", 100)
     ('4.44', '4.43', '+1.7 [-1.0, +4.7]')
 
     Args:
         value: A number, an interval ``(value, low, high)``, or a range ``(low, high)``.
-        spec: As that of a `Column`.
-        scale: Likewise.
+        spec: Format specification as in `Column`.
+        scale: Factor as in `Column`.
     """
     return Column("", spec, scale, interval=True).text(value)
 
 
 def counted(n: int, noun: str, plural: str = "") -> str:
-    """Return a number of things in words.
+    """Return a number with its noun, in the singular or plural.
 
     >>> counted(1, "question"), counted(1200, "question"), counted(2, "trajectory", "trajectories")
     ('1 question', '1,200 questions', '2 trajectories')
@@ -114,11 +114,11 @@ class Table:
     """A table with its raw values.
 
     Attributes:
-        title: One line.
+        title: One line of text.
         columns: The columns.
         rows: One value for each column: text, a number (NaN or None = undefined), a triple for an interval, or a pair for
             the range of an unknown value.
-        notes: What a reader must know.
+        notes: Caveats for the reader.
     """
 
     title: str
@@ -149,11 +149,11 @@ class Table:
         return cls(title=title, columns=tuple(columns), rows=rows, notes=tuple(notes))
 
     def texts(self) -> list[list[str]]:
-        """Return every cell as it is printed."""
+        """Return every cell as printed."""
         return [[column.text(value) for column, value in zip(self.columns, row, strict=True)] for row in self.rows]
 
     def flat(self) -> tuple[list[str], list[list[Any]]]:
-        """Return names and rows of raw, unscaled values; NaN becomes None, an interval or a range three columns."""
+        """Return column names and rows of raw, unscaled values; NaN becomes None, an interval or range three columns."""
         wide = [
             column.interval or any(isinstance(row[place], tuple) for row in self.rows)
             for place, column in enumerate(self.columns)
@@ -215,13 +215,13 @@ def _latex(table: Table) -> str:
 
 
 def _inert(value: Any) -> Any:
-    """Return a cell that a spreadsheet does not take for a formula."""
+    """Escape a cell that a spreadsheet would take for a formula."""
     formula = isinstance(value, str) and len(value) > 1 and value.startswith(("=", "+", "-", "@", "\t", "\r"))
     return f"'{value}" if formula else value
 
 
 def _csv(table: Table) -> str:
-    """Return raw values, intervals and ranges as three columns."""
+    """Return a table as CSV of raw values; intervals and ranges become three columns."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     names, rows = table.flat()
@@ -235,7 +235,7 @@ FORMATS = {"md": _markdown, "latex": _latex, "csv": _csv}
 
 
 def render(tables: Sequence[Table], form: str) -> str:
-    r"""Return tables as text in one of `FORMATS`, a blank line between them.
+    r"""Format tables as text in one of `FORMATS`, a blank line between them.
 
     >>> print(render([Table(title="T", columns=(Column("rule"), Column("calls", ".1f")), rows=(("tasr", 3.13),))], "csv"))
     rule,calls
@@ -246,5 +246,5 @@ def render(tables: Sequence[Table], form: str) -> str:
         DataError: There is no such format.
     """
     if form not in FORMATS:
-        raise DataError(f"{form!r} is no table format; there are: {', '.join(FORMATS)}")
+        raise DataError(f"{form!r} is not a table format; choose one of {', '.join(FORMATS)}")
     return "\n".join(FORMATS[form](table) for table in tables)

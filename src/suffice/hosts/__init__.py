@@ -1,6 +1,6 @@
 """Adapters for agent frameworks, and the lines to paste into a loop.
 
-A loop of another framework enters; it ends with the best answer and the reason, by the same session as everywhere.
+A loop of another framework enters; the session of `suffice.policy` ends it with the best answer and the reason.
 """
 
 from suffice.hosts.lines import frameworks, snippet

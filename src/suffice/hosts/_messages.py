@@ -1,4 +1,4 @@
-"""Messages of LangChain, which LangGraph's agents share, as replies of a run."""
+"""Read messages of LangChain, which LangGraph's agents share, as replies of a run."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["cost_of", "final_messages", "newest_reply", "question_of", "reply_of
 
 
 def question_of(messages: Sequence[Any]) -> str:
-    """Return the text of the newest message of a person; empty if there is none."""
+    """Return the text of the user's newest message; empty if there is none."""
     return next((str(message.text) for message in reversed(messages) if message.type == "human"), "")
 
 
 def cost_of(message: Any) -> Cost | None:
-    """Return what the call behind a message cost; None if the model did not say."""
+    """Return the cost of the call behind a message; None if the model did not report it."""
     usage = getattr(message, "usage_metadata", None)
     if usage is None:
         return None
@@ -27,14 +27,14 @@ def cost_of(message: Any) -> Cost | None:
 
 
 def reply_of_message(message: Any) -> dict[str, Any]:
-    """Return what a message says, with its log-probabilities if the model gave any, and why it ended."""
+    """Return a message as a reply: its text, log-probabilities if the model gave any, and finish reason."""
     metadata = message.response_metadata
     reason = metadata.get("finish_reason") or metadata.get("stop_reason")
     return chat_reply(str(message.text), logprobs=metadata.get("logprobs"), finish_reason=reason)
 
 
 def newest_reply(messages: Sequence[Any]) -> Any:
-    """Return the newest message of the model; a message that answers its tool calls may follow it.
+    """Return the model's newest message; answers to its tool calls may follow it.
 
     Raises:
         DataError: There is none.
@@ -46,12 +46,12 @@ def newest_reply(messages: Sequence[Any]) -> Any:
 
 
 def final_messages(run: QuestionRun, messages: Sequence[Any]) -> list[Any]:
-    """Return the messages that end a run: each open tool call closed, and the best reply with the decision.
+    """Return the messages that end a run: an answer to each open tool call, then the best reply with the decision.
 
-    If the newest message is the best reply, or no reply has an answer, the newest reply itself gets the decision.
+    If the newest reply is the best one, or no reply has an answer, the decision is added to the newest reply itself.
 
     Args:
-        run: The run, ended.
+        run: A run that has ended.
         messages: The conversation.
     """
     from langchain_core.messages import AIMessage, ToolMessage

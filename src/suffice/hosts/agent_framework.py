@@ -1,4 +1,4 @@
-"""Microsoft Agent Framework: a loop of runs that ends with the best response and the reason."""
+"""Adapter for Microsoft Agent Framework: a loop of runs that ends with the best response and the reason."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def stop_loop_middleware(
 ) -> Any:
     """Return a middleware around the framework's `AgentLoopMiddleware`: each run of the agent is a round.
 
-    `AgentLoopMiddleware(stop.should_continue)` runs the agent again until the policy says stop, and returns all drafts, or
-    the last one.  This middleware, before it in the list, returns the best one alone, with the decision in
-    `additional_properties["suffice"]`, also if the loop's own `max_iterations` ended it.  A run that waits for an approval goes
-    on in its session.
+    `AgentLoopMiddleware(stop.should_continue)` runs the agent until the policy stops it, and returns all drafts, or the last
+    one.  This middleware, which must precede it in the list, returns only the best draft, with the decision in
+    `additional_properties["suffice"]`, also if the loop's own `max_iterations` ended it.  A run that waits for an approval
+    continues in its session.
 
     Args:
-        policy: What decides, see `suffice.Session`.
+        policy: Decides when to stop, see `suffice.Session`.
         measure: Measures signals of a draft, given the question and the draft.
         recorder: Records the rounds of each question, see `QuestionRun`.
 
@@ -44,7 +44,7 @@ def stop_loop_middleware(
     current: ContextVar[tuple[QuestionRun, list[Any]]] = ContextVar("run")
 
     def begin(context: Any) -> QuestionRun:
-        """Return the run of a new question, or the one that waited for an approval in the session."""
+        """Begin the run of a new question, or continue the one that waited for an approval in the session."""
         state = {} if context.session is None else context.session.state
         answered = any(item.type == "function_approval_response" for said in context.messages for item in said.contents)
         waiting = state.pop(METADATA, None)
@@ -75,7 +75,7 @@ def stop_loop_middleware(
         )
 
     class StopMiddleware(AgentMiddleware):
-        """Begins a question, observes its drafts, and renders its end."""
+        """A middleware that begins a question, observes its drafts, and returns the best one."""
 
         async def process(self, context: Any, call_next: Any) -> None:
             """Run the loop, and set the best draft as the result; a response that waits for an approval remains."""
@@ -95,7 +95,7 @@ def stop_loop_middleware(
                     if context.session is not None:
                         context.session.state[METADATA] = run.to_state()
                     return
-                # At its own limit the loop does not ask whether to go on, so nobody has seen its last draft.
+                # At its own limit the loop does not ask whether to continue, so its last draft was not observed yet.
                 last = context.result.raw_representation
                 if isinstance(last, ChatResponse) and not any(reply is last for reply in replies):
                     observe(run, last)
@@ -112,7 +112,7 @@ def stop_loop_middleware(
 
 
 def _draft_cost(draft: Any) -> Cost:
-    """Return what a run of the agent cost: one call of the model for each of its messages."""
+    """Return the cost of an agent's run: one call of the model for each of its messages."""
     usage: Mapping[str, Any] = draft.usage_details or {}
     given, cached = usage.get("input_token_count"), usage.get("cache_read_input_token_count")
     cost = call_cost(None if given is None else given - (cached or 0), usage.get("output_token_count"), cached)

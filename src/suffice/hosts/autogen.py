@@ -1,4 +1,4 @@
-"""AutoGen: a termination condition that keeps the best message and the reason."""
+"""Adapter for AutoGen: a termination condition that keeps the best message and the reason."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def stop_condition(
 ) -> Any:
     """Return a termination condition for a team: each message of the writer is a round, and the policy ends the team.
 
-    A team resets its conditions when it ends, and its result ends with the last message, not the best one.  So the
-    condition keeps the run: `ended()` returns the best message and the decision, also if the team's `max_turns` or another
-    condition ended it.  Call it after each run: the condition cannot see whether a team ended or broke down, so a question
-    that the policy did not end counts as unfinished in a recording until then.  One condition serves one team, for any
-    number of questions one after the other.
+    A team resets its conditions when it ends, and its result ends with the last message, not the best one.  So the condition
+    keeps the run, and `ended()` returns the best message and the decision, also if the team's `max_turns` or another
+    condition ended it.  Call it after each run: until then, a recording counts a question that the policy did not end as
+    unfinished, since the condition cannot tell whether the team ended or failed.  One condition serves one team, for any
+    number of successive questions.
 
     Args:
-        policy: What decides, see `suffice.Session`.
+        policy: Decides when to stop, see `suffice.Session`.
         writer: The agent whose messages are rounds; None = every agent.
         measure: Measures signals of a message, given the task and the message.
         recorder: Records the rounds of each question, see `QuestionRun`.
@@ -46,11 +46,11 @@ def stop_condition(
     from autogen_agentchat.base import TerminatedException, TerminationCondition
     from autogen_agentchat.messages import BaseChatMessage, StopMessage
 
-    # Its messages have no log-probabilities.
+    # AutoGen's messages have no log-probabilities.
     open_run = opener(policy, measure, recorder, gives=REPLY_NEEDS - LOGPROB_NEEDS)
 
     class StopCondition(TerminationCondition):
-        """Observes the writer's messages."""
+        """A termination condition that observes the writer's messages."""
 
         def __init__(self) -> None:
             self._run: QuestionRun | None = None
@@ -60,11 +60,11 @@ def stop_condition(
 
         @property
         def terminated(self) -> bool:
-            """Whether the policy has ended the team."""
+            """True once the policy has ended the team."""
             return self._run is not None and self._run.decision is not None
 
         async def __call__(self, messages: Sequence[Any]) -> Any:
-            """Observe what was said since the last call; return the message that ends the team, or None."""
+            """Observe the messages since the last call; return the message that ends the team, or None."""
             if self.terminated:
                 raise TerminatedException("the policy has already ended the team")
             for message in messages:
@@ -89,7 +89,7 @@ def stop_condition(
             return None
 
         async def reset(self) -> None:
-            """Keep the run, and begin a new one with the next message."""
+            """Keep the run for `ended`, and begin a new one with the next message."""
             self._last = self._run or self._last
             self._run, self._costs = None, []
 

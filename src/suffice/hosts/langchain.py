@@ -1,4 +1,4 @@
-"""LangChain: a middleware that ends an agent with its best reply and the reason."""
+"""Adapter for LangChain: a middleware that ends an agent with its best reply and the reason."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["stop_middleware"]
 
 _FIRST_AGENT_CYCLE = 6
-"""Steps that one more round of the agent may take, tools and other middleware among them, while none has shown how many."""
+"""Assumed steps of one more round, with tools and other middleware, until a round has shown the real number."""
 
 
 def stop_middleware(
@@ -26,14 +26,14 @@ def stop_middleware(
 ) -> Any:
     """Return a middleware for `create_agent`: each reply of the model is a round, and the policy ends the agent.
 
-    The last message is then the best reply, with the decision in `response_metadata["suffice"]`; tool calls that did not
-    run are closed.  The same holds if the agent ends by itself, and before the graph's `recursion_limit` is reached.
+    The last message is then the best reply, with the decision in `response_metadata["suffice"]`; tool calls that did not run
+    are answered as such.  The same happens if the agent ends by itself, and before the graph's `recursion_limit` is reached.
 
     Args:
-        policy: What decides, see `suffice.Session`.
+        policy: Decides when to stop, see `suffice.Session`.
         measure: Measures signals of a reply, given the question and the reply.
         recorder: Records the rounds of each question, see `QuestionRun`.
-        revise: What to ask if the agent would end and the policy goes on; None lets the agent end.
+        revise: The request to send if the agent would end but the policy continues; None lets the agent end.
 
     Raises:
         ImportError: LangChain 1.0 or newer is not installed.
@@ -51,7 +51,7 @@ def stop_middleware(
         remaining_steps: NotRequired[Annotated[int, PrivateStateAttr, RemainingStepsManager]]  # type: ignore[valid-type]
 
     class StopMiddleware(AgentMiddleware):
-        """Observes replies after each call of the model; the run is JSON in the agent's state."""
+        """A middleware that observes the reply after each call of the model; it keeps the run as JSON in the agent's state."""
 
         state_schema = StopState
 
@@ -78,7 +78,7 @@ def stop_middleware(
             return update
 
         def after_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
-            """End the run if something else than the policy ended the agent."""
+            """End the run if the agent ended without the policy."""
             run, newest = open_run(state=state["suffice"]), newest_reply(state["messages"])
             if run.decision is not None:
                 return None

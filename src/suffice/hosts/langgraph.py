@@ -1,4 +1,4 @@
-"""LangGraph: a node that decides after each reply, and ends with the best one and the reason."""
+"""Adapter for LangGraph: a node that decides after each reply, and ends with the best one and the reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["stop_node"]
 
 _STATE = "suffice"
 _FIRST_CYCLE = 2
-"""Steps of the graph that one more round takes, while no round has shown how many: the model's node and this one."""
+"""Assumed steps of one more round (the model's node and this one) until a round has shown the real number."""
 
 
 def stop_node(
@@ -33,16 +33,16 @@ def stop_node(
 ) -> Callable[[Mapping[str, Any]], Any]:
     """Return a node of a graph: it observes the newest reply and goes to `again`, or with the best reply to `done`.
 
-    The node adds a key `suffice` (a dict) to the graph's state: the run as JSON, so that every checkpointer can hold it, with
-    the decision in `state["suffice"]["decision"]`; declare the key to have it in what the graph returns.  A reply after the
-    end begins the next question.  The run ends before the recursion limit raises.
+    The node adds a key `suffice` (a dict) to the graph's state: the run as JSON, which every checkpointer can store, with the
+    decision in `state["suffice"]["decision"]`.  Declare the key to have it in the graph's result.  A reply after the end begins
+    the next question.  The run ends before the recursion limit raises an error.
 
     Args:
-        policy: What decides, see `suffice.Session`.
+        policy: Decides when to stop, see `suffice.Session`.
         again: The node of the next round.
         done: The node after the end; by default the graph ends.
-        reply: The key of the replies in the state: a list of messages, of which the newest is read and to which the best
-            one is added, or one text, which becomes the best one.
+        reply: The key of the replies in the state: a list of messages, of which the newest is read, and to which the best one is
+            added; or one text, which is replaced by the best one.
         measure: Measures signals of a reply, given the question and the reply.
         recorder: Records the rounds of each question, see `QuestionRun`.
 
@@ -78,7 +78,7 @@ def stop_node(
         update = {_STATE: {**run.to_state(), "decision": run.metadata()}}
         return Command(update={**update, reply: run.text if is_text else final_messages(run, value)}, goto=done)
 
-    # LangGraph adds what a node reads to the state, hands it on as a dict whatever the state is, and checks where it goes.
+    # By these annotations LangGraph adds the keys that a node reads to the state, passes it as a dict, and checks its targets.
     keys = {_STATE: dict, reply: Any, "question": Any, "remaining_steps": RemainingSteps}
     stop.__annotations__["state"] = TypedDict("StopInput", keys, total=False)  # type: ignore[operator]
     stop.__annotations__["return"] = Command[Literal[again, done]]

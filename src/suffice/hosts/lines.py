@@ -1,4 +1,4 @@
-"""The lines to paste for each framework, which its test runs."""
+"""The lines to paste for each framework; its test runs them."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ def snippet(name: str, policy: str | Path = "policy.json") -> str:
 
 
 def own_lines(policy: Policy, path: str | Path) -> str:
-    """Return the lines to paste into a loop of one's own, which draws samples where the policy counts votes.
+    """Return the lines to paste into a user's own loop, one that draws samples if the policy counts votes.
 
     Args:
-        policy: What the lines load.
-        path: Its file.
+        policy: The policy that the lines load.
+        path: The policy's file.
     """
     from suffice.verdicts.decisions.candidates import is_vote
 
@@ -80,6 +80,6 @@ def own_lines(policy: Policy, path: str | Path) -> str:
 
 
 def _with_policy(lines: str, policy: str | Path) -> str:
-    """Return lines that load `policy.json` so that they load this policy file."""
+    """Replace `policy.json` in lines by this policy file."""
     quoted = str(policy).replace("\\", "\\\\").replace('"', '\\"')
     return lines.replace(_PLACEHOLDER, f'"{quoted}"')

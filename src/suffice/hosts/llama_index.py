@@ -1,4 +1,4 @@
-"""LlamaIndex workflows: a decision in a step, which ends the workflow with the best reply and the reason."""
+"""Adapter for LlamaIndex workflows: a decision in a step, which ends the workflow with the best reply and the reason."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["StopStep", "stop_step"]
 def stop_step(
     policy: Policy | Rule | str | Path, *, measure: Measure | None = None, recorder: Recorder | None = None
 ) -> StopStep:
-    """Return what a step awaits with its context and a reply: a `StopEvent` if the policy ends the workflow, else None.
+    """Return a function to await in a step; it returns a `StopEvent` if the policy ends the workflow, else None.
 
-    The result of that event is the best reply with the decision, `{"answer": ..., "decision": ...}`.  The run is JSON in
-    the context's store; a reply after the end begins the next question.  `ended(handler)` returns the same result, also at
-    the workflow's timeout.
+    Call it with the step's context and a reply.  The event's result is the best reply with the decision,
+    `{"answer": ..., "decision": ...}`; `ended(handler)` returns the same, also at the workflow's timeout.  The run is stored as
+    JSON in the context; a reply after the end begins the next question.
 
     Args:
-        policy: What decides, see `suffice.Session`.
+        policy: Decides when to stop, see `suffice.Session`.
         measure: Measures signals of a reply, given the question and the reply.
         recorder: Records the rounds of each question, see `QuestionRun`.
 
@@ -40,13 +40,13 @@ def stop_step(
 
 
 class StopStep:
-    """Decides in a step of a workflow; made by `stop_step`."""
+    """The decision in a step of a workflow; made by `stop_step`."""
 
     def __init__(self, open_run: Callable[..., QuestionRun]) -> None:
         self._open_run = open_run
 
     async def __call__(self, ctx: Any, reply: Any, question: str = "", cost: Cost | None = None) -> Any | None:
-        """Observe a reply: its text, or what a client returned."""
+        """Observe a reply, a text or a client's response."""
         from workflows.events import StopEvent
 
         stored = await ctx.store.get(METADATA, default=None)
@@ -62,7 +62,7 @@ class StopStep:
         A workflow that ended before the first reply has its own result.
 
         Args:
-            handler: What `Workflow.run` returned.
+            handler: The result of `Workflow.run`.
 
         Raises:
             WorkflowTimeoutError: The time ran out before the first reply.

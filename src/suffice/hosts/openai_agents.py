@@ -1,4 +1,4 @@
-"""OpenAI Agents: hooks, a tool behaviour and a handler of limits, which end a run with its best reply and the reason."""
+"""Adapter for OpenAI Agents: hooks that end a run with its best reply and the reason."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def stop_hooks(
 ) -> Any:
     """Return hooks for `Runner.run(hooks=...)`: each response is a round, and the policy ends the run.
 
-    Hooks see replies but cannot stop, and a tool behaviour can stop but sees no reply, so what is returned has a part for
-    each place: itself (`hooks=`), `after_tools` (the agent's `tool_use_behavior=`) and `handlers` (`error_handlers=`, for
+    Hooks see replies but cannot stop, and a tool behaviour can stop but sees no reply.  So the returned object goes to three
+    places: itself (`hooks=`), its `after_tools` (the agent's `tool_use_behavior=`) and its `handlers` (`error_handlers=`, for
     `max_turns`).  `ended(result)` returns the best output and the decision, also of a run that ended by itself.  One object
-    serves any number of runs, at the same time too.
+    serves any number of runs, also concurrent ones.
 
     Args:
-        policy: What decides, see `suffice.Session`.
+        policy: Decides when to stop, see `suffice.Session`.
         measure: Measures signals of a reply, given the question and the reply.
         recorder: Records the rounds of each question, see `QuestionRun`.
 
@@ -41,9 +41,9 @@ def stop_hooks(
     open_run = opener(policy, measure, recorder)
 
     class StopHooks(RunHooks[Any]):
-        """Holds the run of each context as long as somebody holds the context.
+        """Hooks that keep the run of each context as long as the context exists.
 
-        A run that is interrupted, for an approval, goes on in another context: it is held by the calls that it waits for.
+        A run that is interrupted for an approval continues in another context, and is found by the calls that it waits for.
         """
 
         def __init__(self) -> None:
@@ -53,17 +53,17 @@ def stop_hooks(
             self.handlers = {"max_turns": self._at_limit}
 
         async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
-            """Begin a new question, or go on with one that was interrupted: each part of a run has a context of its own."""
+            """Begin a new question, or continue an interrupted one; each part of a run has a context of its own."""
             earlier = _earlier_outputs(input_items) if context.usage.requests else []
             if self._run_of(context, [item.get("call_id") for output in earlier for item in output]) is not None:
                 return
             run = self._runs[context] = open_run(_question(input_items))
-            for output in earlier:  # a run that goes on in another process
+            for output in earlier:  # the run continues in another process: observe its earlier outputs again
                 if run.decision is None:
                     run.observe({"output": output}, cost=call_cost(None, None))
 
         def _run_of(self, context: Any, calls: Iterable[Any]) -> QuestionRun | None:
-            """Return the run of a context, or the one that waited for one of these calls."""
+            """Return the run of a context, or the run that waited for one of these calls."""
             if context not in self._runs:
                 waiting = next((self._waiting[call] for call in calls if call in self._waiting), None)
                 if waiting is None:
@@ -85,7 +85,7 @@ def stop_hooks(
                 run.observe({"output": output}, cost=cost)
 
         async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
-            """End the run if the agent ended by itself; this hook gets a context of its own, with the usage of the run."""
+            """End the run if the agent ended by itself; the hook's context is another one, with the same usage."""
             for known, run in list(self._runs.items()):
                 if known.usage is context.usage:
                     run.end("exhausted")
@@ -137,7 +137,7 @@ def _earlier_outputs(items: Any) -> list[list[Any]]:
     for item in items:
         if item.get("role") == "user":
             responses, is_open = [], False
-        elif str(item.get("type", "")).endswith("_output"):  # of a tool
+        elif str(item.get("type", "")).endswith("_output"):  # the output of a tool
             is_open = False
         elif is_open:
             responses[-1].append(item)
@@ -152,7 +152,7 @@ def _call_id(item: Any) -> Any:
 
 
 def _typed(text: str, agent: Any) -> Any:
-    """Return a reply as the agent's output type."""
+    """Convert a reply to the agent's output type."""
     from agents import AgentOutputSchema
     from agents.agent_output import AgentOutputSchemaBase
 

@@ -1,4 +1,4 @@
-"""Pydantic AI: a capability that ends a run with its best reply and the reason."""
+"""Adapter for Pydantic AI: a capability that ends a run with its best reply and the reason."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def stop_capability(
 ) -> Any:
     """Return a capability for `Agent(capabilities=[...])`: each response is a round, and the policy ends the run.
 
-    The output is then the best reply, and `decision_of(result)` the decision.  With a typed output the arguments of the
-    output tool are the reply, as JSON, and the best ones are handed back through that tool; a text that the agent would
-    refuse is a round without an answer.  The run also ends before its `request_limit`.
+    The output is then the best reply, and `decision_of(result)` the decision.  With a typed output, the reply is the JSON of the
+    output tool's arguments, and the best ones are returned through that tool; a text that the agent would refuse is a round
+    without an answer.  The run also ends before its `request_limit`.
 
     Args:
-        policy: What decides, see `suffice.Session`.
+        policy: Decides when to stop, see `suffice.Session`.
         measure: Measures signals of a reply, given the question and the reply.
         recorder: Records the rounds of each question, see `QuestionRun`.
-        revise: What to ask if the run would end and the policy goes on; None lets it end.  Each time counts as a retry of
-            the output, of which an agent has one unless it is given more: `Agent(retries={"output": 10})`.
+        revise: The request to send if the run would end but the policy continues; None lets it end.  Each request counts as a
+            retry of the output, of which an agent has one by default: `Agent(retries={"output": 10})` allows more.
 
     Raises:
         ImportError: Pydantic AI 2 is not installed.
@@ -51,7 +51,7 @@ def stop_capability(
     open_run = opener(policy, measure, recorder)
 
     class StopCapability(AbstractCapability[Any]):
-        """Observes responses; each run of the agent has a copy of its own."""
+        """A capability that observes responses; each run of the agent has a copy of its own."""
 
         def __init__(self, run: QuestionRun | None = None) -> None:
             self.run = run
@@ -60,9 +60,7 @@ def stop_capability(
         async def for_run(self, ctx: Any) -> Any:
             """Begin a new question."""
             prompt = ctx.prompt
-            for message in (
-                () if prompt is not None else ctx.messages
-            ):  # a run that goes on has the prompt in its history
+            for message in () if prompt is not None else ctx.messages:  # a continued run has the prompt in its history
                 prompt = next((part.content for part in message.parts if part.part_kind == "user-prompt"), prompt)
             parts = [prompt] if isinstance(prompt, str) else prompt or ()
             return StopCapability(open_run(" ".join(part for part in parts if isinstance(part, str))))
@@ -97,7 +95,7 @@ def stop_capability(
             return is_final
 
         def final(self, run: QuestionRun, response: Any, *, is_best: bool) -> Any:
-            """Return the response that ends a run: the newest one if it is the best, else one made of the best reply."""
+            """Return the response that ends a run: the newest one if it is the best, else one made from the best reply."""
             metadata = {**(response.metadata or {}), METADATA: run.metadata()}
             if is_best or run.decision is None or run.decision.answer_round is None:
                 return replace(response, metadata=metadata)
@@ -106,12 +104,12 @@ def stop_capability(
             return replace(response, parts=[part], metadata=metadata)
 
         async def on_run_error(self, ctx: Any, *, error: BaseException) -> Any:
-            """Hand back the best text if another limit, of tokens or retries, ends the run."""
+            """Return the best text if another limit, of tokens or retries, ends the run."""
             run, limits = self.run, (UsageLimitExceeded, UnexpectedModelBehavior)
             if run is None or not isinstance(error, limits) or run.end("cancelled").answer is None:
                 raise error
             final = self.final(run, ModelResponse([]), is_best=False)
-            if not isinstance(final.parts[0], TextPart):  # only the agent could read a typed output
+            if not isinstance(final.parts[0], TextPart):  # only the agent itself can parse a typed output
                 raise error
             fields = {"output": run.text, "messages": [*ctx.messages, final], "usage": ctx.usage, "run_id": ctx.run_id}
             return TypeAdapter(AgentRunResult[str]).validate_python(fields)
@@ -131,9 +129,9 @@ def _earlier_responses(messages: Any, response: Any) -> list[Any]:
 
 
 def _reply(response: Any, shape: Any) -> tuple[str, str | None, bool]:
-    """Return what a response answers, its output tool if it uses one, and whether the run would end with it.
+    """Return a response's reply, its output tool if it uses one, and whether the run would end with it.
 
-    A text that the agent would refuse, because its output is typed, is empty.
+    The reply is empty if the agent would refuse its text because the output is typed.
     """
     outputs = {tool.name for tool in shape.output_tools}
     typed = next((call for call in response.tool_calls if call.tool_name in outputs), None)
@@ -146,7 +144,7 @@ def _reply(response: Any, shape: Any) -> tuple[str, str | None, bool]:
 
 
 def _openai_logprobs(response: Any) -> Any:
-    """Return the log-probabilities of a response, or of its only text, in the shape of OpenAI's; None if it has others."""
+    """Return the log-probabilities of a response, or of its only text, in OpenAI's shape; None if there are none in it."""
     texts = [part for part in response.parts if part.part_kind == "text"]
     details = (response.provider_details, *(part.provider_details for part in texts if len(texts) == 1))
     return next((item["logprobs"] for item in details if isinstance((item or {}).get("logprobs"), list)), None)

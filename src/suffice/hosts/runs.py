@@ -1,4 +1,4 @@
-"""One question in a loop that belongs to somebody else: observe each reply, end with the best one and the reason."""
+"""Decide on one question in a framework's loop: observe each reply, and end with the best one and the reason."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ METADATA = "suffice"
 """The key of the decision in a framework's final message."""
 
 REPLY_NEEDS = frozenset({"costs", "logprobs", "token_logprobs", "verbal_confidence"})
-"""What replies of models bring, in the words of `Signal.needs`."""
+"""Capabilities of models' replies, in the terms of `Signal.needs`."""
 
 Measure = Callable[[str, str], Mapping[str, float]]
-"""Returns signals of a reply by name, given the question and the reply; NaN where undefined."""
+"""A function from a question and a reply to signals by name; NaN where undefined."""
 
 
 class QuestionRun:
-    """One question: every reply of the model is a round, and the end is the best reply with the reason.
+    """The run of one question: every reply of the model is a round; it ends with the best reply and the reason.
 
     A reply without text, such as one that only calls tools, is a round without an answer.  Rules and selectors read the
     answer at the policy's answer position, see `reply_round`.
@@ -49,13 +49,13 @@ class QuestionRun:
     ('the Tempest.', 'rule')
 
     Args:
-        policy: What decides: a policy, a policy file (a path, or text that ends in ``.json``), or a rule or its text; None =
-            the policy in `state`.
+        policy: Decides when to stop: a policy, a policy file (a path, or text that ends in ``.json``), or a rule or its text;
+            None = the policy in `state`.
         question: The question, for `measure`.
         measure: Measures signals of each reply that the policy reads and that are not computed from the rounds.
-        recorder: Records each round when it is observed: one with this policy, or one without a policy and a cap.  `cancelled`
-            is recorded as `max_rounds`, the cap of the loop.
-        state: What `to_state` wrote, to continue that run; None begins a new one.
+        recorder: Records each round when it is observed; it must have this policy, or neither a policy nor a cap.  The end
+            `cancelled` is recorded as `max_rounds`, the cap of the loop.
+        state: The values of `to_state`, to continue that run; None begins a new one.
 
     Raises:
         DataError: The policy file cannot be read, or there is neither a policy nor a state, or a recorder but no question, or
@@ -110,16 +110,16 @@ class QuestionRun:
 
     @property
     def is_last(self) -> bool:
-        """Whether the returned answer is the one of the newest round."""
+        """True if the returned answer is that of the newest round."""
         decision = self.decision
         return decision is not None and decision.answer_round == self.session.rounds[-1].index
 
     def observe(self, reply: Any, *, cost: Cost | None = None) -> Decision:
-        """Take in one reply and decide.
+        """Observe one reply and decide.
 
         Args:
-            reply: The text of the reply, empty if it only calls tools; or what a client returned, see `Round.from_response`.
-            cost: What the call cost; None = what the reply says, tokens are unknown of a text.
+            reply: The text of the reply, empty if it only calls tools; or a client's response, see `Round.from_response`.
+            cost: The cost of the call; None = as the reply reports it (of a text, tokens are unknown).
 
         Raises:
             DataError: The run has ended, `reply` is neither, or `measure` returned something else than numbers by name.
@@ -154,31 +154,31 @@ class QuestionRun:
         return decision
 
     def _report(self, decision: Decision, ending: Ending) -> None:
-        """Trace a decision that ends the run, and record how it ended."""
+        """Trace a decision that ends the run, and record the end."""
         trace_decision(decision, rounds=len(self.session.rounds))
         if self._recorded is not None and not self._recorded.done:
             self._recorded.end(ending)
 
     def metadata(self) -> dict[str, Any]:
-        """Return what was decided, JSON-ready, for the metadata of a framework's final message.
+        """Return the decision as JSON-ready metadata for a framework's final message.
 
-        The fields of `Decision`, the number of `rounds`, and the `policy` that decided.
+        It has the fields of `Decision`, the number of `rounds`, and the `policy` that decided.
         """
         decision = self.decision or Decision(stop=False)
         return {**decision.to_dict(), "rounds": len(self.session.rounds), "policy": self.session.policy.label}
 
     def to_state(self) -> dict[str, Any]:
-        """Return the run as JSON-ready values, for frameworks that write their state down between two rounds."""
+        """Return the run as JSON-ready values, for frameworks that store their state between two rounds."""
         state = {"question": self.question, "session": self.session.to_state()}
         return state if self._recorded is None else {**state, "run": self._recorded.run}
 
 
 def reply_round(session: Session, reply: Any, **others: Any) -> Round:
-    """Return the next round of a session: the answer is read from the reply at the policy's answer position.
+    """Return the next round of a session, with the answer that the reply has at the policy's answer position.
 
-    A reply without an answer at that position is a round without an answer, and a warning is logged.  The default
-    position, `Answer:`, is also that of a policy to which nobody gave one: as long as no reply of the question has had
-    it, the whole reply after any thinking block is the answer.
+    A reply without an answer at that position is a round without an answer, and a warning is logged.  The default position,
+    `Answer:`, may not have been chosen by anybody; so until a reply of the question has that marker, the whole reply after any
+    thinking block is the answer.
 
     >>> from suffice import AnswerPosition
     >>> session = Session(Policy(rule="answer_stable", answer_position=AnswerPosition("json", "city")))
@@ -187,7 +187,7 @@ def reply_round(session: Session, reply: Any, **others: Any) -> Round:
 
     Args:
         session: The session that will observe the round.
-        reply: The text of the reply, or what a client returned, see `Round.from_response`.
+        reply: The text of the reply, or a client's response, see `Round.from_response`.
         **others: Other fields of the round, such as `signals`, `costs` and `feedback`.
 
     Raises:
@@ -207,13 +207,13 @@ def opener(
     *,
     gives: frozenset[str] = REPLY_NEEDS,
 ) -> partial[QuestionRun]:
-    """Return what opens the run of each question; the policy is read and checked once, here, before any call.
+    """Return a function that opens the run of each question; the policy is read and checked here, before any call.
 
     Args:
-        policy: What decides, see `QuestionRun`.
+        policy: Decides when to stop, see `QuestionRun`.
         measure: Measures signals of each reply, see `QuestionRun`.
         recorder: Records the rounds, see `QuestionRun`.
-        gives: What the framework's replies bring, in the words of `Signal.needs`.
+        gives: Capabilities of the framework's replies, in the terms of `Signal.needs`.
 
     Raises:
         DataError: The policy file cannot be read, or the recorder has another policy.
@@ -250,7 +250,7 @@ def _checked_policy(
         if not isinstance(recorder, Recorder):
             raise DataError(f"recorder is a Recorder, such as Recorder(path, policy=...), not {recorder!r}")
         if is_rule(policy):
-            checked = replace(checked, answer_position=recorder.answer_position)  # a rule has none
+            checked = replace(checked, answer_position=recorder.answer_position)  # a rule has no position of its own
         other = recorder.policy or replace(
             checked, answer_position=recorder.answer_position, start_round=recorder.start_round
         )
@@ -273,7 +273,7 @@ def chat_reply(text: str, *, logprobs: Any = None, finish_reason: Any = None) ->
     Args:
         text: The text of the reply.
         logprobs: The log-probabilities of a chat completion, or the list of its tokens; None if there are none.
-        finish_reason: As the endpoint gives it; None if the framework does not hand it on.
+        finish_reason: The endpoint's value; None if the framework does not pass it on.
     """
     if hasattr(logprobs, "model_dump"):
         logprobs = logprobs.model_dump()
@@ -283,7 +283,7 @@ def chat_reply(text: str, *, logprobs: Any = None, finish_reason: Any = None) ->
 
 
 def call_cost(uncached: float | None, output: float | None, cached: float | None = None) -> Cost:
-    """Return the cost of one call; an unknown number is NaN, and so is an input of 0 tokens, which no call has.
+    """Return the cost of one call; unknown numbers are NaN, also an input of 0 tokens, which no real call has.
 
     >>> call_cost(120, 8)
     Cost(calls=1.0, uncached_tokens=120.0, cached_tokens=0.0, output_tokens=8.0, seconds=nan)

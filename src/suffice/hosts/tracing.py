@@ -1,4 +1,4 @@
-"""Decisions as attributes and events of OpenTelemetry spans, so that a trace viewer shows why a loop stopped."""
+"""Write decisions to OpenTelemetry spans, so that a trace viewer shows why a loop stopped."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ __all__ = ["trace_decision"]
 
 
 def trace_decision(decision: Decision, *, rounds: int | None = None) -> None:
-    """Write a decision into the current span: attributes and one event, `suffice.decision`, with the signals that were read.
+    """Add a decision to the current span: attributes and one event, `suffice.decision`, with the signals that it read.
 
     Nothing happens if the program has not imported OpenTelemetry, or if no span is being recorded.  Undefined values are left
     out.
 
     Args:
         decision: The decision.
-        rounds: How many rounds there were; None = unknown.
+        rounds: Number of rounds; None = unknown.
     """
     trace = sys.modules.get("opentelemetry.trace")
     span = None if trace is None else trace.get_current_span()

@@ -1,7 +1,7 @@
-"""Logs that somebody else recorded, and question sets as published, as recordings and questions.
+"""Import logs that somebody else recorded as recordings, and published question sets as questions.
 
-Files enter in the shapes that people have; a recording leaves, with how each column was read.  An importer of one's own is one
-function, registered by name.
+Files in the shapes that people have enter; a recording leaves, with a description of how each column was read.  An importer of
+your own is one function, registered by name.
 """
 
 from typing import TYPE_CHECKING

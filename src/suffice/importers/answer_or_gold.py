@@ -1,4 +1,4 @@
-"""Ask which column the model said: many public logs keep the gold answer in `answer`, and the reply in another column."""
+"""Ask which column is the model's answer: many public logs keep the gold answer in `answer`, and the reply elsewhere."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from suffice.importers.table_columns import TableColumns
 __all__ = ["FEW", "refuse_gold_as_answer"]
 
 FEW = 0.01
-"""Share of the questions whose gold answers may differ between their rows: a slip in a large log, not another meaning."""
+"""Share of the questions whose gold answers may differ between their rows: in a large log, a slip and not another meaning."""
 
 _ENOUGH = 5
-"""Questions with several rows from which on equal answers say something about a column, whatever its name."""
+"""With at least this many questions of several rows, equal answers raise doubts about a column of any name."""
 
 _CHANGING = 0.1
-"""Share of the questions within which a text differs that may be what the model said: most answers of a loop change seldom."""
+"""A text may be the model's answer if it varies within at least this share of the questions; most answers seldom change."""
 
 _CHOICES = 2
 _WHO = r"(?:model|llm|lm|ai|bot|assistant|system|agent|generated|gpt|chatbot)"
@@ -48,37 +48,37 @@ _OTHER_TEXTS = (
     *("title", "titles", "source", "url", "stage", "phase"),
 )
 _NOT_SAID = frozenset((*IDS, *RUNS, *MODELS, *TIMES, *QUESTIONS, *FEEDBACK, *GOLDS, *_OTHER_TEXTS))
-"""Names of texts that vary between rounds, and are not what the model answered."""
+"""Names of texts that vary between rounds but are not the model's answer."""
 
 
 def refuse_gold_as_answer(
     table: TableColumns, ids: Sequence[Any], answer: str, golds: str | None, unread: Collection[str]
 ) -> None:
-    """Raise where the column of answers may be the gold answers, and another column what the model said.
+    """Raise if the column of answers may be the gold answers, and another column the model's answers.
 
-    For `answer`, that is so beside another parsed answer (`prediction`, `llm_answer`, ...), and beside a reply where it is the
-    same in every row of all questions but a few.  For any column of answers, it is so where at least five questions have the
-    same answer in all of their rows, all but a few do, and a reply or any other text varies.
+    A column `answer` is doubtful beside another parsed answer (`prediction`, `llm_answer`, ...), and beside a reply if it is the
+    same in all rows of nearly every question.  Any column of answers is doubtful if at least five questions, and nearly all,
+    have the same answer in all of their rows, while a reply or another text varies.
 
     Args:
         table: The columns.
         ids: The question of each row.
         answer: The column that would be read as the answer; nobody has named it.
         golds: The column of gold answers; "" if the user says that there is none, None if none is known.
-        unread: Columns that may be a text of the model: they are not read as anything else.
+        unread: Columns that may be a text of the model, since they are not read as anything else.
 
     Raises:
-        UnsettledError: Another column may be what the model said.
+        UnsettledError: Another column may be the model's answer.
     """
     several = {key for key, n in Counter(map(str, ids)).items() if n > 1}
     if not several:
-        return  # one row a question: there is nothing to stop, which another message says
+        return  # one row a question: there is nothing to stop, and another message says so
     others = [name for name in unread if _is_other_text(table, name, answer)]
     is_same = table.constant_in(answer, ids, but_for=FEW)
     parsed = _called(others, PARSED_ANSWERS[1:], _PARSED)
     replies = _called(others, REPLIES, _REPLY)
     if plain_name(answer).rpartition(".")[2] != "answer":
-        parsed = []  # several parsed answers of other names are asked about elsewhere
+        parsed = []  # if there are several parsed answers, another function asks
         replies = replies if len(several) >= _ENOUGH else []
     if is_same and not parsed and not replies and len(several) >= _ENOUGH:
         replies = [name for name in others if _varies(table, name, ids, len(several))]
@@ -100,14 +100,14 @@ def _is_other_text(table: TableColumns, name: str, answer: str) -> bool:
 
 
 def _called(names: Collection[str], usual: Sequence[str], pattern: re.Pattern[str]) -> list[str]:
-    """Return the columns with a usual name, the best one first, and then those that match a pattern."""
+    """Return the columns with a usual name, the best one first, then those that match a pattern."""
     plain = {name: plain_name(name).rpartition(".")[2] for name in names}
     best = sorted((name for name in names if plain[name] in usual), key=lambda name: usual.index(plain[name]))
     return [*best, *(name for name in names if plain[name] not in usual and pattern.fullmatch(plain[name]))]
 
 
 def _varies(table: TableColumns, name: str, ids: Sequence[Any], several: int) -> bool:
-    """Return whether a column has texts that differ within a tenth of the questions, and not by the place of a row alone."""
+    """Return whether a column's texts differ within a tenth of the questions, and not by the row's position alone."""
     plain = plain_name(name).rpartition(".")[2]
     if plain in _NOT_SAID or plain.endswith("_id") or is_round_name(plain) or table.numbers(name) is not None:
         return False
@@ -124,7 +124,7 @@ def _varies(table: TableColumns, name: str, ids: Sequence[Any], several: int) ->
 
 
 def _doubt(table: TableColumns, answer: str, other: str, *, may_be_gold: bool) -> str:
-    """Return which columns are meant, with their values in one row."""
+    """Describe the doubtful columns, with their values in one row."""
     rows = [
         (row.where, said, text)
         for row, said, text in zip(table.rows, table.column(answer), table.column(other), strict=True)
@@ -141,7 +141,7 @@ def _doubt(table: TableColumns, answer: str, other: str, *, may_be_gold: bool) -
 def _readings(
     answer: str, candidates: Sequence[str], golds: str | None, *, may_be_gold: bool
 ) -> dict[str, tuple[Any, str]]:
-    """Return each reading by its options; every one names the answer and the gold answers, so that nothing is asked twice."""
+    """Return the possible readings by their options; each names answers and gold answers, so that nothing is asked twice."""
     kept = {"golds": golds} if golds else {}
     result: dict[str, tuple[Any, str]] = {}
     for name in candidates:

@@ -1,4 +1,4 @@
-"""The result of an importer of rounds: trajectories with what a reader must know of them."""
+"""The result of an importer of rounds: trajectories with caveats for the reader."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class ImportedRun:
     """A recorded run.
 
     Attributes:
-        source: The format it came in: `tasr`, `tabular`, `ircot`, `debate`, `reflexion` or `self_refine`.
-        trajectories: In the order of the files.
+        source: The source's format: `tasr`, `tabular`, `ircot`, `debate`, `reflexion` or `self_refine`.
+        trajectories: The trajectories, in the order of the files.
         notes: Caveats for results: what was cut, left out, repaired, or is unknown.
-        depends: What the signals depend on (`embedder`: id, revision and pooling), which policies pin.
-        readings: What the columns of the files were read as, where that was guessed or said.
+        depends: The configuration on which signals depend (`embedder`: id, revision and pooling), which policies pin.
+        readings: The meaning of the files' columns, where it was guessed or given.
     """
 
     source: str
@@ -47,18 +47,18 @@ class ImportedRun:
     def rows(self) -> list[dict[str, Any]]:
         """Return one mapping for each question and round, ready for `suffice.recordings.write_recording`.
 
-        Signals that follow from the answers (`answer_stable`, ...) are computed where the files lack them.
+        Signals that can be computed from the answers (`answer_stable`, ...) are computed if the files lack them.
         """
         rows: list[dict[str, Any]] = recording_part(columns_of(self.trajectories)).table.to_pylist()
         return rows
 
     def kinds(self) -> dict[str, str]:
-        """Return the kind of each column whose name does not say it, for `suffice.recordings.write_recording`."""
+        """Return the kind of each column whose name does not determine it, for `suffice.recordings.write_recording`."""
         return columns_of(self.trajectories).kinds
 
 
 def with_embeddings(run: ImportedRun, embedder: Embedder) -> ImportedRun:
-    """Return the run with its answers embedded, for `semantic_distance`, and the embedder among what it depends on.
+    """Add embeddings of the answers to a run, for `semantic_distance`, and note that it depends on the embedder.
 
     Raises:
         ModelError: The embedder failed.

@@ -1,4 +1,4 @@
-"""Rounds as a table of a recording: gold answers joined, metrics and signals computed, columns in their order."""
+"""Turn rounds into a recording's table: join gold answers, compute metrics and signals, and order the columns."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _KINDS = ("metric", "signal", "cost")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingPart:
-    """Some questions of a recording.
+    """A part of a recording, with some of its questions.
 
     Attributes:
         table: Their rounds.
-        counts: What happened to the values, by column.
+        counts: Counts of defined, removed and clipped values, by column.
     """
 
     table: pa.Table
@@ -51,9 +51,9 @@ class RecordingPart:
 
 
 def join_golds(columns: RoundColumns, answers: GoldAnswers) -> None:
-    """Replace the gold answers by those of a file, where it has some, and the metrics of the answers with them.
+    """Replace gold answers by those of a file if it has some, and recompute the metrics with them.
 
-    A metric that the source has itself stays where the question had no other gold answers.
+    A metric of the source stays if the question had no gold answers before.
     """
     other = [*map(answers.of, columns.question_ids, columns.clusters, columns.questions)]
     joined = columns.spread(np.array([new is not None for new in other]))
@@ -72,14 +72,14 @@ def join_golds(columns: RoundColumns, answers: GoldAnswers) -> None:
 
 
 def score_rounds(columns: RoundColumns) -> None:
-    """Compute the metrics that the source lacks, where there are gold answers; unknown where there is no answer column."""
+    """Compute metrics that the source lacks from gold answers; they are unknown if there is no column of answers."""
     if not columns.is_scored and any(columns.golds):
         columns.metrics = {**_scores(columns), **columns.metrics}
     columns.is_scored = True
 
 
 def _scores(columns: RoundColumns) -> dict[str, Floats]:
-    """Return every metric of each round; each pair of an answer and gold answers is compared once."""
+    """Compute every metric of each round, comparing each distinct pair of an answer and gold answers once."""
     known = columns.golds if columns.has_answers else [()] * len(columns.golds)
     places: dict[Any, int] = {}
     pairs = zip(columns.texts["answer"], columns.each_round(known), strict=True)
@@ -89,7 +89,7 @@ def _scores(columns: RoundColumns) -> dict[str, Floats]:
 
 
 def recording_part(columns: RoundColumns, texts: Collection[str] = ()) -> RecordingPart:
-    """Return scored rounds as a table of a recording, with what happened to the values.
+    """Build a recording's table from scored rounds, and count what happened to the values.
 
     Args:
         columns: The rounds.
@@ -116,8 +116,8 @@ def recording_part(columns: RoundColumns, texts: Collection[str] = ()) -> Record
 
 
 def ordered_names(names: Collection[str], kinds: Mapping[str, str]) -> list[str]:
-    """Return the columns of a recording in their order: what happened, metrics, signals, costs, then all others."""
-    known = dict.fromkeys((*_FIRST, *METRICS, *SIGNALS))  # `round` is a signal, too, and comes first
+    """Return a recording's columns in their order: texts and other facts of rounds, metrics, signals, costs, all others."""
+    known = dict.fromkeys((*_FIRST, *METRICS, *SIGNALS))  # `round` is a signal, too, but comes first
     first = dict(zip(known, range(len(known)), strict=True))
 
     def place(name: str) -> tuple[int, int]:
@@ -129,7 +129,7 @@ def ordered_names(names: Collection[str], kinds: Mapping[str, str]) -> list[str]
 
 
 def _said(columns: RoundColumns) -> dict[str, Any]:
-    """Return the columns of what happened, and of what questions share."""
+    """Return the columns of the rounds' texts and other facts, and of what the rounds of a question share."""
     texts = columns.texts
     named: dict[str, Any] = {
         "question_id": columns.each_round(columns.question_ids),
@@ -153,7 +153,7 @@ def _said(columns: RoundColumns) -> dict[str, Any]:
 
 
 def _costs(columns: RoundColumns) -> dict[str, Floats]:
-    """Return the columns of costs; a component that was not called costs nothing, where calls of the round are known."""
+    """Return the columns of costs; a component that was not called costs 0 in a round whose calls are known."""
     undefined = np.full(len(columns), math.nan)
     calls = [columns.costs.get(cost_column(name, "calls"), undefined) for name in LOOP_COMPONENTS]
     counted = ~np.isnan(calls).all(axis=0)
@@ -195,7 +195,7 @@ def _exists(columns: RoundColumns, signal: Signal) -> Mask:
 
 
 def _computed(columns: RoundColumns, signal: Signal, wanted: Mask) -> Floats:
-    """Return a signal's values in the wanted rounds; where rounds are known to have the same value, it is computed once."""
+    """Compute a signal in the wanted rounds, once for rounds that are known to have the same value."""
     place, result = columns.place, np.full(len(columns), math.nan)
     rows = np.flatnonzero(wanted & _exists(columns, signal))
     codes = columns.codes(signal.reads, signal.lookback)[rows] if signal.reads else np.arange(len(rows))
@@ -210,7 +210,7 @@ def _computed(columns: RoundColumns, signal: Signal, wanted: Mask) -> Floats:
 
 
 def _counts(columns: RoundColumns, table: pa.Table, kinds: Mapping[str, str]) -> list[ColumnCount]:
-    """Return what happened to the values of each column that a summary shows; computed ones only where defined."""
+    """Count what happened to the values of each column in a summary; of computed columns, only defined values."""
     counts = []
     for name in table.column_names:
         kind = kinds.get(name) or column_kind(name)

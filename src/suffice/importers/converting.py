@@ -1,4 +1,4 @@
-"""Published question sets as files for `suffice record`: converted, sampled and split by the hash of the questions' texts."""
+"""Convert published question sets to files for `suffice record`; sample and split by the hash of the questions' texts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DIGITS = re.compile(r"\d+")
 _VALUE = re.compile(r" (?:is|contains|found) .*")
 
 _Units = Mapping[str, tuple[list[int], str]]
-"""By the hash of a text, its rows and its type."""
+"""The rows and the type of each text, by the text's hash."""
 
 _REPEATED_ID = "the id was already used by an earlier row"
 _REPEATED_TEXT = "the text repeats an earlier row, and neither has an id"
@@ -44,9 +44,9 @@ class Unread:
     """Rows that are not in the output, for one reason.
 
     Attributes:
-        reason: Why, in the words of the first row.
-        n: How many.
-        first: The place of the first one.
+        reason: The reason, in the words for the first row.
+        n: Number of rows.
+        first: The place of the first row.
     """
 
     reason: str
@@ -60,16 +60,16 @@ class Conversion(Result):
 
     Attributes:
         path: The questions.
-        card: The file beside it that says where they come from.
+        card: The file beside it that describes their origin.
         form: The name of the form.
         title: The set that has this form; empty for questions that `load_questions` reads as they are.
-        licence: Of the set; empty if it is not known.
-        n_rows: Rows of the source.
-        n_questions: Questions that were written.
-        splits: By the name of a split, or "" without one, how many questions there are of each type; "" without a type.
-        unread: Rows that are not questions of the output, by reason; none is left out without one.
-        data_hash: Of the questions, gold answers and passages: the `dataset` of a recording of all of them.
-        notes: What a reader must know.
+        licence: The set's licence; empty if unknown.
+        n_rows: Number of rows of the source.
+        n_questions: Number of questions written.
+        splits: Number of questions by split ("" without one) and type ("" without one).
+        unread: Rows that were left out, by reason; every such row has one.
+        data_hash: Hash of the questions, gold answers and passages: the `dataset` of a recording of all of them.
+        notes: Caveats for the reader.
     """
 
     path: Path
@@ -118,18 +118,18 @@ def convert_questions(
 ) -> Conversion:
     """Write a published question set as JSON lines, which `load_questions` and `suffice record` read, and a card beside it.
 
-    A sample is drawn by the hash of the questions' texts: it does not depend on the order of the source, questions of one
-    text are all in it or none is, and they are in one split.  Where questions have types, each split has their shares.
-    The lines of a sample are in the order of the draw, so that the first ones are a smaller sample.
+    A sample is drawn by the hash of the questions' texts, so that it does not depend on the source's order, and questions of
+    one text stay together in one split.  If questions have types, each split keeps the types' shares.  The lines of a
+    sample are in the order of the draw, so that its first lines are a smaller sample.
 
     Args:
-        source: A file, a folder, or the id of a set on the hub, or what `open_source` returned for it.
+        source: A file, a folder, the id of a set on the hub, or a result of `open_source`.
         out: The questions, a file that ends in ``.jsonl`` or ``.jsonl.gz``.
         form: A name in `suffice.loops.retrieval.forms.QUESTION_FORMS`, or ``suffice``; None to recognise it.
-        sample: How many texts to draw; None for all.
-        splits: How many texts each split has, by its name, in the order in which they are drawn.
-        seed: Of the draw.
-        split: The split of the source that is read.
+        sample: Number of texts to draw; None for all.
+        splits: Number of texts of each split by name, in the order in which they are drawn.
+        seed: Seed of the draw.
+        split: The split of the source to read.
         config: The configuration of the source.
         revision: The commit of a set on the hub.
         passages: Whether to write the passages; without them the titles of the supporting ones are kept.
@@ -206,7 +206,7 @@ def _card(conversion: Conversion, source: QuestionSource, draw: Mapping[str, Any
 
 
 def _draw_sizes(sample: int | None, splits: Mapping[str, int] | None) -> dict[str, int]:
-    """Return how many texts each split has; "" names a sample without splits."""
+    """Return the number of texts to draw for each split; "" names a sample without splits."""
     sizes = dict(splits or {})
     if any(n < 1 or not name.strip() for name, n in sizes.items()) or (sample is not None and sample < 1):
         raise DataError("a sample and each split need a size of at least 1, and a split a name")
@@ -218,7 +218,7 @@ def _draw_sizes(sample: int | None, splits: Mapping[str, int] | None) -> dict[st
 
 
 class _SourceReading:
-    """The rows of a source as questions, and why some are not: read twice, so that memory does not hold what is not drawn."""
+    """The rows of a source as questions, read twice so that memory holds only the drawn ones; counts unreadable rows."""
 
     def __init__(self, source: QuestionSource, form: str) -> None:
         self._source, self._form = source, form
@@ -228,7 +228,7 @@ class _SourceReading:
         self.n_rows = 0
 
     def units(self) -> _Units:
-        """Return the rows of each text with its type, and count the rows that cannot be read."""
+        """Return the rows and the type of each text, and count unreadable rows."""
         units: dict[str, tuple[list[int], str]] = {}
         ids: set[str] = set()
         for i, (where, row) in enumerate(self._source.rows(self._form)):
@@ -253,7 +253,7 @@ class _SourceReading:
         return units
 
     def questions(self, wanted: set[int] | None) -> Iterator[tuple[int, Question]]:
-        """Yield the questions of some rows, or of all that can be read."""
+        """Yield the questions of the wanted rows, or of all readable ones."""
         for i, (where, row) in enumerate(self._source.rows(self._form)):
             if (wanted is None or i in wanted) and i not in self._left_out:
                 yield i, self._question(row, where, Counter())
@@ -279,10 +279,10 @@ class _SourceReading:
 
 
 def _draw(units: _Units, sizes: Mapping[str, int], seed: int, source: str) -> tuple[list[list[int]], dict[int, str]]:
-    """Return the rows of the texts that are drawn, in the order of the draw, and the split of each row.
+    """Draw texts; return their rows in the order of the draw, and the split of each row.
 
-    Each type is ordered by hash, and its k-th of n texts gets the place (k + 1/2) / n: the first texts of all, and those that
-    follow them, have the shares of the types.
+    The texts of each type are sorted by hash, and the k-th of n gets the place (k + 1/2) / n.  Sorted by place, any range of
+    texts keeps the shares of the types.
     """
     if sum(sizes.values()) > len(units):
         raise DataError(
@@ -314,7 +314,7 @@ def _in_drawn_order(
 
 
 class _LineWriter:
-    """The lines of the output, and what they add up to."""
+    """Writer of the output's lines, which counts what they contain."""
 
     def __init__(self, names: Mapping[int, str], *, with_passages: bool) -> None:
         self._names, self._with_passages = names, with_passages
@@ -323,7 +323,7 @@ class _LineWriter:
         self.notes: list[str] = []
 
     def write(self, file: IO[bytes], questions: Iterable[tuple[int, Question]]) -> Iterator[Question]:
-        """Write each question, and yield it as it will be read."""
+        """Write each question, and yield it as `load_questions` will read it."""
         for i, item in questions:
             split = self._names.get(i) or item.split
             line = _line(item, split, with_passages=self._with_passages)
@@ -342,10 +342,10 @@ class _LineWriter:
                 f"{again} more than the {n_texts:,} asked for: texts that repeat under another id stay together"
             )
         if not has_types:
-            self.notes.append("the questions have no types: what is drawn is not stratified")
+            self.notes.append("the questions have no types, so the sample is not stratified")
 
     def all_notes(self) -> list[str]:
-        """Return what a reader must know of the questions."""
+        """Return the caveats about the questions."""
         bare = (
             [f"{counted(self._bare, 'question')} without a gold answer: EM and F1 will be unknown"]
             if self._bare
@@ -358,7 +358,7 @@ class _LineWriter:
 
 
 def _line(item: Question, split: str | None, *, with_passages: bool) -> dict[str, Any]:
-    """Return a question as a line, without what it does not have."""
+    """Return a question as a line, without its empty fields."""
     paragraphs = [
         {"title": passage.title, "text": passage.text, "is_supporting": passage.passage_id in item.supporting}
         for passage in (item.passages if with_passages else ())
@@ -379,7 +379,7 @@ def _line(item: Question, split: str | None, *, with_passages: bool) -> dict[str
 
 @contextmanager
 def _packed_lines(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a file for lines that replaces `path` when all are written; the same lines are the same bytes."""
+    """Yield a file for lines, which replaces `path` once all are written; equal lines give equal bytes, also compressed."""
     with replacing(path) as temporary, temporary.open("wb") as raw:
         if path.name.endswith(".gz"):
             with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed:

@@ -1,4 +1,4 @@
-"""The fields of a record: objects within it, and lists that are written as text or in lists."""
+"""Unfold the fields of a record: nested objects, lists written as text, and lists of lists."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DEPTH = 4
 
 
 def flat(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, Any]:
-    """Return an object without objects in it: their fields get dotted names.
+    """Flatten an object: fields of nested objects get dotted names.
 
     >>> flat({"id": 1, "usage": {"input": {"cached": 3}}})
     {'id': 1, 'usage.input.cached': 3}
@@ -39,12 +39,12 @@ def flat(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, Any]:
 
 
 def one_run_each(records: Iterable[Record], first: int = 1, lists: Collection[str] | None = None) -> list[Record]:
-    """Return a record for each of several runs, agents or seeds whose rounds a record has as lists of lists.
+    """Split records whose rounds are lists of lists (for several runs, agents or seeds) into one record for each run.
 
     Args:
         records: The file's records, or a part of them; lists may be text, as in CSV files.
         first: The number of the first record.
-        lists: Fields that have lists as text; None = as `lists_as_text` says of these records.
+        lists: Fields that have lists as text; None = those that `lists_as_text` finds in these records.
     """
     records = list(records)
     names = lists_as_text(records) if lists is None else lists
@@ -70,9 +70,9 @@ def _are_lists(value: Any) -> bool:
 
 
 def lists_as_text(records: Sequence[Record]) -> frozenset[str]:
-    """Return the fields of rounds that have a list as text wherever they have anything, in JSON or as Python writes it.
+    """Return the fields of rounds whose every value is a list written as text, in JSON or as Python writes it.
 
-    One answer in brackets among others is a text.  So is every answer in brackets where ids occur again: each row is a round.
+    One answer in brackets among others is plain text.  If ids repeat, each row is a round, and all answers in brackets are text.
     """
     listed: set[str] = set()
     others: set[str] = set()
@@ -96,7 +96,7 @@ def _is_bracketed(text: str) -> bool:
 
 
 def _with_lists(values: Mapping[str, Any], names: Collection[str]) -> Mapping[str, Any]:
-    """Return the fields with the lists that a CSV file holds as text."""
+    """Parse the named fields, which are lists written as text."""
     texts = {name: values[name] for name in names if isinstance(values.get(name), str) and _is_bracketed(values[name])}
     return {**values, **{name: _list_or_text(text) for name, text in texts.items()}} if texts else values
 
@@ -123,13 +123,13 @@ def _list_or_text(text: str) -> Any:
 
 
 def names_rounds(name: str) -> bool:
-    """Return whether a field with this name may contain the rounds, or one value for each."""
+    """Return whether a field with this name may contain the rounds, or one value for each round."""
     plain = plain_name(name)
     return plain in ROUND_LISTS or single_name(plain) in (*ANSWERS, *OUTCOME_NAMES) or plain in OUTCOME_NAMES
 
 
 def single_name(name: str) -> str:
-    """Return the name of an item of a list.
+    """Return the singular of a list's name.
 
     >>> single_name("answers"), single_name("passed"), single_name("prompt_tokens")
     ('answer', 'passed', 'prompt_tokens')

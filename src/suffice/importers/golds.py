@@ -1,4 +1,4 @@
-"""Gold answers from another file, by the questions' ids or by their texts."""
+"""Join gold answers from another file, by the questions' ids or by their texts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LISTED_IDS = 3
 
 
 class GoldAnswers:
-    """The gold answers of a file, by id and by the question's text, and how many questions they were for.
+    """The gold answers of a file, by id and by the question's text; counts the questions that were matched.
 
     Raises:
         DataError: A question has two different lists of gold answers.
@@ -34,7 +34,7 @@ class GoldAnswers:
         self._missing: list[str] = []
 
     def of(self, question_id: str, cluster: str, question: str) -> tuple[str, ...] | None:
-        """Return the gold answers of a trajectory's question, and count it; None if there are none."""
+        """Return the gold answers for a trajectory, and count the match; None if there are none."""
         golds = self._by_id.get(question_id) or self._by_id.get(cluster)
         way = "id" if golds is not None else "text"
         if golds is None and question:
@@ -48,7 +48,7 @@ class GoldAnswers:
         return golds
 
     def note(self) -> str:
-        """Return how many trajectories have gold answers.
+        """Return a note on the number of trajectories with gold answers.
 
         Raises:
             DataError: None has.
@@ -70,7 +70,7 @@ class GoldAnswers:
 
 
 def _golds(path: Path) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
-    """Return the gold answers by id, and by normalised question."""
+    """Read gold answers by id, and by normalised question."""
     records = list(records_of(path))
     names = list(dict.fromkeys(name for item in records for name in item.values))
 
@@ -87,7 +87,7 @@ def _golds(path: Path) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str,
 def _by(
     records: list[Record], keys: list[str], columns: list[str], normalise: Callable[[str], str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return gold answers by the first of several columns that has a value."""
+    """Return gold answers by key, the value of the first of several columns that has one."""
     result: dict[str, tuple[str, ...]] = {}
     for item in records:
         value = next((item.values[name] for name in keys if item.values.get(name) is not None), None)

@@ -1,4 +1,4 @@
-"""Long tables of rounds: how their columns and cells are read."""
+"""Rules for reading the columns and cells of long tables of rounds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 
 _TEXT_COLUMNS = frozenset({"question_id", "cluster", "end", "question", "answer", "text", "feedback", "finish_reason"})
 OWN_COLUMNS = _TEXT_COLUMNS | {"round", "golds"}
-"""Names of ours beside signals, metrics and costs."""
+"""Names of this library that are not signals, metrics or costs."""
 
 _EMPTY = frozenset({"", "nan", "null", "none", "na", "n/a", "#n/a", "<na>", "-"})
 _TRUTH_WORDS = {
@@ -45,13 +45,13 @@ _TRUTH_WORDS = {
     "fail": 0.0,
     "failed": 0.0,
 }
-"""Words that are truth values where a number is expected."""
+"""Words that are read as 0 or 1 if a number is expected."""
 END_NAMES = get_args(End)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """How a table is read; see `read_tabular`.  `lowest` and `longest` are those of the table, where rows are a part of it."""
+    """Settings for reading a table; see `read_tabular`.  `lowest` and `longest` are of the whole table, also for a part of its rows."""
 
     columns: Mapping[str, str]
     metrics: Mapping[str, str] = field(default_factory=dict)
@@ -65,21 +65,21 @@ class Grid:
     longest: int | None = None
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Return our name and theirs of every column that is read."""
+        """Return, for every column that is read, our name and the file's."""
         return [*self.columns.items(), *self.metrics.items(), *self.labels.items()]
 
     def assumes_end(self, said: str | None, n_rounds: int, longest: int) -> bool:
-        """Return whether nothing says why a trajectory has fewer rounds than the longest one.
+        """Return whether a trajectory is shorter than the longest one and its rows give no reason.
 
         Args:
-            said: The end that its rows name.
-            n_rounds: Its rounds.
-            longest: Those of the longest trajectory.
+            said: The end that its rows give.
+            n_rounds: Number of its rounds.
+            longest: Number of rounds of the longest trajectory.
         """
         return not said and self.ended is None and n_rounds < longest
 
     def check(self, path: Path, names: Sequence[str]) -> None:
-        """Refuse a map that the table cannot serve."""
+        """Raise if the table lacks a mapped column, or a name is not allowed."""
         missing = [ours for ours in ("question_id", "round") if ours not in self.columns]
         if missing:
             raise SchemaError(
@@ -110,7 +110,7 @@ class Grid:
 
 
 def signal_cell(value: Any, name: str, theirs: str, where: str, *, strict: bool) -> float:
-    """Return a signal's value; one out of its range would be undefined, and a rule that reads it never fire.
+    """Return a signal's value, or raise: out of range it would be undefined, and a rule that reads it would never fire.
 
     Raises:
         DataError: It is not a number, or out of its range.
@@ -145,14 +145,14 @@ def is_cost(name: str) -> bool:
 
 
 def cell_text(value: Any, name: str, where: str) -> str | None:
-    """Return a cell as text; numbers of an id or an answer are text, too, and an answer that is a list or an object is JSON.
+    """Return a cell as text: also a number that is an id or an answer, and as JSON an answer that is a list or an object.
 
     Raises:
-        DataError: It is, except in an answer, a list, an object, a truth value or a fraction.
+        DataError: It is a list, an object, a truth value or a fraction, and not an answer.
     """
     if value is None or isinstance(value, str):
         return value
-    if isinstance(value, float) and math.isnan(value):  # how data frames spell a missing text
+    if isinstance(value, float) and math.isnan(value):  # a missing text in a data frame
         return None
     if isinstance(value, bool | list | dict) or (isinstance(value, float) and not value.is_integer()):
         if name == "answer":
@@ -174,7 +174,7 @@ def list_text(value: Any) -> str:
 
 
 def cell_number(value: Any, name: str, where: str) -> float:
-    """Return a cell as a number; NaN where it is empty.
+    """Return a cell as a number; NaN if it is empty.
 
     Raises:
         DataError: It is something else.
@@ -196,7 +196,7 @@ def cell_number(value: Any, name: str, where: str) -> float:
 
 @lru_cache(maxsize=1024)
 def whole_number(text: str) -> int | None:
-    """Return the whole number that a text is; None if it is something else, or has more than 30 digits.
+    """Parse a whole number; None if the text is something else, or has more than 30 digits.
 
     >>> whole_number(" 12 "), whole_number("-3"), whole_number("²")
     (12, -3, None)
@@ -205,7 +205,7 @@ def whole_number(text: str) -> int | None:
 
 
 def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = False) -> tuple[str, ...]:
-    """Return the gold answers of a cell: a text, a list of texts, or, where it may be `listed`, such a list as JSON.
+    """Return the gold answers of a cell: a text, a list of texts or, if `listed`, such a list as JSON.
 
     Args:
         value: The cell.
@@ -223,7 +223,7 @@ def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = Fa
         try:
             items = json.loads(value)
         except (json.JSONDecodeError, RecursionError):
-            items = None  # a text that happens to start with a bracket
+            items = None  # only a text that starts with a bracket
         if isinstance(items, list) and all(isinstance(item, str | int | float) for item in items):
             value = items
     if value is None or value == "":

@@ -1,4 +1,4 @@
-"""What the columns of a table are, by their usual names and by what they contain."""
+"""Guess the meaning of a table's columns from their usual names and their content."""
 
 from __future__ import annotations
 
@@ -85,29 +85,29 @@ _NO_ANSWERS = frozenset(
         "metadata",
     }
 )
-"""Objects whose `output`, `text` or `answer` is not what the model said."""
+"""Objects whose `output`, `text` or `answer` is not the model's answer."""
 
 _NUMBER_NAMES = frozenset({"calls", "seconds", "tokens"})  # costs: signals of these names are computed, and are sums
 WITHIN = "no column has them"
-"""How a count was read that another one contains."""
+"""The reading of a count that another count contains."""
 
 _COST = "cost.generator."
 _COSTS = (*_INPUT_COLUMNS, *_OUTPUT_COLUMNS, *_CACHED_COLUMNS, _READ, _WRITTEN, *_SECONDS, *_CALLS)
 OF_ROUNDS = frozenset({"answer", "text", "feedback", "finish_reason"})
-"""Columns that say something of a round; beside a list of rounds, the record's own are not those."""
+"""Columns about a single round; beside a list of rounds, the record's own columns of these names are not."""
 
 
 @dataclass(slots=True)
 class ColumnMap:
-    """Which columns are read as what; and which columns are added.
+    """The columns to read, each with its meaning, and the columns to compute.
 
     Attributes:
-        columns: Our name to theirs.
-        metrics: Metrics of the user's own, by name.
-        labels: Labels by name.
+        columns: The file's column for each name of ours.
+        metrics: The file's columns for metrics of the user's own, by name.
+        labels: The file's columns for labels, by name.
         formulas: Columns that are computed from others, by name.
-        readings: What was understood, for people.
-        notes: Which columns with usual names cannot be used, and why.
+        readings: The meaning of each column, to show to the user.
+        notes: Columns with usual names that cannot be used, and why.
     """
 
     columns: dict[str, str]
@@ -118,18 +118,18 @@ class ColumnMap:
     notes: list[str] = field(default_factory=list)
 
     def read(self, ours: str, theirs: str, how: str = "usual name", shown: str = "") -> None:
-        """Take a column as one of ours."""
+        """Read the file's column `theirs` as our column `ours`."""
         self.columns[ours] = theirs
         self.readings.append(ColumnReading(ours=ours, theirs=shown or theirs, how=how))
 
     def drop(self, ours: str) -> None:
-        """Leave out what was read as one of ours."""
+        """Undo the reading of our column `ours`."""
         self.columns.pop(ours, None)
         self.readings[:] = [item for item in self.readings if item.ours != ours]
 
 
 def is_long(rows: Sequence[Record]) -> bool:
-    """Return whether rows are rounds: ids occur again, and a column counts rounds or has what a model replied."""
+    """Return whether rows are rounds: ids repeat, and a column counts rounds or contains replies."""
     table = TableColumns(rows)
     if not any(table.repeats(name) for name in table.by_name(IDS)):
         return False
@@ -144,10 +144,10 @@ def guess_columns(
     *,
     shape: Shape,
 ) -> ColumnMap:
-    """Return the columns that are given, those that have names of ours, and those that have usual names.
+    """Map columns: those that the user names, those with names of this library, and those with usual names.
 
     Args:
-        columns: What the user says, our name to theirs; empty = there is none.
+        columns: The user's columns by our name; an empty one = there is none.
         metrics: Metrics that the user names.
         labels: Labels that the user names.
         shape: The rows of rounds.
@@ -161,11 +161,13 @@ def guess_columns(
         if theirs:
             result.read(ours, theirs, "option")
     said = {*columns.values(), *metrics, *metrics.values(), *labels, *labels.values()}
-    outcomes = set(OUTCOME_NAMES) - set(METRICS)  # in a log they are what counts, also where a signal has the name
+    outcomes = set(OUTCOME_NAMES) - set(
+        METRICS
+    )  # in a log these names mean the outcome, even if a signal has the same name
     known = (OWN_COLUMNS | set(METRICS) | set(SIGNALS)) - _NUMBER_NAMES - outcomes
     for name in table.names:
         if name in shape.outer and (name in OF_ROUNDS or is_cost(name) or name in METRICS or name in SIGNALS):
-            continue  # said of a question, and not of a round
+            continue  # it describes the question, not a round
         if (name in known or is_cost(name)) and name not in said and name not in columns:
             how = "shape" if name in shown else "its own name"
             result.read(name, name, how, shown.get(name, ""))
@@ -180,13 +182,13 @@ def guess_columns(
 
 
 class _Guess:
-    """Usual names, for what is neither given nor has a name of ours."""
+    """Guesses by usual names, for columns that neither the user nor a name of this library decides."""
 
     def __init__(self, table: TableColumns, result: ColumnMap, shape: Shape, said: frozenset[str]) -> None:
         self.table, self.result, self.shown, self.outer, self.said = table, result, shape.columns, shape.outer, said
 
     def free(self, usual: Iterable[str], *, of_rounds: bool = False) -> list[str]:
-        """Return the columns with one of the usual names that are nothing yet, or those of them that rounds have."""
+        """Return the unread columns with one of the usual names; with `of_rounds`, only those of rounds."""
         used = {*self.result.columns.values(), *self.result.metrics.values(), *self.result.labels.values()}
         if of_rounds:
             used |= self.outer
@@ -199,7 +201,7 @@ class _Guess:
         self.result.read(ours, theirs, how, self.shown.get(theirs, ""))
 
     def place(self, *, one_per_record: bool) -> None:
-        """Find the ids of questions and the numbers of rounds; a row without either gets them from its place."""
+        """Find the ids of questions and the numbers of rounds; rows without them are numbered by position."""
         if self.lacks("round"):
             used = set(self.result.columns.values())
             names = [name for name in self.table.names if is_round_name(name.rpartition(".")[2]) and name not in used]
@@ -269,7 +271,7 @@ class _Guess:
                 return
 
     def _golds_of_record(self) -> None:
-        """Read the record's own answer as a gold answer unless it is what the last round says, too."""
+        """Read the record's own answer as a gold answer, unless it always equals the last round's answer."""
         answer = self.result.columns.get("answer")
         for name in ("record.answers", "answers", "record.answer", "answer"):
             if answer is None or name == answer or name not in self.outer or not self.table.filled(name):
@@ -282,7 +284,7 @@ class _Guess:
                 return
 
     def _ask_for_the_answer(self, ids: Sequence[Any]) -> None:
-        """Ask where the column of answers may be the gold answers, and another one what the model said."""
+        """Ask the user if the column of answers may be the gold answers, and another one the model's answers."""
         if "answer" in self.said:
             return
         answer = self.result.columns.get("answer") or next(iter(self.free(("answer",), of_rounds=True)), None)
@@ -295,7 +297,7 @@ class _Guess:
         refuse_gold_as_answer(self.table, ids, answer, golds, unread)
 
     def _answer(self) -> None:
-        """Read what the model said: a parsed answer before a reply; several of one sort are the user's to choose from."""
+        """Find the model's answer: a parsed answer rather than a reply; if there are several, the user must choose."""
         for usual in (PARSED_ANSWERS, REPLIES, WEAK_REPLIES):
             names = [name for name in self.free(usual, of_rounds=True) if self.table.is_text(name)]
             names = [name for name in names if _NO_ANSWERS.isdisjoint(plain_name(name).split(".")[:-1])]
@@ -323,7 +325,7 @@ class _Guess:
         return self.table.column(name) == self.table.column(other)
 
     def costs(self) -> None:
-        """Find tokens, seconds and calls; input tokens contain the cached ones unless Anthropic's names are used."""
+        """Find tokens, seconds and calls; input tokens include the cached ones except under Anthropic's names."""
         inputs, cached, read, written = (
             next((name for name in self.free(usual, of_rounds=True) if self.table.numbers(name)), None)
             for usual in (_INPUT_COLUMNS, _CACHED_COLUMNS, (_READ,), (_WRITTEN,))
@@ -344,7 +346,7 @@ class _Guess:
         self._within()
 
     def _within(self) -> None:
-        """Count tokens as 0 that another count contains: cached ones the input, and input and output a total."""
+        """Count tokens as 0 that another count contains, so that none is counted twice: the cached in an input, all in a total."""
         columns = self.result.columns
         for kind, usual, contained in (
             ("uncached_tokens", _INPUT_COLUMNS, ("cached_tokens",)),
@@ -384,7 +386,7 @@ class _Guess:
         self.result.read(ours, ours, "usual names", shown)
 
     def numbers(self) -> None:
-        """Find metrics, which lie in [0, 1], and numbers that a loop may have known."""
+        """Find metrics, which lie in [0, 1], and numbers that a loop may have known when it decided."""
         for name in self.free((*OUTCOME_NAMES, *SYNONYMS, *OWN_SIGNALS), of_rounds=True):
             ours = plain_name(name).rpartition(".")[2]
             is_outcome = ours in OUTCOME_NAMES
@@ -402,7 +404,7 @@ class _Guess:
                 if in_unit:
                     self.read(ours, name)
             elif is_outcome and in_unit:
-                ours = f"{ours}_score" if ours in SIGNALS else ours  # a name is a signal's or a metric's
+                ours = f"{ours}_score" if ours in SIGNALS else ours  # one name cannot be both a signal and a metric
                 self.result.metrics[ours] = name
                 shown = self.shown.get(name, name)
                 self.result.readings.append(

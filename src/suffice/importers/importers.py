@@ -1,4 +1,4 @@
-"""Importers by the name of their format: ours and those of other packages."""
+"""Registry of importers by the name of their format: ours and those of other packages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from suffice.importers.recognise import FORMAT_TESTS, Head, recognise
 __all__ = ["IMPORTERS", "importer", "importer_names", "kind_of", "recognised_by", "register_importer"]
 
 IMPORTERS = "suffice.importers"
-"""The group of entry points: the name of a format, and a function from a path to an `ImportedRun`."""
+"""The group of entry points; each has the name of a format and a function from a path to an `ImportedRun`."""
 
 _RECOGNISES = "recognises"
 """The attribute of an importer that holds its test."""
@@ -29,7 +29,7 @@ _REGISTERED: dict[str, Callable[..., ImportedRun]] = {}
 def recognised_by(test: Callable[[Head], bool]) -> Callable[[_Reader], _Reader]:
     """Return a decorator that gives an importer the test by which files of its format are recognised.
 
-    For importers that an installed package names in its entry points; `register_importer` takes the test itself.
+    Use it for importers that an installed package names in its entry points; `register_importer` takes the test as an argument.
 
     Args:
         test: Returns whether a file has the format, by its `Head`.  It is asked before the tests of traces and tables.
@@ -43,7 +43,7 @@ def recognised_by(test: Callable[[Head], bool]) -> Callable[[_Reader], _Reader]:
 
 
 def register_importer(name: str, *, recognises: Callable[[Head], bool] | None = None) -> Callable[[_Reader], _Reader]:
-    """Return a decorator that makes a function from a path to an `ImportedRun` the importer of a format.
+    """Return a decorator that registers a function, from a path to an `ImportedRun`, as the importer of a format.
 
     An installed package may name its importers in the group of entry points `suffice.importers` instead.
 
@@ -66,7 +66,7 @@ def register_importer(name: str, *, recognises: Callable[[Head], bool] | None = 
 
 
 def importer_names() -> tuple[str, ...]:
-    """Return the names of all formats; nothing is loaded."""
+    """Return the names of all formats, without loading their importers."""
     return tuple(sorted(entry_points(group=IMPORTERS).names | _REGISTERED.keys()))
 
 

@@ -36,40 +36,40 @@ from suffice.recordings.runs import loop_labels, loops_by_label
 __all__ = ["ENOUGH", "ImportSummary", "import_recording"]
 
 ENOUGH = 20
-"""Questions from which on a decision can be asked for."""
+"""The least number of questions for which a decision can be asked."""
 
 _LOG_ENDINGS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".gz", ".zip", ".eval", ".xlsx")
 _NOT_OF_A_FORMAT = frozenset({"kind", "golds", "samples", "normalizer"})
-"""Arguments that no format takes."""
+"""Arguments that are not passed to the readers of formats."""
 
 _OFTEN_SAMPLES = ("answers", "samples", "completions", "generations", "candidates", "responses", "predictions")
-"""Names of lists whose items may be independent of one another."""
+"""Names of lists whose items may be independent samples."""
 
 _NAMED = 5
-"""Files that a note names."""
+"""The most files that a note names."""
 
 _log = logging.getLogger(__name__)
 _LARGE, _TIMES = 1 << 26, 10
-"""Bytes from which on it is said that a source is read in one piece, and how many times as much memory that takes at least."""
+"""Warn above this size that a source is read in one piece, and the least factor between its memory and its size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportSummary(Result):
-    """What an import wrote.
+    """Summary of the recording that an import wrote.
 
     Attributes:
         path: The recording.
-        trajectories: How many it has.
-        clusters: How many questions they belong to.
+        trajectories: Number of trajectories.
+        clusters: Number of questions to which they belong.
         rounds: The most rounds of one trajectory.
         censored: Trajectories that a rule ended while they were recorded.
-        ends: How many trajectories ended how.
-        readings: What the columns of the files were read as, where that was guessed or said.
-        mapping: Where the options are kept for the next import of the same source; None if there were none.
-        samples: Whether the rounds of a question are independent samples.
-        loops: How to choose one of the loops, ``model=gpt-4o`` for instance, where the recording holds several, the one with the
-            most questions first; empty where it holds one.
-        columns: What happened to the values, by column.
+        ends: Number of trajectories by the reason for their end.
+        readings: The meaning of the files' columns, where it was guessed or given.
+        mapping: The file with the options for the next import of the same source; None if there were none.
+        samples: True if the rounds of a question are independent samples.
+        loops: Filters that choose one loop, ``model=gpt-4o`` for instance, if the recording holds several; the loop with the most
+            questions comes first.  Empty if it holds one.
+        columns: Counts of defined, removed and clipped values, by column.
         by_round: Means over the trajectories that have a round, by round.
         notes: Caveats for results: what was cut, left out, repaired, or is unknown.
     """
@@ -89,7 +89,7 @@ class ImportSummary(Result):
     notes: tuple[str, ...]
 
     def tables(self) -> list[Table]:
-        """Return what was imported, and what happened to the values of each column."""
+        """Return a summary of the recording, and the counts of each column's values."""
         facts = {name: getattr(self, name) for name in ("trajectories", "clusters", "rounds", "censored")}
         columns = tuple(
             Column(name, "" if name == "column" else ",.0f") for name in ("column", "defined", "nulled", "clipped")
@@ -143,31 +143,31 @@ def import_recording(
         path: The file of the run, or a folder of such files.
         kind: Its format, one of `suffice.importers.importer_names`; None = recognised from its content.
         out: The recording, a parquet file; None = in the current folder, under the name of `path`.
-        columns: For tabular files: our name of a column to theirs.
-        metrics: For tabular files: metrics in [0, 1] of your own, by name, to their columns.
-        labels: For tabular files: texts of your own, by name, to their columns; policies depend on a `model`.
+        columns: For tabular files: the file's column for each name of ours.
+        metrics: For tabular files: the columns of metrics of your own, in [0, 1], by name.
+        labels: For tabular files: the columns of texts of your own, by name; policies depend on a `model`.
         golds: A file of questions with gold answers, joined by id or by the question's text.
-        log_golds: For tabular files: `keep` gold answers of the log that equal its last answers, or `drop` them; None = not
-            said, and dropped if `golds` is given.
-        first_round: What the file's lowest round is: 0 (the model alone) or 1; None = as the file counts.
-        ended: Why some have fewer rounds than others; None = by the loop's own stops, `rule`, which means censored.
-        key: For traces: the attribute that names the question; `trace_id` = each trace is one.  None = the conversation, else
+        log_golds: For tabular files: `keep` gold answers of the log that equal its last answers, or `drop` them; None = drop
+            them if `golds` is given, else ask.
+        first_round: The number of the file's lowest round: 0 (the model alone) or 1; None = as the file counts.
+        ended: The reason why some have fewer rounds than others; None = `rule`, the loop's own stops, which means censored.
+        key: For traces: the attribute that names the question; `trace_id` = one question a trace.  None = the conversation, else
             the trace.
         samples: Whether the rounds of a question are independent samples, without an order: votes then decide, and figures
             are means over random orders.
-        normalizer: Which answers are the same, one of `suffice.policy.normalizers.NORMALIZERS`; None = the most special one that reads
-            all gold answers, or without any the answers; that of question answering if there is none.
+        normalizer: Decides which answers are the same, one of `suffice.policy.normalizers.NORMALIZERS`; None = the most specific
+            one that reads all gold answers (without any, the answers), else that of question answering.
         where: For tabular files: only rows with these values, by the file's column: those of one model, for instance.
         embedder: Embeds the answers, for `semantic_distance`.
-        settle: Chooses where the file can be read in several ways: is given the error, returns the value of its
-            `parameter`.  None = raise the error.
-        confirm: Is given the run if some of its columns were guessed, and returns whether they were guessed right; None =
-            accept them.  What is confirmed or said here is kept beside `out`, for the next import of the same source.
+        settle: Called with the error if the file can be read in several ways; returns the value for its `parameter`.  None =
+            raise the error.
+        confirm: Called with the run if some of its columns were guessed; returns whether the guesses are right.  None =
+            accept them.  Options and confirmed guesses are kept beside `out`, for the next import of the same source.
 
     Raises:
-        DataError: There is no such format, it does not take one of the arguments, a value cannot be used, or the guesses are not
-            right.
-        UnsettledError: The file can be read in several ways; the message names the argument that says which.
+        DataError: There is no such format, it does not take one of the arguments, a value cannot be used, or `confirm`
+            rejected the guesses.
+        UnsettledError: The file can be read in several ways; the message names the argument that decides.
     """
     settings = {
         "kind": kind,
@@ -237,7 +237,7 @@ def import_recording(
 
 
 def _how_compared(run: PartedRun, options: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Return what metadata say of how answers are compared, and note it."""
+    """Return the metadata on how answers are compared, and add a note on it."""
     samples = bool(options.get("samples"))
     if not samples:
         lead = next((item.theirs for item in run.readings if item.ours == "round" and item.how == "shape"), "")
@@ -249,7 +249,7 @@ def _how_compared(run: PartedRun, options: Mapping[str, Any], notes: list[str]) 
             )
     normalizer, why = options.get("normalizer"), "as you said"
     if normalizer is None and not samples and run.source not in {"tabular", *TRACE_FORMATS}:
-        return {}  # a published run keeps the comparison that it was published with
+        return {}  # a published run keeps the comparison of its paper
     if normalizer is None:
         normalizer, why = _guessed_normalizer(run, notes)
     compared = f"answers are compared as {normalizer!r}, {why}"
@@ -268,7 +268,7 @@ def _how_compared(run: PartedRun, options: Mapping[str, Any], notes: list[str]) 
 
 
 def _guessed_normalizer(run: PartedRun, notes: list[str]) -> tuple[str, str]:
-    """Return the normalizer that fits the gold answers, or the answers of a run without any, and why."""
+    """Guess the normalizer from the gold answers, or from the answers if there are none; also return the reason."""
     golds, answers = run.texts("golds"), run.texts("answer")
     normalizer = guess_normalizer(golds, answers)
     if not is_available() and any(map(looks_mathematical, golds)):
@@ -283,7 +283,7 @@ def _guessed_normalizer(run: PartedRun, notes: list[str]) -> tuple[str, str]:
 
 
 def _loops_of(out: Path) -> tuple[tuple[str, ...], list[str]]:
-    """Return how to choose one of the loops that a recording holds, if it holds several, and a note."""
+    """If a recording holds several loops, return the filters that choose one of them, and a note."""
     import pyarrow as pa
 
     with open_recording(out) as opened:
@@ -309,14 +309,14 @@ def _loops_of(out: Path) -> tuple[tuple[str, ...], list[str]]:
 
 
 def _left_out_note(path: Path) -> list[str]:
-    """Return which files of a folder are not read, in words."""
+    """Return a note on the files of a folder that are not read."""
     names = [str(file.relative_to(path)) for file in left_out(path)]
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     return [f"files left out of the folder: {', '.join(names[:_NAMED])}{more}"] if names else []
 
 
 def _announce_size(path: Path, kind: str) -> None:
-    """Say beforehand that a large source is read in one piece."""
+    """Warn before a large source is read in one piece."""
     size = sum(unpacked_size(file) for file in data_files(path))
     if size >= _LARGE:
         parts = (
@@ -334,13 +334,13 @@ def _announce_size(path: Path, kind: str) -> None:
 
 
 def _part_folder(out: Path, stack: ExitStack) -> Path:
-    """Return a folder beside the recording that is removed when the stack is left."""
+    """Create a folder beside the recording, which is removed when the stack is closed."""
     out.parent.mkdir(parents=True, exist_ok=True)
     return Path(stack.enter_context(TemporaryDirectory(prefix=f".{out.name}.", suffix=".tmp", dir=out.parent)))
 
 
 def default_out(path: Path) -> Path:
-    """Return the recording that an import writes unless it is named: in the current folder, under the name of the source.
+    """Return the default path of an imported recording: in the current folder, under the name of the source.
 
     Raises:
         DataError: A file of that name exists that no import wrote; it might have cost calls.
@@ -353,7 +353,7 @@ def default_out(path: Path) -> Path:
 
 
 def _own_place(out: Path) -> Path:
-    """Return a place that an import may write: never over a log, or over a recording that may have cost calls."""
+    """Return `out` if an import may write there, not over a log or over a recording that may have cost calls; else raise."""
     ending = out.suffix.lower()
     if ending in _LOG_ENDINGS:
         raise DataError(
@@ -372,9 +372,9 @@ def _was_imported(path: Path) -> bool:
 
 
 def _reader_arguments(options: Mapping[str, Any], takes: Collection[str]) -> dict[str, Any]:
-    """Return what a reader is given of the options, with what follows from others."""
+    """Return the options that a reader takes, with those that follow from others."""
     arguments = {name: value for name, value in options.items() if name not in _NOT_OF_A_FORMAT}
-    if options.get("samples") and "ended" in takes:  # no loop stopped where there are fewer samples
+    if options.get("samples") and "ended" in takes:  # fewer samples of a question do not mean that a loop stopped
         arguments.setdefault("ended", "exhausted")
     if options.get("samples") and "samples" in takes:
         arguments["samples"] = True
@@ -390,7 +390,7 @@ def _read_run(
     settle: Callable[[UnsettledError], Any] | None,
     folder: Callable[[], Path],
 ) -> PartedRun:
-    """Return the run; what `settle` chooses is added to the options."""
+    """Read the run; add the choices of `settle` to the options."""
     kind = options.get("kind") or kind_of(path)
     read = importer(kind)
     takes = inspect.signature(read).parameters

@@ -1,4 +1,4 @@
-"""How a source was read, kept beside the recording so that the next import of the same source needs no options."""
+"""Import options, kept beside the recording so that the next import of the same source needs none."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mapped:
-    """How a source was read.
+    """The options and confirmed columns of an import.
 
     Attributes:
-        options: What was said, by the parameters of `import_recording`.
-        confirmed: Our columns to theirs, as guessed and confirmed.
+        options: The user's options, by parameter of `import_recording`.
+        confirmed: The file's column for each of ours, as guessed and confirmed.
     """
 
     options: dict[str, Any]
@@ -31,7 +31,7 @@ class Mapped:
 
 
 def mapping_path(out: Path) -> Path:
-    """Return where the mapping of a recording is.
+    """Return the path of a recording's mapping.
 
     >>> mapping_path(Path("runs.parquet")).name
     'runs.import.json'
@@ -40,7 +40,7 @@ def mapping_path(out: Path) -> Path:
 
 
 def read_mapping(out: Path, source: Path) -> Mapped | None:
-    """Return how a source was imported as `out`; None if it was not, or nothing was said.
+    """Return the mapping of an earlier import of a source to `out`; None if there is none.
 
     Raises:
         SchemaError: The file is damaged or of another version.
@@ -67,7 +67,7 @@ def read_mapping(out: Path, source: Path) -> Mapped | None:
 
 
 def write_mapping(out: Path, source: Path, mapped: Mapped) -> None:
-    """Write how a source was read, beside its recording.
+    """Write the mapping of a source beside its recording.
 
     Raises:
         DataError: The place cannot be written.

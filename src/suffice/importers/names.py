@@ -1,4 +1,4 @@
-"""Usual names of columns in the logs of answer loops, those first that say it best."""
+"""Usual names of columns in the logs of answer loops, the clearest first."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ROUND_WORDS = (
     "revision",
 )
 ORDER_WORDS = (*(word for word in ROUND_WORDS if word not in ("sample", "trial", "try")), "loop", "depth")
-"""Words in the names of files that say that these are rounds; samples and trials may also be runs."""
+"""Words in file names that mean rounds; samples and trials are left out, since they may also be runs."""
 
 _ROUND_NAME = re.compile(
     rf"(?:{'|'.join(ROUND_WORDS)}|loop|depth)(?:_(?:index|idx|number|num|no|nr|id|count|i))?|n_(?:{'|'.join(ROUND_WORDS)})"
@@ -141,7 +141,7 @@ PARSED_ANSWERS = (
     "predicted",
     "pred",
 )
-"""What was taken from a reply, beside which the reply is its text."""
+"""Names of answers parsed from a reply; beside them, a reply is read as the text."""
 
 REPLIES = (
     "response",
@@ -155,7 +155,7 @@ REPLIES = (
     "draft",
 )
 WEAK_REPLIES = ("result", "content", "text")
-"""Names that other things have, too."""
+"""Names that also have other meanings."""
 
 ANSWERS = (*PARSED_ANSWERS, *REPLIES)
 FEEDBACK = ("feedback", "critique", "critic", "reflection")
@@ -177,7 +177,7 @@ OUTCOME_NAMES = (
     "exact_match",
     "f1_score",
 )
-"""Whether or how well an answer is right: metrics where all values lie in [0, 1]."""
+"""Names of outcomes (correct or not, or how well): metrics if all values lie in [0, 1]."""
 
 SYNONYMS = {
     "exact_match": "em",
@@ -189,7 +189,7 @@ SYNONYMS = {
     "mean_logprob": "answer_logprob_mean",
     "avg_logprob": "answer_logprob_mean",
 }
-"""Other names of metrics and signals of ours."""
+"""Other names of this library's metrics and signals."""
 
 OWN_SIGNALS = (
     "confidence",
@@ -207,7 +207,7 @@ OWN_SIGNALS = (
     "critic_score",
     "judge_score",
 )
-"""Numbers that a loop may know when it decides: signals of the user's own, under their names."""
+"""Names of numbers that a loop may know when it decides; each becomes a signal of the user's own."""
 
 
 @lru_cache(maxsize=1024)
@@ -222,7 +222,7 @@ def plain_name(name: str) -> str:
 
 
 TOTAL_TOKENS = ("tokens", "total_tokens", "n_tokens", "num_tokens", "token_count", "tokens_used", "total_token_count")
-"""Tokens whose kind nothing says."""
+"""Names of token counts that do not tell input from output."""
 
 MONEY = ("cost", "cost_usd", "total_cost", "price", "usd", "cost_in_usd", "total_cost_usd", "cost_eur", "price_usd")
 
@@ -238,7 +238,7 @@ TIMES = (
     "logged_at",
     "date",
 )
-"""When a row was written."""
+"""Names of the time at which a row was written."""
 
 
 def is_round_name(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Question sets as they are published: their rows, from files, folders or the hub, and the form that these have."""
+"""Read the rows of published question sets from files, folders or the hub, and recognise their form."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 PlacedRows = Iterator[tuple[str, dict[str, Any]]]
-"""PlacedRows, each with its place for messages."""
+"""Rows, each with its place for messages."""
 
 CORPUS_FORM = "corpus"
 """The name of the form of passages, without questions."""
@@ -47,21 +47,21 @@ _WITHOUT_SCRIPT = "refs/convert/parquet"
 """The revision in which the hub keeps sets whose authors wrote a script, which the library does not run any more."""
 
 _HEAD = 100
-"""PlacedRows from which a form is recognised."""
+"""The number of rows from which a form is recognised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionSource:
-    """Where the rows of a question set come from.
+    """The origin of a question set's rows.
 
     Attributes:
         name: The path, or the id on the hub.
         split: The split that was chosen; None if there is only one, without a name.
         config: The configuration that was chosen; None if there is only one.
-        revision: Of the hub; None for files.
+        revision: The revision on the hub; None for files.
         files: The files with their SHA-256; empty for the hub.
-        dataset: The set of the hub; None for files.
-        only: PlacedRows are left out whose own split has another name; None = none are.
+        dataset: The data set on the hub; None for files.
+        only: Leave out rows that name another split than this; None = leave none out.
     """
 
     name: str
@@ -73,7 +73,7 @@ class QuestionSource:
     only: str | None = None
 
     def rows(self, form: str) -> PlacedRows:
-        """Yield the rows in the order of the files; those of one claim of FEVER as one."""
+        """Yield the rows in the order of the files; join the rows of one claim of FEVER."""
         rows = (pair for pair in self._all() if self.only is None or pair[1].get("split") == self.only)
         return _claims(rows) if form == "fever" else rows
 
@@ -90,7 +90,7 @@ class QuestionSource:
             raise DataError(f"{str(out)!r} is a file of the source, which would be lost: write to another file")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a card says of the source."""
+        """Return the source's entry in a card."""
         hashes = {file.name: file_sha256(file).hex() for file in self.files}
         fingerprint = getattr(self.dataset, "_fingerprint", None)
         known = {"split": self.split, "config": self.config, "revision": self.revision, "fingerprint": fingerprint}
@@ -100,13 +100,13 @@ class QuestionSource:
 def open_source(
     source: str | Path, *, split: str | None = None, config: str | None = None, revision: str | None = None
 ) -> QuestionSource:
-    """Return where a question set is read from.
+    """Find the files or hub set of a question set.
 
     Args:
         source: A file, a folder of files, or the id of a set on the hub such as ``hotpotqa/hotpot_qa``.
         split: The split that is read, if there are several.
         config: The configuration, if there are several: a subfolder, or its name on the hub; ``all`` takes every subfolder.
-        revision: Of a set on the hub: a commit, so that the rows stay the same.
+        revision: The commit of a set on the hub, so that the rows stay the same.
 
     Raises:
         NotFoundError: There is no such file.
@@ -146,7 +146,7 @@ def _source_files(path: Path, split: str | None, config: str | None) -> Question
 
 
 def _check_shards(files: Sequence[Path]) -> None:
-    """Raise if the names of shards say that there are more of them: a part of a set is not the set."""
+    """Raise if file names such as ``-00000-of-00002`` show that files of the set are missing."""
     shards = [(file, shard) for file in files if (shard := _HUB_SHARD.match(file.name)) is not None]
     sizes = Counter((file.parent, shard["split"], shard["total"]) for file, shard in shards)
     for (folder, name, total), n in sizes.items():
@@ -157,7 +157,7 @@ def _check_shards(files: Sequence[Path]) -> None:
 
 
 def _of_split(path: Path, root: Path, split: str | None) -> tuple[list[Path], str | None, str | None]:
-    """Return the files of a split, its name, and that by which rows are chosen where no file is named after a split."""
+    """Return the files of a split and its name; also the split to choose rows by, if no file is named after a split."""
     by_split: dict[str, list[Path]] = {}
     for file in data_files(path):
         by_split.setdefault(_split_of(file.relative_to(root)), []).append(file)
@@ -175,7 +175,7 @@ def _of_split(path: Path, root: Path, split: str | None) -> tuple[list[Path], st
 
 
 def _split_of(path: Path) -> str:
-    """Return the split that a file's name or folder names; empty if none does.
+    """Return the split in a file's name or folder; empty if there is none.
 
     >>> [_split_of(Path(name)) for name in ("fullwiki/validation-00000-of-00002.parquet", "hotpot_dev_v1.json", "q.jsonl")]
     ['validation', 'dev', '']
@@ -191,7 +191,7 @@ def _split_of(path: Path) -> str:
 
 
 def _document_rows(path: Path, value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the questions of a JSON document: a list, one question, or an object that has a list of them or has them by id."""
+    """Yield the questions of a JSON document: a list, one question, or an object with a list of questions or questions by id."""
     if isinstance(value, dict):
         lists = [items for items in value.values() if isinstance(items, list) and items and isinstance(items[0], dict)]
         if len(lists) == 1 and not ("question" in value or forms_of(value)):
@@ -239,14 +239,14 @@ def _hub(name: str, split: str | None, config: str | None, revision: str | None)
 
 
 def _only_name(names: Sequence[str], name: str | None, what: str, where: str) -> str:
-    """Return the name that was given, or the only one."""
+    """Return the given name, or the only one there is."""
     if name is None and len(names) != 1:
         raise _several(what, where, what.removesuffix("s").replace("uration", ""), dict.fromkeys(names, 0))
     return name or names[0]
 
 
 def _claims(rows: Iterable[tuple[str, dict[str, Any]]]) -> PlacedRows:
-    """Join the rows of one claim: the hub has one for each piece of evidence, one after another."""
+    """Join the rows of one claim, since the hub has a row for each piece of evidence."""
     for (_, claim), group in groupby(rows, key=lambda pair: (pair[1].get("id"), pair[1].get("claim"))):
         (where, first), *others = group
         if claim is None or "evidence_wiki_url" not in first:
@@ -272,7 +272,7 @@ def check_form(form: str) -> None:
 
 
 def _check_alike(source: QuestionSource, form: str) -> None:
-    """Raise if a file begins with rows of other forms: their answers would be read from fields that mean something else."""
+    """Raise if a file begins with rows of another form, whose answers would be read from the wrong fields."""
     for file in source.files:
         others = [forms_of(dict(row)) for _, row in islice(file_rows(file, _document_rows), _HEAD)]
         if form in QUESTION_FORMS and any(others) and not any(form in names for names in others):
@@ -287,8 +287,8 @@ def form_of(source: QuestionSource) -> str:
     """Return the name of the form that the first rows have.
 
     Raises:
-        UnsettledError: They have the fields of several forms.
-        SchemaError: They have those of none.
+        UnsettledError: The rows have the fields of several forms.
+        SchemaError: The rows do not have the fields of any form.
     """
     head = [row for _, (_, row) in zip(range(_HEAD), source.rows(""), strict=False)]
     kinds = Counter(tuple(forms_of(row)) or ((OWN_FORM,) if "question" in row else ()) for row in head)

@@ -1,4 +1,4 @@
-"""Which format a file or a folder has, by the head of its content; names of files decide nothing.
+"""Recognise the format of a file or folder by the beginning of its content; names of files decide nothing.
 
 Traces and tables are recognised by a line in `FORMAT_TESTS`; the importer of any other format carries its own test (see
 `suffice.importers.importers`).
@@ -35,7 +35,7 @@ __all__ = [
 _START = 1 << 16
 _PIECE = 1 << 20
 LARGE_DOCUMENT = 1 << 23
-"""Bytes from which on the items of a JSON array are read one by one."""
+"""Above this size, the items of a JSON array are read one by one."""
 
 _PARQUET, _ZIP, _GZIP = b"PAR1", b"PK\x03\x04", b"\x1f\x8b"
 _IGNORED_NAMES = (".", "_", "~")
@@ -49,13 +49,13 @@ _OWN_FORMAT = re.compile(rb'\s*\{\s*"format":\s*"suffice')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """What the beginning of a file shows about its format.
+    """The beginning of a file, as far as it shows the format.
 
     Attributes:
         path: The file.
         form: `json` (one document), `jsonl`, `parquet`, `zip` or `text`.
-        record: The first object: of a JSON document the object itself or the first one of its list, of JSON lines that of the
-            first line; otherwise empty.
+        record: The first object: a JSON document itself or the first object of its list, or the first of the JSON lines; otherwise
+            empty.
         names: Names of columns (parquet), members (zip) or fields of the first object.
         text: The first characters of a text.
         metadata: Keys of a parquet file's metadata.
@@ -74,7 +74,7 @@ class Head:
 
 
 def _item(head: Head) -> Mapping[str, Any]:
-    """Return the first object, or where it is a page of an API, the first one of its list."""
+    """Return the first object, or the first item of its list if it is a page of an API."""
     for name in ("data", "spans", "runs", "traces", "post"):
         listed = head.record.get(name)
         if isinstance(listed, list) and listed and isinstance(listed[0], dict):
@@ -94,7 +94,7 @@ def _object_fields(value: Any) -> Mapping[str, Any]:
 
 
 def _observation(head: Head) -> set[str]:
-    """Return the fields of an observation of Langfuse, of an export or a trace with its observations."""
+    """Return the fields of a Langfuse observation, from an export or from a trace with its observations."""
     listed = head.record.get("observations")
     first = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else _item(head)
     fields = set(first)
@@ -128,11 +128,11 @@ FORMAT_TESTS: list[tuple[str, Callable[[Head], bool]]] = [
     ("openai", lambda head: head.has("custom_id", "response") or head.has("custom_id", "body") or _is_reply(head)),
     ("tabular", lambda head: head.form in ("json", "jsonl", "parquet", "text")),
 ]
-"""Formats of traces and tables in the order in which they are tried, each with its test; the table of anything comes last."""
+"""Tests for formats of traces and tables, in the order in which they are tried; the general table comes last."""
 
 
 def recognise(path: str | Path, further: Mapping[str, Callable[[Head], bool]] | None = None) -> str:
-    """Return the name of the format that a file, or every file of a folder, has.
+    """Return the name of a file's format, or of the one format of a folder's files.
 
     Args:
         path: The file or folder.
@@ -179,9 +179,9 @@ def _kind_of(head: Head, further: Mapping[str, Callable[[Head], bool]]) -> str:
 
 
 def data_files(path: str | Path) -> list[Path]:
-    """Return the file itself, or all data files of a folder and its subfolders by name, numbers in names as numbers.
+    """Return the file itself, or all data files of a folder and its subfolders, sorted by name with numbers as numbers.
 
-    Hidden files, those that a project has beside its data, and those that this library wrote are left out.
+    Hidden files, files that projects keep beside their data, and files that this library wrote are left out.
 
     Raises:
         NotFoundError: There is nothing of that name, or no such file in the folder.
@@ -199,12 +199,12 @@ def data_files(path: str | Path) -> list[Path]:
 
 
 def left_out(path: str | Path) -> list[Path]:
-    """Return the files of a folder that `data_files` leaves out, but for hidden ones; none for a file."""
+    """Return the files of a folder that `data_files` leaves out, except hidden ones; none for a file."""
     return _files_by_use(Path(path))[False] if Path(path).is_dir() else []
 
 
 def _files_by_use(folder: Path) -> dict[bool, list[Path]]:
-    """Return the files of a folder that are not hidden: data, and others."""
+    """Return the files of a folder that are not hidden, divided into data files and others."""
     result: dict[bool, list[Path]] = {True: [], False: []}
     for file in sorted(folder.rglob("*"), key=lambda file: [*map(_name_order, file.relative_to(folder).parts)]):
         parts = file.relative_to(folder).parts
@@ -215,7 +215,7 @@ def _files_by_use(folder: Path) -> dict[bool, list[Path]]:
 
 
 def _name_order(name: str) -> list[tuple[int, str]]:
-    """Return the key by which names are sorted: numbers in them as numbers.
+    """Return a sort key for names that compares numbers in them as numbers.
 
     >>> sorted(["round_10", "round_9", "round_1"], key=_name_order)
     ['round_1', 'round_9', 'round_10']
@@ -270,7 +270,7 @@ def head_of(path: Path) -> Head:
 
 
 def is_large_array(path: Path, text: str) -> bool:
-    """Return whether a file with this text at its beginning is a JSON array of objects that is read item by item."""
+    """Return whether a file, which begins with `text`, is a JSON array of objects large enough to be read item by item."""
     return path.stat().st_size >= LARGE_DOCUMENT and re.match(r"\s*\[\s*\{", text) is not None
 
 
@@ -281,7 +281,7 @@ def in_one_piece(head: Head) -> bool:
 
 
 def json_array(path: Path) -> Iterator[Any]:
-    """Yield the items of a JSON array, gzipped or not; one piece of the file is in memory.
+    """Yield the items of a JSON array, gzipped or not, with one piece of the file in memory at a time.
 
     Raises:
         DataError: It cannot be read, or is not a JSON array in UTF-8.
@@ -323,7 +323,7 @@ def _first_object(path: Path) -> tuple[str, Mapping[str, Any]]:
 
 
 def _first_value(path: Path) -> Any:
-    """Return the document, or the first one where several follow each other, as OpenTelemetry prints spans."""
+    """Return the document, or the first of several that follow each other, as OpenTelemetry prints spans."""
     text = decoded(b"".join(unpacked(path)), str(path))
     try:
         return next(values_in(text))
@@ -332,7 +332,7 @@ def _first_value(path: Path) -> Any:
 
 
 def _whole_characters(start: bytes) -> bytes:
-    """Return the bytes without a character that the end of the head cuts."""
+    """Drop a character that is cut at the end of the bytes."""
     if len(start) < _START:
         return start
     for cut in range(1, 4):
@@ -344,7 +344,7 @@ def _whole_characters(start: bytes) -> bytes:
 
 
 def _head_lines(lines: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield lines until they are as long as a head."""
+    """Yield lines until their total length is that of a head."""
     length = 0
     for line in lines:
         yield line[: _START - length]

@@ -1,4 +1,4 @@
-"""The records of CSV, TSV, JSON, JSON lines and parquet files, gzipped or not, and of folders of them."""
+"""Read the records of CSV, TSV, JSON, JSON lines and parquet files, gzipped or not, and of folders of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from suffice.importers.recognise import data_files, head_of, is_large_array, jso
 __all__ = ["ROUND_LISTS", "Record", "csv_rows", "file_rows", "parquet_rows", "records_of"]
 
 _NOT_OF_JSON = ("timestamp", "date", "time", "decimal", "binary", "duration")
-"""Words in the names of Arrow's types whose values JSON does not have."""
+"""Words in the names of Arrow types whose values JSON cannot express."""
 
 _DELIMITERS = ",\t;|"
 _CONTAINERS = (
@@ -63,17 +63,17 @@ ROUND_LISTS = (
     "dialog",
     "dialogue",
 )
-"""Fields that contain the rounds of a question as a list, those first that say it best."""
+"""Usual names of fields that contain the rounds of a question as a list, the clearest first."""
 
 
-@dataclass(slots=True)  # not frozen, which takes four times as long to make, and there are millions
+@dataclass(slots=True)  # not frozen: creating a frozen one takes four times as long, and there are millions
 class Record:
     """One row of a table or one object of a JSON file.
 
     Attributes:
         where: File and line, for messages.
         file: The file's name in its folder without its ending, to tell files apart.
-        number: Of the record among all, from 1.
+        number: The record's number among all, from 1.
         values: The fields.
     """
 
@@ -100,7 +100,7 @@ def records_of(path: Path) -> Iterator[Record]:
 
 
 def _file_names(path: Path, files: Sequence[Path]) -> list[str]:
-    """Return the files' names in a folder, without their endings where these tell no two files apart."""
+    """Return the files' names in a folder, without endings unless two files differ only by these."""
     whole = [file.name if file == path else file.relative_to(path).as_posix() for file in files]
     bare = [name.removesuffix(".gz").rpartition("/") for name in whole]
     short = [f"{folder}{slash}{name.rpartition('.')[0] or name}" for folder, slash, name in bare]
@@ -114,7 +114,7 @@ def file_rows(
 
     Args:
         path: The file.
-        of_document: Yields those of a JSON document, from its value; an iterator of items where it is a long list.
+        of_document: Yields the rows of a JSON document from its value, which for a long list is an iterator of items.
 
     Raises:
         DataError: It cannot be read; the message names file and line.
@@ -141,7 +141,7 @@ def csv_rows(path: Path, delimiter: str = ",") -> Iterator[tuple[str, dict[str, 
     Raises:
         DataError: A row has another number of fields than the header, or the file is not CSV in UTF-8.
     """
-    limit = csv.field_size_limit(sys.maxsize)  # a passage or a draft may have a megabyte
+    limit = csv.field_size_limit(sys.maxsize)  # a passage or draft may have a megabyte
     try:
         lines = (decoded(raw, f"{path}, line {number}") for number, raw in enumerate(unpacked(path), start=1))
         table = csv.reader(lines, strict=True, delimiter=delimiter)
@@ -183,7 +183,7 @@ def parquet_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _as_json(value: Any) -> Any:
-    """Return a value of a parquet file as JSON would have it: times as ISO 8601, decimals as numbers, bytes as text."""
+    """Convert a value of a parquet file to JSON's types: times to ISO 8601, decimals to numbers, bytes to text."""
     if isinstance(value, dict):
         return {name: _as_json(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -214,7 +214,7 @@ def _json_records(path: Path, value: Any) -> Iterator[tuple[str, Mapping[str, An
 
 
 def _listed(path: Path, value: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]:
-    """Return what all records of a document share, and its records."""
+    """Return the fields that all records of a document share, and its records."""
     table = _data_frame(value)
     if table is not None:
         return {}, table
@@ -245,7 +245,7 @@ def _listed(path: Path, value: Mapping[str, Any]) -> tuple[dict[str, Any], list[
 
 
 def _data_frame(value: Mapping[str, Any]) -> list[Any] | None:
-    """Return the rows of a table that a document contains column by column, as data frames are written; None if it does not."""
+    """Return the rows of a document written column by column, as data frames are; None if it is not."""
     names, cells = value.get("columns"), value.get("data")
     if isinstance(names, list) and isinstance(cells, list) and all(isinstance(row, list) for row in cells):
         return [dict(zip(map(str, names), row, strict=False)) for row in cells]

@@ -1,4 +1,4 @@
-"""Replies of a model's interface in tables, as loops log them whole: what they say, in fields with usual names."""
+"""Read whole replies of a model's interface, as loops log them in tables, into fields with usual names."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _PARTS = frozenset(
     {"choices", "object", "created", "created_at", "completed_at", "output", "content", "type", "role", "status"}
     | {"stop_reason", "stop_sequence", "incomplete_details", "error", "system_fingerprint", "service_tier"}
 )
-"""Fields of a reply that its answer and finish reason stand for, or that say nothing of a round."""
+"""Fields of a reply that are replaced by its answer and finish reason, or that do not describe a round."""
 
 _OWN_ID = re.compile(r"(chatcmpl|cmpl|resp|msg|gen)[-_]")
 
 
 def reply_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an object as it is, or where it is a reply, its answer with its usage, read as the replies of traces are.
+    """If an object is a reply, return its answer and usage, read as in traces; otherwise return the object itself.
 
     >>> reply_fields({"object": "chat.completion", "choices": [{"message": {"content": "Oslo"}, "finish_reason": "stop"}]})
     {'answer': 'Oslo', 'finish_reason': 'stop'}
@@ -41,7 +41,7 @@ def reply_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_whole_reply(values: Mapping[str, Any]) -> bool:
-    """Return whether an object is what a model's interface returned, and not a list of rounds or a message of a dialogue."""
+    """Return whether an object is a reply of a model's interface, and not a list of rounds or a message of a dialogue."""
     choices = values.get("choices")
     if isinstance(choices, list):
         only = choices[0] if len(choices) == 1 else None

@@ -1,4 +1,4 @@
-"""Rounds of some questions, column by column: what every importer's rounds are before they are scored and written."""
+"""Rounds of questions in columns: the common form of all importers before rounds are scored and written."""
 
 from __future__ import annotations
 
@@ -24,36 +24,36 @@ __all__ = ["RoundColumns", "columns_of", "trajectories_of"]
 _TEXTS = ("answer", "text", "feedback", "finish_reason", "reply_model", "system_fingerprint")
 _OBJECTS = ("answer_tokens", "passages", "pool_scores", "embedding")
 _SIGNAL = "signals."
-"""Begins the names in `Signal.reads` of single signals in `Round.signals`."""
+"""Prefix in `Signal.reads` for a single signal of `Round.signals`."""
 
 
 @dataclass(slots=True, kw_only=True)
 class RoundColumns:
     """Rounds of some questions as columns.
 
-    What belongs to rounds has a value for each: those of a question follow one another, in the order of their index.  What belongs to
-    questions (or runs of them) has a value for each, in the same order.
+    Columns of rounds have a value for each round, in the order of questions, then of the round's index.  Columns of questions (or
+    of their runs) have a value for each question, in the same order.
 
     Attributes:
         question_ids: Unique ids of the questions.
         clusters: The cluster of each question.
         questions: Their texts; "" if unknown.
         golds: Their gold answers; empty if unknown.
-        ends: Why there is no further round.
-        assumed: Whether nothing says why, so that the end is assumed.
+        ends: The reason why each question has no further round.
+        assumed: True where the source gives no reason, so that the end is assumed.
         lengths: The number of rounds of each question.
-        labels: By name, texts of each question that all of its rounds share.
+        labels: Texts of each question that all of its rounds share, by name.
         index: The index of each round.
-        texts: By field of `Round`, the texts of each round, None where missing.
-        objects: By field of `Round`, other values, where any round has them: passages, tokens, scores, embeddings.
-        metrics: By name, in [0, 1]; NaN = unknown.
-        signals: By name, the values that were measured; NaN = undefined.
-        measured: Rounds in which a signal was measured, by name, where that is not so in all; in others it is computed.
-        costs: By column of the recording; NaN = unknown.
-        called: Rounds in which a component was called, by its name, where that is not so in all.
-        extras: By name, the other columns of the files.
-        is_scored: Whether the metrics are complete; otherwise those that are missing are computed where there are gold answers.
-        has_answers: Whether a missing answer means that the round had none; otherwise no answer is known.
+        texts: Texts of each round by field of `Round`; None where missing.
+        objects: Other values by field of `Round`, if any round has them: passages, tokens, scores, embeddings.
+        metrics: Metrics by name, in [0, 1]; NaN = unknown.
+        signals: Measured values by name; NaN = undefined.
+        measured: Mask of the rounds in which a signal was measured, by name, unless it was in all; in others it is computed.
+        costs: Costs by column of the recording; NaN = unknown.
+        called: Mask of the rounds in which a component was called, by its name, unless it was in all.
+        extras: The other columns of the files, by name.
+        is_scored: True if the metrics are complete; otherwise missing ones are computed from gold answers.
+        has_answers: True if a missing answer means that the round had none; False if answers are unknown.
     """
 
     question_ids: list[str]
@@ -81,19 +81,19 @@ class RoundColumns:
 
     @property
     def starts(self) -> Positions:
-        """The first round of each question."""
+        """The position of each question's first round."""
         ends: Positions = np.cumsum(self.lengths)
         return ends - self.lengths
 
     @property
     def place(self) -> Positions:
-        """The place of each round in its question, from 0."""
+        """The position of each round within its question, from 0."""
         result: Positions = np.arange(len(self)) - self.spread(self.starts)
         return result
 
     @property
     def kinds(self) -> dict[str, str]:
-        """The kind of each column of a recording whose name does not say it."""
+        """The kind of each column of a recording whose name does not determine it."""
         own = {name: "signal" for name in self.signals if name not in SIGNALS}
         return own | {name: "metric" for name in self.metrics if name not in METRICS}
 
@@ -103,30 +103,30 @@ class RoundColumns:
         return list(dict.fromkeys(name.split(".", 2)[1] for name in self.costs))
 
     def spread(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return a value for each round, from one for each question."""
+        """Repeat a value of each question for each of its rounds, as an array."""
         return np.repeat(values, self.lengths)
 
     def each_round(self, values: Iterable[Any]) -> list[Any]:
-        """Return a list with a value for each round, from one for each question."""
+        """Repeat a value of each question for each of its rounds, as a list."""
         return [value for value, n in zip(values, self.lengths.tolist(), strict=True) for _ in range(n)]
 
     def by_question(self) -> Iterable[tuple[int, slice]]:
-        """Yield each question's position, and that of its rounds."""
+        """Yield each question's position, and the positions of its rounds."""
         ends = [*accumulate(self.lengths.tolist())]
         return enumerate(map(slice, [0, *ends[:-1]], ends))
 
     def was_measured(self, name: str) -> Mask:
-        """Return the rounds in which a signal was measured."""
+        """Return a mask of the rounds in which a signal was measured."""
         if name not in self.signals:
             return np.zeros(len(self), dtype=np.bool_)
         return self.measured.get(name, np.ones(len(self), dtype=np.bool_))
 
     def was_called(self, component: str) -> Mask:
-        """Return the rounds in which a component was called."""
+        """Return a mask of the rounds in which a component was called."""
         return self.called.get(component, np.ones(len(self), dtype=np.bool_))
 
     def round_at(self, i: int, reads: AbstractSet[str] = frozenset()) -> Round:
-        """Return a round; with `reads`, as in `codes`, it has these fields alone."""
+        """Return a round; with `reads`, as in `codes`, only these of its fields."""
         texts = {name: values[i] for name, values in self.texts.items() if not reads or name in reads}
         if texts.get("text", "") is None:
             texts["text"] = ""
@@ -145,11 +145,11 @@ class RoundColumns:
         return Cost(**{kind: math.nan if values is None else float(values[i]) for kind, values in known.items()})
 
     def codes(self, reads: Iterable[str], lookback: int) -> Positions:
-        """Return a number for each round; rounds of one number have equal fields, and so have the rounds before them.
+        """Number the rounds so that rounds of one number have equal fields, and equal earlier rounds.
 
         Args:
             reads: Fields of `Round`, or ``signals.<name>`` for a single signal.
-            lookback: The number of earlier rounds that count.
+            lookback: The number of earlier rounds to compare.
         """
         own = [codes for name in sorted(reads) if (codes := self._field_codes(name)) is not None]
         place = self.place
@@ -161,7 +161,7 @@ class RoundColumns:
         return result
 
     def _field_codes(self, name: str) -> Positions | None:
-        """Return a number for each value of a field; None if no round has any."""
+        """Number the distinct values of a field, and return each round's number; None if no round has a value."""
         if name == "costs":
             return self._number_codes([*self.costs.values(), *self.called.values()])
         if name == "signals":
@@ -175,7 +175,7 @@ class RoundColumns:
         if name in self.objects:
             values = map(
                 id, self.objects[name]
-            )  # tokens and vectors cannot be compared; those that are missing are one
+            )  # tokens and vectors cannot be compared, so each is distinct; all missing ones are equal
         elif name not in self.texts:
             return None
         places: dict[Any, int] = {}
@@ -185,7 +185,7 @@ class RoundColumns:
     def _number_codes(columns: Sequence[npt.NDArray[Any]]) -> Positions | None:
         result: Positions | None = None
         for values in columns:
-            codes = np.unique(values, return_inverse=True)[1].reshape(-1)  # all NaN are one value
+            codes = np.unique(values, return_inverse=True)[1].reshape(-1)  # treats all NaN as one value
             if result is not None:
                 codes = np.unique(result * (int(codes.max()) + 1) + codes, return_inverse=True)[1].reshape(-1)
             result = codes
@@ -240,7 +240,7 @@ def columns_of(trajectories: Sequence[ImportedTrajectory]) -> RoundColumns:
 
 
 def _numbers(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Floats], dict[str, Mask]]:
-    """Return the values of rows by name, NaN where a row lacks them, and the rows that have them."""
+    """Return the values of rows by name, NaN where a row lacks one, and masks of the rows that have them."""
     names = dict.fromkeys(chain.from_iterable(rows))
     values = {name: np.array([as_number(row.get(name)) for row in rows], dtype=np.float64) for name in names}
     return values, {name: np.array([name in row for row in rows], dtype=np.bool_) for name in names}

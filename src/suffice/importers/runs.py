@@ -1,4 +1,4 @@
-"""What tells several runs of a question apart, and which rows of a run are its rounds.
+"""Tell several runs of a question apart, and find the rows of a run that are its rounds.
 
 Another file, model, prompt, temperature or system is another run, never another round: unless the log counts its rounds, or
 names its files or a list of records after them, or the user declares a panel of samples.
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 FILE = "file"
-"""Stands for the name of the file among the columns that tell runs apart."""
+"""Placeholder for the file's name among the columns that tell runs apart."""
 
 _REPLIED = frozenset({"response", "reply", "completion", "output"})
 _ORDER_FILE = re.compile(rf"(?P<head>.*?(?P<word>{'|'.join(ORDER_WORDS)}))[_\-. ]?(?P<number>\d+)", re.IGNORECASE)
@@ -42,7 +42,7 @@ _PIECE = re.compile(r"(?:part|shard|chunk|split|batch|page|logs?|export|of|t|z|[
 _REPEAT = re.compile(r"(?:.*[_\-. /])?(?:run|seed|rep|repeat|repetition|replicate)[_\-. ]?\d+", re.IGNORECASE)
 
 Run = tuple[str, tuple[str, ...]]
-"""`columns`, `file` or `number`, and the names of the columns that tell runs apart."""
+"""The means by which runs are told apart (`columns`, `file` or `number`), and the names of these columns."""
 
 
 def column_names(rows: Sequence[Record]) -> list[str]:
@@ -55,10 +55,10 @@ def _last(name: str) -> str:
 
 
 def _run_columns(rows: Sequence[Record], key: str, ignored: Collection[str]) -> tuple[str, ...]:
-    """Return the columns whose values make another run of a question, where nothing counts rounds.
+    """Return the columns that tell runs of a question apart, for rows whose rounds are not counted.
 
-    A model does in any case; another column, such as a system or a seed, where its values occur again, so that it is not a text
-    or the id of the row.  What a reply names as its model counts where nothing else names it.
+    A column of models always does; another one, such as a system or a seed, does if its values repeat, so that it is not a text
+    or the row's id.  The model named in replies is used if no other column names it.
     """
     names = [
         name
@@ -80,15 +80,15 @@ def _occurs_again(rows: Sequence[Record], name: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowOrder:
-    """How the rows of a question become rounds.
+    """The order in which the rows of a question become rounds.
 
     Attributes:
         key: The column of the question's id.
         column: The column that gets the numbers of the rounds.
-        runs: Columns of which each value has rounds of its own; `FILE` for the file.
-        head: What the names of all files begin with before the number of a round; "" if rows are counted.
+        runs: Columns that tell runs apart: each value has rounds of its own; `FILE` for the file's name.
+        head: The beginning of all file names, before the number of a round; "" if rows are counted.
         time: The column of times that orders the rows of a run; "" for the order of the file.
-        is_counted: Whether the form of the file counted the rows of all runs of a question together.
+        is_counted: True if the file's form counted the rows of all runs of a question together.
     """
 
     key: str
@@ -99,7 +99,7 @@ class RowOrder:
     is_counted: bool = False
 
     def numbered(self, rows: Sequence[Record]) -> tuple[list[Record], str]:
-        """Return rows of whole questions with the numbers of their rounds, and the column of times that ordered them.
+        """Number the rounds of whole questions; also return the column of times that ordered them.
 
         Raises:
             ValueError: A file has no number.
@@ -121,20 +121,20 @@ class RowOrder:
 
 
 def run_id(row: Record, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the values of some columns of a row as texts; that of `FILE` is the name of its file."""
+    """Return a row's values of some columns as texts; `FILE` stands for the name of its file."""
     return tuple(row.file if name == FILE else str(row.values.get(name)) for name in names)
 
 
 def row_order(
     rows: Sequence[Record], plan: ColumnMap, *, is_ordered: bool, ignored: Collection[str], samples: bool
 ) -> RowOrder | None:
-    """Return how the rows of a question become rounds; None where a column, or the form of the file, counts them.
+    """Choose the order in which the rows of a question become rounds; None if a column or the file's form counts them.
 
     Args:
         rows: All rows, or a sample of them.
-        plan: How columns are read.
+        plan: The meaning of the columns.
         is_ordered: Whether the form of the file is one of rounds: a list of attempts or numbered columns, for instance.
-        ignored: Names that the user says are nothing here.
+        ignored: Names that the user declared to have no column.
         samples: Whether the user says that rows are samples, or answers of a panel.
     """
     key = plan.columns.get("question_id")
@@ -162,7 +162,7 @@ def row_order(
 
 
 def _ordered_files(files: Sequence[str]) -> tuple[str, str]:
-    """Return what the names of all files begin with before the number of their round, and the word for a round.
+    """Split file names that differ only in the number of a round: return their beginning and its word for a round.
 
     >>> _ordered_files(["round_1", "round_10", "round_2"]), _ordered_files(["gpt-3", "gpt-4"])
     (('round', 'round'), ('', ''))
@@ -179,7 +179,7 @@ def _number_of_file(name: str, head: str) -> int:
 
 
 def _order_by_time(rows: Sequence[Record], ids: Sequence[tuple[str, ...]]) -> tuple[str, Sequence[int]]:
-    """Return the column of times that orders the rows of each run, and that order; no name and that of the file without one."""
+    """Return the column of times that orders the rows of each run, and the order; without one, "" and the file's order."""
     for name in [name for name in column_names(rows) if _last(name) in TIMES]:
         try:
             times = [nanoseconds(row.values.get(name), row.where) for row in rows]
@@ -192,11 +192,11 @@ def _order_by_time(rows: Sequence[Record], ids: Sequence[tuple[str, ...]]) -> tu
 
 
 class RunColumns:
-    """What tells several runs of a question apart: the file, a column, or the number of the record; and whether anything has to.
+    """Find what tells several runs of a question apart (the file, a column or the record's number), if there are several.
 
     Args:
         rows: Rows with all columns.
-        plan: How they are read.
+        plan: The meaning of their columns.
     """
 
     def __init__(self, rows: Sequence[Record], plan: ColumnMap) -> None:
@@ -209,7 +209,7 @@ class RunColumns:
         self._clash = self._in_records = False
 
     def add(self, rows: Sequence[Record]) -> None:
-        """Look at further rows: all of some questions."""
+        """Add the rows of further whole questions."""
         self._files.update(row.file for row in rows)
         self._in_records = self._in_records or len({row.number for row in rows}) < len(rows)
         pairs = [(str(row.values.get(self._key)), str(row.values.get(self._number))) for row in rows]
@@ -223,7 +223,7 @@ class RunColumns:
         ]
 
     def choice(self) -> Run | None:
-        """Return `file`, `columns` or `number` with names; None if nothing is to be told apart, or nothing does it."""
+        """Return `file`, `columns` or `number`, with names of columns; None if there is one run, or runs cannot be told apart."""
         if not self._clash:
             return None
         if self._ways:
@@ -233,7 +233,7 @@ class RunColumns:
 
 
 def tell_apart(rows: Sequence[Record], plan: ColumnMap, run: Run) -> tuple[list[Record], dict[str, str]]:
-    """Return the rows of some questions with an id for each run, and the question of each id."""
+    """Give each run of some questions an id of its own; return the rows, and the question of each id."""
     key = plan.columns["question_id"]
     kind, names = run
     questions = [str(row.values.get(key)) for row in rows]
@@ -263,7 +263,7 @@ def tell_apart(rows: Sequence[Record], plan: ColumnMap, run: Run) -> tuple[list[
 
 
 def runs_notes(several: int, plan: ColumnMap, run: Run, order: RowOrder | None) -> list[str]:
-    """Return what was done with questions that have several runs, and how to say that they are something else."""
+    """Return notes on questions with several runs, and on the options that would read them otherwise."""
     said = (
         f"{counted(several, 'question')} with several runs: each run has the id {plan.columns['question_id']}@{'@'.join(run[1])}, "
         "and a question is one cluster"
@@ -280,7 +280,7 @@ def runs_notes(several: int, plan: ColumnMap, run: Run, order: RowOrder | None) 
 
 
 def chosen_rows(shape: Shape, ignored: Collection[str], where: Mapping[str, str]) -> Shape:
-    """Return the rows of a table with wanted values, and without columns of models and the like that the user ignores.
+    """Filter the rows of a table by wanted values, and drop the columns that tell runs apart if the user ignores them.
 
     Raises:
         NotFoundError: No row has such a value.
@@ -338,5 +338,5 @@ def _float(text: str) -> object:
 
 
 def ignored_names(columns: Mapping[str, str]) -> frozenset[str]:
-    """Return the names that the user says are nothing here: those without a column."""
+    """Return the names that the user declared to have no column."""
     return frozenset(name for name, theirs in columns.items() if not theirs)

@@ -1,4 +1,4 @@
-"""One row for each question and round, from records that have the rounds in a list, or in numbered columns."""
+"""Unfold records whose rounds are in a list, or in numbered columns, into one row for each question and round."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from suffice.importers.records import ROUND_LISTS, Record
 __all__ = ["ROUNDS", "Shape", "unfold"]
 
 ROUNDS = "rounds"
-"""The name in a column map that says which field contains the list of rounds."""
+"""The name in a column map for the field with the list of rounds."""
 
 _DIALOGUES = frozenset({"messages", "conversation", "conversations", "chat", "dialog", "dialogue"})
 _UNORDERED = frozenset({"samples", "generations", "candidates", "choices"})
 _SAID = ("assistant", "ai", "model", "gpt", "bot")
 _Pair = tuple[Record, Mapping[str, Any], Sequence[Mapping[str, Any]]]
-"""A record, what it says of the question, and its rounds."""
+"""A record, its fields about the question, and its rounds."""
 
 _WORDS = "|".join(sorted(ROUND_WORDS, key=len, reverse=True))
 _NUMBER_FIRST = re.compile(rf"(?:{_WORDS})[_\-. ]?(?P<number>\d+)(?:[_\-. ](?P<stem>.+))?")
@@ -33,13 +33,13 @@ class Shape:
     """Rows of rounds, and how the file contains them.
 
     Attributes:
-        rows: One for each question and round, or the records as they are.
+        rows: One row for each question and round, or the records themselves.
         how: The shape in words; "" for a long table.
-        columns: By the name that a row has, the fields or columns it was made from, in words.
-        skipped: Records without any round.
-        outer: Columns that say something of the question, and are the same in all of its rows.
-        is_ordered: Whether the file counts the rounds, or its form is one of rounds that follow one another.
-        read: Reads further records in the same way: returns their rows, and how many of them are without any round.
+        columns: The sources of a row's columns in words, by the name in the row.
+        skipped: Number of records without any round.
+        outer: Columns about the question, which are the same in all of its rows.
+        is_ordered: True if the file counts the rounds, or its form implies their order.
+        read: Reads further records in the same way; returns their rows, and the number of records without any round.
     """
 
     rows: list[Record]
@@ -112,7 +112,7 @@ def _fields(records: Iterable[Record]) -> list[str]:
 
 
 def _list_fields(records: Sequence[Record]) -> list[str]:
-    """Return the fields that contain a list wherever they contain anything, and more than one item somewhere."""
+    """Return the fields whose values are all lists, at least one of them with several items."""
     result = []
     for name in _fields(records):
         values = [item.values[name] for item in records if item.values.get(name) is not None]
@@ -122,7 +122,7 @@ def _list_fields(records: Sequence[Record]) -> list[str]:
 
 
 def _items_are(records: Sequence[Record], name: str, kind: type | tuple[type, ...]) -> bool:
-    """Return whether all items of a field's lists are of a kind, missing ones aside."""
+    """Return whether all items of a field's lists, except missing ones, are of one kind."""
     return all(
         isinstance(value, kind) or value is None for item in records for value in item.values.get(name) or ()
     ) and any(value is not None for item in records for value in item.values.get(name) or ())
@@ -134,7 +134,7 @@ def _answers_in(records: Sequence[Record], name: str) -> bool:
 
 
 def _parallel(records: Sequence[Record], lists: Sequence[str]) -> list[str]:
-    """Return the lists of single values that have one item for each round, the answers or outcomes first."""
+    """Return the parallel lists of values with one item for each round, the answers or outcomes first."""
     scalar = [name for name in lists if _items_are(records, name, (str, int, float, bool))]
     leads = sorted(
         (name for name in scalar if names_rounds(name)),
@@ -146,7 +146,7 @@ def _parallel(records: Sequence[Record], lists: Sequence[str]) -> list[str]:
 
 
 def _alike(records: Sequence[Record], lead: str, lists: Sequence[str]) -> list[str]:
-    """Return the other lists of single values that are as long as the lead in every record."""
+    """Return the other lists of values that are as long as the list `lead` in every record."""
 
     def lengths(name: str) -> list[int]:
         return [len(item.values.get(name) or ()) for item in records]
@@ -156,7 +156,7 @@ def _alike(records: Sequence[Record], lead: str, lists: Sequence[str]) -> list[s
 
 
 def _is_panel(records: Sequence[Record], name: str) -> bool:
-    """Return whether a field has one answer for each of several systems, by their names."""
+    """Return whether a field has answers of several systems, by their names."""
     values = [item.values.get(name) for item in records]
     return single_name(plain_name(name)) in ANSWERS and all(
         isinstance(value, dict) and len(value) > 1 and not any(isinstance(item, dict | list) for item in value.values())
@@ -165,12 +165,12 @@ def _is_panel(records: Sequence[Record], name: str) -> bool:
 
 
 def _are_numbered(records: Sequence[Record], name: str) -> bool:
-    """Return whether the answers of a field are named by numbers, and not by systems."""
+    """Return whether a field's answers are keyed by numbers, not by systems."""
     return all(_numbers_of(value) is not None for item in records if (value := item.values.get(name)))
 
 
 def _numbers_of(names: Iterable[str]) -> list[int] | None:
-    """Return the numbers in names that are numbers, perhaps after a word for a round; None if one is something else.
+    """Parse names that are numbers, perhaps after a word for a round; None if any is not.
 
     >>> _numbers_of(["round_1", "round_10"]), _numbers_of(["2", "10"]), _numbers_of(["gpt-3", "gpt-4"])
     ([1, 10], [2, 10], None)
@@ -181,7 +181,7 @@ def _numbers_of(names: Iterable[str]) -> list[int] | None:
 
 
 def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
-    """Return a row for each item of the lists; what the record says of the question is in every row."""
+    """Return a row for each item of the lists; every row repeats the record's fields about the question."""
     lead, is_dialogue = names[0], _is_dialogue(records, names[0])
     pairs = _pairs_of(records, names, is_dialogue=is_dialogue)
     own = {"round", *(name for _, _, inner in pairs for values in inner for name in values)}
@@ -205,7 +205,7 @@ def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
 
 
 def _names_order(lead: str) -> bool:
-    """Return whether a list is called after rounds that follow one another, and not after answers or samples.
+    """Return whether a list's name implies an order of rounds, unlike names of answers or samples.
 
     >>> _names_order("attempts"), _names_order("samples"), _names_order("responses")
     (True, False, False)
@@ -219,7 +219,7 @@ def _without_rounds(pairs: Iterable[_Pair]) -> int:
 
 
 def _pairs_of(records: Sequence[Record], names: Sequence[str], *, is_dialogue: bool) -> list[_Pair]:
-    """Return each record with what it says of the question, and the items of its lists."""
+    """Return each record, its fields about the question, and the items of its lists."""
     pairs: list[_Pair] = []
     for item in records:
         outer = dict(flat({name: value for name, value in item.values.items() if name not in names}))
@@ -238,7 +238,7 @@ def _pairs_of(records: Sequence[Record], names: Sequence[str], *, is_dialogue: b
 
 
 def _round_rows(pairs: Iterable[_Pair], own: Collection[str], lead: str) -> list[Record]:
-    """Return a row for each round: what its record says, under another name where rounds have that name, and its own."""
+    """Return a row for each round: its own fields, and those of its record, renamed if rounds have the same name."""
     rows = []
     for item, outer, inner in pairs:
         above = {f"record.{name}" if name in own else name: value for name, value in outer.items()}
@@ -288,7 +288,7 @@ def _is_dialogue(records: Sequence[Record], name: str) -> bool:
 
 
 def _said(messages: Iterable[Any]) -> tuple[list[dict[str, Any]], str]:
-    """Return what the assistant said, message by message, and the user's first message; calls of tools are not answers."""
+    """Return the assistant's messages, without tool calls, and the user's first message."""
     replies, question = [], ""
     for message in messages:
         role = str(message.get("role", message.get("from", ""))).lower()
@@ -357,7 +357,7 @@ def _first_to_last(family: Mapping[int, str]) -> str:
 
 
 def _families(names: Iterable[str]) -> dict[str, dict[int, str]]:
-    """Return the columns that differ in a number only, by what is left of the name, then by the number, from 0 or 1.
+    """Group columns whose names differ only in a number, by the rest of the name, then by the number, from 0 or 1.
 
     >>> _families(["id", "answer_1", "answer_2", "round_1_score", "round_2_score", "p_50", "p_90"])
     {'answer': {1: 'answer_1', 2: 'answer_2'}, 'score': {1: 'round_1_score', 2: 'round_2_score'}}

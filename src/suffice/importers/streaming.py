@@ -1,4 +1,4 @@
-"""Imported runs as parts of a recording: in memory, or on disk where a table is large."""
+"""Import runs as parts of a recording, in memory, or on disk if a table is large."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class PartedRun:
         parts: Tables of rows in order, or their parquet files.
         schema: The columns of all parts.
         notes: Caveats for results.
-        readings: What the columns were read as.
-        depends: What the signals depend on.
-        ends: How many trajectories ended how.
-        clusters: How many questions there are.
+        readings: The meaning of the files' columns.
+        depends: The configuration on which signals depend.
+        ends: Number of trajectories by the reason for their end.
+        clusters: Number of questions.
         rounds: The most rounds of one trajectory.
-        columns: What happened to the values, by column.
+        columns: Counts of defined, removed and clipped values, by column.
         by_round: Means by round.
     """
 
@@ -67,7 +67,7 @@ class PartedRun:
         return PartTexts(self.parts, name)
 
     def write(self, out: Path, metadata: Mapping[str, Any], normalizer: str = DEFAULT_NORMALIZER) -> None:
-        """Write the recording, one part in memory at a time; a normalizer of its own adds the metric `match`."""
+        """Write the recording, one part in memory at a time; add the metric `match` if it has a normalizer of its own."""
         means = _Means()
         schema = self.schema
         computed = normalizer != DEFAULT_NORMALIZER and any(True for _ in self.texts("golds"))
@@ -102,7 +102,7 @@ def _table_of(part: Path | pa.Table, columns: list[str] | None = None) -> pa.Tab
 
 
 class PartTexts(Collection[str]):
-    """The answers, or the gold answers, of a run in parts; each part is read anew, and blank texts are left out."""
+    """The answers, or the gold answers, of a run in parts, without blank texts; parts are read anew each time."""
 
     def __init__(self, parts: Sequence[Path | pa.Table], name: str) -> None:
         self._parts, self._name = parts, name
@@ -141,7 +141,7 @@ class _Means:
 
     @property
     def defined(self) -> int:
-        """Rounds in which it is known."""
+        """Number of rounds in which `match` is known."""
         return sum(n for _, n in self._sums.values())
 
     def of(self, r: int) -> float:
@@ -158,20 +158,20 @@ def run_of_table(
     golds: str | Path | None = None,
     announce: Callable[[], None] = lambda: None,
 ) -> PartedRun:
-    """Read a table; a large one part by part, with its columns guessed from the first rows.
+    """Read a table as a run; a large one part by part, with its columns guessed from the first rows.
 
     Args:
         path: The table, or a folder of tables.
-        options: What the user says of it.
+        options: The user's options.
         folder: Returns an empty folder for the parts.
         golds: A file of gold answers.
-        announce: Called before the table is read in one piece.
+        announce: Called before a table is read in one piece.
 
     Raises:
         UnsettledError: As `read_tabular`.
         DataError: As `read_tabular`; in a large table a metric may leave [0, 1] after the first rows.
     """
-    if options.samples or options.where or not is_large(path):  # samples and chosen rows need a look at all rows
+    if options.samples or options.where or not is_large(path):  # samples and filters need all rows
         announce()
         return _run_of_source(path, WholeTable(path, options), options, None, golds)
     place = folder()
@@ -200,7 +200,7 @@ def _run_of_source(
 
 
 def run_of_trajectories(run: ImportedRun, golds: str | Path | None = None) -> PartedRun:
-    """Return a run of trajectories as a run of one part, with gold answers of a file.
+    """Convert a run of trajectories to a run of one part, and join gold answers of a file.
 
     Raises:
         DataError: None of the gold answers is for a question of the run.
@@ -211,11 +211,11 @@ def run_of_trajectories(run: ImportedRun, golds: str | Path | None = None) -> Pa
 
 
 class _Sum:
-    """What parts add up to.
+    """The sum of what parts contain.
 
     Args:
         answers: Gold answers from a file.
-        folder: Where the parts are written; None = they stay in memory.
+        folder: The folder to which parts are written; None = they stay in memory.
         texts: Columns with any value that is not a number.
     """
 
@@ -267,7 +267,7 @@ class _Sum:
 
 
 class _Totals:
-    """What happened to values, and means by round, over all parts."""
+    """Counts of values by column, and means by round, over all parts."""
 
     def __init__(self) -> None:
         self._counts: dict[str, ColumnCount] = {}

@@ -1,4 +1,4 @@
-"""What happened to an imported run's values, column by column and round by round."""
+"""Count defined, removed, clipped and computed values of an import, by column and by round."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ _TEXT_LIKE = ("question", "answer", "golds", "text", "feedback", "embedding")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnCount:
-    """What happened to the values of one column.
+    """Counts of what an import did with the values of one column.
 
     Attributes:
         name: The column.
         defined: Rounds in which it has a value.
-        nulled: Rounds in which the file has a value and the recording none: infinite, or outside of the rounds in which
-            the signal exists.
+        nulled: Rounds whose value was removed: it was infinite, or the signal cannot exist in this round.
         clipped: Rounds in which a value was moved to the end of the signal's range.
-        computed: Whether it was computed here, from answers and gold answers.
+        computed: True if it was computed here, from answers and gold answers.
     """
 
     name: str
@@ -41,10 +40,10 @@ class RoundMeans:
     Attributes:
         round: The round.
         n: Trajectories that have it.
-        scored: Of these, how many have a known exact match.
+        scored: Number of these with a known exact match.
         em: Mean exact match, 0 to 1, where it is known; NaN where it never is.
-        f1: Mean F1, likewise.
-        match: Mean of the metric by the recording's normalizer, where that is not the one of question answering; else NaN.
+        f1: Mean F1, like `em`.
+        match: Mean of the metric of the recording's normalizer; NaN if that is the one of question answering.
     """
 
     round: int
@@ -56,7 +55,7 @@ class RoundMeans:
 
 
 def is_counted(name: str, kind: str) -> bool:
-    """Return whether a summary has a line for a column: it holds texts, metrics, signals or costs."""
+    """Return whether a summary has a line for a column, which holds texts, metrics, signals or costs."""
     return name in _TEXT_LIKE or kind in ("signal", "metric", "cost")
 
 

@@ -1,4 +1,4 @@
-"""The columns of a table by usual names, and what their values are."""
+"""Look up the columns of a table by usual names, and test their values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["TableColumns"]
 
 
 class TableColumns:
-    """The columns of rows, each taken from them once."""
+    """The columns of rows, each extracted once."""
 
     def __init__(self, rows: Sequence[Record]) -> None:
         self.rows = rows
@@ -44,7 +44,7 @@ class TableColumns:
         return [name for _, _, name in sorted(candidates, key=lambda item: item[:2]) if self.filled(name)]
 
     def repeats(self, name: str) -> bool:
-        """Return whether a column has texts or whole numbers only, and some of them more than once."""
+        """Return whether a column has only texts or whole numbers, and some of them repeat."""
         values = [value for value in self.column(name) if value is not None]
         return all(isinstance(value, str | int) for value in values) and len(set(values)) < len(values)
 
@@ -67,12 +67,12 @@ class TableColumns:
         return None
 
     def is_text(self, name: str) -> bool:
-        """Return whether a column has single values, but for a few in brackets: a list among plain answers is an answer."""
+        """Return whether a column has single values, except for a few in brackets, which are then answers and not lists."""
         values = [value for value in self.column(name) if value is not None]
         return 2 * sum(isinstance(value, str | int | float) for value in values) > len(values) or not values
 
     def numbers(self, name: str) -> list[float] | None:
-        """Return the numbers of a column where they are defined; None if it has anything else, or nothing."""
+        """Return the defined numbers of a column; None if it has other values, or none."""
         try:
             numbers = [cell_number(value, name, "") for value in self.column(name)]
         except DataError:
@@ -81,7 +81,7 @@ class TableColumns:
         return known or None
 
     def changing_in(self, name: str, ids: Sequence[Any]) -> int:
-        """Return for how many ids a column has several values, missing ones aside."""
+        """Return the number of ids for which a column has several values, missing ones aside."""
         first: dict[str, Any] = {}
         pairs = zip(map(str, ids), self.column(name), strict=True)
         return len({key for key, value in pairs if value is not None and first.setdefault(key, value) != value})

@@ -1,4 +1,4 @@
-"""Tables in parts: some thousand rows at a time, all rows of a question in one part."""
+"""Read tables in parts of some thousand rows, with all rows of a question in one part."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from suffice.policy.seen import one_name_per_text
 __all__ = ["PartedTable", "UnevenError", "is_large", "unpacked_size"]
 
 LARGE = 1 << 23
-"""Bytes from which on a table is read part by part."""
+"""Tables above this size in bytes are read part by part."""
 
 PART = 10_000
-"""Rows of a part, about."""
+"""Approximate number of rows of a part."""
 
 _PACKED = 6
 _ROUNDS_A_RECORD = 5
 _FURTHER = 1_000
 _GATHERED = 5
-"""Parts in memory while rows are put together."""
+"""Number of parts in memory while the rows of questions are gathered."""
 
 _NUMERIC = {int, float, type(None)}
 
@@ -47,31 +47,31 @@ _RecordList = list[Record]
 
 
 def unpacked_size(file: Path) -> int:
-    """Return about how many bytes a file has without compression."""
+    """Estimate the uncompressed size of a file in bytes."""
     return file.stat().st_size * (_PACKED if file.suffix in (".gz", ".parquet", ".eval") else 1)
 
 
 def is_large(path: Path) -> bool:
-    """Return whether a table is read part by part: it is large, and no file of it is a large JSON document other than an array."""
+    """Return whether a table is read part by part: it is large, and any large JSON document in it is an array."""
     files = data_files(path)
     return sum(map(unpacked_size, files)) >= LARGE and not any(in_one_piece(head_of(file)) for file in files)
 
 
 class UnevenError(Exception):
-    """The records of a table differ so much that it has to be read in one piece."""
+    """The records of a table differ too much in shape to be read in parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scan:
-    """What all parts show together.
+    """Facts about all parts together.
 
     Attributes:
-        codes: Hashes of the ids of each part's questions.
-        rows: How many rows there are.
+        codes: For each part, the hashes of its questions' ids.
+        rows: Number of rows.
         lowest: The lowest number of a round.
         longest: The most rounds of one trajectory.
-        runs: What tells several runs of a question apart.
-        repeated: Hashes of the texts that several questions have.
+        runs: Facts that tell several runs of a question apart.
+        repeated: Hashes of the texts that several questions share.
     """
 
     codes: npt.NDArray[np.int64]
@@ -85,22 +85,22 @@ class _Scan:
 class PartedTable:
     """A table that is read part by part, several times.
 
-    Columns are guessed from a sample: the first rows, and of the others each that has a column, a number of a round or a form of
-    answers that none before it has.
+    Columns are guessed from a sample: the first rows, and each later row with a new column, number of a round or form of
+    answers.
 
     Args:
         path: The table, or a folder of tables.
-        folder: An empty folder, where rows are put in order if those of a question do not follow one another.
-        options: What the user says of it.
+        folder: An empty folder, used to gather rows if those of a question are not contiguous.
+        options: The user's options.
 
     Attributes:
-        shape: How the file contains the rows.
-        plan: Which columns are read as what.
-        grid: How the rows are read.
-        notes: Of how they are read.
-        order: How rows are numbered, where no column counts them.
-        run: What tells several runs of a question apart, as `RunColumns.choice` returns it.
-        skipped: Records without any round.
+        shape: The form in which the file contains the rows.
+        plan: The meaning of the columns.
+        grid: Settings for reading the rows.
+        notes: Notes on how rows are read.
+        order: The order that numbers the rows, if no column counts them.
+        run: The means by which runs of a question are told apart, from `RunColumns.choice`.
+        skipped: Number of records without any round.
         texts: Columns with any value that is not a number.
 
     Raises:
@@ -165,7 +165,7 @@ class PartedTable:
         }
 
     def parts(self) -> Iterator[tuple[_RecordList, Mapping[str, str]]]:
-        """Yield all rows of some questions, with the question of each id where one has several runs."""
+        """Yield the rows of some whole questions, with the question of each id if a question has several runs."""
         for part in self._source():
             rows = self._numbered(part, self.order)
             yield (rows, {}) if self.run is None else tell_apart(rows, self.plan, self.run)
@@ -184,7 +184,7 @@ class PartedTable:
         return numbered
 
     def clusters(self, names: Sequence[str], texts: Sequence[str]) -> list[str]:  # noqa: ARG002 - all texts are known
-        """Return the cluster of each question: those of one text are one, in all parts together."""
+        """Return the cluster of each question; questions with the same text, in any part, form one."""
         return [self._names.get(name, name) for name in names]
 
     def _read(self) -> Iterator[_RecordList]:
@@ -208,7 +208,7 @@ class PartedTable:
             yield rows
 
     def _adjacent(self) -> Iterator[_RecordList]:
-        """Yield the rows, those of a question together if they follow one another."""
+        """Yield groups of consecutive rows of one question."""
         rest: _RecordList = []
         for part in self._read():
             rows = [*rest, *part]
@@ -226,7 +226,7 @@ class PartedTable:
         return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
     def _observe(self, records: Sequence[Record], rows: _RecordList) -> None:
-        """Remember what rows have that the sample has not."""
+        """Note columns and values of rows that the sample lacks."""
         answer = self.plan.columns.get("answer", "")
         self._files.update(item.file for item in records)
         self._with_rounds.update(row.file for row in rows)
@@ -246,7 +246,7 @@ class PartedTable:
                 self.texts.add(name)
 
     def _scan(self) -> _Scan:
-        """Read all parts, for what no part shows."""
+        """Read all parts once, to collect facts that no single part shows."""
         self._with_rounds = set()
         self._further, self._lists = [], _has_lists(self._rows, self.plan.columns.get("answer", ""))
         self._low = _lowest(self._rows, self.plan.columns["round"])
@@ -280,7 +280,7 @@ class PartedTable:
         return by_id
 
     def _texts(self, by_id: Mapping[str, _RecordList]) -> Iterator[tuple[str, str]]:
-        """Yield the normalised text of each question, and its id; nothing where the table has clusters."""
+        """Yield the normalised text and id of each question; nothing if the table has clusters."""
         name, number = self.plan.columns.get("question"), self.plan.columns["round"]
         if name is None or "cluster" in self.plan.columns:
             return
@@ -291,7 +291,7 @@ class PartedTable:
             yield normalize_answer(cell_text(first.values.get(name), "question", first.where) or ""), own
 
     def _shared_names(self, repeated: frozenset[int]) -> dict[str, str]:
-        """Return the cluster of the questions whose text several have, by their names."""
+        """Return the clusters of questions that share their text, by the questions' names."""
         names, texts = [], []
         for rows, questions in self.parts() if repeated else ():
             for text, own in self._texts(self._by_id(rows)):
@@ -301,7 +301,7 @@ class PartedTable:
         return dict(zip(names, one_name_per_text(names, texts), strict=True))
 
     def _gather(self, scan: _Scan) -> None:
-        """Put the rows of a question together, on disk, questions in the order of their first rows."""
+        """Gather the rows of each question on disk; questions are in the order of their first rows."""
         codes, first = np.unique(scan.codes, return_index=True)
         n_files = -(-scan.rows // PART)
         places = np.empty(len(codes), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Read a table of rounds, whole or in parts, as columns, and collect what a reader must know of it."""
+"""Read a table of rounds, whole or in parts, as columns, and collect notes on it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class TableSource(Protocol):
     """A table whose columns were guessed.
 
     Attributes:
-        shape: How the file contains the rows.
-        plan: Which columns are read as what.
-        grid: How the rows are read.
-        notes: Of how they are read.
-        order: How rows are numbered, where no column counts them.
-        run: What tells several runs of a question apart, as `RunColumns.choice` returns it.
-        skipped: Records without any round.
+        shape: The form in which the file contains the rows.
+        plan: The meaning of the columns.
+        grid: Settings for reading the rows.
+        notes: Notes on how rows are read.
+        order: The order that numbers the rows, if no column counts them.
+        run: The means by which runs of a question are told apart, from `RunColumns.choice`.
+        skipped: Number of records without any round.
         formulas: Columns that are computed from others, by name.
     """
 
@@ -44,7 +44,7 @@ class TableSource(Protocol):
     formulas: Mapping[str, Callable[[Record], Any]]
 
     def parts(self) -> Iterator[tuple[list[Record], Mapping[str, str]]]:
-        """Yield all rows of some questions, with the question of each id where one has several runs."""
+        """Yield the rows of some whole questions, with the question of each id if a question has several runs."""
 
     def clusters(self, names: Sequence[str], texts: Sequence[str]) -> list[str]:
         """Return the cluster of each question, by its name and text."""
@@ -58,7 +58,7 @@ class TableReader:
         source: Its rows.
 
     Attributes:
-        tally: What its trajectories have in common; complete once all parts are read.
+        tally: Counts over its trajectories; complete once all parts are read.
     """
 
     def __init__(self, path: Path, source: TableSource) -> None:
@@ -84,7 +84,7 @@ class TableReader:
             yield columns
 
     def check(self, *, ask_golds: bool) -> None:
-        """Refuse gold answers that are something else.
+        """Raise if the column of gold answers is probably something else.
 
         Args:
             ask_golds: Whether to ask about gold answers that equal the model's answers.
@@ -98,7 +98,7 @@ class TableReader:
             self.tally.refuse_copied_golds(self._source.plan.columns)
 
     def notes(self) -> list[str]:
-        """Return what a reader must know of the table."""
+        """Return the caveats about the table."""
         source = self._source
         skipped = [f"{counted(source.skipped, 'record')} without a round left out"] if source.skipped else []
         return [

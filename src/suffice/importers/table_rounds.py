@@ -1,4 +1,4 @@
-"""Rows of a long table as rounds: every column is read at once, and what cannot be used is refused by its file and row."""
+"""Convert the rows of a long table to rounds, column by column; errors name the file and row of a bad value."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ def read_rows(
     formulas: Mapping[str, Callable[[Record], Any]] | None = None,
     differing: Callable[[str], None] | None = None,
 ) -> RoundColumns:
-    """Return the rounds of rows, those of a question together, questions in the order of their first rows.
+    """Convert rows to rounds; questions are in the order of their first rows.
 
     Args:
         rows: All rows of some questions.
-        grid: How they are read.
+        grid: Settings for reading them.
         where: The file, for messages.
         formulas: Columns that are computed from others, by name.
-        differing: Is given a message for each question whose gold answers differ between its rows, which then has none;
-            None = raise it.
+        differing: Called with a message for each question whose gold answers differ between its rows, and are then left
+            out; None = raise an error.
 
     Raises:
         DataError: A value cannot be used, or a question's rounds have a gap or a copy; the message names file and row.
@@ -129,12 +129,12 @@ class _Rows:
             TypeError,
             ValueError,
             OverflowError,
-        ):  # a word, or nothing that is a number: slower, and with its place
+        ):  # some cell is a word: read cell by cell, which is slower but names the place of a bad one
             pairs = zip(cells, self._rows, strict=True)
             return np.array([read(value, ours, row.where) for value, row in pairs], dtype=np.float64)
 
     def _by_question(self) -> tuple[list[str], Positions, Floats]:
-        """Put the rows of a question together, in the order of their rounds.
+        """Sort the rows by question, then by round.
 
         Returns:
             The ids of the questions, and for each row the position of its question and the number of its round.
@@ -226,7 +226,7 @@ class _Rows:
         return [values[start] for start in starts]
 
     def _ends(self, starts: Sequence[int]) -> list[End | None]:
-        """Return why each question has no further round; None where its first row does not say it."""
+        """Return the reason why each question has no further round; None if its first row does not give one."""
         result: list[End | None] = []
         values = self._texts("end")
         for value, row in zip(values, self._rows, strict=True):
@@ -236,7 +236,7 @@ class _Rows:
         return result
 
     def _label(self, name: str, theirs: str, ids: Sequence[str], codes: Positions) -> list[str | None]:
-        """Return a label of each question; it is the same in all of its rows."""
+        """Return a label of each question; raise if it differs between the question's rows."""
         values = self._texts_of(name, theirs)
         first: dict[int, str | None] = {}
         for value, q, row in zip(values, codes.tolist(), self._rows, strict=True):
@@ -265,7 +265,7 @@ class _Rows:
         return costs, signals, metrics
 
     def _signal(self, name: str, theirs: str) -> Floats:
-        """Return a signal; one out of its range would be undefined, and a rule that reads it never fire."""
+        """Return a signal's values, or raise: out of range they would be undefined, and a rule that reads them would never fire."""
         strict = self._grid.strict
 
         def read(value: Any, ours: str, where: str) -> float:
@@ -278,14 +278,14 @@ class _Rows:
             for i in extremes:
                 read(float(values[i]), name, "")
         except DataError:
-            for i in finite.tolist():  # the first row that is wrong is the one to name
+            for i in finite.tolist():  # the error must name the first bad row
                 read(float(values[i]), name, self._rows[i].where)
         return values
 
     def _golds(
         self, ids: Sequence[str], starts: Positions, lengths: Positions, differing: Callable[[str], None] | None
     ) -> list[tuple[str, ...]]:
-        """Return the gold answers of each question, from all of its rows; none where rows contradict each other."""
+        """Return the gold answers of each question from all of its rows; none if rows contradict each other."""
         grid = self._grid
         name = grid.columns.get("golds")
         if name is None:

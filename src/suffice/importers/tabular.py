@@ -1,4 +1,4 @@
-"""Tables of rounds in any shape, with names of columns guessed, or mapped from this library's names to the table's.
+"""Read tables of rounds in any shape; columns are guessed, or mapped from this library's names to the table's.
 
 One row for each question and round, in any order; or one record for each question, with its rounds in a list or in numbered
 columns::
@@ -67,25 +67,25 @@ def read_tabular(
     This library's names: `question_id` and `round`, `answer`, `golds` (a text, or a JSON list of texts),
     `question`, `cluster`, `end`, `text`, `feedback`, `finish_reason`; metrics (`em`, `f1`, `contains`), computed from answer
     and golds where the table lacks them; every signal (`suffice data signals`); costs as ``cost.<component>.<kind>``; `rounds`
-    for the field that contains the list of rounds.  Any other mapped name becomes a new signal.  What is not mapped is guessed
-    by usual names (`readings` says how); other columns are kept unchanged.
+    for the field that contains the list of rounds.  Any other mapped name becomes a new signal.  Unmapped columns are guessed
+    by usual names (see `readings`); all others are kept unchanged.
 
     Args:
         path: The table, or the folder.
-        columns: This library's name to the table's column, besides columns that have these names already; empty to ignore
-            one of those.
+        columns: The table's column for each of this library's names; not needed for columns that have these names already.  An
+            empty column ignores such a name.
         metrics: Further metrics, in [0, 1], by name.
         labels: Texts that are the same in all rounds of a question, by name.  A `model` or `prompt_id` that is the same
             everywhere becomes what policies fitted on the run depend on.
-        log_golds: What to do with the table's gold answers: `keep` them although they equal the last answers, or `drop` them.
+        log_golds: `keep` the table's gold answers although they equal the last answers, or `drop` them.
             None = keep them unless they equal the last answers, which is an error.
         first_round: The number of the table's lowest round, 0 (closed book) or 1 (the first evidence or draft); None to
             keep the table's numbers.
-        ended: Why trajectories are shorter than the longest one, where the table has no `end`: `rule` marks
-            them censored, `exhausted` says that there was no more evidence, `max_rounds` that each had a cap of its own.  None =
-            `rule`: the loop's own stops, beyond which nothing is known.
-        samples: Whether rows of a question are samples or answers of a panel, which need no order: another model, system or file
-            is then another sample.  Otherwise it is another run of the question, unless the table counts rounds.
+        ended: The reason why trajectories are shorter than the longest one, if the table has no `end`: `rule` (the loop
+            stopped, so that they are censored), `exhausted` (there was no more evidence) or `max_rounds` (each had a cap of its
+            own).  None = `rule`.
+        samples: Whether rows of a question are samples or answers of a panel, which need no order.  Another model, system or file
+            is then another sample; otherwise it is another run of the question, unless the table counts rounds.
         where: Only rows with these values, by the table's column; `file` is the name of the file without its ending.
 
     Raises:
@@ -121,7 +121,7 @@ def read_tabular(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptions:
-    """What the user says of a table; see `read_tabular`."""
+    """The user's options for a table; see `read_tabular`."""
 
     columns: Mapping[str, str]
     metrics: Mapping[str, str]
@@ -134,7 +134,7 @@ class TableOptions:
 
     @property
     def asks_golds(self) -> bool:
-        """Whether to ask about gold answers that equal the model's answers, as the user says nothing of them."""
+        """True if a gold answer that equals the model's answer must be confirmed, since no option names the gold answers."""
         return self.log_golds is None and "golds" not in self.columns
 
 
@@ -143,7 +143,7 @@ class WholeTable:
 
     Args:
         path: The table, or a folder of tables.
-        options: What the user says of it.
+        options: The user's options.
 
     Raises:
         NotFoundError: No row has the wanted values.
@@ -173,16 +173,16 @@ class WholeTable:
         self.texts: Collection[str] = ()
 
     def parts(self) -> Iterator[tuple[list[Record], Mapping[str, str]]]:
-        """Yield all rows, with the question of each id where one has several runs."""
+        """Yield all rows, with the question of each id if a question has several runs."""
         yield (self._rows, {}) if self.run is None else tell_apart(self._rows, self.plan, self.run)
 
     def clusters(self, names: Sequence[str], texts: Sequence[str]) -> list[str]:
-        """Return the cluster of each question: those of one text are one."""
+        """Return the cluster of each question; questions with the same text form one."""
         return one_name_per_text(names, texts)
 
 
 def refuse_other_files(path: Path, files: set[str], with_rounds: set[str], how: str) -> None:
-    """Refuse a folder of which a file has no round where the others have theirs: its records would be left out.
+    """Raise if a file of a folder lacks the fields in which the others have their rounds, since it would be left out.
 
     Raises:
         SchemaError: There is such a file.
@@ -203,7 +203,7 @@ def _table_records(path: Path) -> list[Record]:
 
 
 def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, *, first_round: int | None, ended: End | None) -> Grid:
-    """Return how the rows of a table are read.
+    """Return the settings for reading the rows of a table.
 
     Raises:
         DataError: A name cannot be used.
@@ -231,9 +231,9 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, *, first_round:
 
 
 def _says_lists(rows: Sequence[Record], columns: Mapping[str, str]) -> bool:
-    """Return whether answers are lists themselves, so that a gold answer in brackets is one text.
+    """Return whether answers themselves are lists, so that a gold answer in brackets is one answer.
 
-    Not so where all gold answers are in brackets and hardly any answer is: those list several gold answers.
+    If all gold answers are in brackets but hardly any answer is, they are lists of several gold answers.
     """
     answers, golds = (
         [str(value).lstrip()[:1] == "[" for row in rows if (value := row.values.get(columns.get(ours, ""))) is not None]
@@ -250,13 +250,13 @@ def _are_lists(rows: Sequence[Record], answer: str | None) -> bool:
 def in_order(
     shape: Shape, plan: ColumnMap, *, ignored: Collection[str] = (), samples: bool = False
 ) -> tuple[list[Record], RowOrder | None]:
-    """Return the rows with the columns that are made from others, and how they were numbered; None where their rounds are counted.
+    """Add computed columns and numbers of rounds to rows; also return their order, None if a column counts rounds.
 
     Args:
-        shape: The rows, and how the file contains them.
-        plan: How columns are read; rounds and ids that are made here are added.
-        ignored: Names that the user says are nothing here.
-        samples: Whether the user says that the rows of a question are samples, or answers of a panel.
+        shape: The rows, and their form in the file.
+        plan: The meaning of the columns; computed rounds and ids are added.
+        ignored: Names that the user declared to have no column.
+        samples: Whether the user declared the rows of a question to be samples, or answers of a panel.
     """
     key = plan.columns.get("question_id")
     if key is not None and key in {theirs for ours, theirs in plan.columns.items() if ours != "question_id"}:
@@ -281,7 +281,7 @@ def in_order(
 
 
 def order_notes(order: RowOrder | None) -> list[str]:
-    """Return how the rows of a question were numbered, in words."""
+    """Return a note on how the rows of a question were numbered."""
     if order is None:
         return []
     if order.head:
@@ -296,7 +296,7 @@ def order_notes(order: RowOrder | None) -> list[str]:
 
 
 def _first_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | None) -> int | None:
-    """Return the number of the lowest round: drafts, steps or attempts that count from 0 are never the model alone."""
+    """Return the number of the lowest round; it is 1 for drafts, steps or attempts, which are never the model alone."""
     name = plan.columns.get("round", "round")
     plain = plain_name(name).rpartition(".")[2]
     if (

@@ -1,4 +1,4 @@
-"""What a table's trajectories have in common, added up part by part: the notes of an import, and what it depends on."""
+"""Facts about all of a table's trajectories, added up part by part: an import's notes, and what its recording depends on."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["Tally"]
 
 _FEW = 5
 _COPIED_LAST, _COPIED = 0.98, 0.95
-"""Shares of last answers, and of all answers, that equal gold answers from which on the two may be one column."""
+"""Gold answers are suspected to be the model's own above these shares of equal last answers, and of all answers."""
 
 _MISSING_WORDS = frozenset({"nan", "null", "none", "na", "n/a", "#n/a", "<na>"})
-"""Texts by which programs write that a value is missing; as answers they are texts."""
+"""Texts that programs write for a missing value; as answers, they are read as text."""
 
 
 class Tally:
@@ -87,7 +87,7 @@ class Tally:
         self._first_differing = self._first_differing or message
 
     def refuse_differing_golds(self, where: str, grid: Grid) -> None:
-        """Raise if the gold answers of more than a few questions differ between their rows: then they are something else.
+        """Raise if gold answers differ between the rows of more than a few questions, since the column is then something else.
 
         Raises:
             DataError: They do.
@@ -96,10 +96,10 @@ class Tally:
             raise DataError(f"{where}: {differing_golds(self._first_differing, grid)}")
 
     def refuse_copied_golds(self, columns: Mapping[str, str]) -> None:
-        """Raise if the gold answers are probably the model's own: in a log, `answer` and `output` are.
+        """Raise if the gold answers are probably the model's own answers, as `answer` and `output` are in a log.
 
         Args:
-            columns: Which columns are read, our name to theirs.
+            columns: The file's column for each of ours.
 
         Raises:
             UnsettledError: They are equal, or nearly.
@@ -123,7 +123,7 @@ class Tally:
         )
 
     def notes(self, plan: ColumnMap, grid: Grid) -> list[str]:
-        """Return what a reader must know of rounds, ends, columns and labels."""
+        """Return the notes on rounds, ends, columns and labels."""
         notes = []
         if self._first == 0:
             notes.append(
@@ -154,7 +154,7 @@ class Tally:
         return notes
 
     def _missing_notes(self, plan: ColumnMap) -> list[str]:
-        """Return which answers and gold answers are missing, or look like it."""
+        """Return notes on answers and gold answers that are missing, or look as if they were."""
         notes = []
         if "answer" in plan.columns and self._silent:
             notes.append(f"{self._silent:,} of {counted(self._rounds, 'round')} have no answer")
@@ -187,7 +187,7 @@ class Tally:
         return notes
 
     def _end_note(self) -> str:
-        """Return how trajectories are taken to have ended, as nothing says it."""
+        """Return a note on the assumed ends of trajectories whose log does not give one."""
         longest, n = max(self.lengths), self.lengths.total()
         if longest == 1:
             return (
@@ -204,7 +204,7 @@ class Tally:
         )
 
     def depends(self) -> dict[str, Any]:
-        """Return what the run depends on, by its labels."""
+        """Return the labels on which policies fitted on the run depend, with their values."""
         return {
             name: next(iter(values)) for name, values in self._labels.items() if len(values) == 1 and None not in values
         }

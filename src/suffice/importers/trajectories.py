@@ -1,4 +1,4 @@
-"""Trajectories recorded elsewhere, in the terms of this library: what an importer of rounds returns for each question."""
+"""Trajectories recorded elsewhere, in this library's terms; an importer of rounds returns one for each question."""
 
 from __future__ import annotations
 
@@ -19,19 +19,18 @@ class ImportedTrajectory:
     """All recorded rounds of one question by one system.
 
     Attributes:
-        question_id: Unique within the run.
-        cluster: The question itself, where the run holds several trajectories of it (agents, logs): what resampling
-            draws.  Equal to `question_id` otherwise.
+        question_id: An id, unique within the run.
+        cluster: The id of the question itself if the run holds several trajectories of it (agents, logs), which is the unit
+            of resampling; otherwise equal to `question_id`.
         question: The question's text; "" if unknown.
         golds: Gold answers; empty if unknown.
-        rounds: In order of their index, from 0 or 1, without gaps.  The answer of a round
-            is None if it is unknown.
-        end: Why there is no further round; `rule` means censored.
-        end_assumed: Whether nothing says why, so that `rule` is assumed and rounds may be missing.
-        metrics: One mapping for each round, `em`, `f1` and others to [0, 1]; NaN where the answer is unknown.  Left out = every
-            metric, computed from the answers and the gold answers.
-        extras: One mapping for each round: the other columns of the files.
-        labels: The same for all rounds: system, data set, agent, log, question type, ...
+        rounds: The rounds by index, from 0 or 1, without gaps.  The answer of a round is None if it is unknown.
+        end: The reason why there is no further round; `rule` means censored.
+        end_assumed: True if the source gives no reason, so that `rule` is assumed and rounds may be missing.
+        metrics: One mapping for each round, from `em`, `f1` and others to [0, 1]; NaN if the answer is unknown.  Left out =
+            compute every metric from the answers and the gold answers.
+        extras: One mapping for each round, with the other columns of the files.
+        labels: Texts that all rounds share: system, data set, agent, log, question type, ...
 
     Raises:
         DataError: The rounds have a gap, or the other sequences another length.
@@ -75,12 +74,12 @@ class ImportedTrajectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnReading:
-    """What one column of a file was read as.
+    """The meaning given to one column of a file.
 
     Attributes:
-        ours: The column here.
-        theirs: The file's column or field, or what it was made from.
-        how: Why: `option`, `its own name`, `usual name`, ...
+        ours: The column of the recording.
+        theirs: The file's column or field, or a description of its source.
+        how: The reason: `option`, `its own name`, `usual name`, ...
     """
 
     ours: str
@@ -89,12 +88,12 @@ class ColumnReading:
 
     @property
     def is_guess(self) -> bool:
-        """Whether neither the user nor a name of ours says so."""
+        """True if neither an option nor a column name of ours decided the meaning."""
         return self.how not in ("option", "its own name")
 
 
 def score(answer: str | None, golds: Sequence[str]) -> dict[str, float]:
-    """Return every metric of an answer that is known; NaN without gold answers."""
+    """Compute every metric of a known answer; NaN without gold answers."""
     return {name: metric(answer, golds) if golds else math.nan for name, metric in METRICS.items()}
 
 
@@ -109,7 +108,7 @@ def one_call() -> Cost:
 
 
 def check_unit(value: float, name: str, where: str) -> float:
-    """Return a metric that lies in [0, 1] or is NaN.
+    """Return a metric if it lies in [0, 1] or is NaN.
 
     Raises:
         DataError: It does not.
@@ -120,5 +119,5 @@ def check_unit(value: float, name: str, where: str) -> float:
 
 
 def end_of(n_rounds: int, longest: int, shorter: End) -> End:
-    """Return `max_rounds` for a trajectory as long as the longest, `shorter` for another."""
+    """Return `max_rounds` for a trajectory as long as the longest; otherwise `shorter`."""
     return "max_rounds" if n_rounds == longest else shorter

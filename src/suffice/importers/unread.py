@@ -1,4 +1,4 @@
-"""What a newcomer would miss: columns with usual names that could not be read as what their names say, and why."""
+"""Notes on columns that have usual names but could not be read as these names say, with the reasons."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ _TOKENS = {"uncached_tokens": "input", "output_tokens": "output"}
 def unread_notes(
     table: TableColumns, columns: Mapping[str, str], shape: Shape, used: Collection[str], costs: Collection[str]
 ) -> list[str]:
-    """Return a note for each column whose usual name promises more than its values hold.
+    """Return a note for each column whose values do not fit its usual name.
 
     Args:
         table: The columns.
-        columns: What is read, our name to theirs.
+        columns: The file's column for each of ours.
         shape: The rows of rounds.
-        used: Columns that are read as something, or that the user named.
+        used: Columns that are read, or that the user named.
         costs: Usual names of costs.
 
     Raises:
-        DataError: Rows are messages of users, too.
+        DataError: Some rows are messages of users.
     """
     speakers = [] if shape.how else [*_speakers(table, columns)]
     unused = [name for name in table.names if name not in used and table.filled(name)]
@@ -75,7 +75,7 @@ def _called(names: Collection[str], usual: Collection[str]) -> list[str]:
 
 
 def _speakers(table: TableColumns, columns: Mapping[str, str]) -> Iterator[str]:
-    """Say, or refuse, that rows of a question come from several sources, of which one alone may answer."""
+    """Note, or raise, that a question's rows come from several sources, of which perhaps only one answers."""
     ids = table.column(columns.get("question_id", ""))
     for name in _called(table.names, _SPEAKERS)[:1]:
         values = [*dict.fromkeys(value for value in table.column(name) if isinstance(value, str))]

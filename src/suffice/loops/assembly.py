@@ -1,4 +1,4 @@
-"""Assemble the file of a recording piece by piece from the journal and the file of an earlier run."""
+"""Assemble a recording's file, piece by piece, from the journal and the file of an earlier run."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from suffice.recordings.stored import StoredRows
 __all__ = ["Assembly"]
 
 ROWS = 2000
-"""Rows per row group, the largest number in memory at a time."""
+"""Rows of a row group, the most in memory at a time."""
 
 _NO_ROW = dict.fromkeys(("question_id", "round", "end", "question"))
-"""The columns of a shard into which no question falls."""
+"""The columns of a shard without questions."""
 
 
 class Assembly:
@@ -129,7 +129,7 @@ class Assembly:
 
 
 def _merged_schema(columns: Columns, stored: StoredRows) -> tuple[pa.Schema, tuple[list[str], list[str]]]:
-    """Return the columns of new and stored rows, and those of each that are superseded by the other's.
+    """Join the columns of new and stored rows; also return the columns of each that the other's replace.
 
     The type of a column without values is only a guess, so it yields to the type of a column with values.
     """

@@ -1,4 +1,4 @@
-"""What happens to files of requests: they are submitted once, looked at, and their replies taken in."""
+"""Submit files of requests once, poll them, and store their replies."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _CREATIONS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchProgress:
-    """How far the batches are.
+    """Progress of the batches.
 
     Attributes:
-        batches: How many were submitted.
-        ended: How many of them have ended.
-        requests: Requests in those that have not.
-        done: How many of these the endpoint has answered.
+        batches: Number of submitted batches.
+        ended: Number of those that have ended.
+        requests: Number of requests in those that have not.
+        done: Number of these requests that the endpoint has answered.
     """
 
     batches: int
@@ -55,24 +55,24 @@ class BatchSettings:
 
 
 class BatchSender:
-    """The batches of one recording at their endpoints, or in files for an engine.
+    """Sender of one recording's batches, to their endpoints or into files for an engine.
 
     Every step is on disk before the next.
 
     Args:
-        state: What was submitted and came back.
-        folder: Where the files are.
-        file: Where requests for an engine go; None to submit them.
+        state: The submitted requests and their replies.
+        folder: The folder of the files.
+        file: The file for requests to an engine; None to submit them.
         settings: Sizes, bounds and waits.
     """
 
     def __init__(self, state: BatchState, folder: Path, file: Path | None, settings: BatchSettings) -> None:
         self.state, self.folder, self.file, self.settings = state, folder, file, settings
         self.connections: dict[str, Connection] = {}
-        self._brought = False  # whether a batch had replies since the last were submitted
+        self._brought = False  # True once a batch brought replies since the last submission
         if any(batch.step == "created" and (batch.batch_id is None) != (file is not None) for batch in self.waiting):
             raise DataError(
-                f"what {str(folder)!r} waits for was {'submitted' if file else 'written into files'}: go on with "
+                f"the requests of {str(folder)!r} were {'submitted' if file else 'written into files'}: go on with "
                 f"{'--batch' if file else '--batch-file'}, as it was begun"
             )
 
@@ -82,11 +82,11 @@ class BatchSender:
         return [batch for batch in self.state.batches() if batch.step != "ended"]
 
     def input_path(self, batch: SentBatch) -> Path:
-        """Return the file of a batch's requests, while it is not submitted."""
+        """Return the file of a batch's requests, which exists until they are submitted."""
         return self.folder / f"input-{batch.number:04}.jsonl"
 
     def submit(self) -> None:
-        """Bring every batch that was written to its endpoint; each step is on disk before the next."""
+        """Submit every written batch to its endpoint; each step is on disk before the next."""
         self._brought = False
         for batch in self.waiting:
             if self.file is not None:
@@ -99,7 +99,7 @@ class BatchSender:
                 self._create(api, batch)
 
     def _create(self, api: BatchApi, batch: SentBatch) -> None:
-        """Create a batch, once, although a request may have arrived whose reply was lost."""
+        """Create a batch, unless an earlier request for it arrived whose reply was lost."""
         file_id = str(batch.file_id)
         failure: ModelError | None = None
         for attempt in range(_CREATIONS):
@@ -123,7 +123,7 @@ class BatchSender:
         raise failure
 
     def _hand_over(self, batch: SentBatch) -> None:
-        """Move the requests to where the user wants them."""
+        """Move the file of requests to the path that the user named."""
         if batch.step == "written":
             handed, output = self.handed(batch), self.output(batch)
             if output.exists() or (handed.exists() and not filecmp.cmp(handed, self.input_path(batch), shallow=False)):
@@ -137,22 +137,22 @@ class BatchSender:
             self.input_path(batch).unlink(missing_ok=True)
 
     def handed(self, batch: SentBatch) -> Path:
-        """Return the file of requests for an engine: the one that was asked for, and numbered ones for what it left out."""
+        """Return the file of requests for an engine: the named one, or a numbered one for requests that were left out before."""
         assert self.file is not None
         first = min(other.number for other in self.state.batches())
         nth = batch.number - first + 1
         path = self.file if nth == 1 else self.file.with_name(f"{self.file.stem}-{nth}{self.file.suffix}")
         return (
             path if batch.file_id is None or path.exists() else Path(batch.file_id)
-        )  # another name was asked for then
+        )  # the user named another file then
 
     def output(self, batch: SentBatch) -> Path:
-        """Return where the engine's output to a file of requests is expected."""
+        """Return the path at which the engine's output for a file of requests is expected."""
         path = self.handed(batch)
         return path.with_name(f"{path.stem}.output{path.suffix}")
 
     def collect(self) -> bool:
-        """Look at the batches, take in what the ended ones brought, and return whether all have ended."""
+        """Poll the batches, store the replies of ended ones, and return whether all have ended."""
         for batch in self.waiting:
             if batch.step != "created":
                 continue
@@ -172,7 +172,7 @@ class BatchSender:
         return not self.waiting
 
     def _read_output(self, batch: SentBatch) -> None:
-        """Take in what an engine wrote."""
+        """Store the replies in an engine's output."""
         output = self.output(batch)
         if not any(self.state.request(row.custom_id) for row in rows_of_output(output, batch.endpoint)):
             raise DataError(
@@ -236,7 +236,7 @@ class BatchSender:
         return connection
 
     def progress(self) -> BatchProgress:
-        """Return how far the batches are."""
+        """Return the progress of the batches."""
         batches = self.state.batches()
         left = [batch for batch in batches if batch.step != "ended"]
         return BatchProgress(
@@ -247,7 +247,7 @@ class BatchSender:
         )
 
     def notes(self) -> tuple[str, ...]:
-        """Return what is awaited, and what to do meanwhile."""
+        """Return notes on the batches that are awaited, and on what to do meanwhile."""
         if self.file is None:
             progress = self.progress()
             batches = counted(progress.batches - progress.ended, "batch", "batches")

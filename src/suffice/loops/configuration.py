@@ -1,4 +1,4 @@
-"""What changes a recording: a journal and a file of another configuration are refused."""
+"""The configuration that a recording depends on; a journal or file of another configuration is refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["configuration_of"]
 
 
 def configuration_of(loop: LiveLoop, parallel_rounds: bool) -> dict[str, Any]:
-    """Return all values that change a recording."""
+    """Return all settings that a recording depends on."""
     policy = loop.policy
     return {
         **loop.configuration(),
@@ -27,6 +27,6 @@ def configuration_of(loop: LiveLoop, parallel_rounds: bool) -> dict[str, Any]:
 
 
 def _state_hash(state: Mapping[str, Any]) -> str:
-    """Return the hash of a state without its fitting questions, which do not change a recording."""
+    """Return the hash of a signal's state; the questions it was fitted on are left out, as they do not change a recording."""
     deciding = {key: value for key, value in state.items() if key != "seen"}
     return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,8 +1,7 @@
-"""The rounds of one question, written once: a live loop and a recording drive the same calls.
+"""The calls of a question's rounds, defined once for live loops and recordings.
 
-A round is a generator: it yields each call, receives the reply, and returns the round.  Its driver decides how a call is
-made: directly, without blocking, or from a journal that already contains the reply.  A live loop omits calls that its
-policy does not need.
+A round is a generator: it yields each call, receives the reply, and returns the round.  Its driver makes the call directly,
+without blocking, or takes the reply from a journal.  A live loop omits calls that its policy does not need.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ class Call:
 
     Attributes:
         part: The component that replies: `gate`, `generator`, `writer` or `critic`.
-        asked: The JSON-ready content of the request, by which a committed reply is recognised.
+        asked: The JSON-ready content of the request, by which its committed reply is recognised.
         send: Makes the call.
         send_async: Makes the call without blocking the event loop.
-        without: The result without this call if a live loop may omit it; None if the call is required.
-        instead: The reply that a live loop uses if the call fails; None if the round fails then.
-        brought: After the call, the replies to later rounds that came with it, by round.
+        without: The result without this call, if a live loop may omit it; None if the call is required.
+        instead: The reply that a live loop uses if the call fails; None if the round then fails.
+        brought: After the call, replies for later rounds that came with it, by round.
     """
 
     part: str
@@ -44,11 +43,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """The last call of a round, not yet made because it was not needed.
+    """The last call of a round, omitted so far because it was not needed.
 
     Attributes:
         call: The omitted call.
-        steps: The round, waiting for the reply.
+        steps: The round's generator, waiting for the reply.
     """
 
     call: Call
@@ -61,7 +60,7 @@ class RoundResult:
 
     Attributes:
         observed: The round.
-        error: The failure of a later call, if any; `observed` contains what was paid for before.
+        error: The failure of a later call, if any; `observed` contains the earlier, paid replies.
         rest: The omitted call, if any; `observed` is then the round without it.
     """
 
@@ -71,12 +70,12 @@ class RoundResult:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the round has its answer: a gate's decision alone has none yet, but a draft without critique does."""
+        """True if the round has its answer: a gate's decision alone has none yet, but a draft without critique does."""
         return self.rest is None or self.rest.call.part == CRITIC
 
 
 Steps = Generator[Call, Reply, RoundResult]
-"""The calls of one round; a failing call is raised at its `yield`."""
+"""The calls of one round; the error of a failed call is raised at its `yield`."""
 
 
 class Course(Protocol):
@@ -157,10 +156,10 @@ async def drive(
     """Make the calls of a round in order.
 
     Args:
-        steps: The round.
+        steps: The round's generator.
         send: Makes a call.
         needed: Returns whether to make a call that may be omitted.
-        first: The call for which a started round is waiting.
+        first: The call whose reply a started generator awaits.
 
     Raises:
         ModelError: A required call failed.

@@ -23,8 +23,8 @@ __all__ = ["DraftingLoop"]
 class DraftingLoop(LiveLoop):
     """Answers questions by drafts and critiques.
 
-    Round t is draft t and the critic's reply to it.  A live run calls the critic only if its reply is needed, by the
-    policy to decide at round t or by the next draft.  The last round therefore has a critique only if the rule reached
+    Round t is draft t and the critic's reply to it.  A live run calls the critic only if the policy needs the reply to decide
+    at round t, or the next draft needs it.  The last round therefore has a critique only if the rule reached
     `critic_approved`, or the cost of the round, there.  A recording contains the critique of every round, because any
     policy may read it, and replay charges what a live run would pay.  The first draft is written from the question and
     the contexts, and each further one also from the newest draft and its critique.  Prompts thus do not grow with the
@@ -113,7 +113,7 @@ class _DraftingCourse:
     passages: tuple[Passage, ...]
 
     async def prepare(self, r: int) -> None:
-        del r  # a revision needs only the previous round
+        del r  # a revision depends only on the previous round
 
     def has(self, r: int) -> bool:
         return r <= self.loop.policy.max_rounds
@@ -159,7 +159,7 @@ class _DraftingCourse:
 
 
 def _reply_of(part: str, completion: Completion) -> Reply:
-    """Return a completion as the reply of a component; an empty one has no answer, nor has a draft that was cut."""
+    """Return a completion as the reply of a component; an empty completion or a cut draft has no answer."""
     text = "" if part != CRITIC and is_cut(completion.finish_reason) else completion.text
     return Reply(
         answer=strip_thinking(text)[1].strip() or None,

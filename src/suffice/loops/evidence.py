@@ -1,4 +1,4 @@
-"""The order in which rounds reveal evidence."""
+"""Rank a question's passages, and reveal them round by round."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_TIMES = 16
 
 
 class Evidence:
-    """A question's passages in the order in which rounds reveal them; none twice (TASR section 3.1).
+    """A question's passages in the order in which rounds reveal them, without repeats (TASR section 3.1).
 
     The retriever decides which passages are the same, see `Retriever`.  Passages are ranked once, when a round first
     needs evidence: a question that stops at round 0 costs no retrieval.
@@ -63,7 +63,7 @@ class Evidence:
         if self._ranking is None:
             if is_async(self._retriever):
                 self._ranking = await self._rank()
-            else:  # begun in the thread: a task that is cancelled before leaves nothing that was never awaited
+            else:  # create the coroutine in the thread: if the task is cancelled earlier, none is left that was never awaited
                 self._ranking = await asyncio.to_thread(lambda: finished(self._rank()))
         return self._ranking
 
@@ -76,7 +76,7 @@ class Evidence:
             ranked = await costed_ranking(self._retriever, self._question, pool=self._pool or None, k=wanted)
             candidates, costs = ranked.passages, added_costs(costs, ranked.costs)
             passages = distinct_passages(candidates, self._by_title)
-            # A corpus may repeat titles: ask for more until there is one for every round or no more are left.
+            # A corpus may repeat titles, so ask for more until every round has a passage or the corpus is exhausted.
             if len(passages) >= self._max_rounds or len(candidates) < wanted or wanted >= most:
                 break
             wanted = min(4 * wanted, most)
@@ -85,14 +85,14 @@ class Evidence:
         return Ranking(passages=passages, pool_scores=tuple(passage.score for passage in candidates), costs=costs)
 
     def reveal(self, r: int) -> tuple[Passage, ...] | None:
-        """Return the passages that round `r` sees; None once the evidence has run out."""
+        """Return the passages that round `r` sees; None if there are fewer."""
         if r == 0:
             return ()
         return self.ranked.passages[:r] if r <= len(self.ranked.passages) else None
 
 
 def distinct_passages(passages: Sequence[Passage], by_title: bool) -> tuple[Passage, ...]:
-    """Return passages without repeats, by their titles or by their ids."""
+    """Remove repeated passages, by title or by id."""
     distinct: dict[str, Passage] = {}
     for passage in passages:
         title = passage.title.strip().lower() if by_title else ""
@@ -114,7 +114,7 @@ class Ranking:
     Attributes:
         passages: Best first, without repeats.
         pool_scores: The retriever's scores of all candidates, best first.
-        costs: What ranking cost, by component: one call for each request to the retriever.
+        costs: The cost of ranking by component: one call for each request to the retriever.
     """
 
     passages: tuple[Passage, ...]

@@ -1,7 +1,7 @@
 """A gated round 0 in a live loop: the closed-book answer is generated only if the policy needs it.
 
-A recording always contains both the gate's decision and the answer, and replay charges the answer if a live run would
-have generated it: both use `Policy.reads_every_answer` and `reads` of the rule.
+A recording always contains both the gate's decision and the answer.  Replay charges the answer if a live run would have
+generated it; both decide this by `Policy.reads_every_answer` and `reads` of the rule.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _needs_answer(session: Session, without: Round) -> bool:
 
 
 class PendingAnswer:
-    """The answer of round 0 that was not needed so far.
+    """The answer of round 0, not generated so far because it was not needed.
 
     It is generated if the loop ends without another answer, and dropped once a later round has one.
     """
@@ -84,7 +84,7 @@ class PendingAnswer:
     @staticmethod
     def answered(session: Session, result: RoundResult) -> Session:
         """Return the session with the answer of round 0, which it did not read, so that its decisions stay the same."""
-        fresh = Session(session.policy, missing="ignore")  # its rounds were checked before
+        fresh = Session(session.policy, missing="ignore")  # its rounds were already checked
         for observed in (unmeasured(session, result.observed), *session.rounds[1:]):
             fresh.observe(observed)
         return fresh

@@ -1,4 +1,4 @@
-"""What a host says of its questions besides responses: gold answers, labels, metrics and names of signals, checked."""
+"""Check what a host passes besides responses: gold answers, labels, metrics and names of signals."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def checked_golds(golds: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def check_signal_names(names: Iterable[str], labels: Iterable[str] = ()) -> None:
-    """Raise if a signal has the name of another column: it would take the place of what that says, for every question.
+    """Raise if a signal has the name of another column, whose values it would replace.
 
     Args:
         names: Names of signals.
@@ -52,7 +52,7 @@ def check_signal_names(names: Iterable[str], labels: Iterable[str] = ()) -> None
 
 
 def checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Raise if labels are not texts, or have the name of a column of ours."""
+    """Raise if labels are not texts, or have the name of one of this library's columns."""
     for name, text in labels.items():
         ours = name in _RESERVED_NAMES or name in SIGNALS or name in METRICS
         if not isinstance(name, str) or not name.isidentifier() or ours or not isinstance(text, str):
@@ -61,7 +61,7 @@ def checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def checked_metric(name: str, value: float) -> float | None:
-    """Return a metric in [0, 1]; None if it is unknown."""
+    """Check that a metric lies in [0, 1], and return it; None if it is unknown."""
     number = as_number(value)
     if (
         not name.isidentifier()

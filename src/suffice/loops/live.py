@@ -36,7 +36,7 @@ class Outcome(Displayed):
         decision: The final decision, with answer and reason.
         rounds: All rounds that ran.
         error: The failure of the model, if any; the decision still has the best answer before it.
-        surplus: What was requested in a wave and not needed for the decision, see `SamplingLoop`.
+        surplus: Samples that were requested in a wave but not needed for the decision, see `SamplingLoop`.
     """
 
     question: str
@@ -51,7 +51,7 @@ class Outcome(Displayed):
         return self.decision.answer
 
     def tables(self) -> list[Table]:
-        """Return the decision, and every round that ran."""
+        """Return tables of the decision and of every round that ran."""
         columns = (Column("round", ".0f"), Column("answer"), Column("calls", ".3g"), Column("tokens", ",.0f"))
         costs = [total_cost(item.costs) for item in self.rounds]
         rows = tuple((r.index, r.answer, cost.calls, cost.tokens) for r, cost in zip(self.rounds, costs, strict=True))
@@ -61,7 +61,7 @@ class Outcome(Displayed):
 
     @property
     def costs(self) -> dict[str, Cost]:
-        """Total cost by component; that of calls which were not needed is the component `surplus`."""
+        """Total cost by component; calls that were not needed are the component `surplus`."""
         costs: dict[str, Cost] = {}
         for observed in self.rounds:
             for component, cost in observed.costs.items():
@@ -88,7 +88,7 @@ class LiveLoop(ABC):
     """
 
     independent_rounds: ClassVar[bool]
-    """Whether a round does not depend on earlier rounds."""
+    """True if a round does not depend on earlier rounds."""
 
     unread_remedy: ClassVar[str] = (
         "Raise --max-tokens (max_tokens) if replies are cut off or still thinking, or switch thinking off: --extra-body "
@@ -102,7 +102,7 @@ class LiveLoop(ABC):
     @property
     @abstractmethod
     def capabilities(self) -> frozenset[str]:
-        """What the models provide, in the terms of `Signal.needs`."""
+        """Capabilities of the models, in the terms of `Signal.needs`."""
 
     @property
     @abstractmethod
@@ -133,7 +133,7 @@ class LiveLoop(ABC):
 
     @property
     def pinned(self) -> dict[str, Any]:
-        """What a policy fitted on recordings of this loop pins: `depends` and the embedder, if any."""
+        """The configuration that a policy fitted on this loop's recordings pins: `depends` and the embedder, if any."""
         embedders = {e.name: dict(e.fingerprint()) for e in self.enrichers if e.name == EMBEDDER}
         return {**self.depends, **embedders}
 
@@ -147,17 +147,17 @@ class LiveLoop(ABC):
 
     @property
     def is_async(self) -> bool:
-        """Whether a component can only be awaited."""
+        """True if a component can only be awaited."""
         return bool(self.enrichers)
 
     @property
     def at_once(self) -> int:
-        """How many rounds are requested at once, before the policy decides on the first of them."""
+        """Number of rounds requested at once, before the policy decides on the first of them."""
         return 1
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """What the metadata of a recording say of these rounds, besides how they were made."""
+        """Metadata that a recording stores about these rounds, besides the configuration."""
         return {}
 
     def cells(self, r: int) -> Mapping[str, str]:
@@ -166,7 +166,7 @@ class LiveLoop(ABC):
         return self.labels
 
     def billed(self, r: int, costs: Mapping[str, Cost]) -> Mapping[str, Cost]:
-        """Return the costs of a call of round `r` by what prices them, where that is not the component alone."""
+        """Return the costs of round `r` by the names under which they are priced; by default, the components."""
         del r
         return costs
 
@@ -216,7 +216,7 @@ class LiveLoop(ABC):
         return self._rounds(question, passages, blocking=False)
 
     async def _rounds(self, question: str, passages: Sequence[Passage], *, blocking: bool) -> AsyncGenerator[LiveStep]:
-        """Yield each round and the outcome; if blocking, without ever suspending."""
+        """Yield each round and the outcome; if `blocking`, never suspend."""
         make = partial(drive, send=partial(send, blocking=blocking))
         if blocking:
             self.ready()
@@ -288,7 +288,7 @@ class LiveLoop(ABC):
 
 
 def check_position(policy: Policy, model: Answerer) -> None:
-    """Raise if a policy and a model read answers at different positions, where margins are not comparable.
+    """Raise if a policy and a model read answers at different positions, since margins are then not comparable.
 
     Raises:
         ConfigMismatchError: They do.
@@ -303,7 +303,7 @@ def check_position(policy: Policy, model: Answerer) -> None:
 
 
 def fitted_of(parts: Mapping[str, object]) -> dict[str, Seen | None]:
-    """Return the attribute `seen` of components that have one and whose record is not empty."""
+    """Return the non-empty `seen` attributes of components, by name."""
     records: dict[str, Seen | None] = {name: getattr(part, "seen", Seen()) for name, part in parts.items()}
     return {name: record for name, record in records.items() if record is None or record}
 
@@ -320,7 +320,7 @@ async def _has(course: Course, r: int, *, blocking: bool) -> bool:
 
 
 def _stepped(stream: AsyncGenerator[LiveStep], run: Callable[[Coroutine[Any, Any, Any]], Any]) -> Iterator[LiveStep]:
-    """Run an asynchronous stream step by step, so that each round appears as it ends."""
+    """Iterate over an asynchronous stream from synchronous code, so that each round appears as it ends."""
 
     async def step() -> LiveStep | None:
         return await anext(stream, None)

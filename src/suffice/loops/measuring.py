@@ -1,4 +1,4 @@
-"""Measurements and critiques of a live round, made only if the policy or the next draft reads them."""
+"""Measure and criticise a live round, but only if the policy or the next draft reads the result."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["components_of", "measure_lazily", "measured", "needs_critique", "unm
 
 
 def components_of(enrichers: Iterable[Enricher]) -> dict[str, str]:
-    """Return the enricher of each signal in the `columns` of enrichers with that attribute."""
+    """Return the enricher of each signal that enrichers name in their attribute `columns`."""
     return {signal: enricher.name for enricher in enrichers for signal in getattr(enricher, "columns", ())}
 
 
 async def measured(enricher: Enricher, question: str, observed: Round) -> Reply:
-    """Measure a round with an enricher; any exception fails the question, not the run.
+    """Measure a round with an enricher; an exception of it fails the question, not the run.
 
     Args:
         enricher: The enricher to call.
@@ -41,7 +41,7 @@ async def measured(enricher: Enricher, question: str, observed: Round) -> Reply:
 
 
 def needs_critique(session: Session, observed: Round) -> bool:
-    """Return whether the critic's reply to a draft is needed, by the decision at its round or by the next draft.
+    """Return whether the decision at a draft's round, or the next draft, needs the critic's reply.
 
     Args:
         session: The question's state before this round.
@@ -55,9 +55,9 @@ async def measure_lazily(
 ) -> tuple[Round, ModelError | None]:
     """Return a round with the measurements that the policy reads, and the error if one of them failed.
 
-    The members of the rule are evaluated in order, and each is measured only if earlier members leave the outcome open,
-    so that a live policy spends what replay charges to it.  If the rule did not reach the critic and the loop continues,
-    the critic is called last, because the next draft reads its reply.
+    The members of the rule are evaluated in order, and each is measured only if earlier members leave the outcome open, so
+    that a live policy spends exactly what replay charges.  If the rule did not reach the critic and the loop continues, the
+    critic is called last, because the next draft reads its reply.
 
     Args:
         enrichers: The available enrichers.
@@ -96,7 +96,7 @@ async def measure_lazily(
 
 
 def unmeasured(session: Session, observed: Round) -> Round:
-    """Return a round without further measurements: missing signals of the user become undefined instead of unknown."""
+    """Return a round as final: signals of the user's own that were not measured become undefined instead of unknown."""
     return _with_undefined(observed, _own(session))
 
 
@@ -116,14 +116,14 @@ def _with_signals(
 
 
 def _added(observed: Round, name: str, reply: Reply) -> Round:
-    """Add an enricher's reply to a round; its entry in the costs shows that it was made."""
+    """Add an enricher's reply to a round; the entry in the costs marks it as made."""
     signals, costs = {**observed.signals, **reply.signals}, {name: Cost(), **reply.costs}
     embedding = observed.embedding if reply.embedding is None else reply.embedding
     return replace(_with_signals(observed, signals, costs), embedding=embedding)
 
 
 def _component_of_signal(signal: str, components: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Return the component that produces a raw signal; cumulated costs belong to the critic, which is called last."""
+    """Return the component that produces a raw signal; for cumulative costs that is the critic, which is called last."""
     if signal in CUMULATED:
         return CRITIC
     return components.get(signal) or (SIGNALS[signal].component if signal in SIGNALS else f"judge:{signal}")

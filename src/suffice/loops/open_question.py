@@ -25,7 +25,7 @@ from suffice.recordings.schema import AUDIT_UNIT
 __all__ = ["Ending", "OpenQuestion", "RoundReader"]
 
 Ending = Literal["max_rounds", "exhausted", "rule", "failed", "cancelled"]
-"""Why a question that is recorded has no further round, as the loop itself says it."""
+"""The reasons that a loop may give for the end of a recorded question."""
 
 
 class RoundReader(Protocol):
@@ -51,10 +51,10 @@ class OpenQuestion:
     """One question while it is recorded; made by `Recorder.question`.
 
     Attributes:
-        question_id: The name that it was given.
-        run: Unique among all questions that are recorded.
-        rounds: The rounds so far, those of an audit among them.
-        session: What decides; None without a policy and a cap.
+        question_id: Its name.
+        run: The id of this run, unique among all recorded questions.
+        rounds: The rounds so far, including those of an audit.
+        session: The session that decides; None without a policy and a cap.
     """
 
     def __init__(
@@ -80,12 +80,12 @@ class OpenQuestion:
 
     @property
     def done(self) -> bool:
-        """Whether the question has ended: by the policy, its cap, or `end`; the rounds of its audit may remain."""
+        """True once the question has ended: by the policy, its cap, or `end`; the rounds of its audit may remain."""
         return self._ended or self.decision is not None
 
     @property
     def auditing(self) -> bool:
-        """Whether rounds of its audit remain: return the answer, and let the loop go on until this is False."""
+        """True while rounds of its audit remain: return the answer, and let the loop go on until this is False."""
         return self.session is not None and self.session.auditing
 
     @property
@@ -109,7 +109,7 @@ class OpenQuestion:
         """Record one round, and decide; in an audit, record one more round and return the decision again.
 
         Args:
-            response: What the client returned (see `Round.from_response`), a text, a `Reply`, or a `Round` of your own.
+            response: The client's response (see `Round.from_response`), a text, a `Reply`, or a `Round` of your own.
             seconds: Duration of the call, seconds; NaN if unknown.
             metrics: Metrics of your own for the answer, in [0, 1], by name; NaN = unknown.
             **fields: Other fields of the `Round`: `passages`, `signals`, `feedback`, `costs`, ...
@@ -119,8 +119,8 @@ class OpenQuestion:
 
         Raises:
             DataError: The response cannot be read, the question has ended, or a value has another type.
-            UnknownSignalError: The round does not bring what the policy reads; it is recorded all the same.
-            NotFittedError: The same of a calibrated signal for which the policy has no calibrator.
+            UnknownSignalError: The round lacks a signal that the policy reads; it is recorded all the same.
+            NotFittedError: The policy lacks the calibrator of a signal that it reads; the round is recorded all the same.
         """
         if self._ended:
             raise DataError(f"question {self.question_id!r} has ended: begin a new one for another round")
@@ -148,7 +148,7 @@ class OpenQuestion:
         return self._commit(response, {"columns": row, "kinds": kinds}, rounds)
 
     def _commit(self, observed: Round, row: Mapping[str, Any], rounds: list[Round]) -> Decision | None:
-        """Commit a round and decide; where it stops the question or belongs to its audit, with the decision and the end."""
+        """Commit a round and decide; with a stop, or in an audit, commit the decision and the end together with it."""
         session = self.session
         if session is None or not (session.auditing or session.would_stop(observed)):
             self._journal.put(self.run, observed.index, row)
@@ -166,7 +166,7 @@ class OpenQuestion:
                     refused = error
                 else:
                     self._write_decision(decision, observed)
-        except BaseException:  # nothing was committed, so the same round may come again
+        except BaseException:  # nothing was committed, so the same round may be given again
             self.rounds, self._columns, self._ended, self.session = before
             raise
         if refused is not None:
@@ -175,9 +175,11 @@ class OpenQuestion:
 
     def _write_decision(self, decision: Decision, observed: Round) -> None:
         assert self.session is not None
-        if self.session.auditing:  # before the next round runs, so that what was drawn and decided cannot depend on it
+        if (
+            self.session.auditing
+        ):  # commit before the next round runs, so that the draw and the decision cannot depend on it
             columns = self._decided()
-            if columns != self._columns:  # in an audit a shadow may decide
+            if columns != self._columns:  # a shadow may still decide in an audit
                 self._journal.decide(self.run, columns)
                 self._columns = columns
         elif decision.stop:
@@ -186,12 +188,12 @@ class OpenQuestion:
             self._close("max_rounds" if is_whole else "rule")
 
     def end(self, reason: Ending) -> Decision | None:
-        """End the question, or its audit, and say why there is no further round.
+        """End the question, or its audit, for a reason.
 
         Args:
-            reason: `max_rounds` (the loop's cap), `exhausted` (nothing was left to try), `rule` (the loop decided: what it
-                cut off is unknown, so the question is censored), `failed` or `cancelled` (left out of every figure).  An
-                audit that ends for one of the last three is lost: the decision counts, and what it cut off stays unknown.
+            reason: `max_rounds` (the loop's cap), `exhausted` (nothing was left to try), `rule` (the loop decided to stop, so
+                that later rounds are unknown and the question is censored), `failed` or `cancelled` (left out of every figure).
+                An audit that ends for one of the last three is lost: the decision counts, but the loss by it stays unknown.
 
         Returns:
             The decision, with the best answer so far; None without a policy and a cap.
@@ -208,9 +210,9 @@ class OpenQuestion:
 
     @contextmanager
     def together(self) -> Iterator[Self]:
-        """Commit all that the block records at once: for a question whose rounds are there, a commit instead of one for each.
+        """Commit everything that the block records together, for a question whose rounds are already known.
 
-        If the block raises, nothing of it is recorded, and the question is not to be used any more.
+        If the block raises, nothing of it is recorded, and the question must not be used any more.
         """
         journal = self._journal
         try:
@@ -220,7 +222,7 @@ class OpenQuestion:
             self._journal = journal
 
     def goes_on_in(self, journal: RoundWriter) -> None:
-        """Let a journal take what is recorded from now on."""
+        """Record into another journal from now on."""
         self._journal = journal
 
     def to_state(self) -> dict[str, Any]:
@@ -253,7 +255,7 @@ class OpenQuestion:
         self._close(end, why=why or ("" if self.rounds else "no round was observed"), inferred=inferred)
 
     def _close(self, end: End, *, why: str = "", inferred: bool = False) -> None:
-        """Commit the decision and how the question ended."""
+        """Commit the decision and the end of the question."""
         self._journal.end(self.run, {"end": end, "inferred": inferred, "why": why}, self._decided())
         self._ended = True
 
@@ -271,9 +273,9 @@ class OpenQuestion:
         if self._ended:
             return
         if kind is not None:
-            # The name alone: the text of an error may hold a key.
+            # Only the error's type: its text may contain a key.
             self._end("failed", why=f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins."))
-        elif not self.done:  # the rounds of an audit may follow
+        elif not self.done:  # if it is done, rounds of an audit may still follow
             self._end("rule", inferred=self.session is None)
 
     async def __aenter__(self) -> Self:
@@ -286,6 +288,6 @@ class OpenQuestion:
 
 
 def _copy_of(session: Session) -> Session:
-    """Return a session that may move without the other; policies and rounds never change, so both share them."""
+    """Return an independent copy of a session; it shares policies and rounds, which never change."""
     policies = [session.policy, *(shadow.policy for shadow in session._shadows.sessions.values())]  # noqa: SLF001 - a part of it
     return deepcopy(session, {id(shared): shared for shared in (*policies, *session.rounds)})

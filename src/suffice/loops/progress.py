@@ -56,14 +56,14 @@ class RecordSummary(Displayed):
         failed: Errors of failed questions, by question; running again completes them.
         replies: Rounds in the file with a reply of a model.
         unread: Replies without a readable answer.
-        cut: How many of those were cut, by finish reason (`length`, `content_filter`, `error`, ...).
-        remedy: Advice for those.
+        cut: Number of those that were cut, by finish reason (`length`, `content_filter`, `error`, ...).
+        remedy: Advice about unread replies.
         costs: Costs of this run by component.
         seconds: Duration of the run.
         folder: The recording of all shards, of which the file is a part; None without shards.
-        incomplete: What that folder lacks, in words; empty if nothing.
+        incomplete: A sentence on what that folder lacks; empty if it is complete.
         pending: Questions whose replies come with batches; while there are any, the file is not written.
-        notes: What is awaited, and what to do meanwhile.
+        notes: Notes on awaited batches, and on what to do meanwhile.
     """
 
     path: Path
@@ -88,7 +88,7 @@ class RecordSummary(Displayed):
 
     @property
     def cut_note(self) -> str:
-        """How many replies were cut, and what that means; empty if none was."""
+        """A sentence on the number of replies that were cut, and its meaning; empty if none was."""
         if not self.cut:
             return ""
         reasons = ", ".join(f"{reason}: {n:,}" for reason, n in self.cut.items())
@@ -98,7 +98,7 @@ class RecordSummary(Displayed):
         )
 
     def tables(self) -> list[Table]:
-        """Return the outcome, as one table."""
+        """Return the outcome as one table."""
         facts = {
             "questions": f"{self.questions:,}",
             "rounds": f"{self.rounds:,}",

@@ -1,4 +1,4 @@
-"""The recorder for loops of your own: give it each response, and it keeps the rounds of every question."""
+"""The recorder for loops of your own: it stores the rounds of every question from the responses given to it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Recorder:
     Each round is on disk once `observe` has returned, in a journal beside `path`.  The journal is part of the recording:
     `read_recording(path)` and every command read both.  When the program ends, or `save` is called, the questions that have
     ended move into the parquet file.  A question that has not ended, for instance because its process was killed, counts as
-    failed: no figure uses it, and its rounds stay there.
+    failed: no figure uses it, and its rounds stay in the journal.
 
     A log of production goes to a folder: each process appends to parts of its own there, and shares no lock with others.
 
@@ -53,24 +53,25 @@ class Recorder:
     Args:
         path: The recording; a new one, or one of a recorder with the same settings. A parquet file, or a folder of parts: a
             path that does not end in ``.parquet``, or an existing folder.
-        policy: What decides when to stop: a policy, a policy file, or a rule or its text.  What it cuts off is marked as
+        policy: Decides when to stop: a policy, a policy file, or a rule or its text.  Questions that it stops are marked as
             censored.  None = the loop runs as it does without a recorder.
-        max_rounds: The cap of the loop, where there is no policy; None = the loop alone knows when it ends.
+        max_rounds: The cap of a loop without a policy; None = only the loop knows when it ends.
         start_round: The index of the first round: 1, or 0 if it is the model alone, before any evidence.  A policy has its
             own.
-        answer_position: Where the answer is in a response.  None = where the policy says, or the whole text without a
-            policy; if the policy has the default position, also the whole text while no response of the question has had it.
+        answer_position: The position of the answer in a response.  None = that of the policy, or the whole text without a policy.
+            If the policy has the default position, the whole text is also read until a response of the question has that
+            position.
         labels: Texts that all questions share, `model` for instance; policies fitted on the recording depend on `model`
             and `prompt_id`.
-        golds: Gold answers by the text of the question, for questions that are given none when they begin.
-        missing: What to do if a round does not bring what the policy reads; see `Session`.
-        audit: The share of questions that go on after the policy's stop, so that what it loses can be known; None = none.
-        shadow: Policies that decide on the same rounds and change nothing; where they would have stopped is recorded.
+        golds: Gold answers by the text of the question, for questions that begin without any.
+        missing: The reaction to a round that lacks a signal of the policy; see `Session`.
+        audit: The share of questions that go on after the policy's stop, to measure the loss by stopping; None = none.
+        shadow: Policies that decide on the same rounds and change nothing; the rounds at which they would stop are recorded.
         samples: Whether the rounds of a question are independent answers, so that their order means nothing; figures of the
             recording are then means over random orders.
-        normalizer: Which answers of samples are the same, a name in `NORMALIZERS`; None = as the policy says.
+        normalizer: Decides which answers of samples are the same, a name in `NORMALIZERS`; None = that of the policy.
         part_questions: In a folder: the most questions of a part.
-        part_bytes: In a folder: bytes of rounds from which on a part takes no further question.
+        part_bytes: In a folder: a part takes no further question once its rounds have this many bytes.
 
     Raises:
         ConfigMismatchError: The file was recorded with other settings.
@@ -115,7 +116,7 @@ class Recorder:
             self.policy = Session(policy, missing=missing).policy
             if answer_position is None and not is_rule(policy):
                 self._position = self.policy.answer_position
-                self._falls_back = self._position == AnswerPosition()  # also that of a policy to which nobody gave one
+                self._falls_back = self._position == AnswerPosition()  # also the default position of a policy
             else:
                 self.policy = replace(self.policy, answer_position=self.answer_position)
         elif max_rounds is not None:
@@ -137,7 +138,7 @@ class Recorder:
     def _checked_following(
         self, audit: Audit | None, shadow: PolicySource | Iterable[PolicySource]
     ) -> tuple[Policy, ...]:
-        """Return the shadow policies, or raise if there is nothing that they, or an audit, could follow."""
+        """Return the shadow policies; raise if they, or an audit, have no policy or cap to follow."""
         if audit is not None and not self.is_deployed:
             raise DataError(
                 "an audit runs what a policy cut off, and there is no policy: give policy=, or leave it out"
@@ -150,7 +151,7 @@ class Recorder:
         return tuple(shadow_policies(shadow, self.policy).values())
 
     def _compared_by(self, normalizer: str | None) -> str:
-        """Return which answers are the same, where samples are recorded."""
+        """Return the normalizer that decides which samples agree; raise if there are no samples, or the policy has another."""
         theirs = DEFAULT_NORMALIZER if self.policy is None else self.policy.normalizer
         if normalizer is None:
             return theirs if self.samples else DEFAULT_NORMALIZER
@@ -167,12 +168,12 @@ class Recorder:
 
     @property
     def journal(self) -> RoundJournal | None:
-        """The rounds that are not in the parquet file yet; of a folder, those of the part that takes new questions, if any."""
+        """The journal of rounds not yet in the parquet file; of a folder, that of the part that takes new questions, if any."""
         return self._log.journal
 
     @property
     def answer_position(self) -> AnswerPosition:
-        """Where the recorded answers are in the responses."""
+        """The position of the recorded answers in the responses."""
         return self._position or AnswerPosition("whole")
 
     def _metadata(self) -> dict[str, Any]:
@@ -184,7 +185,9 @@ class Recorder:
             "labels": self.labels,
         }
         samples = {"exchangeable": True, "normalizer": self.normalizer} if self.samples else {}
-        config |= {"samples": self.normalizer} if samples else {}  # files of older releases do not say it
+        config |= (
+            {"samples": self.normalizer} if samples else {}
+        )  # only if True, so that files of older releases stay valid
         state = {} if self.policy is None else {name: item.to_dict() for name, item in self.policy.state.items()}
         return {
             "config": config,
@@ -208,7 +211,7 @@ class Recorder:
 
         Args:
             question: Its text.
-            golds: Gold answers, for EM and F1; empty if unknown.  None = those that the recorder has for this text.
+            golds: Gold answers, for EM and F1; empty if unknown.  None = the recorder's `golds` for this text.
             question_id: Its name; None = a hash of the text.  Recorded again, it is ``NAME#2``, ``NAME#3``, ...
             request_id: Names this request among those of the question, for an audit: it then draws each request by itself.
                 None = all requests of a question share one draw.
@@ -222,7 +225,7 @@ class Recorder:
 
     @contextmanager
     def at_once(self, question: str, *, question_id: str | None = None) -> Iterator[OpenQuestion]:
-        """Record a question whose rounds are all there: its beginning and all that the block records are one commit.
+        """Record a question whose rounds are already known, in one commit with all that the block records.
 
         If the block raises, nothing of the question is recorded.
 
@@ -238,10 +241,10 @@ class Recorder:
         opened.goes_on_in(self._log.take(changes))
 
     def resume(self, state: Mapping[str, Any]) -> OpenQuestion:
-        """Return the question that `OpenQuestion.to_state` wrote; its rounds are recorded once.
+        """Continue a question from the state of `OpenQuestion.to_state`; its rounds are not recorded twice.
 
-        A question that goes on may have ended on disk, or have other rounds there: its loop was taken back to an earlier
-        state.  What was recorded stays as it is, and the question is recorded again from these rounds on.
+        If its loop was taken back to an earlier state, the question may have ended on disk, or have other rounds there.  These
+        stay as they are, and the question is recorded again from the state's rounds on.
 
         Args:
             state: The values.
@@ -283,19 +286,19 @@ class Recorder:
     def _opened(
         self, entry: Question, labels: Mapping[str, str], request_id: str | None
     ) -> tuple[OpenQuestion, Changes]:
-        """Return a question of which nothing is committed yet, and what is to be committed of it."""
+        """Return a question that is not yet committed, and the changes to commit for it."""
         session, run, changes = self._session(entry, request_id), uuid.uuid4().hex, Changes()
         changes.begin(run, {"cluster": entry.question_id})
         return OpenQuestion(self, entry, labels, session, run=run, journal=changes, request_id=request_id), changes
 
     def _session(self, entry: Question, request_id: str | None, rounds: Sequence[Round] = ()) -> Session | None:
-        """Return what decides on a question, after the rounds that it had."""
+        """Return the session that decides on a question, after its earlier rounds."""
         if self.policy is None:
             return None
         name = entry.question_id if request_id is None else json.dumps([entry.question_id, request_id])
         session = Session(self.policy, missing=self.missing, audit=self.audit, shadow=self.shadow, question_id=name)
         for observed in rounds:
-            with suppress(UnknownSignalError, NotFittedError):  # reported when it was observed first
+            with suppress(UnknownSignalError, NotFittedError):  # it was reported when the round was first observed
                 session.observe(observed)
         return session
 
@@ -329,7 +332,7 @@ class Recorder:
         self.close()
 
     def read(self, response: Any, seen: Sequence[Round], seconds: float, fields: Mapping[str, Any]) -> Round:
-        """Return the round of a response after those of its question; see `OpenQuestion.observe`."""
+        """Read a response as the next round of its question; see `OpenQuestion.observe`."""
         index = self.start_round + len(seen)
         if isinstance(response, Reply):
             return Round.of(index, response, **fields)

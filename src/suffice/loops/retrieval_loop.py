@@ -55,7 +55,7 @@ class RetrievalLoop(LiveLoop):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What model, retriever and gate provide."""
+        """Capabilities of model, retriever and gate."""
         own = self.model.capabilities | {"passages", "pool_scores", "costs"}
         return own | (self.gate.capabilities if self.gate else frozenset())
 
@@ -81,12 +81,12 @@ class RetrievalLoop(LiveLoop):
 
     @property
     def is_async(self) -> bool:
-        """Whether an enricher or the retriever can only be awaited."""
+        """True if an enricher or the retriever can only be awaited."""
         return bool(self.enrichers) or is_async(self.retriever)
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """What the scores of the retriever are."""
+        """Metadata for a recording: the kind of the retriever's scores."""
         return {"score_kind": score_kind_of(self.retriever)}
 
     def configuration(self) -> Mapping[str, Any]:
@@ -137,7 +137,7 @@ class _RetrievalCourse:
         return self.evidence.reveal(r) is not None
 
     def calls(self, r: int, before: Sequence[Round]) -> Steps:
-        del before  # passages do not depend on earlier answers
+        del before  # the passages of a round do not depend on earlier answers
         if r == 0 and self.gate is not None:
             return (yield from _GatedRound(self.model, self.gate, self.question).calls())
         passages = self.evidence.reveal(r) or ()
@@ -197,7 +197,7 @@ class _GatedRound:
         return Reply(signals=verdict.signals, costs={GATE: verdict.cost}, finish_reason=finish_reason)
 
     def _answer(self, goes_on: bool) -> Reply:
-        if goes_on and self.verdict is None:  # decided before an interruption, whose pass is lost, but charged
+        if goes_on and self.verdict is None:  # the gate decided before an interruption; its pass is lost, but charged
             self._as_reply(self.gate.decide(self.question))
         return self._generate(goes_on)
 

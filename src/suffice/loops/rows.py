@@ -1,4 +1,4 @@
-"""Conversion of rounds to rows of a recording, and of replies to entries of the journal."""
+"""Convert rounds to rows of a recording, and replies to entries of the journal and back."""
 
 from __future__ import annotations
 
@@ -96,11 +96,11 @@ def rows_of(
     Args:
         question: The question; without gold answers the metrics are undefined.
         rounds: All its rounds.
-        end: Why there is no further round.
+        end: The reason why there is no further round.
         state: Fitted state of signals, by name.
         cells: Text columns of each round (model, retriever, prompt_id).
         recorded_at: Time of each round's reply, seconds since 1970.
-        normalizer: By which answers are compared with gold answers besides EM and F1, as the metric `match`.
+        normalizer: Compares answers with gold answers for the metric `match`, besides EM and F1.
     """
     return [
         row_of(
@@ -149,7 +149,7 @@ def row_of(
 
 
 def said_columns(observed: Round) -> dict[str, Any]:
-    """Return the columns of what happened in a round."""
+    """Return the columns with a round's texts and other facts."""
     columns: dict[str, Any] = {
         "answer": observed.answer,
         "text": observed.text,
@@ -162,17 +162,17 @@ def said_columns(observed: Round) -> dict[str, Any]:
 
 
 def decision_columns(session: Session, *, is_deployed: bool = True) -> dict[str, Any]:
-    """Return the columns of what a session decided, what an audit drew, and where shadow policies stop.
+    """Return the columns of a session's decision, of the audit's draw, and of the rounds at which shadow policies stop.
 
     Args:
         session: The session; it has decided.
-        is_deployed: Whether its policy decides; False = it is the cap of the loop, and only shadows have columns.
+        is_deployed: True if its policy decides; False if it only stands for the loop's cap, so that only shadows have columns.
     """
     shadows = {f"{SHADOW}{name}": decided and decided.stop_round for name, decided in session.shadows.items()}
     decision, draw = session.decision, session.draw
     if decision is None or not is_deployed:
         return shadows
-    is_code = session.policy.answer_position.kind == "callable"  # a policy with code has no digest
+    is_code = session.policy.answer_position.kind == "callable"  # a policy that contains code has no digest
     return {
         "policy_digest": None if is_code else session.policy.digest,
         "stop_round": decision.stop_round,
@@ -185,7 +185,7 @@ def decision_columns(session: Session, *, is_deployed: bool = True) -> dict[str,
 
 
 def measured_columns(rounds: Sequence[Round], state: Mapping[str, FittedState]) -> dict[str, float | None]:
-    """Return the signals and the costs of the last of `rounds`; what is undefined or unknown is None."""
+    """Return the signals and the costs of the last of `rounds`; None if undefined or unknown."""
     values = compute_signals(rounds, state=state)
     for component, cost in rounds[-1].costs.items():
         values |= {cost_column(component, kind): getattr(cost, kind) for kind in COST_KINDS}

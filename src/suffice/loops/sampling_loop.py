@@ -1,4 +1,4 @@
-"""The sampling loop: independent answers to one question, and a vote that says when there are enough of them."""
+"""The sampling loop: it draws independent answers to one question until a vote says that there are enough."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ def sample_seed(seed: int, question: str, sample: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingLoop(LiveLoop):
-    """Asks the same question again and again, each time independently, until the policy has enough answers.
+    """Asks the same question repeatedly and independently until the policy has enough answers.
 
     Round i is the i-th answer, from round 1 to the policy's `max_rounds`.  A rule that counts votes (`lead(3)`,
     `adaptive_consistency`, ...) stops the loop, and a selector of samples returns the majority.  An answer that cannot be
     read costs a call and casts no vote.  `run` and `stream` take contexts, which every sample sees.
 
-    Several models answer in turn, the cheapest first: a panel, or a cascade.  Their order is part of the loop, and a model
-    that is listed twice answers twice in a row of turns.  Prompts vary in turn, too, once all models had the one before.
+    Several models answer in turn, the cheapest first: a panel, or a cascade.  Their order is part of the loop; a model that is
+    listed twice answers twice in each turn.  Prompts also take turns: the next one is used once all models had the last.
 
-    With `wave=w`, w samples are requested at once.  The policy decides in the order of the requests, never of the
-    arrival, which would favour short answers.  When it stops, the requests in flight are cancelled.  What they cost is the
-    component `surplus` of the outcome: their calls are counted, and the tokens of a cancelled call are unknown.  The
-    seconds of a sample are those by which it prolonged its wave.
+    With `wave=w`, w samples are requested at once.  The policy decides in the order of the requests, not of the arrival, which
+    would favour short answers.  When it stops, the requests in flight are cancelled.  Their cost is the component `surplus` of
+    the outcome: their calls are counted, and the tokens of a cancelled call are unknown.  The seconds of a sample are those by
+    which it prolonged its wave.
 
     With `use_n` a wave is one request for several choices (the field `n`), of which each has an equal share of the call
     and its tokens.  If the endpoint returns fewer, the others are requested by themselves, with a warning.
@@ -73,10 +73,10 @@ class SamplingLoop(LiveLoop):
         model: Answers; or several models, in the order in which they are asked.
         policy: Decides when to stop and which answer to return; its `max_rounds` is the largest number of samples.
         temperature: Sampling temperature of every model; None = the models' own.
-        seed: From which each sample's own seed is derived, see `sample_seed`; None = no seed is sent.
-        prompts: Variants in turn; empty = the prompt of each model.
-        wave: How many samples are requested at once.
-        use_n: Whether a wave is one request.
+        seed: The seed from which each sample's own is derived, see `sample_seed`; None = send no seed.
+        prompts: Variants of the prompt, used in turn; empty = the prompt of each model.
+        wave: Number of samples requested at once.
+        use_n: True to make each wave one request.
         enrichers: Measure signals by calls of their own if the policy reads them: a verifier, for instance.
 
     Raises:
@@ -121,14 +121,14 @@ class SamplingLoop(LiveLoop):
 
     @cached_property
     def _sources(self) -> tuple[ChatModel, ...]:
-        """Models with prompts, in turn."""
+        """The pairs of model and prompt that answer in turn."""
         if not self.prompts:
             return self.models
         return tuple(_with_variant(model, prompt) for prompt in self.prompts for model in self.models)
 
     @cached_property
     def _settings(self) -> tuple[dict[str, Any], ...]:
-        """What decides a sample of each source."""
+        """For each source, the settings that decide its samples."""
         ours = {} if self.temperature is None else {"temperature": float(self.temperature)}
         return tuple({**source.fingerprint(), **ours, "seed": self.seed} for source in self._sources)
 
@@ -138,7 +138,7 @@ class SamplingLoop(LiveLoop):
 
     @cached_property
     def choices(self) -> _Choices:
-        """What the endpoint made of requests for several choices so far."""
+        """The endpoint's behaviour at requests for several choices so far."""
         return _Choices()
 
     def source(self, r: int) -> ChatModel:
@@ -147,12 +147,12 @@ class SamplingLoop(LiveLoop):
 
     @property
     def exchangeable(self) -> bool:
-        """Whether any order of the samples is as likely as another: one model, one prompt."""
+        """True if any order of the samples is as likely as another: one model, one prompt."""
         return all(settings == self._settings[0] for settings in self._settings)
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What every model provides, and contexts."""
+        """Capabilities that every model has, and contexts."""
         own = frozenset.intersection(*(source.capabilities for source in self._sources))
         return own | {"passages", "costs"}
 
@@ -180,24 +180,24 @@ class SamplingLoop(LiveLoop):
         return {"model": source.name, "prompt_id": source.prompt.prompt_id}
 
     def billed(self, r: int, costs: Mapping[str, Cost]) -> Mapping[str, Cost]:
-        """Return the costs of sample `r`; of a panel, those of the model that gave it."""
+        """Return the costs of sample `r`; in a panel, under the name of its model."""
         if len(self._names) == 1:
             return costs
         return {member_component(self.source(r).name) if name == _PART else name: cost for name, cost in costs.items()}
 
     @property
     def is_async(self) -> bool:
-        """Whether an enricher can only be awaited, or several samples are requested at once."""
+        """True if an enricher can only be awaited, or if several samples are requested at once."""
         return super().is_async or self.at_once > 1
 
     @property
     def at_once(self) -> int:
-        """How many samples are requested at once."""
+        """Number of samples requested at once."""
         return self.wave
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """Whether the samples have an order, and which of their answers are the same."""
+        """Metadata for a recording: whether the samples have an order, and the normalizer of their answers."""
         kind = "exchangeable" if self.exchangeable else "independent"
         return {kind: True, "normalizer": self.policy.normalizer}
 
@@ -264,12 +264,12 @@ class SamplingLoop(LiveLoop):
 
 @dataclass(slots=True)
 class _Choices:
-    """Whether the endpoint returns as many choices as requested, as far as is known."""
+    """Knowledge, so far, of whether the endpoint returns as many choices as requested."""
 
     complete: bool = True
 
     def count(self, endpoint: str, returned: int, requested: int) -> None:
-        """Note how many choices of a request came, and warn where some are missing."""
+        """Note the number of choices that a request returned, and warn if some are missing."""
         if returned < requested:
             self.complete = False
             _CHOICES_LOG.warning(
@@ -289,7 +289,7 @@ class _SamplingCourse:
         self._requests: dict[int, tuple[int, asyncio.Task[list[Reply]]]] = {}
 
     async def prepare(self, r: int) -> None:
-        del r  # samples need nothing but the question
+        del r  # samples depend only on the question
 
     def has(self, r: int) -> bool:
         return r <= self.loop.policy.max_rounds
@@ -306,7 +306,7 @@ class _SamplingCourse:
         return RoundResult(observed=Round.of(r, reply, passages=self.passages))
 
     async def _reply(self, r: int, *, blocking: bool = False) -> Reply:
-        """Return sample `r`; if blocking, without ever suspending."""
+        """Return sample `r`; if `blocking`, never suspend."""
         if not self.loop.use_n:
             return (await self._request(r, 1, blocking=blocking))[0]
         if r not in self._requests:
@@ -321,7 +321,7 @@ class _SamplingCourse:
         return self._brought[r]
 
     async def _request(self, r: int, n: int, *, blocking: bool = False) -> list[Reply]:
-        """Send one request for sample `r` and the next ones, `n` together, and return those that came."""
+        """Send one request for `n` samples from `r` on, and return those that came."""
         model, loop = self.loop.source(r), self.loop
         send = partial(model.complete_several if blocking else model.complete_several_async, sample=r - 1, seed=None)
         if loop.seed is not None:
@@ -345,12 +345,12 @@ def _with_variant(model: ChatModel, prompt: Prompt) -> ChatModel:
 
 
 def _with_advice(error: ModelError) -> ModelError:
-    """Return the failure of a request for several choices, with what to do if the endpoint does not take it."""
+    """Add advice to the error of a request for several choices, which the endpoint may not support."""
     if type(error) is not ModelError or error.retryable:
         return error
     return ModelError(f"{error}. If it refuses several choices (n), leave out use_n (--use-n)")
 
 
 def _in_turn(names: Any) -> str:
-    """Return distinct names in turn, as one text."""
+    """Join distinct names, in their order, to one text."""
     return " + ".join(dict.fromkeys(names))

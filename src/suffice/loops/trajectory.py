@@ -1,4 +1,4 @@
-"""One question of a recording: every reply is committed before the next call."""
+"""Record one question; every reply is committed before the next call."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RecordedTrajectory:
         loop: Models, enrichers, and a policy with the rounds and fitted signal state.
         question: The question.
         course: Its rounds.
-        journal: Where replies are committed before anything else happens.
+        journal: The journal, to which replies are committed before anything else happens.
         spent: Called with the costs of every call.
     """
 
@@ -48,7 +48,7 @@ class RecordedTrajectory:
         self.times: dict[int, float] = {}
 
     async def run(self, indices: Sequence[int], *, at_once: int) -> None:
-        """Make these rounds in order, so many together.
+        """Make these rounds in order, `at_once` of them together.
 
         Raises:
             ConfigMismatchError: A committed reply belongs to another question or other passages.
@@ -90,7 +90,7 @@ class RecordedTrajectory:
         payload = self.committed.get((r, call.part))
         if payload is None:
             reply = await call.send_async()
-            payload = self.committed.get((r, call.part))  # it may have come with the reply to another round
+            payload = self.committed.get((r, call.part))  # the reply may have come with that to another round
         if payload is None:
             brought = {(at, call.part): more for at, more in call.brought().items()}
             new = {(r, call.part): reply, **{key: more for key, more in brought.items() if key not in self.committed}}

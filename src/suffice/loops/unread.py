@@ -1,4 +1,4 @@
-"""Replies without a readable answer: they are counted, and recording stops if there are no others."""
+"""Count replies without a readable answer, and stop recording if there are no others."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _CALL_COLUMN = tuple(cost_column(component, "calls") for component in LOOP_COMPO
 
 
 def _replied(row: Mapping[str, Any]) -> bool:
-    """Return whether a model replied in a round; a reader is not called without passages."""
+    """Return whether a model replied in a round; an extractive reader is not called without passages."""
     return bool(row.get("text")) or any(row.get(name) for name in _CALL_COLUMN)
 
 
 def count_unread(path: Path) -> tuple[int, int, dict[str, int]]:
-    """Return the number of replies in a recording, of those without a readable answer, and of cut ones by finish reason."""
+    """Count a recording's replies, those without a readable answer, and cut ones by finish reason."""
     replies = unread = 0
     cut: Counter[str] = Counter()
     with pq.ParquetFile(path) as file:
@@ -51,7 +51,7 @@ class ReadReplies:
     Attributes:
         remedy: Advice if no answer can be read.
         journal: File of the replies.
-        allow_unread: Whether to continue then.
+        allow_unread: Whether to continue if no answer can be read.
     """
 
     remedy: str

@@ -1,6 +1,6 @@
-"""Waves: several rounds are requested at once, and the policy decides on them in the order of the requests.
+"""Request several rounds at once, and let the policy decide on them in the order of the requests.
 
-An answer that arrives first is often a short one, so deciding in the order of arrival would favour those.
+Short answers often arrive first, so that deciding in the order of arrival would favour them.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from suffice.policy.rounds import Cost, Round, total_cost
 __all__ = ["SURPLUS", "Surplus", "Wave"]
 
 SURPLUS = "surplus"
-"""The component of calls that were requested and not needed."""
+"""The component of calls that were requested but not needed."""
 
 _CANCELLED = Cost(calls=1.0, uncached_tokens=math.nan, cached_tokens=math.nan, output_tokens=math.nan)
 
 
 @dataclass(frozen=True, slots=True)
 class Surplus:
-    """What was requested in a wave and not needed for the decision.
+    """Samples that were requested in a wave but not needed for the decision.
 
     Attributes:
-        cost: Of these samples, without waiting time; NaN tokens if one was cancelled: what it had generated is unknown.
-        samples: How many there are.
-        cancelled: How many of them were cancelled in flight.
+        cost: The cost of these samples, without waiting time.  Tokens are NaN if one was cancelled, since the number that it had
+            generated is unknown.
+        samples: Number of these samples.
+        cancelled: Number of those that were cancelled in flight.
     """
 
     cost: Cost = field(default_factory=Cost)
@@ -39,7 +40,7 @@ class Surplus:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know of it."""
+        """Caveats for the reader."""
         if not self.samples:
             return ()
         note = f"requested beyond the stop: {counted(self.samples, 'sample')}"
@@ -52,7 +53,7 @@ class Wave:
     """The rounds of one question that are in flight.
 
     Args:
-        width: How many rounds are requested at once.
+        width: Number of rounds requested at once.
         last: The highest round.
         make: Makes a round.
     """
@@ -63,7 +64,7 @@ class Wave:
         self._waited = 0.0
 
     async def result(self, r: int) -> RoundResult:
-        """Return round `r`, whose wave is requested now if it was not; a wave of one never suspends by itself.
+        """Return round `r`, and request its wave if that was not done; a wave of one never suspends by itself.
 
         Raises:
             ModelError: A call of the round failed.
@@ -78,7 +79,7 @@ class Wave:
         return replace(result, observed=self._as_waited(result.observed))
 
     def _as_waited(self, observed: Round) -> Round:
-        """Return a round whose seconds are those that it added to the waiting time of its wave."""
+        """Set a round's seconds to the time by which it prolonged its wave."""
         seconds = total_cost(observed.costs).seconds
         added = max(0.0, seconds - self._waited)
         self._waited = max(self._waited, seconds)
@@ -87,7 +88,7 @@ class Wave:
         return replace(observed, costs=costs)
 
     async def end(self) -> Surplus:
-        """Cancel what is in flight, and return what was not needed; again, it returns nothing."""
+        """Cancel rounds in flight, and return the surplus; a second call returns none."""
         tasks, self._tasks = list(self._tasks.values()), {}
         cost, cancelled, arrived = Cost(), 0, 0
         for task in tasks:

@@ -1,6 +1,6 @@
-"""Everything that a replay shows as one HTML page, as text or as JSON.
+"""Present the figures of a replay as one HTML page, as text or as JSON.
 
-Figures enter; a page leaves that opens from disk and asks no network.
+Figures enter; a page leaves that opens from disk without a network.
 """
 
 from suffice.presentation.data import Report, ReportCell, Settings, make_report

@@ -37,16 +37,16 @@ __all__ = ["Report", "ReportCell", "Settings", "make_report"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How a report is computed.
+    """Settings by which a report is computed.
 
     Attributes:
-        metrics: See `replay`; the first is what quality means.
+        metrics: See `replay`; the first one is the measure of quality.
         baseline: The reference of differences, see `replay`.
-        resampling: How intervals are made; its seed also draws the sample of questions.
-        margins: For non-inferiority and equivalence.
-        cost: The cost behind "cheapest" and "dominated", see `replay`.
-        ledger: Which calls a policy is charged for, see `replay`.
-        command: How the report was made; empty if not by the command line.
+        resampling: Settings of intervals; its seed also draws the sample of questions.
+        margins: Margins for non-inferiority and equivalence.
+        cost: The cost compared for "cheapest" and "dominated", see `replay`.
+        ledger: The calls that a policy is charged for, see `replay`.
+        command: The command that made the report; empty if none did.
     """
 
     metrics: tuple[str, ...] = ("f1", "em")
@@ -65,12 +65,12 @@ class ReportCell:
     Attributes:
         name: Its name in the report.
         result: The replay.
-        prepared: The recording as the replay saw it, questions that failed left out.
+        prepared: The recording as the replay saw it, without failed questions.
         policies: The policies, in the order of the result's first rows.
         extra: Tables of the diagnostics, by heading.
-        notes: What could not be computed, and why.
-        parts: What other evaluations add.
-        advice: Whether the loop itself should change; None where that cannot be asked, see the notes.
+        notes: Notes on figures that could not be computed, with the reasons.
+        parts: Parts that other evaluations add.
+        advice: Advice on changing the loop itself; None if that cannot be given, see the notes.
     """
 
     name: str
@@ -95,12 +95,12 @@ class ReportCell:
 
     @cached_property
     def stopped(self) -> list[Stopped]:
-        """What each policy did with each question."""
+        """For each policy, the round that it returned for each question."""
         return [Stopped.of(self.prepared, policy) for policy in self.policies]
 
     @cached_property
     def reliability(self) -> dict[str, dict[str, CalibrationReport]]:
-        """How well calibrated signals match exact match: by signal, then `all rounds` and each round."""
+        """Agreement of calibrated signals with exact match: by signal, then `all rounds` and each round."""
         if "em" not in self.prepared.recording.table.column_names:
             return {}
         em = outcome(self.prepared.recording, "em")
@@ -115,7 +115,7 @@ class ReportCell:
         return {name: reports for name, reports in by_signal.items() if reports}
 
     def reliability_tables(self) -> list[Table]:
-        """Return Brier score and calibration error of each calibrated signal, by round."""
+        """Return a table of each calibrated signal's Brier score and calibration error, by round."""
         return [
             Table.of(
                 f"Calibration of {name} against exact match, on these questions",
@@ -139,7 +139,7 @@ class ReportCell:
         return [*added, *replay_tables(self.result), *self.reliability_tables(), *extra]
 
     def provenance(self) -> Table:
-        """Return where the figures come from."""
+        """Return the origin of the figures, as facts by name."""
         recording, result = self.prepared.recording, self.result
         facts = {
             "recording": self.name,
@@ -171,7 +171,7 @@ class ReportCell:
 
 @dataclass(frozen=True, kw_only=True)
 class Report(Displayed):
-    """A report: cells, and how they were computed."""
+    """A report: its cells, and the settings by which they were computed."""
 
     cells: tuple[ReportCell, ...]
     settings: Settings
@@ -213,7 +213,7 @@ class Report(Displayed):
         return " ".join([*advice, cell.headlines[0].sentence])
 
     def provenance(self) -> Table:
-        """Return how the report was made."""
+        """Return the settings of the report, as a table."""
         settings, how = self.settings, self.settings.resampling
         return facts_table(
             "How this report was made",
@@ -244,14 +244,14 @@ def make_report(
     settings: Settings | None = None,
     prices: Mapping[str, Mapping[str, Price] | None] | None = None,
 ) -> Report:
-    """Replay policies on recordings and collect what a report shows.
+    """Replay policies on recordings and collect the contents of a report.
 
     Args:
-        recordings: By name.
-        policies: The policies; one that was made for another model than a recording's is left out there.
-        tune: What the policies were fitted on, for diagnostics such as drift; None if unknown.
-        settings: How; default settings if None.
-        prices: By recording, then component; None = money is NaN.
+        recordings: Recordings by name.
+        policies: The policies; for a recording of another model than a policy's, the policy is left out.
+        tune: The recording that policies were fitted on, for diagnostics such as drift; None if unknown.
+        settings: Settings of the report; None = the defaults.
+        prices: Prices by recording, then component; None = money is NaN.
 
     Raises:
         DataError: No recording, no policy, or two policies of one label.
@@ -352,7 +352,7 @@ def _report_cell(
 
 
 def _flat(prefix: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return nested settings as facts."""
+    """Flatten nested settings to facts with dotted names."""
     facts: dict[str, Any] = {}
     for key, value in data.items():
         facts |= _flat(f"{prefix}: {key}", value) if isinstance(value, Mapping) else {f"{prefix}: {key}": value}

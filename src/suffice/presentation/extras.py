@@ -1,4 +1,4 @@
-"""The diagnostics of a report: tables under headings, and what could not be computed and why."""
+"""Compute the diagnostics of a report: tables under headings, and notes on what could not be computed."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ def diagnostics(
     baseline: str | Policy | None,
     resampling: Resampling,
 ) -> tuple[dict[str, list[Table]], list[str]]:
-    """Return the tables of `diagnose` by heading, and notes.
+    """Return the tables of `diagnose` by heading, and notes on missing ones.
 
     Args:
         recording: Recorded rounds.
-        policy: Whose stops to examine.
-        tune: What calibrators were fitted on; None if unknown.
-        metrics: The report's metrics; what is right is exact match where it was recorded, else the first of these.
-        name: Of the recording.
+        policy: The policy whose stops to examine.
+        tune: The recording that calibrators were fitted on; None if unknown.
+        metrics: The report's metrics; an answer is right by exact match if that was recorded, else by the first of these.
+        name: The recording's name.
         others: Other recordings by name, for the table of cells.
-        baseline: What differences of quality are taken against.
-        resampling: How intervals are made.
+        baseline: The reference of differences in quality.
+        resampling: Settings of intervals.
     """
     metric = "em" if "em" in recording.table.column_names else metrics[0]
     if metric != "em" and not is_agreement(metric) and ">" not in metric:
@@ -77,7 +77,7 @@ def diagnostics(
 def which_round(
     recording: Recording, policies: Sequence[Policy], metric: str, *, resampling: Resampling
 ) -> tuple[dict[str, list[Table]], list[str]]:
-    """Return the table of selectors under the policies' rules: which seen round's answer to return."""
+    """Compare selectors, which choose the round whose answer is returned, under the policies' rules."""
     if "answer" not in recording.table.column_names:
         return {}, []
     selectors: list[Selector] = [parse_selector(name) for name in _SELECTORS]

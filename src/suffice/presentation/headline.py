@@ -1,4 +1,4 @@
-"""A report in sentences: the result first, then everything that limits it."""
+"""State a report in sentences: the result first, then its caveats."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Headline:
     """The sentences of a report about one policy.
 
     Attributes:
-        sentence: The result in one sentence: quality, calls, difference with interval, and the baseline that does as
-            well for no more calls, if there is one.
-        caveats: What limits it, one sentence each.
+        sentence: The result in one sentence: quality, calls, difference with interval, and a baseline that is as good for no
+            more calls, if there is one.
+        caveats: The caveats, one sentence each.
         certificate: The statement of its certificate, or that it is void or suspended; empty if it has none.
     """
 
@@ -31,7 +31,7 @@ class Headline:
 
 
 def headline(result: ReplayResult, label: str, policy: Policy | None = None) -> Headline:
-    """Return the sentences about a row, and about the certificate of its policy.
+    """Return the sentences about one policy's row of a replay, and about the policy's certificate.
 
     Raises:
         DataError: There is no such row.
@@ -96,7 +96,7 @@ def _rival_text(result: ReplayResult, row: Row, name: str) -> str:
 
 
 def caveats(result: ReplayResult, row: Row) -> tuple[str, ...]:
-    """Return what limits the figures of a row."""
+    """Return the caveats about the figures of a row."""
     sentences = []
     if row.selected_here:
         sentences.append(

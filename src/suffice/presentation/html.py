@@ -1,4 +1,4 @@
-"""A report as one HTML page that needs no network: scripts, styles, charts and data are all inside."""
+"""Render a report as one HTML page with all scripts, styles, charts and data inside, so that it needs no network."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ LARGEST_PAGE = 5_000_000
 """The largest page in bytes, unless everything is requested."""
 
 _RESERVED = 500_000
-"""Bytes of a page that sliders leave to tables, charts and trajectories."""
+"""Bytes of a page that are reserved for tables, charts and trajectories and not used by sliders."""
 
 _LEAST_TRAJECTORIES = 50_000
-"""Bytes for trajectories where everything else has used up the room."""
+"""The least bytes for trajectories, even if everything else has used up the page."""
 
 
 _TEMPLATES = ("report.html", "report.css", "report.js")
 
 
 def render_html(report: Report, *, everything: bool = False, passages: Passages | None = None) -> str:
-    """Return the page.
+    """Return the HTML page of a report.
 
     Args:
-        report: What it shows.
+        report: The report to show.
         everything: Include every trajectory and every slider, however large the page becomes.  Otherwise up to 300
             trajectories, fewer where they are long, and the sliders of the first policies, within `LARGEST_PAGE` bytes.
         passages: Title and text of the evidence by question and passage id; recordings contain only the ids.
@@ -133,12 +133,12 @@ _TILES = {
 
 
 def tiles(result: ReplayResult, row: Row, highest: int) -> list[dict[str, Any]]:
-    """Return the figures at the top of a page.
+    """Return the main figures, shown at the top of a page.
 
     Args:
         result: The replay.
-        row: Whose figures.
-        highest: The highest recorded round, whose fixed budget costs are compared with.
+        row: The policy's row.
+        highest: The highest recorded round; costs are compared with its fixed budget.
     """
     metric = result.metrics[0]
     whole_rows = (other for other in result.rows if other.label.startswith(f"fixed_k({highest})"))
@@ -165,9 +165,9 @@ def _tile(key: str, column: Column, value: float | tuple[float, float], note: st
 
 
 def _sliders(cell: ReportCell, pool: Pool, room: int | None) -> tuple[list[dict[str, Any]], int]:
-    """Return the sliders of the policies' thresholds that fit into the room, the first always, and how many do not."""
+    """Return the sliders of thresholds that fit into `room` bytes, at least the first, and the number of those left out."""
     sliders: list[dict[str, Any]] = []
-    if cell.prepared.cut.any():  # at most thresholds some question goes on past the recording
+    if cell.prepared.cut.any():  # at nearly every threshold, some question would continue beyond the recording
         return sliders, 0
     began, left_out = pool.size, 0
     for policy, row in zip(cell.policies, cell.rules, strict=True):
@@ -189,7 +189,7 @@ def _finite(values: dict[str, float]) -> dict[str, float | None]:
 
 
 def _browser(cell: ReportCell, seed: int, room: int | None, passages: Passages | None) -> dict[str, Any]:
-    """Return the trajectories, packed; fewer of them until they fit."""
+    """Return as many packed trajectories as fit."""
     n = len(cell.prepared.recording.question_ids)
     limit = n if room is None else min(FEW, n)
     while True:
@@ -213,13 +213,13 @@ def _template(name: str) -> str:
 
 
 def page_script(name: str) -> str:
-    """Return the script of a page that is one file: the shared components instead of an import of them, and its own."""
+    """Return a page's script with the shared components put in place of their import, so that it is one file."""
     shared = components().rpartition("export {")[0]
     return f'"use strict";\n(() => {{\n{shared}{_template(name)}}})();\n'
 
 
 def digest(script: str) -> str:
-    """Return the hash by which a page's security policy allows a script."""
+    """Return a script's hash, by which the page's content security policy allows it."""
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
 
 
@@ -229,7 +229,7 @@ def page_style() -> str:
 
 
 def environment() -> Any:
-    """Return what fills the templates of this package."""
+    """Return the environment that renders the templates of this package."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 

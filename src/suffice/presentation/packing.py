@@ -1,4 +1,4 @@
-"""Data inside an HTML page: JSON that no text can break out of, and arrays without loss of a bit."""
+"""Embed data in an HTML page: JSON that cannot end its script element, and arrays without loss."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 __all__ = ["Pool", "json_in_html", "pack_bytes"]
 
 _BREAKS = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
-"""What could end a script element or a line of script, as JSON escapes."""
+"""JSON escapes of the characters that could end a script element or a line of script."""
 
 
 def json_in_html(data: Any) -> str:
@@ -30,15 +30,15 @@ def json_in_html(data: Any) -> str:
 
 
 def pack_bytes(data: bytes) -> str:
-    """Return bytes compressed, as text of the alphabet of base64; the same bytes give the same text."""
+    """Compress bytes and encode them in base64; equal bytes give equal text."""
     return base64.b64encode(gzip.compress(data, compresslevel=6, mtime=0)).decode("ascii")
 
 
 class Pool:
     """The arrays of a page, each of them stored once.
 
-    An array is stored as its little-endian bytes, first bytes of all numbers first, second bytes next: neighbours in
-    such planes are alike, and compress.
+    An array is stored in byte planes: the first bytes of all its little-endian numbers, then the second bytes, and so on.
+    Neighbours in a plane are alike, so it compresses well.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Pool:
         self._known: dict[bytes, int] = {}
 
     def add(self, array: npt.NDArray[Any]) -> int:
-        """Return the place of an array (float64 or int8) among `arrays`, storing it if it is new."""
+        """Store an array (float64 or int8) unless it is stored already; return its position in `arrays`."""
         data = np.ascontiguousarray(array, dtype="<f8" if array.dtype.kind == "f" else "int8")
         key = hashlib.sha256(f"{data.dtype}{data.shape}".encode() + data.tobytes()).digest()
         if key not in self._known:
@@ -59,10 +59,10 @@ class Pool:
 
     @property
     def size(self) -> int:
-        """Characters that the arrays take in the page."""
+        """Number of characters of the arrays in the page."""
         return sum(len(array["data"]) + 60 for array in self.arrays)
 
     def forget(self, n: int) -> None:
-        """Keep the first `n` arrays only."""
+        """Drop all arrays after the first `n`."""
         del self.arrays[n:]
         self._known = {key: place for key, place in self._known.items() if place < n}

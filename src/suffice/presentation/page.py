@@ -1,4 +1,4 @@
-"""A report in one call: policies replayed on recordings, and the page that shows them."""
+"""Make a report in one call: replay policies on recordings, and write the page."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def report(
         recordings: One recording, or several by name.
         policies: Policies; a rule or its text becomes a policy with the first recording's own settings.
         out: The page, a file that opens without a network; None = none is written.
-        tune: What the policies were fitted on, for diagnostics such as drift; None if unknown.
+        tune: The recording that policies were fitted on, for diagnostics such as drift; None if unknown.
         settings: Metrics, baseline, draws and the like; None = the default ones.
-        prices: Of language models by component; None = money is NaN.
+        prices: Prices of language models by component; None = money is NaN.
         passages: Title and text of the evidence by question and passage id; recordings contain only the ids.
         everything: Include every trajectory in the page, however large it becomes.
 

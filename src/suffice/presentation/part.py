@@ -14,14 +14,14 @@ __all__ = ["ReportPart", "advice_part"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportPart:
-    """A part of a page that another evaluation adds, before the parts that every report has.
+    """A part that another evaluation adds to a page, before the parts that every report has.
 
     Attributes:
         title: Its heading.
         sentences: Its results, the most important first.
         charts: Vega-Lite specifications by name, each with its caption.
         tables: Its tables.
-        folded: Further tables by heading, folded away at first.
+        folded: Further tables by heading, initially collapsed.
     """
 
     title: str
@@ -36,9 +36,9 @@ class ReportPart:
 
 
 def advice_part(advice: Advice) -> ReportPart:
-    """Return the part that says whether the loop should change."""
+    """Return the part with the advice on changing the loop."""
     short, every, *twins = advice.tables()
-    # The last column draws intervals as text, where there is no chart.
+    # The last column shows intervals as text, for pages without charts.
     short, every = (
         replace(table, columns=table.columns[:-1], rows=tuple(row[:-1] for row in table.rows))
         for table in (short, every)

@@ -1,4 +1,4 @@
-"""Sentences, tables and charts under headings as one page that needs no network."""
+"""Render sentences, tables and charts under headings as one page that needs no network."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["parts_page"]
 
 
 def parts_page(title: str, parts: Sequence[ReportPart], provenance: Table) -> str:
-    """Return a page of parts, each a section of its own; a browser draws its charts by scripts in it.
+    """Return a page with a section for each part; scripts in it draw the charts.
 
     Args:
         title: Title of the page.
         parts: Its sections.
-        provenance: How it was made.
+        provenance: A table with the page's origin.
     """
     charts = {name: spec for part in parts for name, (spec, _) in part.charts.items()}
     scripts = [*map(vendored, VENDOR), page_script("parts.js")] if charts else []

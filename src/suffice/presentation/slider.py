@@ -1,4 +1,4 @@
-"""One threshold of a policy as a slider: for each question the exact steps from threshold to stop and outcome."""
+"""Compute a slider over one threshold of a policy: the exact stops and outcomes of each question at every threshold."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _SLIDER_STEPS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slider:
-    """The outcome of each question at each threshold in the place of one literal; see `suffice.evaluation.replay.sweep.Regions`.
+    """The outcome of each question at each value of one threshold; see `suffice.evaluation.replay.sweep.Regions`.
 
     Attributes:
-        policy: What is varied.
-        literal: The threshold that moves.
+        policy: The policy to vary.
+        literal: The comparison whose threshold moves.
         values: The signal of each question's rounds, ascending, NaN last, shape ``(n_questions, n_rounds)``.
         rounds: The rounds of the stop positions, shape ``(n_rounds,)``.
         stops: The position of the stop in each region, -1 where there is no round, shape
             ``(n_questions, n_rounds + 1)``.
         outcomes: Metrics, `calls`, `tokens`, `seconds` and `money` (USD) of each question in each region, shape of
             `stops`; `money` only with prices.
-        by_stop: The same for a stop at each position without reading a signal, shape ``(n_questions, n_rounds)``.
+        by_stop: Outcomes of a stop at each position that reads no signal, shape ``(n_questions, n_rounds)``.
     """
 
     policy: Policy
@@ -51,7 +51,7 @@ class Slider:
 
     @property
     def closed(self) -> bool:
-        """Whether a value equal to the threshold counts as below it: for ``>`` and ``<=``."""
+        """True if a value equal to the threshold counts as below it: for ``>`` and ``<=``."""
         return self.literal.comparison in (">", "<=")
 
     def region(self, threshold: float) -> npt.NDArray[np.int64]:
@@ -59,14 +59,14 @@ class Slider:
         return region_of(self.values, threshold, closed=self.closed)
 
     def at(self, threshold: float) -> dict[str, float]:
-        """Return the mean of every outcome at a threshold, as `replay` has them for the rule with it."""
+        """Return the mean of every outcome at a threshold, as `replay` gives them for the rule with that threshold."""
         rows, region = np.arange(len(self.stops)), self.region(threshold)
         return {name: float(values[rows, region].mean()) for name, values in self.outcomes.items()}
 
     def scale(self) -> tuple[float, float, float]:
-        """Return the lowest and the highest position of the slider and its step, round numbers.
+        """Return the lowest and the highest position of the slider and its step, as round numbers.
 
-        The ends lie a step outside of the signal's finite values, where nothing and everything fires.
+        The ends lie a step beyond the signal's finite values, so that nothing fires at one and everything at the other.
         """
         known = self.values[np.isfinite(self.values)]
         low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
@@ -77,7 +77,7 @@ class Slider:
         return _tidy(np.floor(low / step) * step - step), _tidy(np.ceil(high / step) * step + step), _tidy(step)
 
     def path(self, n: int = 81) -> list[dict[str, float]]:
-        """Return thresholds over the whole scale with their outcomes, those that change nothing left out."""
+        """Return thresholds over the whole scale with their outcomes, without those that change nothing."""
         low, high, _ = self.scale()
         known = np.unique(self.values[np.isfinite(self.values)])
         places = np.linspace(low, high, n) if len(known) >= n else np.array([low, *known.tolist(), high])
@@ -89,9 +89,9 @@ class Slider:
         return points
 
     def to_dict(self, pool: Pool) -> dict[str, Any]:
-        """Return what the page needs; arrays go into the pool.
+        """Return JSON-ready values for the page; arrays are put into the pool.
 
-        An outcome that follows from the stop alone is stored once for all literals of a policy, else by region.
+        An outcome that depends only on the stop is stored once for all literals of a policy; others are stored by region.
         """
         low, high, step = self.scale()
         text = str(
@@ -123,12 +123,12 @@ class Slider:
 
 
 def _tidy(value: float) -> float:
-    """Return a number without the dust of its arithmetic, as people type it."""
+    """Round off the floating-point error of a number, to the form that people type."""
     return float(f"{value:.9g}")
 
 
 def slidable(policy: Policy) -> list[Threshold]:
-    """Return the thresholds of a policy's rule, those on continuous signals first."""
+    """Return the comparisons of a policy's rule whose thresholds can move, those on continuous signals first."""
     return sorted(thresholds(policy.rule), key=lambda literal: literal.value in (0, 1) or literal.name == "round")
 
 
@@ -137,8 +137,8 @@ def make_slider(prepared: PreparedRecording, policy: Policy, literal: Threshold)
 
     Args:
         prepared: The recording.
-        policy: What is varied.
-        literal: One of the thresholds of its rule.
+        policy: The policy to vary.
+        literal: One comparison of its rule.
     """
     moved = regions(prepared, policy, literal)
     view = prepared.view(policy)

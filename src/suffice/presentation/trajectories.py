@@ -1,4 +1,4 @@
-"""The questions that a report contains in full: which, and all their rounds."""
+"""Choose the questions that a report contains in full, and collect their rounds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from suffice.recordings.recording import Recording
 __all__ = ["FEW", "Passages", "Stopped", "Trajectories", "choose", "evidence", "to_dicts"]
 
 FEW = 300
-"""Questions that a report contains unless all are requested."""
+"""The most questions that a report contains, unless all are requested."""
 
 Passages = Mapping[str, Mapping[str, Passage]]
 """The evidence by question id, then passage id."""
@@ -37,9 +37,9 @@ class Stopped:
     Attributes:
         policy: The policy.
         stops: Its stops.
-        reasons: Why each question stopped.
-        full: Position of the answer of the full budget, -1 where there is none, or where a rule cut the recording.
-        differs: Whether the full budget returns another answer (compared as normalised text); not where it never ran.
+        reasons: The reason for each question's stop.
+        full: Position of the full budget's answer; -1 if there is none, or if a rule cut the recording.
+        differs: True if the full budget returns another answer (as normalised text); False if it never ran.
     """
 
     policy: Policy
@@ -69,7 +69,7 @@ class Stopped:
         )
 
     def to_dict(self, q: int) -> dict[str, Any]:
-        """Return what the policy did with question `q`, JSON-ready."""
+        """Return the policy's stop and answer for question `q`, JSON-ready."""
         stopped, view = self.stops, self.stops.view
         position = int(stopped.position[q])
         fired = None
@@ -96,9 +96,9 @@ class Trajectories:
 
     Attributes:
         chosen: Their positions in the recording, ascending.
-        disagreements: How many of them have another answer than with the full budget, under any policy.
-        n_disagreements: How many there are in the recording.
-        n: Questions in the recording.
+        disagreements: Number of these whose answer differs from the full budget's under any policy.
+        n_disagreements: Number of such questions in the recording.
+        n: Number of questions in the recording.
     """
 
     chosen: npt.NDArray[np.int64]
@@ -108,11 +108,11 @@ class Trajectories:
 
     @property
     def left_out(self) -> int:
-        """Questions that are not held."""
+        """Number of questions that are left out."""
         return self.n - len(self.chosen)
 
     def sentence(self, seed: int) -> str:
-        """Return what is held and what was left out, in words."""
+        """Return a sentence on the questions that are contained and left out."""
         if not self.left_out:
             return f"All {self.n:,} questions are here."
         rest = len(self.chosen) - self.disagreements
@@ -125,15 +125,15 @@ class Trajectories:
 
 
 def choose(policies: Sequence[Stopped], n: int, limit: int, *, seed: int) -> Trajectories:
-    """Choose questions: those where a policy disagrees with the full budget first, then a seeded sample.
+    """Choose questions: first those on which a policy disagrees with the full budget, then a seeded sample of others.
 
     Args:
-        policies: What the policies did; disagreements of the first come before those of the others.
-        n: Questions in the recording.
-        limit: How many at most.
-        seed: Of the sample.
+        policies: The stops of each policy; disagreements of the first one come first.
+        n: Number of questions in the recording.
+        limit: The most questions to choose.
+        seed: Seed of the sample.
     """
-    # The class of a question is the first policy that disagrees; a stable sort of a permutation is random within a class.
+    # Sort by the first policy that disagrees; since the sort is stable, the permutation stays random within each class.
     order = np.full(n, len(policies))
     for place, stopped in reversed(list(enumerate(policies))):
         order[stopped.differs] = place
@@ -155,7 +155,7 @@ def to_dicts(
 
     Args:
         prepared: The recording.
-        policies: What the policies did.
+        policies: The stops of each policy.
         chosen: Positions of the questions, ascending.
         passages: The text of the evidence; without it only its ids are shown.
     """
@@ -210,7 +210,7 @@ def _evidence(rounds: Sequence[Mapping[str, Any]], known: Mapping[str, Passage])
 
 
 def _text_labels(part: Recording) -> dict[str, npt.NDArray[np.object_]]:
-    """Return the labels that are text and differ between questions."""
+    """Return the text labels that differ between questions."""
     labels = {}
     for name in part.names("label"):
         values = part.objects(name)[:, 0]
@@ -239,5 +239,5 @@ def _round_costs(columns: dict[str, Floats], q: int, r: int) -> dict[str, float 
 
 
 def _rounded(value: float) -> float | None:
-    """Return a number with the digits that people read; None where it is not finite."""
+    """Round a number to the digits that people read; None if it is not finite."""
     return float(f"{value:.{_SHOWN_DIGITS}g}") if math.isfinite(value) else None

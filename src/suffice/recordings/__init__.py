@@ -1,7 +1,7 @@
 """Recorded rounds on disk: the schema, parts, journals of unfinished recordings, merging, and the response cache.
 
-Rows of rounds enter; a `Recording` leaves, which every evaluation reads.  Nothing that was paid for is lost, and a file of another
-version is refused.
+Rows of rounds enter; a `Recording` leaves, which every evaluation reads.  A killed process loses no reply that was paid for, and
+a file of another version is refused.
 """
 
 from suffice.recordings.bundled import BUNDLED_RECORDINGS, bundled_recording

@@ -1,4 +1,4 @@
-"""The log of a deployed policy without its audits: what ran for the answers that were returned."""
+"""Leave the audits out of a deployed policy's log: only the rounds up to the returned answers remain."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ __all__ = ["stop_rounds", "without_audits"]
 
 
 def stop_rounds(recording: Recording) -> Floats:
-    """Return the round of the stop that each question's log names, shape ``(n_questions,)``; NaN where it names none."""
+    """Return the round at which each question's policy stopped, shape ``(n_questions,)``; NaN if the log does not say."""
     return np.array(recording.per_question("stop_round", [None] * len(recording.question_ids)), dtype=np.float64)
 
 
 def without_audits(recording: Recording) -> Recording:
-    """Return the recording without rounds that ran after the answer; the rule ended their questions."""
+    """Return the recording without rounds that ran after the answer; their questions then end by `rule`."""
     rounds = recording.table.column("round").to_numpy()
-    later = rounds > stop_rounds(recording)[recording.row_question]  # False where no stop is known
+    later = (
+        rounds > stop_rounds(recording)[recording.row_question]
+    )  # comparison with NaN is False: without a known stop, all rounds stay
     if not later.any():
         return recording
     audited = np.unique(recording.row_question[later])

@@ -1,4 +1,4 @@
-"""Which requests of a recording are in which batch, and the replies that came: on disk before and after each step."""
+"""State of a recording's batches on disk: the requests in each batch, and the replies; saved before and after each step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from suffice.recordings.faults import sqlite_faults
 __all__ = ["BATCH_NOTE", "BatchState", "KnownRequest", "SentBatch"]
 
 BATCH_NOTE = "replies of language models came in batches: their seconds are unknown, and prices were those of batches"
-"""What the metadata of a recording say then, among `notes`."""
+"""The entry among the `notes` of a recording that was made in batches."""
 
 _STATE_SCHEMA = """
 CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, body BLOB NOT NULL);
@@ -37,19 +37,19 @@ _COLUMNS_OF_BATCHES = "number, endpoint, url, model, requests, step, file_id, ba
 
 @dataclass(frozen=True, slots=True)
 class SentBatch:
-    """A batch.
+    """A batch that was written, submitted or has ended.
 
     Attributes:
         number: Its number in this recording, from 1, which names its files.
-        endpoint: Which endpoint has it.
+        endpoint: The endpoint that works on it.
         url: The path of its requests.
         model: The model of its requests.
-        requests: How many there are.
+        requests: Number of requests.
         step: `written`, `uploaded`, `creating`, `created` or `ended`.
         file_id: The endpoint's id of the input file once it is uploaded, or the name of the file for an engine.
         batch_id: The endpoint's id of the batch, once it is created.
-        status: What the endpoint says of it.
-        done: How many requests the endpoint has answered.
+        status: Its status in the endpoint's words.
+        done: Number of requests that the endpoint has answered.
     """
 
     number: int
@@ -66,13 +66,13 @@ class SentBatch:
 
 @dataclass(frozen=True, slots=True)
 class KnownRequest:
-    """What is known of a request without a reply.
+    """A request without a reply.
 
     Attributes:
-        is_sent: Whether a batch that has not ended contains it.
-        attempts: How many batches contained it.
-        error: Why the last one did not answer it.
-        is_final: Whether it would fail again.
+        is_sent: True if a batch that has not ended contains it.
+        attempts: Number of batches that contained it.
+        error: The reason why the last one did not answer it.
+        is_final: True if it would fail again.
     """
 
     is_sent: bool
@@ -82,9 +82,9 @@ class KnownRequest:
 
 
 class BatchState:
-    """A sqlite file, locked while it is open, so that one process submits.
+    """The state of batches in a sqlite file, locked while it is open so that only one process submits.
 
-    What is written between `begin` and `commit` is there as a whole, or not at all.
+    Changes between `begin` and `commit` are stored together, or not at all.
 
     Args:
         path: The file; created if missing.
@@ -110,16 +110,16 @@ class BatchState:
                 raise
 
     def begin(self) -> None:
-        """Begin to gather requests; what was gathered before and not committed is forgotten."""
+        """Begin a transaction; drop changes that were not committed."""
         self.roll_back()
         self._run("BEGIN")
 
     def commit(self) -> None:
-        """Keep what was gathered."""
+        """Store the changes since `begin`."""
         self._run("COMMIT")
 
     def roll_back(self) -> None:
-        """Forget what was gathered since `begin`, if anything was begun."""
+        """Drop the changes since `begin`, if there are any."""
         if self._db.in_transaction:
             self._run("ROLLBACK")
 
@@ -129,7 +129,7 @@ class BatchState:
         return zlib.decompress(rows[0][0]).decode() if rows else None
 
     def request(self, key: str) -> KnownRequest | None:
-        """Return what is known of a request; None if it was never in a batch."""
+        """Return a request without a reply; None if it was never in a batch."""
         rows = self._run("SELECT batch IS NOT NULL, attempts, error, is_final FROM requests WHERE key = ?", key)
         return KnownRequest(bool(rows[0][0]), rows[0][1], rows[0][2], bool(rows[0][3])) if rows else None
 
@@ -143,7 +143,7 @@ class BatchState:
         )
 
     def forget_failures(self) -> None:
-        """Forget which requests failed, so that they are made anew."""
+        """Forget failed requests, so that they are submitted again."""
         self._run("DELETE FROM requests WHERE batch IS NULL AND key NOT IN (SELECT key FROM replies)")
 
     def batches(self) -> list[SentBatch]:
@@ -152,18 +152,18 @@ class BatchState:
         return [SentBatch(*row) for row in rows]
 
     def put(self, batch: SentBatch) -> None:
-        """Write a batch, new or changed."""
+        """Store a new or changed batch."""
         values = [getattr(batch, name) for name in _COLUMNS_OF_BATCHES.split(", ")]
         self._run(f"INSERT OR REPLACE INTO batches ({_COLUMNS_OF_BATCHES}) VALUES (?,?,?,?,?,?,?,?,?,?)", *values)  # noqa: S608
 
     @contextmanager
     def ending(self, batch: SentBatch, error: str, *, counts: bool) -> Iterator[BatchState]:
-        """Take in the replies of a batch and end it, all or nothing.
+        """Store the replies of a batch and end it, in one transaction.
 
         Args:
             batch: The batch as it ended.
-            error: Why its requests without a reply and an error of their own have none.
-            counts: Whether it counts as an attempt of theirs.
+            error: The reason noted for requests that have neither a reply nor an error of their own.
+            counts: Whether the batch counts as an attempt of these requests.
         """
         with self._lock:
             self._run("BEGIN")
@@ -183,13 +183,13 @@ class BatchState:
             self._run("COMMIT")
 
     def take_reply(self, key: str, body: str) -> None:
-        """Keep the first reply to a request; others of the same id, and those to requests that nobody made, are left out."""
+        """Keep the first reply to a request; ignore further replies, and replies to unknown requests."""
         if self._run("UPDATE requests SET batch = NULL, error = '' WHERE key = ? RETURNING key", key):
-            packed = zlib.compress(body.encode(), 1)  # log-probabilities take a tenth of the space then
+            packed = zlib.compress(body.encode(), 1)  # log-probabilities compress to a tenth
             self._run("INSERT OR IGNORE INTO replies VALUES (?, ?)", key, packed)
 
     def take_error(self, number: int, key: str, error: str, *, is_final: bool) -> None:
-        """Note why a request of a batch has no reply."""
+        """Note the reason why a request of a batch has no reply."""
         self._run(
             "UPDATE requests SET batch = NULL, error = ?, is_final = ? WHERE key = ? AND batch = ?",
             error,
@@ -199,7 +199,7 @@ class BatchState:
         )
 
     def close(self) -> None:
-        """Release the lock; what was gathered and not committed is forgotten."""
+        """Release the lock; drop changes that were not committed."""
         self._db.close()
 
     def _run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:

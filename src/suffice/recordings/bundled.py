@@ -24,9 +24,9 @@ BUNDLED_SAMPLES = (
 
 
 def bundled_recording(name: str) -> Recording:
-    """Return a recording in the package.
+    """Return a recording that comes with the package.
 
-    Of drafts the column `answer` contains a hash instead of the text: equal drafts have equal hashes.
+    If the answers are drafts, the column `answer` contains hashes instead of texts: equal drafts have equal hashes.
 
     >>> bundled_recording("self_refine_gpt4").shape
     (480, 5)

@@ -111,12 +111,12 @@ class ResponseCache:
             connection.execute("INSERT OR IGNORE INTO responses VALUES (?, ?, ?)", (key, text, time.time()))
 
     def take(self, other: Path) -> None:
-        """Store the responses of another cache, too; where both have one, ours is kept.
+        """Add the responses of another cache; if both have a response to a request, keep this one's.
 
         Raises:
             SchemaError: The other file is not a response cache, or is damaged.
         """
-        with ResponseCache(other):  # checked
+        with ResponseCache(other):  # raises unless it is an intact cache
             pass
         with self._open() as connection:
             connection.execute("ATTACH DATABASE ? AS other", (str(other),))
@@ -147,7 +147,7 @@ class ResponseCache:
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """Give one thread at a time the connection, and convert errors of sqlite to ours."""
+        """Yield the connection to one thread at a time, and convert errors of sqlite to ours."""
         with self._lock:
             if self._closed:
                 raise DataError(f"the response cache {self.path} is closed")
@@ -166,7 +166,9 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_CACHE_BUSY_S, isolation_level=None, check_same_thread=False)
     try:
         # Check before writing: files of other programs must stay unchanged.
-        connection.execute("BEGIN")  # one state of the file: another process may be creating its table
+        connection.execute(
+            "BEGIN"
+        )  # both checks must see one state of the file: another process may be creating its table
         _check_is_cache(connection, path)
         connection.execute("COMMIT")
         _use_wal(connection)
@@ -203,7 +205,7 @@ def _check_is_cache(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Switch to the write-ahead log; wait for other processes, because sqlite does not do so here."""
+    """Switch to the write-ahead log; wait for other processes, since sqlite itself does not wait for this switch."""
     until = time.monotonic() + _CACHE_BUSY_S
     while True:
         try:
@@ -211,6 +213,6 @@ def _use_wal(connection: sqlite3.Connection) -> None:
         except sqlite3.OperationalError as error:
             if "locked" not in str(error) or time.monotonic() > until:
                 raise
-            time.sleep(random.uniform(0.01, 0.1))  # noqa: S311 - two that wait must not meet again and again
+            time.sleep(random.uniform(0.01, 0.1))  # noqa: S311 - processes that wait must not collide again and again
         else:
             return

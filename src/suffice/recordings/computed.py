@@ -1,7 +1,7 @@
-"""Signals that are computed from recorded rounds, for recordings that lack their column.
+"""Compute signals from recorded rounds, for recordings that lack their column.
 
 A signal that was registered after a recording was made is computed by its own function, from the same `Round` objects that
-a live loop gives it.  A recording does not keep everything of a round: a function that reads something else is refused.
+a live loop gives it.  A recording does not keep everything of a round; a function that reads a missing part is refused.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def is_computed(name: str) -> bool:
 
 
 def source_columns(names: Collection[str], schema: pa.Schema) -> set[str]:
-    """Return these columns, and those from which the ones that the file lacks are computed.
+    """Return the columns to read from a file: those it has, and the sources of signals to compute for those it lacks.
 
     Args:
         names: The columns that are wanted.
@@ -76,7 +76,7 @@ def compute_column(recording: RecordedColumns, name: str) -> Floats:
             ]
         except _UnrecordedError:
             raise _refusal(name, absent) from None
-        if absent.read:  # the function caught the exception itself
+        if absent.read:  # the function caught the exception itself, so its value is not to be trusted
             raise _refusal(name, absent)
     return column
 
@@ -86,7 +86,7 @@ class _UnrecordedError(Exception):
 
 
 class _Absent:
-    """Marks the parts of a round that were not recorded, and notes which of them were read."""
+    """A placeholder for parts of a round that were not recorded; it notes the parts that are read."""
 
     def __init__(self) -> None:
         self.read: set[str] = set()
@@ -136,7 +136,7 @@ def _recorded_rounds(recording: RecordedColumns, absent: Any) -> Iterator[list[R
 
 
 def _is_measured(name: str) -> bool:
-    """Return whether a host or a model measures a signal, so that a live round also has it among its signals."""
+    """Return whether a host or model measures a signal; then a live round has it among its signals, too."""
     return name not in SIGNALS or SIGNALS[name].compute is None
 
 

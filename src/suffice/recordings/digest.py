@@ -1,4 +1,4 @@
-"""Checksums of a recording, because parquet has them only for pages, not for names, counts and headers.
+"""Checksums of a recording; parquet itself has them only for pages, not for names, counts and headers.
 
 The metadata of the file contains one checksum for the header (the JSON object and the names and kinds of columns) and
 one for the decoded values of each column.  A reader of some columns checks only those.  Chunks, row groups, encodings
@@ -28,7 +28,7 @@ _POLYNOMIAL = 0xEDB88320
 
 
 class ColumnDigest:
-    """The checksum of one column, computed in any number of pieces, one after the other or each by itself.
+    """The checksum of one column, computed in any number of pieces, in sequence or independently.
 
     >>> whole, parts = ColumnDigest(), ColumnDigest()
     >>> whole.update(pa.array(["Oslo", None, "Lima"]))
@@ -41,14 +41,14 @@ class ColumnDigest:
     True
 
     Args:
-        after: The rows of the column before the first one here.  Columns of lists are not added.
+        after: Number of rows before the first one here, for checksums that are added.  Those of lists cannot be added.
     """
 
     def __init__(self, after: int = 0) -> None:
         self._after = after
         self._rows = 0
         self._kind = ""
-        self._sums: dict[str, tuple[int, int]] = {}  # the checksum, and of how many bytes
+        self._sums: dict[str, tuple[int, int]] = {}  # the checksum, and its number of bytes
         self._items: ColumnDigest | None = None
 
     def __add__(self, other: ColumnDigest) -> ColumnDigest:
@@ -65,7 +65,7 @@ class ColumnDigest:
 
     @property
     def value(self) -> str:
-        """Eight hexadecimal digits over all values so far."""
+        """The checksum of all values so far, eight hexadecimal digits."""
         items = None if self._items is None else self._items.value
         sums = {what: checksum for what, (checksum, _) in self._sums.items()}
         return _crc(json.dumps([self._rows, self._kind, sums, items], sort_keys=True).encode())
@@ -141,7 +141,7 @@ class TableDigest:
 
 
 def header_digest(schema: pa.Schema, header: bytes) -> str:
-    """Return the checksum of a header together with the names and metadata of columns."""
+    """Return the checksum of a header with the names and metadata of the columns."""
     fields = [
         [
             field.name,
@@ -192,17 +192,17 @@ def _crc(data: bytes) -> str:
 
 
 def _joined_crc(first: int, second: int, length: int) -> int:
-    """Return the CRC-32 of two pieces of bytes from those of each, as `crc32_combine` of zlib does.
+    """Return the CRC-32 of two joined pieces of bytes, given the CRC-32 of each, as `crc32_combine` of zlib does.
 
     >>> _joined_crc(zlib.crc32(b"Os"), zlib.crc32(b"lo, Norway"), 10) == zlib.crc32(b"Oslo, Norway")
     True
 
     Args:
-        first: Of the first piece.
-        second: Of the second.
-        length: Bytes of the second.
+        first: CRC-32 of the first piece.
+        second: CRC-32 of the second piece.
+        length: Bytes of the second piece.
     """
-    # To append a zero bit is a linear map of the 32 bits, given by what it makes of each; so is to append any number.
+    # Appending a zero bit is a linear map of the 32 bits, stored as the image of each bit; squaring it doubles the zeros.
     one_bit = [_POLYNOMIAL, *(1 << i for i in range(31))]
     power = one_bit
     for _ in range(3):  # a byte

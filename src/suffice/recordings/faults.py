@@ -30,7 +30,7 @@ _PRIMARY = 0xFF
 
 
 def seal_of(*parts: Any) -> str:
-    """Return a checksum of JSON-ready values, because sqlite has none for its rows.
+    """Return a checksum of JSON-ready values, which is stored with a row since sqlite has no checksums.
 
     >>> seal_of("q1", 2, {"answer": "Oslo"})
     'f3047d80'

@@ -12,7 +12,7 @@ __all__ = ["try_lock", "unlock"]
 if sys.platform == "win32":
     import msvcrt
 
-    _LOCKED_BYTE = 1 << 62  # behind the end, since Windows lets nobody read a locked byte
+    _LOCKED_BYTE = 1 << 62  # far behind the end, since on Windows nobody can read a locked byte
 
     def try_lock(file: IO[bytes] | io.FileIO, *, shared: bool = False) -> bool:
         """Lock an open file unless another one has its lock; return whether it is locked now."""
@@ -25,7 +25,7 @@ if sys.platform == "win32":
         return True
 
     def unlock(file: IO[bytes] | io.FileIO) -> None:
-        """Give the lock of a file back."""
+        """Release the lock of a file."""
         os.lseek(file.fileno(), _LOCKED_BYTE, os.SEEK_SET)
         msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)
 
@@ -49,5 +49,5 @@ else:
         return True
 
     def unlock(file: IO[bytes] | io.FileIO) -> None:
-        """Give the lock of a file back, also in the name of forked processes that have inherited the file."""
+        """Release the lock of a file, also for forked processes that have inherited the file."""
         fcntl.flock(file, fcntl.LOCK_UN)

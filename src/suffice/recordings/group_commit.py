@@ -1,4 +1,4 @@
-"""Writes of several threads to one file, committed together: a commit waits for the disk, and the threads wait once."""
+"""Commit writes of several threads to one file together, so that all of them wait for the disk only once."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["Write", "Writers", "writers_of"]
 
 @dataclass(slots=True, eq=False)
 class Write:
-    """One write that waits.
+    """A write that waits to be committed.
 
     Attributes:
         value: Its content.
         error: The reason why it was refused; None if it was not.
-        turn: Set once the write was committed or refused, or its thread is to commit what waits.
-        leads: Whether its thread is to commit what waits.
+        turn: Set once the write was committed or refused, or once its thread must commit all waiting writes.
+        leads: Whether its thread must commit all waiting writes.
     """
 
     value: Any
@@ -35,13 +35,13 @@ class Write:
 class Writers:
     """The threads of this process that write to one file.
 
-    One of them leads: it commits its own write with all that wait, and hands the lead to a thread whose write came meanwhile. So
-    nobody waits for a sync that began after the one with their own write.
+    One thread leads: it commits all waiting writes with its own, then hands the lead to a thread whose write came meanwhile. So
+    no thread waits longer than for the sync that includes its own write.
 
     Attributes:
-        lock: Whoever has it may open the file to write. Threads wait for it in turn; for the lock of the file, a process asks again
-            and again with ever longer pauses.
-        known: What the last of them knew of the file; None if nothing.
+        lock: Held while a thread has the file open for writing. Threads wait for it in turn, while a process polls for the lock of
+            the file with ever longer pauses.
+        known: The last writer's knowledge of the file; None if there is none.
     """
 
     def __init__(self) -> None:
@@ -53,11 +53,11 @@ class Writers:
         self._is_led = False
 
     def commit(self, value: Any, commit_all: Callable[[Sequence[Write]], None]) -> None:
-        """Commit a value, with those of all threads that wait.
+        """Commit a value together with those of all waiting threads.
 
         Args:
             value: The content of the write.
-            commit_all: Commits writes at once. It gives an error to each one that it refuses; if it raises, none is stored.
+            commit_all: Commits several writes. It sets the error of each write that it refuses; if it raises, none is stored.
         """
         write = Write(value)
         with self._adding:
@@ -75,7 +75,7 @@ class Writers:
                     _commit(batch, write, commit_all)
         finally:
             with self._adding:
-                if write in self._waiting:  # its thread was interrupted
+                if write in self._waiting:  # this thread was interrupted before its turn
                     self._waiting.remove(write)
                 if write.leads:
                     self._is_led = bool(self._waiting)
@@ -89,7 +89,7 @@ class Writers:
 
 
 def _commit(batch: Sequence[Write], own: Write, commit_all: Callable[[Sequence[Write]], None]) -> None:
-    """Commit what waits; an error of the commit itself is that of every write."""
+    """Commit waiting writes; if the commit itself fails, every write gets its error."""
     try:
         commit_all(batch)
     except BaseException as error:
@@ -105,7 +105,7 @@ _LOCKS = [threading.Lock()]
 
 
 def _forget() -> None:
-    """Begin anew in a forked process: its parent's threads, which may have held locks, are not there."""
+    """Begin anew in a forked process, in which the parent's threads, and whoever held its locks, do not exist."""
     _WRITERS.clear()
     _LOCKS[0] = threading.Lock()
 
@@ -115,7 +115,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def writers_of(path: Path, known: Writers | None = None) -> Writers:
-    """Return the writers of a file in this process; `known` if it is of this process."""
+    """Return the writers of a file in this process: `known`, unless it was inherited by a fork."""
     if known is not None and known.process == os.getpid():
         return known
     with _LOCKS[0]:

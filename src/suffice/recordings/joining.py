@@ -1,4 +1,4 @@
-"""Recordings of one configuration joined into one: shards, halves, and the same questions with several prompts."""
+"""Join recordings of one configuration: shards, halves, or the same questions with several prompts."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from suffice.recordings.shards import SHARD, Shard, listed_shards
 __all__ = ["MergeSummary", "merge_recordings"]
 
 _PROMPTS = "prompts"
-"""The entry of a configuration that has what differs between prompts, by prompt."""
+"""The entry of a configuration with the settings that differ between prompts, by prompt."""
 
 _SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeSummary(Result):
-    """What was merged.
+    """Summary of a merge.
 
     Attributes:
         path: The recording that was written.
-        sources: Questions of each file.
-        questions: Recorded questions, those of another prompt counted again.
-        rounds: Their rounds.
+        sources: Number of questions by file.
+        questions: Number of recorded questions; a question counts once for each prompt.
+        rounds: Number of their rounds.
         prompts: The prompts, where there are several.
         failed: Questions that failed while recording.
-        notes: What a reader must know.
+        notes: Caveats for the reader.
     """
 
     path: Path
@@ -55,14 +55,14 @@ class MergeSummary(Result):
     notes: tuple[str, ...] = ()
 
     def table(self) -> Table:
-        """Return what was merged as one table."""
+        """Return the summary as a table."""
         facts = {**{f"questions of {name}": f"{n:,}" for name, n in self.sources.items()}, "rounds": f"{self.rounds:,}"}
         return facts_table("Merged recording", facts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """One file: its rows, and its configuration divided into what all must share and the prompts' own part."""
+    """One file: its rows, and its configuration, divided into the part that all files share and that of each prompt."""
 
     path: Path
     recording: Recording
@@ -120,7 +120,7 @@ def merge_recordings(out: str | Path, paths: Sequence[str | Path]) -> MergeSumma
     named = [_named_apart(part) if len(prompts) > 1 else part.recording.table for part in parts]
     _check_questions(parts, named)
     table = together(named)
-    merged = Recording(table, _metadata(parts, prompts))  # checks the rounds
+    merged = Recording(table, _metadata(parts, prompts))  # raises if a round is repeated or missing
     complete = {name for name, end in zip(merged.question_ids, merged.ends.tolist(), strict=True) if end != "failed"}
     merged.metadata["failed"] = {q: why for q, why in merged.metadata["failed"].items() if q not in complete}
     notes = [*_shard_notes(parts), *_cut_notes(parts), *_column_notes(parts), *_journals(out, parts, merged)]
@@ -137,7 +137,7 @@ def merge_recordings(out: str | Path, paths: Sequence[str | Path]) -> MergeSumma
 
 
 def _shard_notes(parts: Sequence[_Part]) -> list[str]:
-    """Say which shards are missing where parts of a recording were given one by one."""
+    """Return a note on shards that are missing among the given parts."""
     given: dict[tuple[str, int], set[int]] = {}
     for part in parts:
         if (shard := part.recording.metadata.get(SHARD)) is not None:
@@ -202,7 +202,7 @@ def _check_shared(parts: Sequence[_Part]) -> None:
 
 
 def _named_apart(part: _Part) -> pa.Table:
-    """Return the rows with ids that name the prompt, and the question's own id as its cluster."""
+    """Return the rows with ids that name the prompt; the question's own id becomes its cluster."""
     table = part.recording.table
     if len(part.prompts) > 1:
         return table  # a merged file already has such ids
@@ -248,7 +248,7 @@ def _check_questions(parts: Sequence[_Part], tables: Sequence[pa.Table]) -> None
 
 
 def _metadata(parts: Sequence[_Part], prompts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the metadata of all files: what they share, and of each what describes it alone."""
+    """Return the metadata of the merged file: the shared entries, and the individual ones of each file."""
     shared = parts[0].shared
     config, depends = dict(shared["config"]), dict(shared["depends"])
     if len(prompts) > 1:
@@ -282,7 +282,7 @@ def _metadata(parts: Sequence[_Part], prompts: Mapping[str, Mapping[str, Any]]) 
 
 
 def _cut_notes(parts: Sequence[_Part]) -> list[str]:
-    """Return a note if a rule ended questions of some files, and no question of others."""
+    """Return a note if a rule ended questions in some files but none in others."""
     cut = {part.path.name: int((part.recording.ends == "rule").sum()) for part in parts}
     if all(cut.values()) or not any(cut.values()):
         return []
@@ -301,7 +301,7 @@ def _column_notes(parts: Sequence[_Part]) -> list[str]:
 
 
 def _journals(out: Path, parts: Sequence[_Part], merged: Recording) -> list[str]:
-    """Copy the replies of failed questions into the journal of the new file; return what stays behind."""
+    """Copy the replies of failed questions into the journal of the new file; return notes on those that cannot be copied."""
     notes: list[str] = []
     for part, path in [(one, path) for one in parts for path in _journaled(one.path)]:
         if is_url(path) or is_url(out):

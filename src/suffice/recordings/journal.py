@@ -1,4 +1,4 @@
-"""The replies of an unfinished recording: each is in a file before the next call."""
+"""Journal of an unfinished recording's replies: each is written to a file before the next call."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _JOURNAL_BUSY_S = 2.0
 _SYNC_EVERY_S = 1.0
 _RECORDING = "another process is recording into this file: wait for it, or record to another file"
 _CONFIG, _REPLIES, _FINISHED, _CUT_SHORT = "config", "replies", "finished", "cut short"
-"""The first entry of a record, which says what the others are."""
+"""Kinds of records; the kind is a record's first entry."""
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Return which entries of two nested configurations differ, as ``key: old -> new``.
+    """Return the differences between two nested configurations, as ``key: old -> new``.
 
-    The same model under two names does not differ, see `suffice.common.identities`, nor do two lists of endpoints that serve it,
-    as long as they have one in common.
+    One model under two names is not a difference, see `suffice.common.identities`; nor are two lists of endpoints that have one in
+    common.
     """
     if not prefix:
         old = aligned(old, new)
@@ -56,11 +56,11 @@ def _shortened(value: Any, most: int = 80) -> str:
 
 
 class Journal:
-    """A file beside an unfinished recording, see `suffice.recordings.journal_file`; only the places of its records are in memory.
+    """Replies in a file beside an unfinished recording; only the places of its records are in memory.
 
-    The file is locked while it is open, so that only one process uses it; the lock ends with the process.  Once `put` has
-    returned, the reply survives `kill -9`.  While replies come, the file is synced every second and when it is closed, so that a
-    power cut costs at most the replies since then.
+    The file's form is that of `suffice.recordings.journal_file`.  It is locked while it is open, so that only one process uses it;
+    the lock ends with the process.  Once `put` has returned, the reply survives `kill -9`.  The file is synced every second
+    while replies come, and when it is closed, so that a power cut costs at most the replies of the last second.
 
     Args:
         path: The journal file; created if missing.
@@ -91,12 +91,12 @@ class Journal:
         self._synced_at = time.monotonic()
 
     def _begin(self) -> None:
-        """Note where each record is; write the configuration, or compare it with that of the file."""
+        """Index the records; write the configuration, or compare it with that of the file."""
         stored = None
         for before, (kind, *rest) in self._file.records():
             if kind == _CONFIG:
                 stored = rest[0]
-            elif kind != _CUT_SHORT:  # its question is repeated
+            elif kind != _CUT_SHORT:  # a question that was cut short is recorded again
                 self._note(kind, rest[0], before)
         if stored is None:
             self._file.append([[_CONFIG, self._config]])
@@ -128,7 +128,7 @@ class Journal:
         self.changes += 1
 
     def put(self, question_id: str, payloads: Mapping[tuple[int, str], Mapping[str, Any]]) -> None:
-        """Commit replies by round and part (the component that replied), all or none.
+        """Commit replies by round and part (the component that replied), all or none of them.
 
         Samples of one question are different rounds, so equal requests keep replies of their own.
 
@@ -147,7 +147,7 @@ class Journal:
         return {(r, part): payload for _, _, replies in records for r, part, payload in replies}
 
     def finish(self, question_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Commit the finished rows of a question, which stand for its replies.
+        """Commit the finished rows of a question, which replace its replies.
 
         Raises:
             DataError: The disk is full, or not writable.
@@ -212,7 +212,7 @@ class Journal:
                     self.finish(question_id, rows)
 
     def close(self) -> None:
-        """Let everything reach the disk, and release the lock."""
+        """Sync the file to the disk, and release the lock."""
         if not self._file.is_closed:
             try:
                 self._file.sync()
@@ -233,7 +233,7 @@ class Journal:
 
 
 def count_finished(path: Path) -> int:
-    """Return how many questions a journal holds; 0 if there is none.  It is neither locked nor changed.
+    """Return the number of questions in a journal, 0 if there is none, without locking or changing it.
 
     Raises:
         SchemaError: The file is not a journal, or it is damaged.

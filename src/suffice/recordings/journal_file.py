@@ -6,13 +6,13 @@ hexadecimal digits each, then the value as JSON::
     suffice journal 1
     0000001c 8f3a2b10 [["metadata",{"config":{}}]]
 
-The checksum continues that of the record before, so a record that is missing, or in another place, is found like a changed one.
-JSON text contains neither line breaks nor zero bytes. So three things can be told apart:
+The checksum continues that of the previous record, so that a missing or moved record is detected like a changed one.
+JSON text contains neither line breaks nor zero bytes. So three cases can be told apart:
 
-- A file that ends within a record, or in zero bytes after one: its process was killed, or the power failed, while that record was
-  written. It is a torn tail. Nobody was told that the record is stored; it is cut, and the log names it.
+- A file that ends within a record, or in zero bytes after one: a torn tail, since the process was killed or the power failed while
+  the record was written. Nobody was told that this record is stored; it is cut, and the log names it.
 - A whole record with a wrong checksum or length: damage, an error that names the file and the byte.
-- Any beginning of the file: a valid journal of what was committed up to there, so the file may be copied at any time.
+- Any beginning of the file: a valid journal of the commits up to there, so the file may be copied at any time.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _locked: WeakSet[io.FileIO] = WeakSet()
 
 
 def _close_in_child() -> None:
-    """Close inherited files in a forked process, which would otherwise keep its parent's locks when the parent ends."""
+    """Close inherited files in a forked process, which would otherwise keep its parent's locks after the parent's end."""
     for file in [*_locked]:
         file.close()
 
@@ -64,12 +64,12 @@ if hasattr(os, "register_at_fork"):
 
 
 class Place(NamedTuple):
-    """The end of a record.
+    """The position at which a record ends.
 
     Attributes:
-        offset: The byte after it.
-        seal: Its checksum, 0 for the first line.
-        start: Its first byte.
+        offset: The first byte after the record.
+        seal: The record's checksum, 0 for the first line.
+        start: The record's first byte.
     """
 
     offset: int
@@ -82,7 +82,7 @@ BEGINNING = Place(0, 0, 0)
 
 
 def encoded(value: Any, seal: int = 0) -> tuple[bytes, int]:
-    r"""Return a JSON-ready value as a record after one with the checksum `seal`, and its own checksum.
+    r"""Return a JSON-ready value as a record, and its checksum, which continues `seal`, that of the previous record.
 
     >>> encoded({"answer": "Oslo"})
     (b'00000011 ab374602 {"answer":"Oslo"}\n', 2872526338)
@@ -93,7 +93,7 @@ def encoded(value: Any, seal: int = 0) -> tuple[bytes, int]:
 
 
 def _decoded(line: bytes, seal: int) -> tuple[Any, int] | None:
-    """Return the value and the checksum of a line; None unless it is a whole record after one with the checksum `seal`."""
+    """Return a line's value and checksum; None unless it is a whole record that continues the checksum `seal`."""
     match = _PREFIX.match(line)
     if match is None or not line.endswith(b"\n"):
         return None
@@ -107,11 +107,11 @@ def _decoded(line: bytes, seal: int) -> tuple[Any, int] | None:
 
 
 class _Reading:
-    """Reads the whole records of a file from a place on.
+    """A reader of the whole records of a file from a given place on.
 
     Attributes:
         place: The end of the last record that was read.
-        torn: Bytes of a torn tail after it, known at the end; 0 if there is none.
+        torn: Bytes of a torn tail after `place`, known once all records were read; 0 if there is none.
     """
 
     def __init__(self, file: IO[bytes], path: Any, place: Place = BEGINNING) -> None:
@@ -119,7 +119,7 @@ class _Reading:
         self.place, self.torn = place, 0
 
     def __iter__(self) -> Iterator[tuple[Place, Any]]:
-        """Yield the end of the record before each one, and its value.
+        """Yield each record's value after its place: the end of the previous record.
 
         Raises:
             SchemaError: The file is damaged, is no journal, or is one of an older release.
@@ -163,7 +163,7 @@ class _Reading:
 
 
 def _lacks_only_its_end(rest: bytes, seal: int) -> bool:
-    """Return whether another byte is in the place of a record's line break, which no interrupted write leaves."""
+    """Return whether only a record's line break is replaced by another byte, which an interrupted write cannot cause."""
     return not rest.endswith(b"\0") and _decoded(rest[:-1] + b"\n", seal) is not None
 
 
@@ -175,14 +175,14 @@ def _old(path: Any) -> SchemaError:
 
 
 def check_age(path: Path) -> None:
-    """Raise a `SchemaError` if releases up to 0.4.0 left something beside a journal that only they can read."""
+    """Raise a `SchemaError` if a release up to 0.4.0 left files beside a journal that only such a release can read."""
     wal = path.with_name(path.name + "-wal")
     if wal.exists() and wal.stat().st_size:
         raise _old(path)
 
 
 def is_finished_old(path: Any) -> bool:
-    """Return whether a file is a journal of rounds of suffice 0.4.0 or older, a file of sqlite, from which all questions were moved."""
+    """Return whether a file is a sqlite journal of rounds of suffice 0.4.0 or older from which all questions were moved."""
     if is_url(path):
         return False
     try:
@@ -191,7 +191,7 @@ def is_finished_old(path: Any) -> bool:
                 return False
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
             return bool(database.execute("SELECT count(*) FROM questions").fetchone() == (0,))
-    except (OSError, sqlite3.Error):  # reported when it is read
+    except (OSError, sqlite3.Error):  # the reader reports it
         return False
 
 
@@ -219,7 +219,7 @@ def read_records(path: Any) -> Iterator[Any]:
 
 
 def _is_left(path: Path, size: int) -> bool:
-    """Return whether a file of this size is not being written to: what is at its end was left by a process that ended."""
+    """Return whether no process writes to a file, so that the torn tail at this size was left by one that ended."""
     with suppress(OSError), path.open("rb", buffering=0) as file:
         if try_lock(file, shared=True):
             try:
@@ -239,14 +239,14 @@ def _torn_text(path: Any, offset: int, size: int, what: str) -> str:
 class LockedJournal:
     """A journal to which this process alone writes until it is closed; the lock also ends with the process.
 
-    What `append` has written is in the file when it returns, and survives `kill -9`. With `sync` it has also passed `os.fdatasync`
-    (`os.fsync` where there is none), and survives a power cut as far as the system and the drive keep what that promises; for a
-    new file the same holds of its name, by `os.fsync` of its folder.
+    Once `append` has returned, its records are in the file and survive `kill -9`. With `sync` they have also passed `os.fdatasync`
+    (or `os.fsync`), and survive a power cut as far as the system and the drive keep that promise; so does the name of a new file,
+    by `os.fsync` of its folder.
 
     Args:
         path: The file; its folder is created if missing.
         busy: The message if another process has the lock.
-        wait_s: How long to wait for the lock, seconds.
+        wait_s: Seconds to wait for the lock.
         create: Whether to create the file if it is not there.
 
     Attributes:
@@ -271,17 +271,17 @@ class LockedJournal:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the lock was released."""
+        """True once the lock was released."""
         return self._file.closed
 
     @property
     def identity(self) -> tuple[int, int]:
-        """What tells the file from another one of the same name."""
+        """Identity of the file, which differs from that of another file of the same name."""
         status = os.fstat(self._file.fileno())
         return status.st_dev, status.st_ino
 
     def has(self, place: Place) -> bool:
-        """Return whether a record ends at a place where one ended before: only then may reading go on from there."""
+        """Return whether a record still ends at a known place; only then may reading go on from there."""
         if place == BEGINNING:
             return True
         self._file.seek(place.start)
@@ -290,7 +290,7 @@ class LockedJournal:
         return size >= place.offset and prefix[9:] == b"%08x " % place.seal
 
     def records(self) -> Iterator[tuple[Place, Any]]:
-        """Yield the records after `place`, see `read`; cut a torn tail, and name it in the log.
+        """Yield the places and values of the records after `place`; cut a torn tail, and name it in the log.
 
         Raises:
             SchemaError: The file is damaged, is no journal, or is one of an older release.
@@ -303,7 +303,7 @@ class LockedJournal:
         self.place = reading.place
         if reading.torn:
             self._file.truncate(self.place.offset)
-            if self.place.offset:  # otherwise its process was killed when it had just created it
+            if self.place.offset:  # an empty file was left by a process that was killed when it had just created it
                 _log.warning(_torn_text(self.path, self.place.offset, reading.torn, "are cut off"))
 
     def values(self) -> Iterator[Any]:
@@ -347,7 +347,7 @@ class LockedJournal:
             if self.place == BEGINNING:
                 sync_folder(self.path.parent)
         except BaseException as error:
-            with suppress(OSError):  # otherwise the next who reads the file cuts it
+            with suppress(OSError):  # if this fails, the next reader cuts the torn tail
                 self._file.truncate(self.place.offset)
             if isinstance(error, OSError):
                 raise disk_fault(self.path, error) from error
@@ -364,11 +364,11 @@ class LockedJournal:
             left = left[self._file.write(left) :]
 
     def sync(self) -> None:
-        """Let what was written reach the disk."""
+        """Sync the written records to the disk."""
         _sync_file(self._file.fileno())
 
     def replace(self, values: Iterable[Any]) -> None:
-        """Put a new file with these records in the place of this one, in one step, and close it.
+        """Replace the file, in one step, by a new one with these records, and close it.
 
         Raises:
             DataError: The disk is full or not writable; the file is as before.
@@ -384,14 +384,14 @@ class LockedJournal:
         self.close()
 
     def clear(self) -> None:
-        """Begin the file anew."""
+        """Remove all records."""
         self._file.truncate(0)
         self.place = BEGINNING
 
     def remove(self) -> None:
         """Remove the file, and close it.
 
-        In this order if the system allows it: a process that waits for the lock must see that the file is gone.
+        It is removed before it is closed if the system allows that: a process that waits for the lock must see that it is gone.
         """
         if sys.platform == "win32":
             self.close()
@@ -413,7 +413,7 @@ class LockedJournal:
 
 
 def _opened(path: Path, busy: str, wait_s: float, *, create: bool) -> io.FileIO:
-    """Return the file that is at `path` now, locked: another process may replace or remove it while this one waits."""
+    """Open and lock the file at `path`; repeat this if another process has replaced or removed it meanwhile."""
     deadline, pause = time.monotonic() + wait_s, _FIRST_PAUSE_S
     flags = os.O_RDWR | (os.O_CREAT if create else 0) | getattr(os, "O_BINARY", 0)
     while True:

@@ -1,4 +1,4 @@
-"""A recording together with the rounds that processes are still adding to it."""
+"""Combine a recording with the rounds that processes are still adding to it."""
 
 from __future__ import annotations
 
@@ -42,26 +42,26 @@ MERGED = "merged"
 OF_ONE_FILE = frozenset(
     {"dataset", "failed", "suffice", "format", "version", "notes", "read_from", "score_kind", MERGED, SHARD}
 )
-"""Entries of metadata that may differ between files: they describe one of them, not how it was recorded."""
+"""Entries of metadata that may differ between files, since they describe the file and not its settings."""
 
 UNFINISHED = "unfinished: it goes on, or its process was killed"
-"""Why a question that has not ended counts as failed."""
+"""The reason given for a question that counts as failed because it has not ended."""
 
 _UNKNOWN: Mapping[str, Any] = {"end": "failed", "inferred": False, "why": UNFINISHED}
 _UNAUDITED: Mapping[str, Any] = {
     "end": "rule",
     "inferred": False,
     "why": "",
-}  # the answer is out, and the rounds after it have not run
+}  # the answer was returned, but the rounds of the audit have not run
 
 
 def merged(
     stored: pa.Table | None, metadata: Mapping[str, Any], content: JournalContent
 ) -> tuple[pa.Table, dict[str, Any]]:
-    """Return the rows of a recording with those of a journal, and the metadata of both.
+    """Return the rows of a recording and its journal together, and their common metadata.
 
-    A question that has not ended counts as failed; one whose audit has not ended, as stopped by the rule.  An end that nobody named is inferred from the lengths of all
-    questions: `max_rounds` for the longest ones, as a cap ended them, and `rule` for the others, which the loop ended.
+    A question that has not ended counts as failed; one whose audit has not ended, as stopped by the rule.  An unnamed end is
+    inferred from the lengths of all questions: `max_rounds` (the cap) for the longest, and `rule` (the loop) for the others.
 
     Args:
         stored: The rows of the recording; None if there is none.
@@ -105,18 +105,18 @@ def merged(
 
 
 def common_facts(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what the metadata of several files says of their questions together."""
+    """Return the metadata that holds for the questions of several files together."""
     sets = _whole_sets(metadata) or [item.get("dataset") or {} for item in metadata]
     hashes = dict.fromkeys(item["hash"] for item in sets if "hash" in item)
     dataset = {"hash": "+".join(hashes), "questions": sum(int(item.get("questions", 0)) for item in sets)}
     notes = dict.fromkeys(note for item in metadata for note in item.get("notes") or ())
-    kinds = {item["score_kind"] for item in metadata if "score_kind" in item}  # files of older releases do not say it
+    kinds = {item["score_kind"] for item in metadata if "score_kind" in item}  # missing in files of older releases
     scores = {"score_kind": kinds.pop()} if len(kinds) == 1 else {}
     return ({"dataset": dataset} if hashes else {}) | ({"notes": list(notes)} if notes else {}) | scores
 
 
 def _whole_sets(metadata: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the data set of which the files have every shard; nothing if they have not."""
+    """Return the data set's entry if the files have every shard of it; else nothing."""
     shards = [item.get(SHARD) or {} for item in metadata]
     indexes = {shard.get("index") for shard in shards}
     sets = {shard["dataset"]["hash"]: shard["dataset"] for shard in shards if shard}
@@ -124,10 +124,10 @@ def _whole_sets(metadata: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
 
 
 class RunNames:
-    """The names of questions: that of the cluster for the first, ``NAME#2`` for the second, and so on.
+    """Free names for the runs of a question: the cluster's name for the first, ``NAME#2`` for the second, and so on.
 
     Args:
-        taken: RunNames that others have; `new` adds to it.
+        taken: Names in use; `new` adds to it.
     """
 
     def __init__(self, taken: set[str]) -> None:
@@ -146,7 +146,7 @@ class RunNames:
 
 
 def together(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return the rows of tables whose columns may differ, those of the first table first."""
+    """Concatenate tables whose columns may differ."""
 
     def is_blank(i: int, name: str) -> bool:
         column = tables[i].column(name)
@@ -157,13 +157,13 @@ def together(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def joint_schema(schemas: Sequence[pa.Schema], is_blank: Callable[[int, str], bool]) -> pa.Schema:
-    """Return the columns of tables whose columns may differ.
+    """Return one schema for tables whose columns may differ.
 
-    A column of several types has the one that can hold all values; text, if there is none.
+    A column of several types gets the type that can hold all values; text, if there is none.
 
     Args:
         schemas: The columns of each table.
-        is_blank: Returns whether a column of the table at a position has no value: its type is only a guess.
+        is_blank: Called with a table's position and a column; returns whether it has no value, so that its type is only a guess.
     """
     fields: dict[str, list[tuple[int, pa.Field]]] = {}
     for i, schema in enumerate(schemas):
@@ -179,15 +179,15 @@ def _joint_field(occurrences: Sequence[tuple[int, pa.Field]], is_blank: Callable
     filled = [field for i, field in occurrences if not is_blank(i, field.name)] or [first]
     try:
         joint = pa.unify_schemas([pa.schema([field]) for field in filled], promote_options="permissive").field(0)
-    except pa.ArrowException:  # a label may be a number first and a text later
+    except pa.ArrowException:  # a label may be a number in one table and text in another
         joint = pa.field(first.name, pa.string())
     return joint.with_metadata(filled[0].metadata)
 
 
 def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a table with the columns of `schema`, without a value where it lacks them.
+    """Return a table with the columns of `schema`; columns that it lacks are empty.
 
-    A component of which the table has no costs was free wherever it recorded a call.
+    Costs that it lacks are 0 in rows with recorded calls, since a component without a column was not called.
     """
     called = [name for name in (cost_column(item, "calls") for item in LOOP_COMPONENTS) if name in table.column_names]
     free = None
@@ -210,7 +210,7 @@ def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _with_ends(table: pa.Table) -> pa.Table:
-    """Return the table with the ends that nobody named, inferred from the lengths of all questions that did not fail."""
+    """Fill in unnamed ends, inferred from the lengths of all questions that did not fail."""
     ids, ends = table.column("question_id").to_pylist(), table.column("end").to_pylist()
     inferred = table.column(INFERRED).to_pylist()
     lengths = Counter(name for name, end in zip(ids, ends, strict=True) if end != "failed")

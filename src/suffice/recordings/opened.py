@@ -1,4 +1,4 @@
-"""Files of recordings: written whole or not at all, opened without reading their rows, and checked as they are read."""
+"""Write and open files of recordings: written whole or not at all, opened without reading rows, checked while read."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class OpenRecording(ABC):
     """An opened recording with a checked header.
 
     Attributes:
-        path: Its place.
+        path: The file or folder.
         schema: Its columns.
         metadata: Its metadata.
     """
@@ -62,7 +62,7 @@ class OpenRecording(ABC):
 
     @abstractmethod
     def tables(self, rows: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """Yield the rows; once all are read, every column that was read is compared with its checksum.
+        """Yield the rows as tables; after the last one, compare each column that was read with its checksum.
 
         Args:
             rows: The most rows of a table; None = all rows of a file.
@@ -92,7 +92,7 @@ class OpenFile(OpenRecording):
 
     Args:
         path: The file.
-        buffer: Its content, if it is not only in the file.
+        buffer: Its content, if it differs from the file's because rounds are still being added.
 
     Attributes:
         digests: The checksum of each column; empty for files of older releases.
@@ -132,7 +132,7 @@ class OpenFile(OpenRecording):
             remote = self._buffer is None and is_url(self.path)
             try:
                 source = self.path if self._buffer is None else pa.BufferReader(self._buffer)
-                # From a URL, only what the columns need is read, in few requests.
+                # From a URL, only the bytes of the columns are read, in few requests.
                 source = _remote_file(self.path) if remote else source
                 self._opened = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=remote)
             except FileNotFoundError:
@@ -175,7 +175,7 @@ class OpenFile(OpenRecording):
         return [group.statistics if group.is_stats_set else None for group in groups]
 
     def tables(self, rows: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """Yield the rows; once all are read, every column that was read is compared with its checksum."""
+        """Yield the rows as tables; after the last one, compare each column that was read with its checksum."""
         digests = self.new_digests(columns)
         yield from self.group_tables(range(len(self.group_rows)), rows, columns, digests)
         self.compare(digests)
@@ -190,15 +190,15 @@ class OpenFile(OpenRecording):
         """Yield the rows of some row groups.
 
         Args:
-            groups: Which.
+            groups: Numbers of the row groups.
             rows: The most rows of a table; None = all.
             columns: The columns to read; None = all.
-            digests: By column, what the rows are added to; whoever has those of all rows compares them, see `compare`.
+            digests: Checksums by column, to which the rows are added; compare them with `compare` once all rows are in.
 
         Raises:
             SchemaError: The file is corrupt or truncated.
         """
-        metadata = self.schema.metadata  # without the checksums, because the table may be changed
+        metadata = self.schema.metadata  # without the checksums, since the caller may change the table
         with reaching(self.path):
             try:
                 for table in self._row_groups(groups, rows, columns):
@@ -211,11 +211,11 @@ class OpenFile(OpenRecording):
                 raise _unreadable_file(self.path, error) from None
 
     def new_digests(self, columns: Sequence[str] | None = None, after: int = 0) -> dict[str, ColumnDigest]:
-        """Return checksums of no rows yet for those of these columns that have one.
+        """Return empty checksums, to be updated, for those of these columns that have one in the file.
 
         Args:
             columns: The columns; None = all.
-            after: The rows before the first one.
+            after: Number of rows before the first one.
         """
         return {name: ColumnDigest(after) for name in self.digests if columns is None or name in columns}
 
@@ -244,13 +244,13 @@ class OpenFile(OpenRecording):
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether rounds are here that are not in the file, because a `Recorder` is still adding to it."""
+        """True if there are rounds in memory that are not in the file, because a `Recorder` is still adding to it."""
         return self._buffer is not None
 
     def __getstate__(self) -> dict[str, Any]:
         if self.is_in_memory:
             raise TypeError("rounds that are not in a file cannot be sent to another process")
-        return {**vars(self), "_opened": None}  # it is opened again where it is read
+        return {**vars(self), "_opened": None}  # the other process opens it again
 
     def close(self) -> None:
         """Close the file."""
@@ -260,18 +260,20 @@ class OpenFile(OpenRecording):
 
 
 def open_file(path: str | Path, kind: type[_Opened]) -> _Opened:
-    """Open a file of a recording; rounds that a `Recorder` is still adding to it are there, too.
+    """Open a file of a recording, with the rounds that a `Recorder` is still adding to it.
 
     Args:
         path: The file.
-        kind: The class of what is returned.
+        kind: The class to return.
 
     Raises:
         DataError: The file does not exist, or no round was observed yet.
         SchemaError: It is corrupt or truncated, not a recording, of another version, or its header is damaged.
     """
     path = place(path)
-    content = RoundJournal(path).content()  # before the recording is read: what is moved meanwhile is then in both
+    content = RoundJournal(
+        path
+    ).content()  # read before the recording: rows that are moved meanwhile are then in both, and none is missed
     check_moved(path, content)
     if content is None or (not content.questions and path.is_file()):
         return kind(path)
@@ -282,7 +284,7 @@ def open_file(path: str | Path, kind: type[_Opened]) -> _Opened:
 
 
 def check_moved(path: Path, content: JournalContent | None) -> None:
-    """Raise a `SchemaError` if a file lacks rows that were moved to it from its journal: one of both is from another time."""
+    """Raise a `SchemaError` if a file lacks rows that its journal has moved to it: the two are copies of different times."""
     if content is None or not content.file_rows:
         return
     n_rows = 0
@@ -299,7 +301,7 @@ def check_moved(path: Path, content: JournalContent | None) -> None:
 
 
 def with_journal(path: str | Path, content: JournalContent) -> tuple[pa.Table, dict[str, Any]]:
-    """Return the rows of a recording with those of a journal, and the metadata of both; see `merged`."""
+    """Combine a recording with its journal; see `merged`."""
     if not place(path).is_file():
         return merged(None, {}, content)
     with OpenFile(path) as opened:
@@ -390,7 +392,7 @@ def _remote_file(path: Any) -> Any:
 
 def _unreadable_file(path: str | Path, error: Exception) -> DataError:
     path = place(path)
-    # What a damaged file raises has no number.
+    # Errors of the system have a number; those of damaged files have none.
     if is_url(path) and isinstance(error, OSError) and (error.errno is not None or type(error) is not OSError):
         return unreachable(path, error)
     with suppress(OSError), path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Which questions of a part count, and by which names, in the recording of all parts."""
+"""Resolve questions that several parts of a folder contain: one copy of each run counts, and runs get unique names."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _NUMBERED = r"#\d+$"
 
 @dataclass(slots=True)
 class PartQuestions:
-    """What the questions of one part are in the recording of all parts.
+    """The questions of one part as the recording of all parts sees them.
 
     Attributes:
         dropped: The names of questions that count in another part.
         names: Other names, by the name in the part.
-        is_shorter: Whether other parts have longer questions, so that no inferred end was the cap.
+        is_shorter: True if other parts have longer questions, so that no inferred end was the cap.
     """
 
     dropped: set[str] = field(default_factory=set)
@@ -39,7 +39,7 @@ class PartQuestions:
     is_shorter: bool = False
 
     def applied(self, table: pa.Table) -> pa.Table:
-        """Return the rows of the part that count, with the names and ends that they have in the recording of all parts."""
+        """Return the rows of the part that count, with their names and ends in the recording of all parts."""
         ids = table.column("question_id")
         if self.dropped:
             table = table.filter(pc.invert(pc.is_in(ids, pa.array(sorted(self.dropped), pa.string()))))
@@ -60,7 +60,7 @@ def _with_column(table: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Tabl
 
 
 class _Question(NamedTuple):
-    """One question of one part, in the order of time; `weight` is greater for the run that has more to say."""
+    """One question of one part; sorted by time.  Of several copies of a run, that of the greatest `weight` counts."""
 
     time: float
     run: str
@@ -71,10 +71,10 @@ class _Question(NamedTuple):
 
 
 def part_questions(parts: Sequence[OpenFile]) -> list[PartQuestions]:
-    """Return what the questions of each part are in the recording of all parts.
+    """Return, for each part, the questions that count in the recording of all parts, and their names there.
 
-    The rows are never in memory: only the identities of one part at a time, and two hashes for each question.  Only for
-    questions that were recorded more than once is anything else kept.
+    Memory holds the identities of one part at a time and two hashes for each question; more only for questions that were
+    recorded more than once.
 
     Raises:
         DataError: A question that no `Recorder` recorded is in several parts.
@@ -108,12 +108,12 @@ def part_questions(parts: Sequence[OpenFile]) -> list[PartQuestions]:
 def _each_once(
     questions: Sequence[_Question], parts: Sequence[OpenFile], result: Sequence[PartQuestions]
 ) -> list[_Question]:
-    """Return one question of each run: the one that ended, or has most rounds; the others are dropped from their parts."""
+    """Return one question of each run: the one that ended, or has most rounds; mark the others as dropped."""
     best: dict[str, _Question] = {}
     for question in questions:
         other = best.get(question.run)
         if other is not None and other.part == question.part:
-            continue  # its rows do not follow each other
+            continue  # the same part: the question's rows are not contiguous
         if other is not None and RUN not in parts[question.part].schema.names:
             raise DataError(
                 f"question {question.name!r} is in {str(parts[other.part].path)!r} and in {parts[question.part].path.name!r}: "
@@ -145,7 +145,7 @@ class _Identities:
         self.cluster_hashes = text_keys(self._clusters) if self._has_runs else np.zeros(0, dtype=np.uint64)
 
     def numbered(self) -> npt.NDArray[np.bool_]:
-        """Return which questions have a name with a number: another than their cluster's, or a cluster that looks like it."""
+        """Return a mask of the questions that have a numbered name, or a cluster whose name looks numbered."""
         if not self._has_runs:
             return np.zeros(len(self.run_hashes), dtype=np.bool_)
         other = pc.not_equal(self._first.column("question_id"), self._clusters)
@@ -153,7 +153,7 @@ class _Identities:
 
     @property
     def longest(self) -> int:
-        """The most rounds of a question that did not fail, where ends were inferred from it; else 0."""
+        """The most rounds of a question that did not fail, if ends were inferred from it; else 0."""
         if INFERRED not in self._first.column_names:
             return 0
         valid = pc.not_equal(self._first.column("end"), "failed").to_numpy()
@@ -162,7 +162,7 @@ class _Identities:
     def questions(
         self, place: int, repeated_runs: npt.NDArray[np.uint64], repeated_clusters: npt.NDArray[np.uint64]
     ) -> list[_Question]:
-        """Return the questions whose name may change, or that may be in another part, too."""
+        """Return the questions to compare with other parts: they may be there, too, or need another name."""
         some = np.isin(self.run_hashes, repeated_runs) | self.numbered()
         if self._has_runs:
             some |= np.isin(self.cluster_hashes, repeated_clusters)

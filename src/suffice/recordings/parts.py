@@ -51,13 +51,13 @@ _GATHERED_ROWS = 1 << 11
 
 def part_paths(folder: Path) -> list[Path]:
     """Return the parts of a folder, in the order of their names; some may have a journal and no file yet."""
-    # Journals first: one is removed after its file was written, so a part that is sealed meanwhile is in one of the two.
+    # List journals first: a journal is removed after its file was written, so a part that is sealed meanwhile is not missed.
     journals = {path.with_name(path.name.removesuffix(_JOURNAL)) for path in folder.glob(_PART_FILES + _JOURNAL)}
     return sorted(journals | {*folder.glob(_PART_FILES)})
 
 
 def common_state(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return two files' metadata with the fitted state of the signals that both have: a policy may be replaced by another."""
+    """Reduce two files' metadata to the fitted signals that both have, since a deployed policy may have been replaced."""
     states = [item.get("state") or {} for item in (first, second)]
     both = states[0].keys() & states[1].keys()
     one, other = ({name: state[name] for name in both} for state in states)
@@ -67,8 +67,8 @@ def common_state(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[d
 class OpenFolder(OpenRecording):
     """The parts of a folder as one recording.
 
-    A question that was recorded several times has one name in each part; here, its second run is ``NAME#2``, in the order of
-    time.  Of a run that is in several parts, the one that ended, or has most rounds, counts.
+    The second run of a question, in the order of time, is named ``NAME#2`` here, while parts may use one name for both.  Of a run
+    that is in several parts, the copy that ended, or has most rounds, counts.
 
     Args:
         path: The folder.
@@ -103,7 +103,7 @@ class OpenFolder(OpenRecording):
 
     @cached_property
     def questions(self) -> list[PartQuestions]:
-        """Which questions of each part count here, and by which names."""
+        """For each part, the questions that count here, and their names."""
         return part_questions(self.parts)
 
     def _metadata(self) -> dict[str, Any]:
@@ -140,11 +140,11 @@ class OpenFolder(OpenRecording):
                 yield from self.counted(i, table, schema)
 
     def counted(self, i: int, table: pa.Table, schema: pa.Schema) -> Iterator[pa.Table]:
-        """Yield the rows of a part that count, as they are in the recording of all parts; nothing if there are none.
+        """Yield the rows of a part that count, with their names in the recording of all parts; nothing if there are none.
 
         Args:
-            i: Which part.
-            table: Rows of it, with the columns of `needed`.
+            i: The part's position.
+            table: Rows of the part, with the columns of `needed`.
             schema: The columns to return.
         """
         some = self.questions[i].applied(table)
@@ -153,11 +153,11 @@ class OpenFolder(OpenRecording):
 
     @property
     def renames(self) -> bool:
-        """Whether a question has another name than in its part."""
+        """True if a question has another name than in its part."""
         return any(questions.names for questions in self.questions)
 
     def needed(self, i: int, names: Sequence[str]) -> list[str]:
-        """Return the columns of a part from which these columns of the recording follow."""
+        """Return the columns to read from a part: the wanted ones, and those that decide names, ends and missing costs."""
         part, questions = self.parts[i], self.questions[i]
         more = {"question_id", *([INFERRED] if questions.is_shorter else [])}
         if any(name.startswith("cost.") and name not in part.schema.names for name in names):
@@ -183,8 +183,8 @@ def open_folder(path: Path) -> OpenFolder:
         SchemaError: A part is damaged; the message names it.
     """
     opened: dict[Path, _OpenPart | None] = {}
-    # A file may get another name while the folder is listed, and be missed. So it is listed until nothing is new; what was
-    # opened before stays open, even if a compaction has removed it.
+    # A file that is renamed while the folder is listed may be missed, so the folder is listed until nothing is new. Opened
+    # parts stay readable even if a compaction has removed them.
     for _ in range(_LISTINGS):
         new = [place for place in part_paths(path) if place not in opened]
         if not new:
@@ -210,7 +210,7 @@ def open_folder(path: Path) -> OpenFolder:
 
 
 def _counted(parts: Sequence[_OpenPart]) -> list[_OpenPart]:
-    """Return the parts that are in no other one; close the others."""
+    """Return the parts that were not compacted into another one; close the others."""
     replaced = replaced_parts(parts)
     for part in parts:
         if part.path.name in replaced:
@@ -222,8 +222,8 @@ class _OpenPart(OpenFile):
     """One part, opened.
 
     Attributes:
-        is_final: Whether it will not change.
-        closes_itself: Whether its file is closed after each use, because a process can only open so many.
+        is_final: True if it will not change.
+        closes_itself: True if its file is closed after each use, since the number of open files is limited.
     """
 
     is_final = False
@@ -284,7 +284,7 @@ class _OpenPart(OpenFile):
 
 
 def damaged_part(path: Path, error: SchemaError) -> SchemaError:
-    """Return the error for a damaged part, which says what to do."""
+    """Return the error for a damaged part, with advice on what to do."""
     shard = Shard.of_part(path)
     if shard is not None:
         return SchemaError(
@@ -315,7 +315,7 @@ def _part_with_rows(path: Path) -> _OpenPart | None:
 
 
 def open_parts(paths: Sequence[Path]) -> list[_OpenPart]:
-    """Open parts that no process writes to, those at a URL at the same time; see `open_part`."""
+    """Open parts to which no process writes, at a URL concurrently; see `open_part`."""
     if paths and is_url(paths[0]):
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return [*pool.map(open_part, paths)]
@@ -328,7 +328,7 @@ def open_parts(paths: Sequence[Path]) -> list[_OpenPart]:
 
 
 def open_part(path: Path) -> _OpenPart:
-    """Open one part of a folder; the error for a damaged one says what to do.
+    """Open one part of a folder; the error for a damaged one advises what to do.
 
     Raises:
         NotFoundError: It was compacted meanwhile.
@@ -350,7 +350,7 @@ def replaced_parts(parts: Sequence[OpenRecording]) -> set[str]:
 
 
 def _in_order_of_time(table: pa.Table) -> pa.Table:
-    """Return the rows of a folder by the time of their question's first round: the same for any division into parts."""
+    """Sort the rows of a folder by the time of their question's first round: the same order for any division into parts."""
     encoded = table.column("question_id").combine_chunks().dictionary_encode()
     codes = encoded.indices.to_numpy()
     first = pa.array(np.unique(codes, return_index=True)[1])
@@ -366,7 +366,7 @@ def _in_order_of_time(table: pa.Table) -> pa.Table:
 
 
 def taken(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
-    """Return rows of a table in another order; `Table.take` fails where a column has more than 2 GB of text."""
+    """Return rows of a table by their numbers; unlike `Table.take`, also if a column has more than 2 GB of text."""
     batches = table.to_batches()
     starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
     pieces = []

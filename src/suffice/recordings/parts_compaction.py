@@ -1,4 +1,4 @@
-"""Many small parts of a folder as few large ones, while processes go on appending to others."""
+"""Join many small parts of a folder into few large ones, while processes go on appending to other parts."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _JOINED_ROWS = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactSummary(Result):
-    """What became of the parts of a folder.
+    """Summary of a compaction: the parts of a folder before and after.
 
     Attributes:
         path: The folder.
-        before: The number of its parts before.
-        after: The number of its parts now.
-        open: How many of them have a journal, because a process writes to them, or left questions that have not ended.
+        before: Number of its parts before.
+        after: Number of its parts now.
+        open: Number of those with a journal, because a process writes to them or left questions that have not ended.
     """
 
     path: Path
@@ -54,17 +54,17 @@ class CompactSummary(Result):
 
 
 def compact_recording(folder: str | Path, *, idle_s: float = _IDLE_S, large_rows: int = _LARGE_ROWS) -> CompactSummary:
-    """Join the parts of a folder to which no process writes any more; others may append and read meanwhile.
+    """Join the parts of a folder to which no process writes any more; processes may append and read meanwhile.
 
-    A part has ended if its process sealed it.  One whose process was killed on this machine is sealed here, without the
-    questions that had not ended: those wait in its journal, for `Recorder.resume`.  After `idle_s` seconds without a write, a
-    journal of any machine is sealed, and its open questions count as failed for good.
+    A part has ended if its process sealed it.  A part whose process was killed on this machine is sealed here; its unfinished
+    questions wait in its journal for `Recorder.resume`.  After `idle_s` seconds without a write, a journal of any machine is
+    sealed, and its open questions count as failed for good.
 
-    Killed at any moment, nothing is lost, and nothing counts twice: a joined part names those that it replaces.
+    If this is killed at any moment, nothing is lost or counts twice: a joined part names those that it replaces.
 
     Args:
         folder: The recording.
-        idle_s: Seconds after which a journal to which nothing was written has ended.
+        idle_s: Seconds without a write after which a journal counts as ended.
         large_rows: Parts with this many rows stay as they are.
 
     Raises:
@@ -96,7 +96,7 @@ def compact_recording(folder: str | Path, *, idle_s: float = _IDLE_S, large_rows
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder's compaction, which ends with the process."""
+    """Hold the lock of a folder's compaction; it also ends with the process."""
     path = folder / _LOCK
     locked = "another process compacts this folder: let it end, then run the command again"
     with (
@@ -114,7 +114,7 @@ def _has_journal(part: Path) -> bool:
 def _seal_ended(part: Path, idle_s: float) -> None:
     """Move the questions of an ended process into the file of its part, and remove the journal if none is left."""
     journal = RoundJournal(part, is_part=True)
-    with suppress(FileNotFoundError, SealedError):  # its process was faster
+    with suppress(FileNotFoundError, SealedError):  # the part's own process sealed it meanwhile
         is_idle = time.time() - journal.path.stat().st_mtime >= idle_s
         if is_idle or writer_ended(part):
             move_ended(part, journal, unfinished=is_idle)
@@ -122,7 +122,7 @@ def _seal_ended(part: Path, idle_s: float) -> None:
 
 
 def _without_replaced(paths: Sequence[Path]) -> list[Path]:
-    """Return the parts that count; remove those that a killed compaction had joined already."""
+    """Return the parts that count; remove those that an earlier, killed compaction had already joined."""
     parts = [open_part(path) for path in paths]
     replaced = replaced_parts(parts)
     for part in parts:
@@ -133,7 +133,7 @@ def _without_replaced(paths: Sequence[Path]) -> list[Path]:
 
 
 def _groups(paths: Sequence[Path], large_rows: int) -> Iterator[list[Path]]:
-    """Yield parts that follow each other in time and are joined: two or more, until they have `large_rows` rows."""
+    """Yield groups of parts to join: two or more that follow each other in time, until they have `large_rows` rows."""
     group: list[Path] = []
     total = 0
     for path in paths:
@@ -150,7 +150,7 @@ def _groups(paths: Sequence[Path], large_rows: int) -> Iterator[list[Path]]:
 
 
 def _join(folder: Path, paths: Sequence[Path]) -> None:
-    """Write parts as one, then remove them."""
+    """Write parts as one file, then remove them."""
     if len(paths) < 2:  # noqa: PLR2004 - two are the fewest
         return
     name = new_part(folder).name.split("-", 2)

@@ -1,4 +1,4 @@
-"""Where recorders write: to one file that processes share, or to a folder in which each process has parts of its own."""
+"""Destinations of recorders: one file that processes share, or a folder in which each process has parts of its own."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ _log = logging.getLogger(__name__)
 _WRITER = re.compile(r"-([0-9a-f]{8})-(\d+)-[0-9a-f]{6}\.parquet$")
 _HOST_LENGTH = 24
 _LARGE_BYTES = 1 << 20
-"""Bytes of a journal from which on a process of its own seals it: a smaller one takes less time than starting that."""
+"""Journals of at least this many bytes are sealed by a separate process; below, starting one would take longer."""
 
 
 def recorded_at(path: str | Path, *, questions: int, size: int) -> RecordedFile | RecordedFolder:
-    """Return where a recorder writes: a file, or a folder if `path` is one or has no suffix ``.parquet``.
+    """Return a recorder's destination: a folder if `path` is one or lacks the suffix ``.parquet``, else a file.
 
     Args:
         path: A file or folder, existing or new.
         questions: The most questions of a part.
-        size: Bytes of its journal from which on a part takes no further question.
+        size: A part takes no further question once its journal has this many bytes.
 
     Raises:
         DataError: A limit is not positive.
@@ -70,14 +70,14 @@ class RecordedFile:
         self.journal = RoundJournal(self.path)
 
     def check(self, metadata: Mapping[str, Any]) -> None:
-        """Raise if the file has other settings; write them down otherwise."""
+        """Store the settings; raise if the file has others."""
         if self.path.exists():
             with OpenFile(self.path) as opened:
                 _check_settings(self.path, opened.metadata, metadata, "file")
         self.journal.check(metadata)
 
     def take(self, changes: Changes) -> RoundJournal:
-        """Commit that a question has begun, and perhaps more of it; return the journal that takes its further rounds."""
+        """Commit the first changes of a new question; return the journal that takes its further rounds."""
         self.journal.commit(changes.changes)
         return self.journal
 
@@ -86,19 +86,19 @@ class RecordedFile:
         return None if self.journal.n_rounds(run) is None else self.journal
 
     def save(self) -> None:
-        """Move the questions that have ended into the parquet file."""
+        """Move ended questions into the parquet file."""
         move_ended(self.path, self.journal)
 
     def close(self) -> None:
-        """Save for the last time."""
+        """Save a last time."""
         self.save()
 
 
 class RecordedFolder:
     """A folder of parts: this process appends to its own, and shares no lock with others.
 
-    Only one part takes new questions.  Those of a full one that have ended move into its parquet file, and once there are no
-    others, it is sealed: its journal is removed.  After a fork the child begins a part of its own.
+    Only one part takes new questions.  When it is full, its ended questions move into its parquet file; once none is open, the
+    part is sealed, i.e. its journal is removed.  After a fork the child begins a part of its own.
     """
 
     def __init__(self, path: Path, *, questions: int, size: int) -> None:
@@ -123,19 +123,19 @@ class RecordedFolder:
         return self._current
 
     def check(self, metadata: Mapping[str, Any]) -> None:
-        """Raise if the parts of the folder have other settings; each part gets these when it begins."""
+        """Raise if parts of the folder have other settings; new parts get these."""
         make_folder(self.path)
         for part in reversed(part_paths(self.path)):
             try:
                 stored = _part_settings(part)
-            except DataError:  # damaged or empty: reported when it is read
+            except DataError:  # damaged or empty: the reader reports it
                 continue
             _check_settings(self.path, stored, metadata, "folder")
             break
         self._metadata = metadata
 
     def take(self, changes: Changes) -> RoundJournal:
-        """Commit that a question has begun, and perhaps more of it, in the part that takes new ones; return its journal."""
+        """Commit the first changes of a new question to the current part; return the part's journal."""
         if os.getpid() != self._process:
             self._forget()
         while True:
@@ -145,7 +145,7 @@ class RecordedFolder:
             with suppress(SealedError):
                 journal.commit(changes.changes)
                 return journal
-            with self._lock:  # another thread was faster, and filled and sealed it
+            with self._lock:  # another thread has filled and sealed the part meanwhile
                 if self._current is journal:
                     self._current = None
 
@@ -164,14 +164,14 @@ class RecordedFolder:
         return self._begun >= questions or _size_of(journal) >= size
 
     def _seal_soon(self) -> None:
-        """Seal the full parts in a thread, so that no question waits for it; the lock is held."""
+        """Seal the full parts in a thread, so that no question waits for it; call this with the lock held."""
         if not self._is_sealing:
             self._is_sealing = True
             self._sealing = threading.Thread(target=self._seal_full, name="suffice-seal")
             self._sealing.start()
 
     def _seal_full(self) -> None:
-        """Seal the full parts, also those that become full meanwhile."""
+        """Seal the full parts, including those that become full meanwhile."""
         tried = set[RoundJournal]()
         while True:
             with self._lock:
@@ -191,7 +191,7 @@ class RecordedFolder:
                     _log.warning("%s: its questions stay in its journal for now: %s", journal.recording, error)
 
     def holding(self, run: str) -> RoundJournal | None:
-        """Return the journal that has an open question: of a part of this machine, or a copy in a part of this process."""
+        """Return the journal of an open question: that of a part on this machine, or one of this process with a copy of it."""
         for part in reversed(part_paths(self.path)):
             journal = RoundJournal(part, is_part=True)
             with suppress(SchemaError, SealedError):
@@ -203,7 +203,7 @@ class RecordedFolder:
         return None
 
     def _copied(self, journal: RoundJournal, run: str) -> RoundJournal | None:
-        """Return a journal of this process with the rounds of a question that began elsewhere."""
+        """Copy the rounds of a question that began elsewhere into a journal of this process; return that journal."""
         content = journal.content()
         for question in () if content is None else content.questions:
             if question.run == run:
@@ -215,7 +215,7 @@ class RecordedFolder:
         return None
 
     def save(self) -> None:
-        """Move the questions that have ended into the parquet files of their parts."""
+        """Move ended questions into the parquet files of their parts."""
         if os.getpid() != self._process:
             self._forget()
         if self._sealing is not None:
@@ -234,12 +234,12 @@ class RecordedFolder:
 
 
 def move_ended(path: Path, journal: RoundJournal, *, unfinished: bool = False) -> None:
-    """Move the questions that have ended from a journal into its parquet file, which is written anew.
+    """Move ended questions from a journal into its parquet file, which is written anew.
 
     Args:
         path: The file.
         journal: Its journal.
-        unfinished: Whether to move all others, too; they count as failed.
+        unfinished: Whether to move the open questions, too; they count as failed.
 
     Raises:
         DataError: The disk is full, or the path cannot be written.
@@ -259,7 +259,7 @@ def move_ended(path: Path, journal: RoundJournal, *, unfinished: bool = False) -
 
 
 def _size_of(journal: RoundJournal) -> int:
-    """Return the size of a journal, bytes; 0 if it is gone."""
+    """Return the size of a journal in bytes; 0 if it is gone."""
     try:
         return journal.path.stat().st_size
     except OSError:
@@ -267,9 +267,9 @@ def _size_of(journal: RoundJournal) -> int:
 
 
 def _seal_elsewhere(journals: Sequence[RoundJournal]) -> None:
-    """Seal parts in a process of its own, if they are large: in this one, answers would wait while rows become columns.
+    """Seal large parts in a separate process: in this one, answers would wait while rows become columns.
 
-    Whatever it cannot seal, this process does.
+    This process seals those that the other could not.
     """
     large = [str(journal.recording) for journal in journals if _size_of(journal) >= _LARGE_BYTES]
     if large and can_start_python():
@@ -282,9 +282,9 @@ def _seal_elsewhere(journals: Sequence[RoundJournal]) -> None:
 
 
 def seal_parts(paths: Sequence[str]) -> None:
-    """Seal the parts at some paths, in a process that does nothing else.
+    """Seal parts; run in a separate process.
 
-    Its priority stays as it is: it holds locks for which rounds of open questions may wait.
+    The process keeps its priority, since it holds locks for which rounds of open questions may wait.
     """
     for journal in (RoundJournal(path, is_part=True) for path in paths):
         move_ended(journal.recording, journal)
@@ -316,7 +316,7 @@ def _part_settings(part: Path) -> Mapping[str, Any]:
 
 @cache
 def _machine() -> str:
-    """Return a short name of where a process number means one process: this boot of this machine or container."""
+    """Return a short id of this boot of this machine or container, within which a process id is unique."""
     facts = [socket.gethostname()]
     with suppress(OSError):
         facts += [Path("/proc/sys/kernel/random/boot_id").read_text(), str(Path("/proc/self/ns/pid").readlink())]
@@ -329,7 +329,7 @@ def _machine_of(part: Path) -> str:
 
 
 def new_part(folder: Path) -> Path:
-    """Return the path of a part that no other process has: names begin with the time, in UTC, and end with the writer."""
+    """Return a unique path for a new part: its name begins with the time, in UTC, and ends with the writer."""
     seconds, fraction = divmod(time.time(), 1)
     moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(seconds)) + f"{int(fraction * 1e6):06d}"
     host = re.sub(r"[^A-Za-z0-9]+", "-", socket.gethostname()).strip("-")[:_HOST_LENGTH] or "host"
@@ -337,7 +337,7 @@ def new_part(folder: Path) -> Path:
 
 
 def writer_ended(part: Path) -> bool:
-    """Return whether the process that wrote a part is known to have ended: one of this machine, which runs no more."""
+    """Return whether the process that wrote a part is known to have ended; only known of processes of this machine."""
     match = _WRITER.search(part.name)
     if match is None or match[1] != _machine() or sys.platform == "win32":
         return False

@@ -1,4 +1,4 @@
-"""A recording in pieces that processes can read each by itself: its parts, and ranges of row groups of a large one."""
+"""Divide a recording into pieces that processes can read independently: parts, and row groups of large parts."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Digests = Mapping[str, ColumnDigest]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some row groups of one file of a recording.
+    """Row groups of one file of a recording.
 
     Attributes:
         file: The position of the file among the parts.
         groups: The row groups.
-        name: The file, and which of its row groups if they are not all.
+        name: The file, with the row groups unless they are all.
     """
 
     file: int
@@ -48,14 +48,14 @@ def _files(recording: OpenRecording) -> Sequence[OpenFile]:
 
 
 def is_complete_on_disk(recording: OpenRecording) -> bool:
-    """Return whether other processes can read a recording: no rounds are in the memory of this one."""
+    """Return whether other processes can read a recording, since none of its rounds are only in this one's memory."""
     return not any(file.is_in_memory for file in _files(recording))
 
 
 def are_equal(recording: OpenRecording, one: str, other: str) -> bool:
-    """Return whether two columns contain the same by their checksums; False where that is not known.
+    """Return whether two columns are equal by their checksums; False if that is unknown.
 
-    In a folder, questions may have other names than in their part.
+    It is unknown in a folder that renames questions of its parts.
     """
     if isinstance(recording, OpenFolder) and recording.renames:
         return False
@@ -68,8 +68,8 @@ def pieces_of(recording: OpenRecording, columns: Sequence[str], rows: int) -> li
 
     Args:
         recording: A file, or a folder of parts.
-        columns: The columns that will be read; checksums of lists are those of whole files.
-        rows: The rows of a piece of a larger file, about.
+        columns: The columns that will be read; with a column of lists, files are not divided, as its checksums cannot be added.
+        rows: Approximate number of rows of a piece of a larger file.
     """
     pieces = []
     for i, file in enumerate(_files(recording)):
@@ -89,9 +89,9 @@ def pieces_of(recording: OpenRecording, columns: Sequence[str], rows: int) -> li
 def piece_tables(
     recording: OpenRecording, piece: Piece, rows: int, columns: Sequence[str]
 ) -> Iterator[tuple[pa.Table, Digests]]:
-    """Yield the rows of the questions that begin in a piece; a question that goes on in the next one is read to its end.
+    """Yield the rows of the questions that begin in a piece; a question that continues in the next piece is read to its end.
 
-    Tables may be empty, the last one is.  The checksums are those of the rows of the piece itself, and complete once all tables were yielded; see `check_pieces`.
+    Tables may be empty.  The checksums are of the rows in the piece itself, and complete after the last table; see `check_pieces`.
 
     Args:
         recording: The recording.
@@ -130,7 +130,7 @@ def _whole_questions(
         if not skipped:
             last = table.column("question_id")[-1]
     if skipped:
-        return  # all of it belongs to a question that begins earlier
+        return  # the whole piece belongs to a question that begins earlier
     for table in file.group_tables(range(groups.stop, len(file.group_rows)), rows, columns):
         end = _length_of(last, table)
         yield table.slice(0, end)
@@ -139,7 +139,7 @@ def _whole_questions(
 
 
 def _length_of(question: Any, table: pa.Table) -> int:
-    """Return how many rows at the beginning of a table belong to a question."""
+    """Return the number of rows at the beginning of a table that belong to a question."""
     other = pc.fill_null(pc.not_equal(table.column("question_id"), question), True).to_numpy()
     return int(np.argmax(other)) if other.any() else len(other)
 

@@ -122,7 +122,7 @@ class Recording(Displayed):
                 self._computed[name] = compute_column(self, name)
             return self._computed[name]
         column = self._arrow(name)
-        if column.null_count == len(column):  # a custom signal that was never defined may be stored as text
+        if column.null_count == len(column):  # a custom signal without any value may be stored as text
             return np.full(self.shape, np.nan)
         if not (
             pa.types.is_floating(column.type) or pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)
@@ -131,7 +131,7 @@ class Recording(Displayed):
         return clean_column(name, self._dense(column_values(column.cast(pa.float64()))))
 
     def gives(self, name: str) -> bool:
-        """Return whether `column` looks for a name in the table, or computes it from the recorded rounds."""
+        """Return whether `column` can give a name, from the table or computed from the recorded rounds."""
         return name in self.table.column_names or is_computed(name)
 
     @cached_property
@@ -139,7 +139,7 @@ class Recording(Displayed):
         return {}
 
     def _dense(self, values: Floats) -> Floats:
-        """Return the numbers of all rows by question and round, NaN past the end of a trajectory."""
+        """Arrange a number for each row by question and round; NaN past the end of a trajectory."""
         dense = np.full(self.shape, np.nan)
         dense[self._row, self._column] = values
         return dense
@@ -172,46 +172,46 @@ class Recording(Displayed):
 
     @property
     def exchangeable(self) -> bool:
-        """Whether the rounds of a question are independent samples, so that any order of them is as likely as another."""
+        """True if the rounds of a question are independent samples, so that any order of them is as likely as another."""
         return bool(self.metadata.get("exchangeable"))
 
     @property
     def independent(self) -> bool:
-        """Whether the rounds of a question are independent answers that vote: samples, or a panel in its order."""
+        """True if the rounds of a question are independent answers that vote: samples, or a panel in its order."""
         return self.exchangeable or bool(self.metadata.get("independent"))
 
     @property
     def signal_components(self) -> dict[str, str]:
-        """Whose call produces a signal, for signals that are not in `SIGNALS`."""
+        """The component whose call produces a signal, for signals that are not in `SIGNALS`."""
         return self.metadata.get("signal_components") or {}
 
     @cached_property
     def ends(self) -> npt.NDArray[np.object_]:
-        """Why each trajectory has no further round, shape ``(n_questions,)``."""
+        """The reason why each trajectory has no further round, shape ``(n_questions,)``."""
         return self.per_question("end", ["max_rounds"] * len(self.question_ids))
 
     @property
     def failed(self) -> Mask:
-        """Which questions have no answer because their recording failed, shape ``(n_questions,)``."""
+        """Mask of the questions without an answer because their recording failed, shape ``(n_questions,)``."""
         return np.asarray(self.ends == "failed", dtype=np.bool_)
 
     @cached_property
     def cut(self) -> Mask:
-        """Which questions a rule ended before the highest round, shape ``(n_questions,)``."""
+        """Mask of the questions that a rule ended before the highest round, shape ``(n_questions,)``."""
         return np.asarray((self.ends == "rule") & ~self.seen[:, -1], dtype=np.bool_)
 
     @cached_property
     def unexplained(self) -> Mask:
-        """Which questions have fewer rounds than others while nothing says why, so that rounds may be missing, shape ``(n_questions,)``.
+        """Mask of the questions that may lack rounds, shape ``(n_questions,)``: shorter than others, without a known reason.
 
-        Their end reads `rule`, as an import assumed; who imports with `--ended`, or logs an `end`, says it.
+        An import assumed that a `rule` ended them; `--ended`, or an `end` in the log, gives the reason.
         """
         assumed = self.per_question(ASSUMED_END, [None] * len(self.question_ids))
         return np.asarray((assumed == 1) & (self.ends == "rule"), dtype=np.bool_)
 
     @cached_property
     def texts(self) -> list[str | None] | None:
-        """The texts of the questions, None where one is missing; None if none is on record."""
+        """The texts of the questions, with None for a missing one; None if none was recorded."""
         if "question" not in self.table.column_names:
             return None
         texts = self.per_question("question", [None] * len(self.question_ids)).tolist()
@@ -233,10 +233,10 @@ class Recording(Displayed):
         return self.objects("answer")
 
     def answer_ids(self, normalizer: str) -> Floats:
-        """Return which of its question's distinct answers each round gives, see `suffice.policy.signals.answer_ids`.
+        """Number the distinct answers of each question, and return each round's number; see `suffice.policy.signals.answer_ids`.
 
         Args:
-            normalizer: Which answers are the same, by name.
+            normalizer: Name of the normalizer that decides which answers are the same.
         """
         if normalizer not in self._answer_ids:
             self._answer_ids[normalizer] = answer_ids(self.answers, normalizer_of(normalizer))
@@ -247,20 +247,20 @@ class Recording(Displayed):
         return {}
 
     def rounds(self, columns: Iterable[str] | None = None) -> Rounds:
-        """Return the raw columns that a policy reads.
+        """Return the columns that a policy reads, as stored.
 
         Args:
-            columns: The columns to load; missing ones are left out, and a policy that reads one raises with its name. None
-                = all recorded signals and costs.
+            columns: The columns to load; None = all recorded signals and costs.  Missing ones are left out, and a policy that
+                reads one raises an error with its name.
 
         Raises:
-            UnknownSignalError: A registered signal is computed from something that was not recorded.
+            UnknownSignalError: A registered signal needs a part of the round that was not recorded.
         """
         names = self.names("signal") + self.names("cost") if columns is None else list(columns)
         return self.view({name: self.column(name) for name in names if self.gives(name)})
 
     def view(self, columns: Mapping[str, Floats]) -> Rounds:
-        """Return these columns with the recorded answers, which are loaded when they are first read."""
+        """Return these columns with the recorded answers, which are loaded on first use."""
         answers = (lambda: self.answers) if "answer" in self.table.column_names else None
         return Rounds(columns, self.index, self.seen, answers)
 
@@ -286,11 +286,11 @@ class Recording(Displayed):
         return self.table.__arrow_c_stream__(requested_schema)
 
     def select(self, keep: npt.NDArray[np.bool_]) -> Recording:
-        """Return the recording of the questions where `keep`, shape ``(n_questions,)``, is True."""
+        """Return the questions for which `keep`, shape ``(n_questions,)``, is True, as a recording."""
         return Recording(self.table.filter(pa.array(keep[self._row])), self.metadata)
 
     def where(self, **labels: Any) -> Recording:
-        """Return the recording of the questions with these values of labels: of one model, prompt, temperature or system.
+        """Return the questions with these values of labels as a recording: those of one model, prompt, temperature or system.
 
         >>> recording = Recording(pa.table({"question_id": ["a", "b"], "round": [1, 1], "model": ["small", "large"]}))
         >>> recording.where(model="large").question_ids
@@ -314,21 +314,20 @@ class Recording(Displayed):
         """Return the recording with the rounds of each question in another order.
 
         Args:
-            places: Where each round goes on the last axis, shape ``(n_questions, n_rounds)``: a permutation of each
-                question's rounds.
+            places: The new position of each round, shape ``(n_questions, n_rounds)``: a permutation of each question's rounds.
         """
         column = places[self._row, self._column]
         numbers = pa.chunked_array([pa.array(column + self.index[0])])
         table = self.table.set_column(self.table.column_names.index("round"), "round", numbers)
         other = copy(self)
-        for name in ("answers", "data_hash", "_answer_ids", "_computed"):  # cached, and of the other order
+        for name in ("answers", "data_hash", "_answer_ids", "_computed"):  # cached in the old order
             vars(other).pop(name, None)
         vars(other).update(_column=column, table=table)
         return other
 
     @cached_property
     def data_hash(self) -> str:
-        """Short hash of identities, answers and metrics, including their order."""
+        """A short hash of identities, answers and metrics, which depends on their order."""
         digest = hashlib.sha256()
         for name in ("question_id", "round", "answer", *self.names("metric")):
             if name in self.table.column_names:
@@ -337,7 +336,7 @@ class Recording(Displayed):
 
 
 def column_values(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Return the values of a column, without a copy where it is in one piece and none is missing."""
+    """Return the values of a column; without a copy if it is in one piece and none is missing."""
     return np.asarray((column.chunk(0) if column.num_chunks == 1 else column).to_numpy(zero_copy_only=False))
 
 
@@ -359,20 +358,20 @@ def _identities(table: pa.Table) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64
     numbers = integers.to_numpy()
     if (
         numbers.max() > table.num_rows + _FEW
-    ):  # smaller gaps are reported with their question; this one is too large for an array
+    ):  # smaller gaps are reported with their question later; the array for this one would be too large
         raise DataError(f"round {numbers.max()} appears in a table of {table.num_rows} rows: rounds must have no gaps")
     return ids.to_numpy(zero_copy_only=False), numbers
 
 
 def is_recording(path: str | Path) -> bool:
-    """Return whether a path names a recording, and not questions, answers or labels: a parquet file, or a folder of parts."""
+    """Return whether a path is a recording: a parquet file or a folder of parts, not a file of questions, answers or labels."""
     return place(path).suffix == ".parquet" or place(path).is_dir()
 
 
 def open_recording(path: str | Path) -> OpenRecording:
-    """Open a recording without reading its rows: a file, or a folder of parts.
+    """Open a recording, a file or a folder of parts, without reading its rows.
 
-    Rounds that a `Recorder` is still adding are there, too.
+    It includes rounds that a `Recorder` is still adding.
 
     Raises:
         DataError: The file does not exist.
@@ -388,7 +387,7 @@ def _opened_folder(path: Path) -> OpenFolder:
 
 
 def read_recording(path: str | Path) -> Recording:
-    """Read a recording, a file or a folder of parts; every column is compared with its checksum, which files of older releases do not have.
+    """Read a recording, a file or a folder of parts, and compare each column with its checksum if the file has one.
 
     Raises:
         DataError: The file is missing, or its rows contradict each other.

@@ -1,4 +1,4 @@
-"""The rounds of questions that loops of their own record, in several processes at a time."""
+"""Journal of the rounds that users' own loops record, in several processes at a time."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _METADATA, _BEGUN, _ROUND, _DECIDED, _ENDED, _MOVED, _SEAL = (
     "moved",
     "sealed",
 )
-"""The first entry of a change, which says what the others are. A record is a list of changes, committed together."""
+"""Kinds of changes; the kind is a change's first entry.  A record is a list of changes that were committed together."""
 
 
 _OF_A_QUESTION = frozenset({_BEGUN, _ROUND, _DECIDED, _ENDED})
-"""Changes whose second entry is the run of a question."""
+"""Kinds of changes whose second entry is the run of a question."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,9 +46,9 @@ class JournalQuestion:
     """One question in a journal.
 
     Attributes:
-        run: Unique among all questions that were ever recorded.
-        fields: What is known of it: its cluster, and under `decision` the columns of its decision, once there is one.
-        ending: How it ended; None while it goes on, and for good if its process was killed.
+        run: The id of the run, unique among all that were ever recorded.
+        fields: Its cluster, and under `decision` the columns of its decision, once there is one.
+        ending: The reason for its end; None while it goes on, and for good if its process was killed.
         rows: The rows of its rounds, in order.
     """
 
@@ -60,12 +60,12 @@ class JournalQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalContent:
-    """All records of a journal, read.
+    """The content of a journal.
 
     Attributes:
-        metadata: What the recording depends on.
-        questions: In the order in which they began.
-        file_rows: Rows that the recording's file has at least, because they were moved there.
+        metadata: The configuration that the recording depends on.
+        questions: The questions, in the order in which they began.
+        file_rows: The least number of rows in the recording's file, since they were moved there.
     """
 
     metadata: Mapping[str, Any]
@@ -74,22 +74,22 @@ class JournalContent:
 
 
 class SealedError(DataError):
-    """The journal of a part was removed: nothing is written to the part any more."""
+    """The journal of a part was removed, so that nothing can be written to the part any more."""
 
 
 class RoundWriter(ABC):
-    """Takes what happens to questions that are recorded."""
+    """Writer of changes to recorded questions."""
 
     @abstractmethod
     def commit(self, changes: Sequence[Sequence[Any]]) -> None:
-        """Take changes together, all or none.
+        """Store changes together, all or none.
 
         Raises:
             DataError: The disk is full, or not writable, or a round is there already.
         """
 
     def begin(self, run: str, fields: Mapping[str, Any]) -> None:
-        """Commit that a question has begun."""
+        """Commit the begin of a question."""
         self.commit([[_BEGUN, run, fields]])
 
     def put(self, run: str, r: int, row: Mapping[str, Any]) -> None:
@@ -97,23 +97,23 @@ class RoundWriter(ABC):
         self.commit([[_ROUND, run, r, row]])
 
     def decide(self, run: str, columns: Mapping[str, Any]) -> None:
-        """Commit what was decided on a question, which may go on."""
+        """Commit the decision on a question, which may go on."""
         self.commit([[_DECIDED, run, columns]])
 
     def end(self, run: str, ending: Mapping[str, Any], columns: Mapping[str, Any] | None = None) -> None:
-        """Commit how a question ended, and what was decided on it."""
+        """Commit the end of a question, and the decision on it."""
         self.commit([*([[_DECIDED, run, columns]] if columns else []), [_ENDED, run, ending]])
 
     @contextmanager
     def together(self) -> Iterator[Changes]:
-        """Yield a list that keeps what the block writes, and commit it at once; nothing of it if the block raises."""
+        """Yield a writer that collects changes, and commit them together after the block; none if the block raises."""
         changes = Changes()
         yield changes
         self.commit(changes.changes)
 
 
 class Changes(RoundWriter):
-    """Keeps changes, to be committed at once.
+    """Collector of changes that are to be committed together.
 
     Attributes:
         changes: The changes so far.
@@ -123,17 +123,17 @@ class Changes(RoundWriter):
         self.changes: list[Sequence[Any]] = []
 
     def commit(self, changes: Sequence[Sequence[Any]]) -> None:
-        """Keep changes."""
+        """Collect changes."""
         self.changes += changes
 
 
 class RoundJournal(RoundWriter):
-    """A file beside a recording: each round is there once `put` has returned, also after `kill -9` and power loss.
+    """Rounds in a file beside a recording; once `put` has returned, a round survives `kill -9` and power loss.
 
-    Its form, and what reaches the disk when, is in `suffice.recordings.journal_file`.  Any number of threads and processes may write at
-    a time: each commit opens the file, takes its lock, and closes it, so nothing is inherited by a fork.  Threads that wait
-    are committed together, with one sync for all.  The file is only removed by `seal`, which is for the parts of a folder: a process
-    that comes too late gets a `SealedError`.
+    `suffice.recordings.journal_file` describes the file's form.  Any number of threads and processes may write at a time: each
+    commit opens the file, takes its lock, and closes it, so that a fork inherits nothing.  Writes of threads that wait are
+    committed together, with one sync.  Only `seal` removes the file, that of a part of a folder; later writers get a
+    `SealedError`.
 
     Args:
         path: The recording; the journal is `path` with ``.rounds`` at its end.
@@ -147,7 +147,7 @@ class RoundJournal(RoundWriter):
         self._known_writers: Writers | None = None
 
     def check(self, metadata: Mapping[str, Any]) -> None:
-        """Write what the recording depends on, or compare it with what the file has.
+        """Store the configuration that the recording depends on, or compare it with the stored one.
 
         Args:
             metadata: JSON-ready values that all processes must agree on.
@@ -169,7 +169,7 @@ class RoundJournal(RoundWriter):
             )
 
     def n_rounds(self, run: str) -> int | None:
-        """Return how many rounds of a question are in the file; None if it is not there, or has ended."""
+        """Return the number of rounds of an open question in the file; None if it is not there, or has ended."""
         with self._locked() as (_, known):
             rounds = known.open.get(run)
             return None if rounds is None else len(rounds)
@@ -189,7 +189,7 @@ class RoundJournal(RoundWriter):
             file.append([write.value for write in writes if write.error is None])
 
     def content(self) -> JournalContent | None:
-        """Return everything that was committed, also while processes write; None if there is no file.
+        """Return all committed changes, also while processes write; None if there is no file.
 
         Raises:
             SchemaError: The file is damaged.
@@ -199,7 +199,9 @@ class RoundJournal(RoundWriter):
         try:
             try:
                 return self._content(read_records(self.path))
-            except SchemaError:  # or a torn tail was cut, and a record written in its place, while it was read
+            except (
+                SchemaError
+            ):  # perhaps not damaged: a torn tail may have been cut and overwritten during the reading, so read again
                 return self._content(read_records(self.path))
         except FileNotFoundError:
             return None  # it was removed meanwhile
@@ -224,11 +226,12 @@ class RoundJournal(RoundWriter):
         return JournalContent(metadata=metadata, questions=[*questions.values()], file_rows=file_rows)
 
     def move(self, write: Callable[[JournalContent], int | None], *, unfinished: bool = False) -> None:
-        """Move the questions that have ended into the recording's file, and remove them here unless that raises; others wait meanwhile.
+        """Move ended questions into the recording's file, then remove them here; other writers wait meanwhile.
 
         Args:
-            write: Writes them, and returns how many rows the file has then; None if it did not change.
-            unfinished: Whether to remove all others, too.
+            write: Writes them to the file, and returns the file's number of rows; None if it did not change.  If it raises, nothing
+                is removed.
+            unfinished: Whether to remove the open questions, too.
 
         Raises:
             SchemaError: The file is damaged.
@@ -266,11 +269,11 @@ class RoundJournal(RoundWriter):
 
     @contextmanager
     def _locked(self, *, create: bool = False, sealed: bool = False) -> Iterator[tuple[LockedJournal, _Known]]:
-        """Yield the locked file, and what is known of it after reading what other processes have added.
+        """Yield the locked file, and the state of its questions, updated by other processes' records.
 
         Args:
             create: Whether to create the journal of a part.
-            sealed: Whether a sealed one is opened, too.
+            sealed: Whether a sealed journal may be opened.
         """
         writers = self._writers()
         with writers.lock:
@@ -296,16 +299,16 @@ class RoundJournal(RoundWriter):
 
 @dataclass(slots=True)
 class _Known:
-    """What a process knows of a journal to which it writes, so that it need not read it again.
+    """A writing process's memory of its journal, so that it need not read the file again.
 
     Attributes:
-        identity: Of the file.
-        place: The end of the last record that was read.
-        metadata: What the recording depends on; None if it is not written down.
+        identity: The identity of the file.
+        place: The end of the last record that was read, as an offset in the file.
+        metadata: The configuration that the recording depends on; None if the journal has none yet.
         open: The rounds of each question that has not ended.
-        n_questions: How many questions are in the file.
-        is_sealed: Whether nothing may be written any more.
-        is_gone: Whether the file was replaced or removed.
+        n_questions: Number of questions in the file.
+        is_sealed: True if nothing may be written any more.
+        is_gone: True if the file was replaced or removed.
     """
 
     identity: tuple[int, int]
@@ -317,7 +320,7 @@ class _Known:
     is_gone: bool = False
 
     def accept(self, changes: Sequence[Sequence[Any]]) -> None:
-        """Take changes over, all or none.
+        """Apply changes, all or none.
 
         Raises:
             DataError: A round is there already, or its question is not there or has ended.

@@ -1,4 +1,4 @@
-"""Which loops a recording holds: questions answered by another model, prompt, temperature or system belong to another loop."""
+"""Tell the loops of a recording apart: another model, prompt, temperature or system is another loop."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ __all__ = [
 MODEL_NAMES = frozenset(
     {"model", "model_name", "model_id", "llm", "llm_model", "engine", "deployment", "deployment_name", "deployment_id"}
 )
-"""Columns that name the model; their values never are a text of the question."""
+"""Columns that name the model; their values are never texts of the question."""
 
 LOOP_NAMES = MODEL_NAMES | {
     *("prompt_id", "prompt_name", "prompt_version", "temperature", "retriever"),
     *("system", "system_name", "system_id", "method", "experiment"),
     *("config", "config_id", "config_name", "configuration", "variant"),
 }
-"""Columns, by the last part of their names, whose values tell loops apart; one of `MODEL_NAMES` does so in any case."""
+"""Last parts of the names of columns whose values tell loops apart; one of `MODEL_NAMES` always does."""
 
 RUN_FILE = "run_file"
-"""The column of the file that a run was imported from, where nothing else tells the runs of a question apart."""
+"""The column with the file that a run was imported from, used if nothing else tells the runs of a question apart."""
 
 _SHOWN, _LENGTH, _CUT = 3, 40, "..."
 _JOINTS = re.compile(r" \+ |, ")
-"""What stands between the names of several models that one loop asks in turn."""
+"""The separator between the names of several models that one loop asks in turn."""
 
 
 def loop_labels(schema: pa.Schema) -> list[str]:
@@ -66,7 +66,7 @@ def loop_labels(schema: pa.Schema) -> list[str]:
 
 
 def _last_part(name: str) -> str:
-    """Return what a column is called without the objects that contain it, and without our prefix of foreign names.
+    """Return a column's name without the objects that contain it, and without our prefix of foreign names.
 
     >>> _last_part("request.model"), _last_part("imported_prompt_id"), _last_part("modelName")
     ('model', 'prompt_id', 'model_name')
@@ -92,12 +92,12 @@ def label_values(recording: RecordedColumns, name: str) -> list[list[str | None]
 
 
 def _in_turn(values: Iterable[str | None]) -> str:
-    """Return the distinct values of a question's rounds in their order, as one text."""
+    """Join the distinct values of a question's rounds, in their order, to one text."""
     return " + ".join(dict.fromkeys(value for value in values if value is not None))
 
 
 def _is_begun_by(text: str, other: str) -> bool:
-    """Return whether the names of a text begin with all names of another one.
+    """Return whether the names listed in `text` begin with all names listed in `other`.
 
     >>> _is_begun_by("small + large", "small"), _is_begun_by("small-2", "small")
     (True, False)
@@ -107,7 +107,7 @@ def _is_begun_by(text: str, other: str) -> bool:
 
 
 def labels_differ(*values: str) -> bool:
-    """Return whether some values neither are equal nor begin with one another's names.
+    """Return whether values name different loops: a value that begins with another's names is the same loop.
 
     >>> labels_differ("small", "small + large"), labels_differ("small", "large")
     (False, True)
@@ -120,8 +120,8 @@ def labels_differ(*values: str) -> bool:
 def loops_by_label(recording: RecordedColumns) -> dict[str, Counter[str]]:
     """Return the labels that tell several loops apart, each with the questions of its values.
 
-    Rounds of one question may have different values, if every question has the same ones in the same order: attempts of a
-    cheap model and then of a dear one are one loop, and so are the answers of a panel.
+    Rounds of one question may have different values, if every question has the same ones in the same order: a cheap model
+    followed by a dear one is one loop, and so is a panel.
     """
     result = {}
     for name in loop_labels(recording.table.schema):
@@ -147,13 +147,13 @@ def _places_differ(values: Iterable[list[str | None]]) -> bool:
 
 
 def _is_text_of_question(name: str, values: list[list[str | None]]) -> bool:
-    """Return whether hardly any two questions have the same value, as a system prompt that contains the question."""
+    """Return whether nearly every question has its own value, as a system prompt has that contains the question."""
     distinct = {value for row in values for value in row} - {None}
     return _last_part(name) not in MODEL_NAMES and len(distinct) > max(1, len(values) // 2)
 
 
 def _shares_questions(recording: RecordedColumns, values: list[list[str | None]]) -> bool:
-    """Return whether at least half of the questions are in several files, as those of several systems are."""
+    """Return whether at least half of the questions are in several files, as with files of several systems."""
     files: dict[Any, set[str]] = {}
     for unit, row in zip(recording.clusters.tolist(), values, strict=True):
         files.setdefault(unit, set()).add(_in_turn(row))
@@ -161,7 +161,7 @@ def _shares_questions(recording: RecordedColumns, values: list[list[str | None]]
 
 
 def refuse_several_loops(recording: RecordedColumns, tune: RecordedColumns | None = None) -> None:
-    """Refuse to judge the loops of several models, prompts or systems as if they were one.
+    """Raise if a recording mixes loops of several models, prompts or systems, which must not be judged as one.
 
     Args:
         recording: The questions of the verdict.
@@ -187,7 +187,7 @@ def refuse_several_loops(recording: RecordedColumns, tune: RecordedColumns | Non
 
 
 def single_labels(recording: RecordedColumns) -> dict[str, str]:
-    """Return the labels of a recording that holds one loop, each with its value; of a local model, the hash of its files."""
+    """Return the labels of a recording of one loop with their values; for a local model, the hash of its files."""
     result = {}
     for name in loop_labels(recording.table.schema):
         values = label_values(recording, name)
@@ -231,7 +231,7 @@ def _short(value: str) -> str:
 
 
 def keep_where(recording: RecordedColumns, wanted: Mapping[str, Any]) -> Mask:
-    """Return which questions have these values, shape ``(n_questions,)``; see `Recording.where`.
+    """Return a mask of the questions with these values, shape ``(n_questions,)``; see `Recording.where`.
 
     Raises:
         NotFoundError: There is no such column, or no question with such a value.
@@ -248,10 +248,12 @@ def keep_where(recording: RecordedColumns, wanted: Mapping[str, Any]) -> Mask:
         values = label_values(recording, name)
         texts = [_in_turn(row) for row in values]
         whole = {one for one in texts if _short(one) == text}
-        text = whole.pop() if len(whole) == 1 else text  # a long one as messages show it
+        text = whole.pop() if len(whole) == 1 else text  # a long value may be given shortened, as messages show it
         own = np.array([bool(one) and _is_begun_by(text, one) for one in texts], dtype=np.bool_)
         if text in texts and _places_differ(row for row, kept in zip(values, own.tolist(), strict=True) if kept):
-            own = np.array([one == text for one in texts], dtype=np.bool_)  # others only begin alike
+            own = np.array(
+                [one == text for one in texts], dtype=np.bool_
+            )  # exact matches count alone; the others only begin with this text
         if not (keep & own).any():
             there = Counter(one for one, kept in zip(texts, keep.tolist(), strict=True) if one and kept).most_common()
             more = f" and {len(there) - _SHOWN:,} more" if len(there) > _SHOWN else ""

@@ -39,10 +39,10 @@ __all__ = [
 RECORDING_FORMAT = "suffice.recording"
 RECORDING_VERSION = 1
 META_KEY = b"suffice"
-"""Key in the file metadata of a JSON object with format, version, configuration and provenance."""
+"""Key in the file metadata whose value is a JSON object with format, version, configuration and provenance."""
 
 REPLY_COLUMNS = ("reply_model", "system_fingerprint")
-"""Text columns of what the endpoint's reply of a round names, present where one names it."""
+"""Text columns with names that an endpoint gave in its reply; present if any reply has one."""
 
 TEXT_COLUMNS = (
     "question_id",
@@ -59,25 +59,25 @@ TEXT_COLUMNS = (
 """Text columns with a fixed meaning, except `round`, `golds`, `passage_ids` and `recorded_at`."""
 
 PINNED_LABELS = ("model", "prompt_id")
-"""The labels on which policies depend that are fitted on a recording."""
+"""Labels on which a policy depends that was fitted on the recording."""
 
 _DECISION_UNITS = {"stop_round": "round", "answer_round": "round", "audit_rate": "probability", "audited": "bool"}
 AUDIT_UNIT = "audit_unit"
-"""The column that says `request` where the audit drew a request by itself; all others share the draw of their question."""
+"""The column that says `request` if the audit drew a single request; all others share the draw of their question."""
 
 _DECISION_TEXTS = ("policy_digest", "stop_reason", AUDIT_UNIT)
 
 DECISION_COLUMNS = (*_DECISION_TEXTS, *_DECISION_UNITS)
-"""The columns of a log that say what was decided on a question and whether its audit was drawn."""
+"""The columns of a log with the decision on a question and its draw for the audit."""
 
 SHADOW = "shadow."
-"""Begins the columns of a log that say where a shadow policy stops, by its label."""
+"""Prefix of a log's columns with the round at which a shadow policy stops; the policy's label follows."""
 
 EMBEDDING = "embedding"
 """The column of the answers' embeddings, lists of numbers; only present if an embedder was recorded."""
 
 ASSUMED_END = "end_assumed"
-"""The column that is 1 where an import assumed the end of a shorter question to be the loop's own, as nothing says it."""
+"""The column that is 1 if the log gave no end for a shorter question, and an import assumed that the loop ended it."""
 
 _LISTS = ("golds", "passage_ids")
 _COLUMN_KINDS: Mapping[str, Container[str]] = {
@@ -104,7 +104,7 @@ def cost_column(component: str, kind: str) -> str:
 def column_kind(name: str, field: pa.Field | None = None) -> str:
     """Return the kind of a column: identity, happened, decision, signal, cost, metric, provenance or label.
 
-    Columns written by this library have it in their metadata; for others it follows from the name.
+    Columns written by this library have the kind in their metadata; for others it follows from the name.
     """
     if field is not None and field.metadata and b"kind" in field.metadata:
         return str(field.metadata[b"kind"].decode())
@@ -164,7 +164,7 @@ class Columns:
     def __init__(self, kinds: Mapping[str, str] | None = None, texts: Collection[str] = ()) -> None:
         self._kinds = kinds or {}
         self._texts = texts
-        self._numeric: dict[str, bool | None] = {}  # whether all values are numbers; None = no value so far
+        self._numeric: dict[str, bool | None] = {}  # by column, True if all values are numbers; None = no value so far
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Collect the names and types of the next rows."""
@@ -209,7 +209,7 @@ def _array(values: list[Any], dtype: pa.DataType) -> pa.Array:
 def build_table(
     rows: Iterable[Mapping[str, Any]], kinds: Mapping[str, str] | None = None, texts: Collection[str] = ()
 ) -> pa.Table:
-    """Return rows as a table with units in the field metadata.
+    """Build a table from rows, with units in the field metadata.
 
     Args:
         rows: One mapping for each question and round; a missing value is None, an undefined number None or NaN.
@@ -223,10 +223,10 @@ def build_table(
 
 
 def table_of_columns(columns: Mapping[str, Any], kinds: Mapping[str, str], texts: Collection[str] = ()) -> pa.Table:
-    """Return columns as a table with units in the field metadata.
+    """Build a table from columns, with units in the field metadata.
 
     Args:
-        columns: By name, each a list as `build_table` takes its items, an array of numpy, or of pyarrow with the final type.
+        columns: Values by column: a list as for `build_table`, a numpy array, or a pyarrow array of the final type.
         kinds: Kinds of columns that the name does not determine.
         texts: Columns of other values that are text, even if all values here are numbers.
     """

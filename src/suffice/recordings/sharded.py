@@ -1,4 +1,4 @@
-"""A folder that shards record: complete or an error, never a silent part of the questions."""
+"""Open and check a folder that shards record: it is complete or an error, never silently incomplete."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from suffice.recordings.shards import DATASET_INDEX, SHARD, Shard, listed_shards
 __all__ = ["MANIFEST_FILE", "ShardedFolder", "check_shard", "complete_shards", "is_sharded", "open_shards"]
 
 MANIFEST_FILE = "manifest.json"
-"""The file that the last shard writes: the folder is complete, and these are its parts."""
+"""The manifest, which the last shard writes: it lists the parts of the complete folder."""
 
 _SHARDS_FORMAT = "suffice.shards"
 _SHARDS_VERSION = 1
@@ -40,7 +40,7 @@ _LAST = np.iinfo(np.int64).max
 class ShardedFolder(OpenFolder):
     """The parts of all shards as one recording, in the order of the data set.
 
-    Every question is in one part only, so no identities are compared.  Questions of an earlier data set come last.
+    Each question is in one part only, so that identities need not be compared.  Questions of an earlier data set come last.
     """
 
     def __init__(self, path: Path, parts: Sequence[OpenFile]) -> None:
@@ -110,19 +110,19 @@ def open_shards(folder: Path) -> ShardedFolder:
 
 
 def check_shard(folder: Path, shard: Shard, config: Mapping[str, Any]) -> None:
-    """Raise if a folder has parts of another number of shards, of another configuration or with the name of another shard.
+    """Raise if a folder has parts of another number of shards or configuration, or a part with the wrong name.
 
-    It is called before anything is paid for.
+    Call it before anything is paid for.
 
     Args:
         folder: The folder; it need not be there yet.
         shard: The shard that is to be recorded.
-        config: What changes the recording.
+        config: The configuration that the recording depends on.
 
     Raises:
         ConfigMismatchError: There are parts of another number or configuration.
         DataError: `folder` is a file.
-        SchemaError: The part of this shard is that of another one, or damaged.
+        SchemaError: The part with this shard's name is another shard's, or damaged.
     """
     if folder.suffix == ".parquet" or folder.is_file():
         raise DataError(
@@ -145,9 +145,9 @@ def check_shard(folder: Path, shard: Shard, config: Mapping[str, Any]) -> None:
 
 
 def complete_shards(folder: Path) -> str:
-    """Write the manifest if all shards of a folder have ended; return what is missing otherwise, in words.
+    """Write the manifest if all shards of a folder have ended; otherwise return a sentence on the missing ones.
 
-    Whoever ends last writes it, and two that end together write the same bytes.
+    The shard that ends last writes it; two that end together write the same bytes.
     """
     path = folder / MANIFEST_FILE
     while True:
@@ -164,7 +164,7 @@ def complete_shards(folder: Path) -> str:
 
 
 def _shards_in(folder: Path, end: str = "") -> set[Shard]:
-    """Return the shards of which a folder has the part, or with another end the journal."""
+    """Return the shards whose parts are in a folder; with `end` that of journals, the shards whose journals are there."""
     names = [path.name.removesuffix(end) for path in folder.glob(_ANY_PART + end)]
     return {shard for name in names if (shard := Shard.of_part(name)) is not None}
 
@@ -182,7 +182,7 @@ def _check_others(folder: Path, names: set[str]) -> None:
 
 
 def _examined(folder: Path) -> tuple[Sequence[OpenFile], SufficeError | None]:
-    """Return the parts of a folder, opened, and why they are not a complete recording; None if they are."""
+    """Open the parts of a folder; also return the error if they are not a complete recording, else None."""
     finished, begun = _shards_in(folder), _shards_in(folder, JOURNAL_SUFFIX)
     n = min(shard.n for shard in finished | begun)
     every = [Shard(index, n) for index in range(1, n + 1)]
@@ -211,7 +211,7 @@ def _incomplete(folder: Path, missing: Sequence[Shard], unfinished: Sequence[Sha
 
 
 def _check_name(part: OpenFile) -> None:
-    """Raise if the name of a part is that of another shard than it contains: its questions would count twice."""
+    """Raise if a part is named after another shard than it contains, since its questions would count twice."""
     entry = part.metadata.get(SHARD)
     own = None if entry is None else Shard(entry["index"], entry["of"])
     if own != Shard.of_part(part.path):
@@ -237,7 +237,7 @@ def _dataset(part: OpenFile) -> Mapping[str, Any]:
 
 
 def _entry(part: OpenFile) -> dict[str, Any]:
-    """Return what the manifest says of a part: its digest is over the checksums of its header and of every column."""
+    """Return a part's entry in the manifest; its digest covers the checksums of its header and of every column."""
     digest = hashlib.sha256(part.file.metadata.metadata[DIGEST_KEY]).hexdigest()
     return {
         "file": part.path.name,

@@ -1,4 +1,4 @@
-"""Shards: the share of the questions that one of several processes records, and the part that it writes."""
+"""Shards: shares of the questions, one for each of several processes, and the parts that these write."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from suffice.errors import DataError
 __all__ = ["DATASET_INDEX", "SHARD", "Shard", "listed_shards", "with_places", "without_places"]
 
 SHARD = "shard"
-"""The entry of a part's metadata that says which shard it is, and of which data set."""
+"""The entry of a part's metadata with its shard and data set."""
 
 DATASET_INDEX = "dataset_index"
-"""The column of a part with the place of each question in the data set; reading the folder sorts by it and leaves it out."""
+"""The column of a part with each question's position in the data set, used to sort the folder's rows, then dropped."""
 
 _TEXT = re.compile(r"(\d+)/(\d+)")
 _PART_NAME = re.compile(r"part-(\d{4,})-of-(\d{4,})\.parquet")
@@ -29,15 +29,15 @@ _PLACE_FIELD = pa.field(DATASET_INDEX, pa.int64(), metadata={"kind": "provenance
 
 @dataclass(frozen=True, slots=True, order=True)
 class Shard:
-    """One of `n` shares of the questions; every question falls into exactly one of them, by the hash of its id.
+    """One of `n` shares of the questions; the hash of a question's id decides its share.
 
     >>> shard = Shard.parse("3/8")
     >>> shard.part_name, shard.takes("q1"), sum(Shard(i, 8).takes("q1") for i in range(1, 9))
     ('part-0003-of-0008.parquet', False, 1)
 
     Args:
-        index: Which one, from 1.
-        n: How many there are.
+        index: The shard's number, from 1.
+        n: The number of shards.
 
     Raises:
         DataError: There is no such shard.
@@ -67,37 +67,37 @@ class Shard:
 
     @classmethod
     def of_part(cls, path: str | Path) -> Self | None:
-        """Return the shard that a part's name says; None if it is not the part of a shard."""
+        """Return the shard in a part's name; None if the name is not that of a shard's part."""
         match = _PART_NAME.fullmatch(re.split(r"[/\\]", str(path))[-1])
         return None if match is None else cls(int(match[1]), int(match[2]))
 
     @property
     def part_name(self) -> str:
-        """The name of its file."""
+        """The file name of its part."""
         return f"part-{self.index:04d}-of-{self.n:04d}.parquet"
 
     @property
     def folder_name(self) -> str:
-        """The name of its folder, where a part is a folder of files."""
+        """The folder name of its part, if that is a folder of files."""
         return self.part_name.removesuffix(".parquet")
 
     def takes(self, question_id: str) -> bool:
-        """Return whether a question falls into it: the same on every machine, whatever other questions there are."""
+        """Return whether a question belongs to the shard: the same on every machine and for any other questions."""
         digest = hashlib.sha256(question_id.encode("utf-8", "surrogatepass")).digest()
         return int.from_bytes(digest, "big") % self.n == self.index - 1
 
     def entry(self, dataset: Mapping[str, Any], questions: int) -> dict[str, Any]:
-        """Return what the metadata of its part says of it, under `SHARD`.
+        """Return the entry `SHARD` for the metadata of its part.
 
         Args:
             dataset: Hash and number of the questions of all shards.
-            questions: The questions in the part.
+            questions: Number of questions in the part.
         """
         return {"index": self.index, "of": self.n, "dataset": dict(dataset), "questions": questions}
 
 
 def listed_shards(shards: Sequence[Shard]) -> str:
-    """Return shards of one number in words.
+    """List shards of one recording in words.
 
     >>> listed_shards([Shard(2, 8), Shard(5, 8)])
     '2 and 5 of 8'
@@ -109,11 +109,11 @@ def listed_shards(shards: Sequence[Shard]) -> str:
 
 
 def with_places(table: pa.Table, places: Mapping[str, int]) -> pa.Table:
-    """Return the rows of a part with the place of each question in the data set; null for a question that is not in it."""
+    """Add each question's position in the data set to the rows of a part; null if the question is not in the data set."""
     ids: list[Any] = table.column("question_id").to_pylist()
     return without_places(table).append_column(_PLACE_FIELD, pa.array(map(places.get, ids), pa.int64()))
 
 
 def without_places(table: pa.Table) -> pa.Table:
-    """Return the rows of a part without the places of its questions."""
+    """Drop the positions of questions from the rows of a part."""
     return table.drop_columns([DATASET_INDEX]) if DATASET_INDEX in table.column_names else table

@@ -1,4 +1,4 @@
-"""The rows of a recording by question, in any order, without loading them into memory."""
+"""Read the rows of a recording by question, in any order, without loading them into memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StoredRows:
     Attributes:
         schema: Its columns.
         blank: Columns without any value.
-        ends: The end of each question, in the order of the file.
+        ends: The reason for each question's end, in the order of the file.
 
     Raises:
         DataError: Its rows contradict each other, or the disk is full.

@@ -1,4 +1,4 @@
-"""Numbers for texts, computed from their bytes without a look at each text."""
+"""Hash columns of texts, all at once and without Python objects for single texts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def text_bytes(texts: pa.Array | pa.ChunkedArray) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
-    """Return where the texts begin and end in their bytes, shape ``(n + 1,)``, and the bytes, without a copy if possible.
+    """Return the offsets of texts in their joined bytes, shape ``(n + 1,)``, and these bytes; without a copy if possible.
 
     >>> ends, content = text_bytes(pa.array(["Oslo", "Lima"]))
     >>> content[ends[1] : ends[2]].tobytes()
@@ -39,10 +39,10 @@ def text_bytes(texts: pa.Array | pa.ChunkedArray) -> tuple[npt.NDArray[Any], npt
 
 
 def text_keys(texts: pa.Array | pa.ChunkedArray, rows: npt.NDArray[np.int64] | None = None) -> npt.NDArray[np.uint64]:
-    """Return a number for each text, the same in every process; different texts hardly ever have the same one.
+    """Return a 64-bit hash of each text, the same in every process.
 
-    Any two of n texts share a number with a probability of n^2 / 2^65, of 10^8 texts 0.03 %; who must know compares the
-    texts.  Words of eight bytes are mixed one after the other, and in the end by the finaliser of SplitMix64.
+    The probability that any two of n texts share a hash is n^2 / 2^65, 0.03 % for 10^8 texts; compare the texts themselves
+    if that matters.  Words of eight bytes are mixed one after the other, then by the finaliser of SplitMix64.
 
     >>> keys = text_keys(pa.array(["Oslo", "Lima", "Oslo", ""]))
     >>> (keys[0] == keys[2]).item(), len(set(keys.tolist()))
@@ -50,7 +50,7 @@ def text_keys(texts: pa.Array | pa.ChunkedArray, rows: npt.NDArray[np.int64] | N
 
     Args:
         texts: Text without missing values.
-        rows: Which of them; None = all.
+        rows: Positions of the texts to hash; None = all.
     """
     ends, content = text_bytes(texts)
     starts = (ends[:-1] if rows is None else ends[rows]).astype(np.int64)
@@ -58,11 +58,13 @@ def text_keys(texts: pa.Array | pa.ChunkedArray, rows: npt.NDArray[np.int64] | N
     if len(content) < _WORD:
         content = np.concatenate([content, np.zeros(_WORD, dtype=np.uint8)])
     highest = len(content) - _WORD
-    words = np.ndarray(highest + 1, dtype="<u8", buffer=content, strides=(1,))  # a word from every byte on
+    words = np.ndarray(
+        highest + 1, dtype="<u8", buffer=content, strides=(1,)
+    )  # overlapping words, one from each byte on
     keys = _mixed(lengths.astype(np.uint64) + _STEP)
     length, step = (int(lengths[0]), int(starts[1] - starts[0])) if len(keys) > 1 else (0, 0)
     if length and step > 0 and (lengths == length).all() and (np.diff(starts) == step).all():
-        # Texts of one length, as ids with leading zeros, are laid out as a table of words.
+        # Texts of equal length, such as ids with leading zeros, form a table of words.
         table = np.zeros((len(keys), -(-length // _WORD) * _WORD), dtype=np.uint8)
         table[:, :length] = np.lib.stride_tricks.as_strided(content[starts[0] :], (len(keys), length), (step, 1))
         for word in table.view("<u8").T:
@@ -84,14 +86,14 @@ def text_keys(texts: pa.Array | pa.ChunkedArray, rows: npt.NDArray[np.int64] | N
 
 
 def _after(state: npt.NDArray[np.uint64], word: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Return the states of the mixture after another word of each text."""
+    """Mix the next word of each text into its state."""
     state = (state ^ word) * _FIRST
     state ^= state >> np.uint64(32)
     return state
 
 
 def _words(words: npt.NDArray[np.uint64], place: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-    """Return the eight bytes from each place on; 0 beyond the last one."""
+    """Return the eight bytes from each place on, with 0 beyond the last byte."""
     highest = len(words) - 1
     if place.max() <= highest:
         return words[place].astype(np.uint64, copy=False)

@@ -1,4 +1,4 @@
-"""A recording at a URL while it is made: it is on this machine, and its journal is copied so that another one can take it up."""
+"""Make a recording for a URL on this machine, and copy its journal there so that another machine can resume it."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from suffice.recordings.recording_files import RecordingFiles
 __all__ = ["HereFile", "file_in_work"]
 
 _COPY_EVERY_S = 60.0
-"""The shortest time between two copies of a journal."""
+"""The shortest time between two copies of a journal, in seconds."""
 
 _PAUSE_SHARE = 9.0
-"""Pauses are this many times as long as the copy before them took."""
+"""A pause is this many times as long as the copy before it took."""
 
 _LOG = logging.getLogger(__name__)
 
 
 def file_in_work(files: RecordingFiles) -> HereFile:
-    """Return what brings a recording where it belongs, and its journal to where another machine finds it."""
+    """Return the place at which a recording is made, before it moves to its target."""
     uploaded = files.uploaded_journal
     return HereFile() if uploaded is None else _UploadedFile(files, uploaded)
 
 
 class HereFile:
-    """A recording of this machine, with its journal beside it."""
+    """A recording on this machine, with its journal beside it."""
 
     def take_up(self, journal: Journal) -> None:
-        """Fetch what another machine has left."""
+        """Fetch a journal that another machine has left."""
 
     @asynccontextmanager
     async def copying(self, journal: Journal) -> AsyncIterator[None]:
@@ -45,7 +45,7 @@ class HereFile:
         yield
 
     def put(self) -> None:
-        """Put the file where it belongs."""
+        """Put the finished file at its target."""
 
     def leave(self, journal: Journal) -> None:
         """Release the journal after a failure, for a rerun."""
@@ -60,7 +60,7 @@ class HereFile:
 
 
 class _UploadedFile(HereFile):
-    """A recording at a URL; a copy of its journal is beside it there until it is complete."""
+    """A recording for a URL; a copy of its journal is at the URL until it is complete."""
 
     def __init__(self, files: RecordingFiles, journal: Path) -> None:
         self._path, self._target, self._journal = files.path, files.target, journal
@@ -85,7 +85,7 @@ class _UploadedFile(HereFile):
             ended.set()
             await asyncio.wait(
                 [copies]
-            )  # a copy that is on its way would arrive after the last one, or after none is left
+            )  # cancelled, a running copy could arrive after the last one, or after its removal
 
     async def _copy_regularly(self, journal: Journal, ended: asyncio.Event) -> None:
         pause = _COPY_EVERY_S
@@ -121,7 +121,7 @@ class _UploadedFile(HereFile):
         upload(self._path, self._target)
 
     def leave(self, journal: Journal) -> None:
-        with suppress(SufficeError):  # what failed first is reported
+        with suppress(SufficeError):  # the earlier failure is the one to report
             self._copy(journal)
         super().leave(journal)
 

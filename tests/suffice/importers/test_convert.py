@@ -321,7 +321,7 @@ def test_a_list_in_a_table_is_read_as_json_python_or_numpy_and_never_joined(cell
     first, *_ = load_questions(tmp_path / "q.jsonl")
     if answers is None:
         assert first.question == "who made that"
-        assert "begins like a list, and is none that can be read" in conversion.unread[0].reason
+        assert "begins like a list, but cannot be read as one" in conversion.unread[0].reason
     else:
         assert first.answers == answers
 

@@ -1,4 +1,4 @@
-"""A chart of the report on its own: in a notebook, or as a page that needs no network."""
+"""Charts outside the report: in a notebook, as a picture, or as a page that needs no network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VENDOR = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
 
 _WIDTH = 560
 _FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
-"""The first one is part of vl-convert, so that a picture has the same measures on every machine."""
+"""The first font comes with vl-convert, so that a picture has the same size on every machine."""
 
 _CONFIG: Mapping[str, Any] = {
     "font": _FONT,
@@ -57,18 +57,18 @@ class Chart:
     """A Vega-Lite chart.
 
     Attributes:
-        spec: The specification as the report has it, for a page that defines its colours and draws its legend.
+        spec: The specification as in the report, whose page defines the colours and draws the legend.
     """
 
     spec: Mapping[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the specification on its own: with colours, a legend and a width."""
+        """Return a self-contained specification: with colours, a legend and a width."""
         shown: dict[str, Any] = in_colours(_standalone(self.spec, _WIDTH), "light")
         return shown
 
     def svg(self, *, width: int = _WIDTH) -> str:
-        """Return the chart as an SVG document: its text is text, and it follows light and dark.
+        """Return the chart as an SVG document with selectable text, which follows a reader's light or dark mode.
 
         Args:
             width: Pixels of the plot, without axes.
@@ -98,7 +98,7 @@ class Chart:
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        """Return the chart in the formats of notebooks: those of Vega-Lite 6, and of 5, which draws it alike."""
+        """Return the chart in the formats of notebooks: Vega-Lite 6, and 5, which draws it alike."""
         del include, exclude
         spec = self.to_dict()
         older = {**spec, "$schema": _VEGA_VERSION.sub("/v5.json", spec["$schema"])}
@@ -110,18 +110,18 @@ class Chart:
 
 
 def _standalone(spec: Mapping[str, Any], width: int) -> dict[str, Any]:
-    """Return a specification with the legend that a page draws by itself, and with the look of a page."""
+    """Add the legend and the look that a report's page would provide to a specification."""
     alone = {key: value for key, value in spec.items() if key != "usermeta"}
     entries = spec.get("usermeta", {}).get("legend", ())
     if entries:
         alone["layer"] = [*alone.get("layer", ()), _legend_layer(entries)]
-        # The scales of the legend are its own, whatever the other layers show by these channels.
+        # The legend has scales of its own, since other layers may use the same channels for other things.
         alone["resolve"] = {"scale": dict.fromkeys(("color", "fill", "stroke", "shape"), "independent")}
     return {**alone, "width": width, "config": _CONFIG}
 
 
 def _legend_layer(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return invisible points from which Vega makes the legend: names with colours and shapes, hollow or filled."""
+    """Return a layer of invisible points from which Vega makes the legend: names, colours and shapes, hollow or filled."""
     names = [entry["name"] for entry in entries]
     colours = [entry["colour"] for entry in entries]
     ranges = {
@@ -141,7 +141,7 @@ def _legend_layer(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 @cache
 def vendored(name: str) -> str:
-    """Return a vendored script without its pointer to a source map, which is not there."""
+    """Return a vendored script without its link to a source map, which is not included."""
     script = files("suffice.common.display").joinpath("vendor", name).read_text("utf-8")
     assert "</script" not in script
     return "\n".join(line for line in script.splitlines() if not line.startswith("//# sourceMappingURL="))

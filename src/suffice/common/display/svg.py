@@ -1,4 +1,4 @@
-"""A chart as an SVG document, drawn by vl-convert: Vega itself, without a browser and without a network."""
+"""Draw charts as SVG documents with vl-convert, which runs Vega without a browser or network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DRAWN = frozenset(f"{{{_SVG}}}{mark}" for mark in ("path", "line", "text"))
 
 
 def check_charts_extra() -> None:
-    """Raise if charts cannot be written as SVG, for callers that compute much before they write one.
+    """Raise if charts cannot be written as SVG; for callers that compute for long before they write one.
 
     Raises:
         MissingExtraError: The extra `charts` is not installed.
@@ -29,9 +29,9 @@ def check_charts_extra() -> None:
 
 
 def picture(spec: Mapping[str, Any]) -> str:
-    """Return a Vega-Lite specification as an SVG document whose text is text and whose colours follow light and dark.
+    """Draw a Vega-Lite specification as an SVG document with selectable text, which follows light and dark mode.
 
-    A mark with a tooltip has its values as a title, which browsers show under the pointer.
+    A mark's tooltip becomes its title, which browsers show under the pointer.
 
     Args:
         spec: A chart with its legend and width; its colours may be variables of `suffice.common.display.themes`.
@@ -65,7 +65,7 @@ def _element(name: str, text: str, **attributes: str) -> ET.Element:
 
 
 def _described(node: Any) -> Any:
-    """Return a specification whose marks are described by the values of their tooltip, and not at all without one."""
+    """Give each mark of a specification a description from its tooltip; none without a tooltip."""
     if isinstance(node, list | tuple):
         return [*map(_described, node)]
     if not isinstance(node, Mapping):
@@ -82,7 +82,7 @@ def _described(node: Any) -> Any:
 
 
 def _value_expression(entry: Mapping[str, Any]) -> str:
-    """Return an expression of Vega for one value of a tooltip with its name, empty where it is undefined."""
+    """Return a Vega expression for a tooltip's name and value; it is empty if the value is undefined."""
     value = f"datum[{json.dumps(entry['field'])}]"
     shown = f"format({value}, {json.dumps(entry['format'])})" if "format" in entry else value
     name = json.dumps(f"; {entry.get('title', entry['field'])}: ")
@@ -90,7 +90,7 @@ def _value_expression(entry: Mapping[str, Any]) -> str:
 
 
 def _dark_style(spec: Mapping[str, Any], unique: str) -> str:
-    """Return the style sheet that replaces the light colours of a picture where the reader prefers dark ones."""
+    """Return the style sheet that replaces a picture's light colours if the reader prefers dark ones."""
     named = dict.fromkeys(text for text in _texts(spec) if "var(" in text)
     colours = {colour_of(text, "light"): colour_of(text, "dark") for text in named}
     rules = (f'#{unique} [{paint}="{light}"]{{{paint}:{dark}}}' for light, dark in colours.items() for paint in _PAINTS)

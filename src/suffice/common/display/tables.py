@@ -17,10 +17,10 @@ __all__ = ["LIBRARIES", "Displayed", "Library", "arrow_table", "facts_table", "f
 
 Library = Literal["pandas", "polars", "pyarrow"]
 LIBRARIES: tuple[Library, ...] = ("pandas", "polars", "pyarrow")
-"""The data frames that `to_frame` makes."""
+"""Libraries whose data frames `to_frame` makes."""
 
-# In a notebook the colours follow the page, light or dark, whatever its theme calls them.  The class is named three
-# times so that these rules outweigh those of JupyterLab for all tables: aligned right, in columns of one width.
+# In a notebook the colours derive from the page's own, light or dark.  The class is named three times so that these rules
+# outweigh JupyterLab's rules for all tables, which align right and make columns equally wide.
 _IN_A_NOTEBOOK = """.suffice.suffice.suffice { font: 14px/1.5 system-ui, sans-serif; --muted: color-mix(in srgb, currentColor 65%, transparent);
 --line: color-mix(in srgb, currentColor 16%, transparent); --raised: color-mix(in srgb, currentColor 5%, transparent);
 table { margin: 0; table-layout: auto; } summary { cursor: pointer; margin: .5rem 0 0; } """
@@ -48,7 +48,7 @@ def html_table(table: Table, *, caption: bool = True) -> str:
 
     Args:
         table: The table.
-        caption: Whether its title is seen, or only read aloud.
+        caption: Whether to show its title; otherwise only screen readers read it.
     """
     title = escape(table.title)
     heads = "".join(f'<th scope="col"{_numeric(column)}>{escape(column.name)}</th>' for column in table.columns)
@@ -87,7 +87,7 @@ def _numeric(column: Column) -> str:
 
 
 def facts_table(title: str, facts: Mapping[str, Any]) -> Table:
-    """Return a table of two columns, what and value; facts that are empty are left out."""
+    """Return a table of two columns, name and value, without empty facts."""
     rows = tuple((name, str(value)) for name, value in facts.items() if value not in (None, "", (), {}, []))
     return Table(title=title, columns=(Column("what"), Column("value")), rows=rows)
 
@@ -102,7 +102,7 @@ def arrow_table(table: Table) -> Any:
 
 
 def _of_one_type(values: Sequence[Any]) -> list[Any]:
-    """Return values of one type: text where some are, floating point where some are."""
+    """Convert values to one type: text if any is text, floating point if any is a float."""
     kinds = {type(value) for value in values if value is not None}
     if str in kinds and len(kinds) > 1:
         return [None if value is None else str(value) for value in values]
@@ -116,7 +116,7 @@ def frame_of(arrow: Any, library: Library | None) -> Any:
         DataError: The library is unknown or not installed.
     """
     if library is not None and library not in LIBRARIES:
-        raise DataError(f"{library!r} is not a library of data frames that is known; there are: {', '.join(LIBRARIES)}")
+        raise DataError(f"unknown library of data frames {library!r}; choose one of {', '.join(LIBRARIES)}")
     if library != "pyarrow":
         try:
             frames = import_module(library or "pandas")
@@ -129,7 +129,7 @@ def frame_of(arrow: Any, library: Library | None) -> Any:
 
 
 class Displayed:
-    """What has tables: it shows them in a notebook, and gives them as data frames."""
+    """Base of results that have tables: shows them in a notebook and gives them as data frames."""
 
     __slots__ = ()
 
@@ -139,11 +139,11 @@ class Displayed:
 
     @property
     def lead(self) -> str:
-        """What is said before the tables, a sentence or nothing."""
+        """A sentence to show before the tables, or nothing."""
         return ""
 
     def __str__(self) -> str:
-        """Return what a notebook shows at once, as text: the sentence, and the most important table as Markdown."""
+        """Return the text form of what a notebook shows first: the sentence, and the most important table as Markdown."""
         return "\n\n".join(filter(None, [self.lead, render(self.tables()[:1], "md").rstrip()]))
 
     def to_frame(self, library: Library | None = None, *, table: int = 0) -> Any:
@@ -151,7 +151,7 @@ class Displayed:
 
         Args:
             library: `pandas`, `polars` or `pyarrow`; None = pandas if it is installed, else pyarrow.
-            table: Which one, by its place in `tables()`.
+            table: Position of the table in `tables()`.
 
         Raises:
             DataError: The library is unknown or not installed.

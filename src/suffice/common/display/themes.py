@@ -21,7 +21,7 @@ _BLOCKS: Mapping[Theme, str] = {"light": ":root {", "dark": ':root[data-theme="d
 
 @cache
 def theme_colours(theme: Theme) -> Mapping[str, str]:
-    """Return the colours of a theme by the name of their variable.
+    """Return the colours of a theme by their variables' names.
 
     >>> theme_colours("light")["--surface"], theme_colours("dark")["--surface"]
     ('#ffffff', '#1c1f24')
@@ -31,7 +31,7 @@ def theme_colours(theme: Theme) -> Mapping[str, str]:
 
 
 def colour_of(text: str, theme: Theme) -> str:
-    """Return a colour without variables and mixtures; other texts are unchanged.
+    """Resolve variables and mixtures in a colour; return other texts unchanged.
 
     >>> colour_of("color-mix(in srgb, var(--text) 50%, var(--surface))", "light")
     '#8e8e90'
@@ -41,7 +41,7 @@ def colour_of(text: str, theme: Theme) -> str:
 
 
 def in_colours(value: Any, theme: Theme) -> Any:
-    """Return JSON-ready values with `colour_of` each text."""
+    """Apply `colour_of` to each text in JSON-ready values."""
     if isinstance(value, str):
         return colour_of(value, theme)
     if isinstance(value, Mapping):

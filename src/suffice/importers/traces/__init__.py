@@ -1,4 +1,4 @@
-"""Traces of model calls as observability tools write them: one reader for each format, and one way to turn them into rounds."""
+"""Import traces of model calls from observability tools: one reader for each format, one conversion to rounds for all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which spans belong to one question, in which order, and which of them are rounds."""
+"""Group spans by question, put them in order, and choose those that are rounds."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ _ANSWER_TOOLS = ("submit", "submit_answer", "final_answer", "final_result")
 _ANSWER_ARGUMENTS = ("answer", "final_answer", "result", "response", "output")
 _QUESTION_CHARS = 60
 WHOLE = AnswerPosition("whole")
-"""The answer is the whole text without reasoning, as that of a live reply."""
+"""The position of the answer: the whole text without reasoning, as in a live reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceStep:
-    """A span as it was understood.
+    """A span with its reading as a round or not.
 
     Attributes:
         span: The span.
-        answer: What is read as the answer of a round; None if the span is not one.
-        reason: Why it is not.
-        counts: Whether its cost is charged to the next round.
-        cut: Whether what would be the answer was cut: a round without an answer.
+        answer: The answer of the round; None if the span is not a round.
+        reason: The reason why it is not a round.
+        counts: True if its cost is charged to the next round.
+        cut: True if the answer was cut: a round without an answer.
     """
 
     span: TraceSpan
@@ -61,13 +61,13 @@ class TraceStep:
 
     @property
     def is_round(self) -> bool:
-        """Whether the span is a round of its own."""
+        """True if the span is a round of its own."""
         return self.answer is not None or self.cut
 
 
 @dataclass(slots=True, kw_only=True)
 class Conversation:
-    """All spans of one question, in order of start, as they were understood; `by_tool`: answers are handed in by a tool."""
+    """All spans of one question with their readings, in order of start; `by_tool`: answers are submitted by a tool call."""
 
     key: str
     traces: tuple[str, ...]
@@ -79,7 +79,7 @@ class Conversation:
 
 
 def conversations_of(log: Log, key: str | None) -> list[Conversation]:
-    """Return the questions of a log with their spans as they were understood; see `run_of`."""
+    """Group a log by question, and read each span as a round or not; see `run_of`."""
     spans, copies = _without_copies(log.spans)
     keys = _question_keys(spans, key)
     groups: dict[str, list[TraceSpan]] = {}
@@ -100,7 +100,7 @@ def _without_copies(spans: Sequence[TraceSpan]) -> tuple[list[TraceSpan], int]:
 
 
 def _question_keys(spans: Sequence[TraceSpan], key: str | None) -> list[str]:
-    """Return for each span the id of its question: its own, that of a span around it, the trace's only one, or the trace."""
+    """Return the question's id for each span: its own, an enclosing span's, the only one of the trace, or the trace's id."""
     if key == TRACE_ID:
         return [span.trace for span in spans]
     if key is not None and _SECRET.search(key):
@@ -129,12 +129,12 @@ def _question_keys(spans: Sequence[TraceSpan], key: str | None) -> list[str]:
 
 
 def _inherited(span: TraceSpan, by_id: Mapping[tuple[str, str], TraceSpan], names: Sequence[str]) -> str:
-    """Return the id that the nearest span around this one has."""
+    """Return the id of the nearest enclosing span that has one."""
     return next((name for name in (_first_id(around, names) for around in _around(span, by_id)) if name), "")
 
 
 def _around(span: TraceSpan, by_id: Mapping[tuple[str, str], TraceSpan]) -> Iterator[TraceSpan]:
-    """Yield the spans around this one, the nearest first."""
+    """Yield the spans that enclose this one, the nearest first."""
     ids = {span.span}
     around = by_id.get((span.trace, span.parent))
     while around is not None and around.span not in ids:
@@ -174,7 +174,7 @@ def _conversation(key: str, spans: Sequence[TraceSpan], about: Mapping[str, Abou
 
 
 def _spans_in_order(spans: Sequence[TraceSpan], key: str) -> list[TraceSpan]:
-    """Return the spans by start, then by end, then by how much the model was given.
+    """Sort the spans by start, then by end, then by the size of the model's input.
 
     Raises:
         DataError: Two calls of a model cannot be ordered.
@@ -209,7 +209,7 @@ def _user_texts(span: TraceSpan) -> list[str]:
 
 
 def _question_text(chats: Sequence[TraceSpan]) -> str:
-    """Return the last user message that the first call was given: earlier ones are examples, or an earlier question."""
+    """Return the last user message of the first call; earlier ones are examples, or an earlier question."""
     return next((texts[-1] for texts in map(_user_texts, chats) if texts), "")
 
 
@@ -264,7 +264,7 @@ def _no_answer(span: TraceSpan, *, by_tool: bool) -> str:
 
 
 def _repeats(spans: Sequence[TraceSpan]) -> dict[int, str]:
-    """Return the model calls that repeat another one inside or around them, by `id`, with the reason."""
+    """Return model calls that were logged again inside or around another one, by `id`, with the reason."""
     by_id = {(span.trace, span.span): span for span in spans if span.span}
     repeats: dict[int, str] = {}
     inner: dict[int, list[TraceSpan]] = {}
@@ -284,7 +284,7 @@ def _repeats(spans: Sequence[TraceSpan]) -> dict[int, str]:
 
 
 def _submitted(span: TraceSpan) -> str | None:
-    """Return the answer that a tool call hands in; None if no call does."""
+    """Return the answer that a tool call submits; None if no call does."""
     for call in span.reply.tools:
         if call.name not in _ANSWER_TOOLS:
             continue

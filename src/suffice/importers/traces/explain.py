@@ -1,4 +1,4 @@
-"""One trace as it was understood: which spans are rounds, and why the others are not."""
+"""Explain how a trace is read: the spans that are rounds, and the reasons why others are not."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CELL_WIDTH = 44
 
 
 def explain_trace(path: str | Path, kind: str, *, key: str | None = None) -> Table:
-    """Return the longest conversation of a trace export, span by span, as `suffice import` reads it.
+    """Show how `suffice import` reads the longest conversation of a trace export, span by span.
 
     Args:
         path: A file, or a folder.

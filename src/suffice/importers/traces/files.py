@@ -1,4 +1,4 @@
-"""The files of traces: JSON, JSON lines, gzipped or not, one file or a folder of them."""
+"""Read files of traces: JSON or JSON lines, gzipped or not, one file or a folder of them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from suffice.importers.records import parquet_rows
 __all__ = ["documents", "dotted_fields", "fields_of", "nanoseconds", "objects_in", "short_ids", "unwrapped"]
 
 _LONGEST_ID = 256
-_SECONDS, _MILLISECONDS, _MICROSECONDS = 10**11, 10**14, 10**17  # a time below is in this unit
+_SECONDS, _MILLISECONDS, _MICROSECONDS = 10**11, 10**14, 10**17  # a number below the bound is in this unit
 _LATEST = 2**64  # nanoseconds have 64 bits
 
 
 def documents(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every JSON object of a file or folder, with its place for messages: of an array, of lines, or the only one.
+    """Yield the JSON objects of a file or folder (of an array, of lines, or a single one), each with its place for messages.
 
     Raises:
         NotFoundError: There is no such file.
@@ -59,7 +59,7 @@ def _values(file: Path) -> Iterator[tuple[str, Any]]:
 
 
 def unwrapped(value: Any) -> Any:
-    r"""Return JSON that was written as text, once or more often, as what it says; other text as it is.
+    r"""Parse JSON that was written as text, once or several times over; return other text unchanged.
 
     >>> unwrapped('"[{\\"role\\": \\"user\\"}]"')
     [{'role': 'user'}]
@@ -75,7 +75,7 @@ def unwrapped(value: Any) -> Any:
 
 
 def dotted_fields(value: Any, prefix: str = "") -> dict[str, Any]:
-    """Return nested objects, and lists of objects, as dotted names.
+    """Flatten nested objects, and lists of objects, to dotted names.
 
     >>> dotted_fields({"llm": {"output_messages": [{"message.role": "user"}]}, "tags": ["a", "b"]})
     {'llm.output_messages.0.message.role': 'user', 'tags': ['a', 'b']}
@@ -104,7 +104,7 @@ def objects_in(value: Any) -> list[dict[str, Any]]:
 
 
 def short_ids(values: Any) -> dict[str, str]:
-    """Return the values that may be ids, by dotted name: short texts and whole numbers."""
+    """Return the values that may be ids (short texts and whole numbers), by dotted name."""
     ids = {}
     for name, value in dotted_fields(values).items():
         if isinstance(value, str | int) and not isinstance(value, bool) and 0 < len(str(value)) <= _LONGEST_ID:
@@ -113,7 +113,7 @@ def short_ids(values: Any) -> dict[str, str]:
 
 
 def nanoseconds(value: Any, where: str) -> int | None:
-    """Return a time as nanoseconds since 1970: ISO 8601 text (UTC where it names no zone), or a number in any usual unit.
+    """Convert a time, ISO 8601 text (in UTC unless it names a zone) or a number in any usual unit, to nanoseconds since 1970.
 
     >>> nanoseconds("2025-06-11T14:01:32.598Z", "")
     1749650492598000000

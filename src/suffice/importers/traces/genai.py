@@ -1,4 +1,4 @@
-"""Attributes of one span in the conventions of OpenTelemetry GenAI (all its ages), OpenLLMetry and OpenInference."""
+"""Read a span's attributes in the conventions of OpenTelemetry GenAI (all versions), OpenLLMetry and OpenInference."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from suffice.importers.traces.spans import CHAT, LoggedMessage, LoggedReply, Tra
 __all__ = ["Event", "is_genai", "read_attributes"]
 
 Event = tuple[str, Mapping[str, Any]]
-"""A span event, or a log record of the span: its name, and its attributes and body as dotted names."""
+"""A span event, or a log record of the span: its name, and its attributes and body with dotted names."""
 
 _CHAT_OPERATIONS = ("chat", "text_completion", "generate_content", "completion")
 _INDEXED_INPUT = ("llm.input_messages", "gen_ai.prompt", "llm.prompts")
@@ -36,7 +36,7 @@ _USAGE = (
     ),
     ("gen_ai.usage.total_tokens", "llm.token_count.total", "llm.usage.total_tokens"),
 )
-"""Attributes of the input tokens, those read from a cache, the output tokens, and all tokens: the order of `usage_of`."""
+"""Attributes of input tokens, cached tokens, output tokens and all tokens, in the order of `usage_of`."""
 
 _MODEL = ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name", "llm.request.model")
 
@@ -61,7 +61,7 @@ def _kind(attributes: Mapping[str, Any]) -> str:
 
 
 def read_attributes(span: TraceSpan, attributes: Mapping[str, Any], events: Sequence[Event]) -> TraceSpan:
-    """Fill a span from its flat attributes and its events; returns the same span."""
+    """Fill in a span from its flat attributes and its events, and return it."""
     span.kind = _kind(attributes)
     span.ids = {**short_ids({name: v for name, v in attributes.items() if not _is_content(name)}), **span.ids}
     for name, values in events:
@@ -69,7 +69,7 @@ def read_attributes(span: TraceSpan, attributes: Mapping[str, Any], events: Sequ
             _add_score(span, values)
     if span.kind != CHAT:
         return span
-    listed = unwrapped(attributes.get("events"))  # an older way of one framework: the events as an attribute
+    listed = unwrapped(attributes.get("events"))  # an old convention of one framework: events are an attribute
     if isinstance(listed, list):
         events = [*events, *((str(e.get("event.name", "")), dotted_fields(e)) for e in listed if isinstance(e, dict))]
     raw = logged_reply(attributes.get("output.value"))
@@ -150,7 +150,7 @@ def _named_role(message: Any, role: str) -> Any:
 
 
 def _whole(values: Mapping[str, Any], name: str) -> Any:
-    """Return an attribute that is JSON text, or that was nested and is flat now."""
+    """Return the value of an attribute that was written as JSON text, or flattened to dotted names."""
     return values[name] if name in values else _indexed(values, name)
 
 
@@ -169,14 +169,14 @@ def _event_message(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _indexed(values: Mapping[str, Any], prefix: str) -> Any:
-    """Return the list behind attributes such as `gen_ai.prompt.0.content`, or None."""
+    """Rebuild the list from attributes such as `gen_ai.prompt.0.content`; None if there are none."""
     fields = {name[len(prefix) + 1 :]: value for name, value in values.items() if name.startswith(f"{prefix}.")}
     nested = _lists(_nested(fields))
     return nested if isinstance(nested, list) else values.get(prefix)
 
 
 def _nested(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return dotted names as nested objects."""
+    """Convert dotted names to nested objects."""
     nested: dict[str, Any] = {}
     for name, value in fields.items():
         *path, leaf = name.split(".")
@@ -189,7 +189,7 @@ def _nested(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _lists(value: Any) -> Any:
-    """Return objects whose keys are 0, 1, ... as lists."""
+    """Convert objects whose keys are 0, 1, ... to lists."""
     if not isinstance(value, dict):
         return value
     inner = {key: _lists(item) for key, item in value.items()}

@@ -1,4 +1,4 @@
-"""Logs of Inspect (inspect-ai): `.eval` archives, read without Inspect, and its `.json`."""
+"""Read logs of Inspect (inspect-ai), `.eval` archives and `.json`, without Inspect itself."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _CAPS = ("message", "token", "time", "working", "turn", "cost")
 def read_inspect(path: str | Path, *, ended: End | None = None) -> ImportedRun:
     """Read an Inspect log: every call of a model with an answer is a round, the sample's target the gold answer.
 
-    Where the model answers by the tool `submit`, the submitted answers are the rounds.  A sample's epochs are trajectories of
+    If the model answers by the tool `submit`, the submitted answers are the rounds.  A sample's epochs are trajectories of
     one question.
 
     Args:
         path: An `.eval` or `.json` log, or a folder of them.
-        ended: Why trajectories are shorter than the longest one, where the log does not say; None = the loop's own rule.
+        ended: The reason why trajectories are shorter than the longest one, if the log has none; None = the loop's own rule.
 
     Raises:
         DataError: The log cannot be read, or has no answers.
@@ -95,7 +95,7 @@ def _member(archive: zipfile.ZipFile, file: Path, name: str) -> dict[str, Any]:
 
 
 def _zstandard(file: Path, info: zipfile.ZipInfo) -> bytes:
-    """Return a member that is compressed with Zstandard, which Python's `zipfile` reads from 3.14 on."""
+    """Decompress an archive member in Zstandard, which Python's `zipfile` reads only from 3.14 on."""
     import pyarrow as pa
 
     with file.open("rb") as raw:
@@ -208,7 +208,7 @@ def _call_span(event: Mapping[str, Any], pool: list[Any], trace: str, where: str
 
 
 def _outcome(sample: Mapping[str, Any], trace: str, where: str) -> list[TraceSpan]:
-    """Return the sample's output as its only call, where the log has no events."""
+    """Return the sample's output as its only call, for a log without events."""
     output = sample.get("output")
     if not isinstance(output, dict) or not output.get("choices"):
         return []
@@ -216,7 +216,7 @@ def _outcome(sample: Mapping[str, Any], trace: str, where: str) -> list[TraceSpa
 
 
 def _resolved(value: Any, attachments: Mapping[str, Any]) -> Any:
-    """Return a value with its attachments in their places."""
+    """Replace references to attachments in a value by their content."""
     if isinstance(value, str):
         return attachments.get(value.removeprefix(_ATTACHMENT), value) if value.startswith(_ATTACHMENT) else value
     if isinstance(value, dict):
@@ -225,7 +225,7 @@ def _resolved(value: Any, attachments: Mapping[str, Any]) -> Any:
 
 
 def _grades(scores: Any) -> dict[str, Any]:
-    """Return the marks of scorers: letters as numbers, and the parts of a mark that has several."""
+    """Return the marks of scorers, letters converted to numbers, and marks of several parts divided into these."""
     grades: dict[str, Any] = {}
     for name, item in fields_of(scores).items():
         value = item.get("value") if isinstance(item, dict) else item

@@ -1,4 +1,4 @@
-"""Langfuse: a trace with its observations as the interface downloads it, observations of the API, or exported lines."""
+"""Read Langfuse's traces: downloads of the interface, observations of the API, or exported lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_langfuse(path: str | Path, *, key: str | None = None, ended: End | None
     Args:
         path: A file, or a folder.
         key: The field or metadata that names the question; `trace_id` = each trace is one.  None = the session, else the trace.
-        ended: Why trajectories are shorter than the longest one; None = the loop's own rule.
+        ended: The reason why trajectories are shorter than the longest one; None = the loop's own rule.
 
     Raises:
         DataError: The file cannot be read, or has no answers.
@@ -100,7 +100,7 @@ def _ids(item: Mapping[str, Any]) -> dict[str, str]:
     fields = {name: value for name, value in item.items() if not isinstance(value, dict | list)}
     metadata = unwrapped(item.get("metadata"))
     ids = {**short_ids(metadata if isinstance(metadata, dict) else {}), **short_ids(fields)}
-    # LangGraph's `thread_id` in the metadata is no session: traces of one thread may ask different questions.
+    # LangGraph's `thread_id` in the metadata is not a session: traces of one thread may ask different questions.
     return {name: value for name, value in ids.items() if name != "thread_id"} | (
         {"metadata.thread_id": ids["thread_id"]} if "thread_id" in ids else {}
     )

@@ -1,4 +1,4 @@
-"""LangSmith: runs as lines or a list, as the API lists them, or as the SDK's ingest batches (`post` and `patch`)."""
+"""Read LangSmith's runs: lines or a list, as from the API, or the SDK's ingest batches (`post` and `patch`)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_langsmith(path: str | Path, *, key: str | None = None, ended: End | Non
         path: A file, or a folder.
         key: The metadata that names the question; `trace_id` = each trace is one.  None = the thread (`session_id`, `thread_id`
             or `conversation_id` in the metadata), else the trace.
-        ended: Why trajectories are shorter than the longest one; None = the loop's own rule.
+        ended: The reason why trajectories are shorter than the longest one; None = the loop's own rule.
 
     Raises:
         DataError: The file cannot be read, or has no answers.
@@ -37,7 +37,7 @@ def read_langsmith(path: str | Path, *, key: str | None = None, ended: End | Non
 
 
 def langsmith_log(path: str | Path) -> Log:
-    """Return the runs of LangSmith as spans; what a later update of a run says wins.
+    """Return the runs of LangSmith as spans; later updates of a run take precedence.
 
     Raises:
         DataError: The file cannot be read, or is another format.

@@ -1,4 +1,4 @@
-"""MLflow traces: `trace.to_json()`, lists or lines of them, and the `traces.json` that MLflow stores beside its runs."""
+"""Read MLflow's traces: `trace.to_json()`, lists or lines of them, and the `traces.json` beside MLflow's runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read_mlflow(path: str | Path, *, key: str | None = None, ended: End | None =
         path: A file, or a folder.
         key: The metadata, tag or attribute that names the question; `trace_id` = each trace is one.  None = the session
             (`mlflow.trace.session`), else the trace.
-        ended: Why trajectories are shorter than the longest one; None = the loop's own rule.
+        ended: The reason why trajectories are shorter than the longest one; None = the loop's own rule.
 
     Raises:
         DataError: The file cannot be read, or has no answers.

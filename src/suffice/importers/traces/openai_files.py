@@ -1,4 +1,4 @@
-"""OpenAI's files: output (and input) of the Batch API, and stored completions and responses."""
+"""Read OpenAI's files: output and input of the Batch API, and stored completions and responses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read_openai(path: str | Path, *, key: str | None = None, ended: End | None =
         path: A file, or a folder.
         key: The field or metadata that names the question (`metadata.question_id`).  None = the conversation, the `custom_id`, or
             the first response of a chain.
-        ended: Why trajectories are shorter than the longest one; None = the loop's own rule.
+        ended: The reason why trajectories are shorter than the longest one; None = the loop's own rule.
 
     Raises:
         DataError: The file cannot be read, or has no answers.
@@ -50,7 +50,7 @@ def openai_log(path: str | Path) -> Log:
             if isinstance(item, dict) and isinstance(item.get("body"), dict) and "custom_id" in item:
                 messages, name = _request_messages(item["body"]), str(item["custom_id"])
                 if name not in prompts or len(messages) < len(prompts[name]):
-                    prompts[name] = messages  # the first round's request has the question
+                    prompts[name] = messages  # the request of the first round contains the question
                 requests += 1
             else:
                 log.spans.append(_reply_span(item, where))

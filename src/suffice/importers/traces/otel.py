@@ -1,4 +1,4 @@
-"""OpenTelemetry: OTLP JSON as exporters and the collector write it, and spans as Phoenix and the SDK's console write them."""
+"""Read OpenTelemetry's spans: OTLP JSON of exporters and the collector, and the forms of Phoenix and the SDK's console."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_otlp(path: str | Path, *, key: str | None = None, ended: End | None = N
     Args:
         path: A file, or a folder; log records with the messages (`logs.jsonl`) are joined to their spans.
         key: The attribute that names the question; `trace_id` = each trace is one.  None = the conversation, else the trace.
-        ended: Why trajectories are shorter than the longest one; None = the loop's own rule.
+        ended: The reason why trajectories are shorter than the longest one; None = the loop's own rule.
 
     Raises:
         DataError: The file cannot be read, or has no answers.
@@ -39,7 +39,7 @@ def read_openinference(path: str | Path, *, key: str | None = None, ended: End |
     Args:
         path: A file, or a folder.
         key: The attribute that names the question; `trace_id` = each trace is one.  None = the session, else the trace.
-        ended: Why trajectories are shorter than the longest one; None = the loop's own rule.
+        ended: The reason why trajectories are shorter than the longest one; None = the loop's own rule.
 
     Raises:
         DataError: The file cannot be read, or has no answers.
@@ -105,7 +105,7 @@ def _is_error(value: Any) -> bool:
 
 
 def _attributes(listed: Any) -> dict[str, Any]:
-    """Return attributes as flat names: OTLP lists them as keys with typed values."""
+    """Convert OTLP's list of keys with typed values to a mapping."""
     if isinstance(listed, dict):
         return dotted_fields(listed)
     return dotted_fields({str(item.get("key")): _attribute_value(item.get("value")) for item in objects_in(listed)})

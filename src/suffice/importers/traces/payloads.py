@@ -1,4 +1,4 @@
-"""Messages and completions in the shapes that model APIs and frameworks write: OpenAI, Anthropic, LangChain, GenAI parts."""
+"""Read messages and completions in the shapes of model APIs and frameworks: OpenAI, Anthropic, LangChain, GenAI parts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _DETAILS = ("input_tokens_details", "prompt_tokens_details", "input_token_detail
 
 
 def first(values: Mapping[str, Any], names: Iterable[str]) -> Any:
-    """Return the first of these values that is there, not None and not empty text."""
+    """Return the first of these values that is neither None nor empty text."""
     return next((values[name] for name in names if values.get(name) not in (None, "")), None)
 
 
@@ -71,7 +71,7 @@ def text_of(content: Any) -> str:
 
 
 def _bare(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message without what frameworks wrap around it."""
+    """Return a message without the wrappers of frameworks."""
     if isinstance(message.get("kwargs"), dict) and message.get("type") == "constructor":  # LangChain's serialization
         kind = str((message.get("id") or [""])[-1])
         role = next((role for start, role in _CLASSES if kind.startswith(start)), kind)
@@ -96,7 +96,7 @@ def _message_text(message: Mapping[str, Any]) -> str:
         text = text_of(unwrapped(message.get(name)) if name == "parts" else message.get(name))
         if text:
             return text
-    refusal = message.get("refusal")  # as live replies are read: it is what was said
+    refusal = message.get("refusal")  # a refusal counts as the text, as in live replies
     return refusal if isinstance(refusal, str) else ""
 
 
@@ -123,7 +123,7 @@ def _message_tools(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
 
 
 def messages_of(value: Any) -> tuple[LoggedMessage, ...]:
-    """Return the messages that a model was given: a list, an object with one (`messages`, `input`, `prompt`), or a text."""
+    """Return the messages to a model from a list, an object with one (`messages`, `input`, `prompt`), or a text."""
     value = unwrapped(value)
     if isinstance(value, str):
         return _transcript(value)
@@ -147,7 +147,7 @@ def messages_of(value: Any) -> tuple[LoggedMessage, ...]:
 
 
 def _transcript(text: str) -> tuple[LoggedMessage, ...]:
-    r"""Return the messages of a prompt written as one text, each after its role, as LangChain and others do.
+    r"""Split a prompt that LangChain and others wrote as one text, each message after its role.
 
     >>> [item.text for item in _transcript("System: Be brief.\nHuman: Who wrote it?")]
     ['Be brief.', 'Who wrote it?']
@@ -217,7 +217,7 @@ def _of_response(body: Mapping[str, Any]) -> LoggedReply:
 
 
 def _of_message(message: Mapping[str, Any]) -> LoggedReply:
-    """Read an assistant's message, with what LangChain and Anthropic keep beside it."""
+    """Read an assistant's message, with the fields that LangChain and Anthropic keep beside it."""
     meta = fields_of(message.get("response_metadata"))
     return LoggedReply(
         text=_message_text(message),
@@ -230,7 +230,7 @@ def _of_message(message: Mapping[str, Any]) -> LoggedReply:
 
 
 def logged_reply(value: Any) -> LoggedReply:
-    """Return what a model returned, in any of the shapes that APIs and frameworks log it.
+    """Read a model's reply, in any of the shapes in which APIs and frameworks log it.
 
     >>> logged_reply({"choices": [{"message": {"content": "Oslo"}, "finish_reason": "stop"}]}).text
     'Oslo'

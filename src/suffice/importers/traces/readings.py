@@ -1,4 +1,4 @@
-"""What the spans of traces were read as, so that a user can see it and say whether it is right."""
+"""Describe how the spans of traces were read, so that a user can check and correct it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _OF_TRACE = "id of the trace, sample or request"
 def trace_readings(
     conversations: Sequence[Conversation], key: str | None, metrics: Mapping[str, str]
 ) -> list[ColumnReading]:
-    """Return what ids, rounds, answers, questions, gold answers, costs and metrics were read from.
+    """Return the sources of ids, rounds, answers, questions, gold answers, costs and metrics.
 
     Args:
         conversations: Those with a call of a model.
-        key: What the user says names the question; None = found by usual names.
+        key: The attribute that the user gave for the question; None = found by usual names.
         metrics: Scores that are metrics, with their names here.
     """
     by_tool = any(item.by_tool for item in conversations)

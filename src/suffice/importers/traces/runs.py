@@ -1,4 +1,4 @@
-"""From the conversations of a log to trajectories: rounds with their cost, metrics, and why they ended."""
+"""Convert the conversations of a log to trajectories: rounds with their cost, metrics, and the reason for the end."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def run_of(log: Log, source: str, *, key: str | None = None, ended: End | None =
     """Return the trajectories of a log.
 
     Args:
-        log: What a reader made of the files.
+        log: The result of a reader of traces.
         source: The format.
         key: The attribute whose value names the question that a trace belongs to; `trace_id` = each trace is one.
-            None = the id of the conversation or session where there is one, else the trace.
-        ended: Why trajectories are shorter than the longest one, where the file does not say: None = `rule`.
+            None = the id of the conversation or session if there is one, else the trace.
+        ended: The reason why trajectories are shorter than the longest one, if the file has none; None = `rule`.
 
     Raises:
         DataError: There are no rounds, spans cannot be ordered, or no span has the attribute `key`.
@@ -92,7 +92,7 @@ def run_of(log: Log, source: str, *, key: str | None = None, ended: End | None =
 
 
 def _rounds_of(item: Conversation) -> list[Round]:
-    """Return the rounds; calls without an answer are charged to the next one, and those after the last one are a round."""
+    """Return the rounds; calls without an answer are charged to the next round, and those after the last form a round."""
     rounds: list[Round] = []
     cost: Cost | None = None
     last: TraceSpan | None = None
@@ -145,7 +145,7 @@ def _conversation_end(item: Conversation, n_rounds: int, longest: int, ended: En
 
 
 def _assumes_end(item: Conversation, n_rounds: int, longest: int, ended: End | None) -> bool:
-    """Return whether nothing says why a conversation has fewer rounds than another."""
+    """Return whether a conversation is shorter than the longest one and the log gives no reason."""
     said = item.about.end is not None or ended is not None
     return not said and _conversation_end(item, n_rounds, longest, ended) == "rule"
 
@@ -167,7 +167,7 @@ def _metric_name(name: str) -> str:
 
 
 def _metric_names(items: Sequence[Conversation]) -> tuple[dict[str, str], list[str]]:
-    """Return the scores that are metrics, with their names here, and what must be known about scores."""
+    """Return the scores that are metrics, with their names here, and notes about scores."""
     values: dict[str, list[Any]] = {}
     at_the_end: set[str] = set()
     for item in items:
@@ -205,7 +205,7 @@ def _round_metrics(
 def _mark_disagreements(
     trajectories: Sequence[ImportedTrajectory], items: Sequence[Conversation], names: Mapping[str, str]
 ) -> list[str]:
-    """Say where a mark of the log and the exact match of the answer differ: the answers may contain more than the gold one."""
+    """Note where the log's marks and exact match differ, since answers may contain more than the gold answer."""
     notes = []
     for theirs, ours in names.items():
         pairs = [

@@ -1,4 +1,4 @@
-"""The neutral terms of every trace format: spans, what is known about a conversation, and a log of both."""
+"""Common classes for all trace formats: spans, facts about a conversation, and a log of both."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ERROR_CODES = (2, "2", "STATUS_CODE_ERROR", "ERROR", "StatusCode.ERROR")
 
 @dataclass(frozen=True, slots=True)
 class LoggedMessage:
-    """What a model was given: a role (`system`, `user`, `assistant`, `tool`) and its text."""
+    """A message to a model: a role (`system`, `user`, `assistant`, `tool`) and its text."""
 
     role: str
     text: str
@@ -47,7 +47,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens of one call, counts; NaN where the log does not say."""
+    """Numbers of tokens of one call; NaN if the log does not say."""
 
     uncached: float = math.nan
     cached: float = math.nan
@@ -63,9 +63,9 @@ def usage_of(
     apart: bool = False,
     written: float = math.nan,
 ) -> Usage:
-    """Return the tokens of a call, its cache reads apart from the other input.
+    """Return the tokens of a call, with cache reads apart from the other input.
 
-    Emitters disagree whether `given` contains the cache reads.  Where the total says which, it decides.
+    Emitters disagree whether `given` contains the cache reads; the total decides if it is known.
 
     >>> usage_of(100, 80, 10, 110)
     Usage(uncached=20, cached=80, output=10)
@@ -74,11 +74,11 @@ def usage_of(
 
     Args:
         given: Input tokens as reported.
-        cached: Those that were read from a cache; NaN counts as none, an upper bound of what was processed.
+        cached: Input tokens that were read from a cache; NaN counts as none, which gives an upper bound of processed input.
         output: Generated tokens.
         total: All tokens; NaN if the log does not say.
         apart: Whether the format defines `given` without the cache reads.
-        written: Tokens that were written to a cache, where the format has them apart from `given`.
+        written: Tokens that were written to a cache, if the format counts them apart from `given`.
     """
     cached, written = (0 if math.isnan(value) else value for value in (cached, written))
     if cached and total == given + output:
@@ -91,16 +91,16 @@ def usage_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedReply:
-    """What a model returned; empty where the log does not say.
+    """A model's reply; fields that the log lacks are empty.
 
     Attributes:
-        text: What the assistant said; "" if nothing.
-        tools: The tools that it called.
+        text: The assistant's text; may be empty.
+        tools: The tools that the model called.
         tokens: Generated tokens with log-probabilities.
-        model: Its name.
-        usage: Its tokens.
-        finish_reason: As the endpoint gives it.
-        choices: How many alternatives the call returned; the first one is read.
+        model: The model's name.
+        usage: Numbers of tokens.
+        finish_reason: The reason for the reply's end, in the endpoint's words.
+        choices: Number of alternatives that the call returned; the first one is read.
     """
 
     text: str = ""
@@ -120,16 +120,16 @@ class TraceSpan:
         trace: Its trace; spans of several files may share one.
         span: Its id; "" if it has none.
         parent: The id of the span around it; "" at the root.
-        name: As the emitter calls it.
-        kind: `chat` for one call of a model; anything else names what the step is, and it is left out.
+        name: The emitter's name for it.
+        kind: `chat` for one call of a model; steps of other kinds are left out.
         where: The file, for messages.
-        start: Nanoseconds since 1970; None if the log does not say.
-        end: The same.
-        messages: What the model was given.
-        reply: What the model returned.
-        failed: Whether the step ended in an error.
-        scores: What somebody marked this step with, by name.
-        ids: Short values by attribute, among which the id of the conversation is looked up; never written.
+        start: Time in nanoseconds since 1970; None if the log does not say.
+        end: Time of the end, like `start`.
+        messages: The model's input.
+        reply: The model's reply.
+        failed: True if the step ended in an error.
+        scores: Scores that somebody gave to this step, by name.
+        ids: Short values by attribute, among which the id of the conversation is looked up; not stored.
     """
 
     trace: str
@@ -148,21 +148,21 @@ class TraceSpan:
 
     @property
     def seconds(self) -> float:
-        """How long it took; NaN if the log does not say."""
+        """Duration in seconds; NaN if the log does not say."""
         return math.nan if self.start is None or self.end is None else (self.end - self.start) / 1e9
 
 
 @dataclass(slots=True, kw_only=True)
 class About:
-    """What a file says about a whole trace.
+    """Facts that a file gives about a whole trace.
 
     Attributes:
-        question: The question, where the file has it apart from the messages.
+        question: The question, if the file has it apart from the messages.
         golds: Gold answers.
-        scores: What somebody marked its outcome with, by name.
-        end: Why it ended, where the file says so.
-        cluster: The question's own id, where the file holds several trajectories of it.
-        answer_tool: Whether the model was to answer by calling a tool (`submit`).
+        scores: Scores that somebody gave to the outcome, by name.
+        end: The reason for its end, if the file gives one.
+        cluster: The question's own id, if the file holds several trajectories of it.
+        answer_tool: True if the model had to answer by calling a tool (`submit`).
     """
 
     question: str = ""
@@ -175,7 +175,7 @@ class About:
 
 @dataclass(slots=True, kw_only=True)
 class Log:
-    """What a reader of one format returns: its spans in the order of the file, and what it says about traces by their id."""
+    """The result of reading one format: spans in the order of the file, and facts about traces by their id."""
 
     spans: list[TraceSpan] = field(default_factory=list)
     about: dict[str, About] = field(default_factory=dict)

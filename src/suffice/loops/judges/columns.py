@@ -1,4 +1,4 @@
-"""Figures of drafts as columns of a recording: likeness to gold answers, and preference over the last draft."""
+"""Compute columns about drafts: similarity to gold answers, and preference over the last draft."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ async def prefer_to_last(
         passages: Passages by id; see `drafts_of`.
         concurrency: Pairs in flight.
         on_progress: Called with the number of pairs done and their total.
-        shard: Compare this share of the pairs alone, so that their replies are in the judge's cache; others are undefined.
+        shard: Compare only this share of the pairs, to put their replies into the judge's cache; the others are undefined.
 
     Raises:
         DataError: The recording lacks questions or answers.
@@ -202,7 +202,7 @@ def _preference_columns(
     comparisons: Mapping[tuple[Any, ...], Comparison],
     component: str,
 ) -> dict[str, list[float]]:
-    """Return the column and its costs; a pair is charged to the first round of a question that needs it."""
+    """Return the column of preferences and its costs; a pair is charged to the first round of a question that needs it."""
     keys = [
         [_pair_key(draft, end)] if _drafts_differ(draft, end) else [] for draft, end in zip(drafts, last, strict=True)
     ]

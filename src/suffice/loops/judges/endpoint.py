@@ -55,7 +55,7 @@ class JudgeOutcome(Generic[_JudgeValue]):
 
     Attributes:
         value: The value of the first readable reply; None if there is none.
-        note: Why the last attempt could not be read; empty if there is a value.
+        note: The reason why the last attempt could not be read; empty if there is a value.
         cost: Cost of all attempts; from the cache: the original cost.
         attempts: Number of replies.
         from_cache: Whether all replies came from the cache.
@@ -177,7 +177,7 @@ class JudgeModel:
             if error.retryable:
                 raise
         reply = await self._complete(messages, {})
-        self.structured = False  # only now is it known that the endpoint refused the schema
+        self.structured = False  # the request without a schema succeeded, so the endpoint does refuse schemas
         return reply
 
     async def _complete(self, messages: Sequence[Message], more: Mapping[str, Any]) -> Completion:

@@ -44,7 +44,7 @@ class Judgement:
 
     Attributes:
         mark: Mark in [0, 1]; NaN if undefined.
-        note: Why it is undefined; empty otherwise.
+        note: The reason why it is undefined; empty otherwise.
         cost: Cost of all attempts; from the cache: the original cost; zero if no request was made.
         attempts: Number of replies until one could be read or the attempts were used up.
         from_cache: Whether all replies came from the cache.
@@ -75,10 +75,10 @@ class MarkJudge:
         return f"MarkJudge({self.model!r}, {self.prompt.prompt_id!r})"
 
     def inputs(self, draft: Draft, *, repeat: int = 0) -> dict[str, Any] | str:
-        """Return the inputs of the judge, which are the key of the cache, or a note on what is missing.
+        """Return the judge's inputs, which are the key of the cache, or a note on missing ones.
 
-        It contains only what the judge is shown, so that answer relevancy is judged once for all contexts, and context
-        recall once for all drafts.
+        They contain only what the judge is shown, so that answer relevancy is judged once for all contexts, and context recall
+        once for all drafts.
         """
         text = draft.text if self.prompt.subject == "draft" else draft.reference
         if not (text or "").strip():
@@ -167,7 +167,7 @@ class Panel:
 
     @property
     def has_score(self) -> bool:
-        """Whether there is an information score, i.e. more than one mark."""
+        """True if there is an information score, i.e. more than one mark."""
         return len(self.marks) > 1
 
     @property
@@ -177,7 +177,7 @@ class Panel:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Its columns: the marks, and the score if there is one."""
+        """The names of its columns: the marks, and the score if there is one."""
         return (*self.marks, SCORE) if self.has_score else self.marks
 
     @property

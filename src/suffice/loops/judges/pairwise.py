@@ -1,4 +1,4 @@
-"""Which of two drafts is better, judged in both orders because judges favour a position."""
+"""Judge which of two drafts is better, in both orders because judges favour a position."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Comparison:
     Attributes:
         verdict: The combined verdict.
         cost: Cost of both calls.
-        note: Why the verdict is undefined; empty otherwise.
+        note: The reason why the verdict is undefined; empty otherwise.
     """
 
     verdict: PairVerdict

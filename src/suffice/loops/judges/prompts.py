@@ -135,7 +135,7 @@ ANSWER_RELEVANCY = MarkPrompt(
     shape="scale",
     with_contexts=False,
 )
-"""How completely and closely the draft answers the question, from the question and the draft alone."""
+"""Mark for how completely and closely the draft answers the question, from the question and the draft alone."""
 
 CONTEXT_PRECISION = MarkPrompt(
     name="context_precision",
@@ -146,7 +146,7 @@ CONTEXT_PRECISION = MarkPrompt(
     ),
     shape="passages",
 )
-"""Whether useful passages come before useless ones: average precision over the passages in order."""
+"""Mark for useful passages that come before useless ones: average precision over the passages in order."""
 
 CONTEXT_RECALL = MarkPrompt(
     name="context_recall",
@@ -171,7 +171,7 @@ BETTER_OF_TWO = PairPrompt(
         "Length and order do not matter. If neither is better, say tie."
     ),
 )
-"""Which of two drafts is better."""
+"""The prompt for the better of two drafts."""
 
 MARKS: Mapping[str, MarkPrompt] = MappingProxyType(
     {item.name: item for item in (FAITHFULNESS, ANSWER_RELEVANCY, CONTEXT_PRECISION, CONTEXT_RECALL)}

@@ -1,4 +1,4 @@
-"""Marks for the rounds of a recording: each distinct draft is judged once, with a measurement of noise."""
+"""Judge the rounds of a recording, each distinct draft once, and measure the judge's noise."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class RecordingMarks:
     """The marks of a recording.
 
     Attributes:
-        columns: By mark (with the score and its gain), and by cost column: one value for each row of the recording's table.
+        columns: One value for each row of the recording's table, by mark (with the score and its gain) and by cost column.
         parts: One summary per mark.
         drafts: Number of distinct requests (drafts times marks).
         requests_sent: Requests sent to the endpoint in this run.
@@ -149,12 +149,12 @@ class _Run:
 
     @property
     def requests_sent(self) -> int:
-        """Requests that the endpoint answered in this run."""
+        """Number of requests that the endpoint answered in this run."""
         return sum(item.cost.calls > 0 and not item.from_cache for item in self.judgements.values())
 
     @property
     def answered(self) -> bool:
-        """Whether the endpoint ever answered one of the requests."""
+        """True once the endpoint has answered any request."""
         return any(item.cost.calls > 0 for item in self.judgements.values())
 
     def judgement(self, mark: str, draft: Draft, repeat: int = 0) -> Judgement:
@@ -193,7 +193,7 @@ async def judge_recording(
         sample: Largest number of distinct drafts in the sample.
         concurrency: Calls in flight.
         on_progress: Called with the number of requests done and their total.
-        shard: Make this share of the requests alone, so that their replies are in the panel's cache; other marks are undefined.
+        shard: Make only this share of the requests, to put their replies into the panel's cache; other marks are undefined.
 
     Raises:
         DataError: A number is out of range, or the recording lacks questions or answers.

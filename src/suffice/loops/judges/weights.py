@@ -46,7 +46,7 @@ def checked_weights(weights: Mapping[str, float], marks: Sequence[str]) -> dict[
 
 
 def entropy_weights(columns: Mapping[str, npt.ArrayLike]) -> dict[str, float]:
-    """Return weights by how much each mark varies between drafts (the entropy weight method).
+    """Return weights that grow with the variation of each mark between drafts (the entropy weight method).
 
     A mark's shares ``p = x / sum(x)`` have the entropy ``-sum(p log p) / log n``; the weights are proportional to 1
     minus that.  A mark that is the same for all drafts gets weight 0.  Rows with an undefined mark are left out.
@@ -59,10 +59,10 @@ def entropy_weights(columns: Mapping[str, npt.ArrayLike]) -> dict[str, float]:
     """
     names, matrix = _matrix(columns)
     total = matrix.sum(axis=0)
-    # A mark that is 0 everywhere has no shares: equal ones make its entropy the largest, and so its weight 0.
+    # A mark that is always 0 has no shares; equal shares give it the largest entropy, so weight 0.
     shares = np.divide(matrix, total, out=np.full_like(matrix, 1 / len(matrix)), where=total > 0)
     terms = np.where(shares > 0, shares * np.log(np.where(shares > 0, shares, 1.0)), 0.0)
-    # The entropy of a constant mark is log n only up to rounding; its weight must be exactly 0.
+    # The entropy of a constant mark equals log n only up to rounding, but its weight must be exactly 0.
     varies = np.ptp(matrix, axis=0) > 0
     information = np.where(varies, np.maximum(1 + terms.sum(axis=0) / np.log(len(matrix)), 0.0), 0.0)
     if not information.sum() > 0:
@@ -130,7 +130,7 @@ def least_squares_weights(columns: Mapping[str, npt.ArrayLike], target: npt.Arra
 
 
 def _matrix(columns: Mapping[str, npt.ArrayLike]) -> tuple[list[str], Floats]:
-    """Stack the columns to a matrix of the rows in which all are defined."""
+    """Stack the columns into a matrix with the rows in which all are defined."""
     arrays = [np.asarray(column, dtype=np.float64) for column in columns.values()]
     if not arrays or any(array.ndim != 1 or array.shape != arrays[0].shape for array in arrays):
         raise DataError(f"marks must be columns of one length; got {[array.shape for array in arrays]}")

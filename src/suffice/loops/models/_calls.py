@@ -1,4 +1,4 @@
-"""One call of a model at an endpoint: its request, the cache that may answer it, and what is counted of calls."""
+"""A call of a model at an endpoint: its request, the cache that may answer it, and counts of calls."""
 
 from __future__ import annotations
 

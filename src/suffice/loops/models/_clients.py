@@ -36,10 +36,10 @@ class Connection:
     """The endpoints of a model with their clients and the redaction of the key.
 
     Attributes:
-        endpoints: Where requests go.
+        endpoints: The endpoints.
         clients: Their clients.
         redact: Removes the key and the values of headers from messages.
-        redact_reply: Removes the key from a reply where it cannot be anything else.
+        redact_reply: Removes the key from a reply, unless the key might be an ordinary word.
         timeout_s: Longest silence of an endpoint, seconds.
     """
 
@@ -51,19 +51,19 @@ class Connection:
 
     @property
     def endpoint(self) -> str:
-        """The addresses, as messages and fingerprints name them."""
+        """The addresses, as shown in messages and fingerprints."""
         return self.endpoints.name
 
     async def request(
         self, create: Callable[[Any], Any], call: EndpointCall, *, blocking: bool, wants_logprobs: bool = False
     ) -> tuple[Any, float]:
-        """Return the raw reply to a request after the retries of the client, and its duration in seconds.
+        """Send a request, with the client's retries; return the raw reply and the duration in seconds.
 
-        The time that it waited for limits of our own is not part of the duration.
+        Waiting for our own limits on requests is not part of the duration.
 
         Args:
             create: Makes the request with a client.
-            call: What decides where it goes; it says where it went.
+            call: Chooses the endpoint, and notes the choice.
             blocking: Whether to use the synchronous client, so that the coroutine ends without suspending.
             wants_logprobs: Whether log-probabilities are requested, for the advice in messages.
 
@@ -81,11 +81,11 @@ class Connection:
             return reply, time.perf_counter() - began - call.waited_s
         finally:
             CALL.reset(token)
-        # Raised outside the handler, so that our error has no upstream error with the request and its key as context.
+        # Raise outside the handler: as context, the upstream error would show the request with its key.
         raise failure
 
     def text_of(self, reply: Any) -> str:
-        """Return the body of a raw reply of the clients, without the key.
+        """Return the body of a raw reply, with the key removed.
 
         Raises:
             ModelError: The reply exceeded the limit of size or time.
@@ -147,7 +147,7 @@ def connect(
         endpoints=endpoints,
         clients=Clients(options, bounds, endpoints),
         redact=Redactor([*keys, *headers.values()]),
-        # Only values that cannot be ordinary words: redacting must not change an answer.
+        # Redact only values that cannot be ordinary words, so that no answer changes.
         redact_reply=Redactor(value for value in keys if is_unmistakable(value)),
         timeout_s=timeout_s,
     )
@@ -159,7 +159,7 @@ class Clients:
     Args:
         options: Keyword arguments of `openai.OpenAI` and `openai.AsyncOpenAI`.
         bounds: Keyword arguments of `Bounds`, the limits of a reply.
-        endpoints: Where requests go.
+        endpoints: The endpoints.
     """
 
     def __init__(self, options: Mapping[str, Any], bounds: Mapping[str, Any], endpoints: Endpoints) -> None:
@@ -258,7 +258,7 @@ def checked_url(url: str) -> str:
         port = parts.port
     except ValueError:
         parts, port = SplitResult("", "", "", "", ""), None
-    is_written = parts.netloc.isprintable() and " " not in parts.netloc  # others change what a terminal shows
+    is_written = parts.netloc.isprintable() and " " not in parts.netloc  # other characters could disturb a terminal
     if parts.scheme not in ("http", "https") or not parts.hostname or not is_written:
         raise DataError("base_url must look like http://host:port/v1 (the value is not shown: it may contain a key)")
     if "@" in parts.netloc or parts.query or parts.fragment:

@@ -1,6 +1,6 @@
 """HTTP clients that limit the size and time of replies and send no private headers to other hosts.
 
-Imported together with `openai` on the first call.  They extend the clients of `openai`, whichever HTTP library it uses.
+They are imported with `openai` on the first call, and extend its clients for whichever HTTP library it uses.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Bounds:
 
 @dataclass(slots=True)
 class _Body:
-    """A body while it arrives."""
+    """A reply's body while it arrives."""
 
     bounds: Bounds
     began: float = field(default_factory=time.monotonic)
@@ -70,7 +70,7 @@ class _Body:
 
 
 def cut_of(response: Any) -> str | None:
-    """Return why a reply was cut off: `size`, `time`, or None if it is whole."""
+    """Return the limit that cut a reply off, `size` or `time`; None if the reply is whole."""
     reason: str | None = response.extensions.get(_CUT)
     return reason
 
@@ -104,11 +104,11 @@ async def _value(result: Any) -> Any:
 
 
 class BoundedClient(DefaultHttpxClient):  # type: ignore[misc, valid-type, unused-ignore]
-    """The sync client.
+    """A synchronous client with limits on replies.
 
     Args:
         bounds: Limits of a reply.
-        endpoints: Where requests go.
+        endpoints: The endpoints to which requests go.
     """
 
     def __init__(self, bounds: Bounds, endpoints: Endpoints) -> None:
@@ -123,11 +123,11 @@ class BoundedClient(DefaultHttpxClient):  # type: ignore[misc, valid-type, unuse
 
 
 class AsyncBoundedClient(DefaultAsyncHttpxClient):  # type: ignore[misc, valid-type, unused-ignore]
-    """The async client.
+    """An asynchronous client with limits on replies.
 
     Args:
         bounds: Limits of a reply.
-        endpoints: Where requests go.
+        endpoints: The endpoints to which requests go.
     """
 
     def __init__(self, bounds: Bounds, endpoints: Endpoints) -> None:

@@ -1,4 +1,4 @@
-"""The JSON of OpenAI-compatible endpoints: request bodies, and replies of which nothing is taken for granted."""
+"""Write request bodies for OpenAI-compatible endpoints, and read their replies without trusting their form."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _CUT_REASONS = frozenset(
     {"length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded", "incomplete"}
     | {"content_filter", "content_filtered", "safety", "refusal", "failed", _FAILED}
 )
-"""Finish reasons, in the words of several interfaces, of replies that end before the model ended them."""
+"""Finish reasons, in the words of several interfaces, of replies that were cut before the model ended them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,13 +55,13 @@ class Completion:
         text: The generated text without reasoning that the server separated; empty if there is none.
         tokens: The generated tokens with log-probabilities; None if the endpoint returned none.
         cost: Cost of the call; `seconds` includes retries of the client. From the cache: the original cost.
-        finish_reason: The value that the endpoint returned; `error` where it reports an error beside the text.
+        finish_reason: The endpoint's value; `error` if it reports an error beside the text.
         reasoning: Reasoning that the server returned apart from the text; None if there is none.
         tool_arguments: The arguments (JSON text) of the first tool call; None if there is none.
         model: The model named in the reply; None if there is none.
-        system_fingerprint: What the endpoint says of its own configuration; None if it says nothing.
-        cached_tokens_reported: Whether the endpoint reported how many input tokens came from its prefix cache.
-        from_cache: Whether the reply came from the response cache, not from the endpoint.
+        system_fingerprint: The endpoint's id for its own configuration; None if it gives none.
+        cached_tokens_reported: True if the endpoint reported the number of input tokens from its prefix cache.
+        from_cache: True if the reply came from the response cache, not from the endpoint.
     """
 
     text: str
@@ -77,7 +77,7 @@ class Completion:
 
 
 def as_prompt(messages: Sequence[Mapping[str, str]]) -> str:
-    r"""Return messages as one raw text for the legacy interface.
+    r"""Join messages to one raw text for the legacy interface.
 
     The text ends with the blank line that would precede a further passage, so it is a prefix of the next round's text.
     A prefilled start of the reply follows that line.
@@ -95,7 +95,7 @@ def as_prompt(messages: Sequence[Mapping[str, str]]) -> str:
 def request_body(
     api: Api, model: str, messages: Sequence[Mapping[str, str]] | str, settings: Mapping[str, Any], n: int = 1
 ) -> dict[str, Any]:
-    """Return the JSON to send; settings that are None are left out, and `n` where one reply is requested."""
+    """Return the JSON to send, without settings that are None, and without `n` if it is 1."""
     body: dict[str, Any] = {"model": model}
     if api == "chat":
         chat = [{"role": "user", "content": messages}] if isinstance(messages, str) else [dict(m) for m in messages]
@@ -111,7 +111,7 @@ def request_body(
 
 
 def expected_tokens(body: Mapping[str, Any]) -> float:
-    """Return how many tokens a request may take: a fourth of its characters, and what it may generate."""
+    """Estimate the tokens of a request: a fourth of its characters, plus the most that it may generate."""
     texts = [message["content"] for message in body["messages"]] if "messages" in body else [body.get("prompt", "")]
     return sum(map(len, texts)) / _CHARACTERS_PER_TOKEN + float(body.get("max_tokens", 0) * body.get("n", 1))
 
@@ -141,7 +141,7 @@ def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_cut(finish_reason: str | None) -> bool:
-    """Return whether a reply was cut: by a limit of tokens, a filter, or a failure.  A cut reply is no answer.
+    """Return whether a reply was cut by a limit of tokens, a filter or a failure; a cut reply is not an answer.
 
     >>> is_cut("length"), is_cut("MAX_TOKENS"), is_cut("stop"), is_cut(None)
     (True, True, False, False)
@@ -152,7 +152,7 @@ def is_cut(finish_reason: str | None) -> bool:
 def is_processed(completion: Completion) -> bool:
     """Return whether log-probabilities were taken after sampling: 0 for the chosen token, minus infinity for the others.
 
-    They contain no margin.  A single certain token looks the same, so all tokens with alternatives must look like that.
+    They contain no margin.  One certain token looks the same, so every token with alternatives must look like that.
     """
     tokens = [token for token in completion.tokens or () if token.alternatives]
     return bool(tokens) and all(
@@ -164,11 +164,11 @@ def is_processed(completion: Completion) -> bool:
 def parse(
     text: str, *, seconds: float, where: str, wants_logprobs: bool, from_cache: bool = False
 ) -> tuple[Completion, ...]:
-    """Parse the body of a reply with status 200: a completion for each of its choices, at least one.
+    """Parse the body of a reply with status 200 into completions, one for each choice.
 
-    Each has an equal share of the call and its tokens, since an endpoint reports those of all together, and has waited for
-    the whole call.  Where the endpoint counts the first choice alone (llama.cpp), output tokens are unknown unless all came
-    with log-probabilities.
+    Each has an equal share of the call and of the tokens, which an endpoint reports for all together, but the seconds of the
+    whole call.  If the endpoint counts only the first choice (llama.cpp), output tokens are unknown unless all came with
+    log-probabilities.
 
     Args:
         text: The body, without secrets.
@@ -198,7 +198,7 @@ def parse(
 
 
 def _counts_one_choice(body: Mapping[str, Any]) -> bool:
-    """Return whether the usage of a body with several choices is that of the first one, as llama.cpp reports it."""
+    """Return whether the usage of a body covers only the first of several choices, as with llama.cpp."""
     generated = count_of(_mapping(body.get("timings")).get("predicted_n"))
     return generated == count_of(_mapping(body.get("usage")).get("completion_tokens"))
 
@@ -206,7 +206,7 @@ def _counts_one_choice(body: Mapping[str, Any]) -> bool:
 def completion_of(
     body: Mapping[str, Any], choice: Mapping[str, Any], *, seconds: float, from_cache: bool = False
 ) -> Completion:
-    """Return what one choice of a decoded body says: of a chat completion, or of a legacy completion.
+    """Read one choice of a decoded body, a chat completion or a legacy completion.
 
     Args:
         body: The body, with the usage and the model.
@@ -218,7 +218,7 @@ def completion_of(
     if not isinstance(message, dict):
         message = {"content": choice.get("text")}
     cost, reported = _cost_of_call(body, seconds)
-    failed = body.get("error") or choice.get("error")  # some gateways report it beside what came until then
+    failed = body.get("error") or choice.get("error")  # some gateways report it beside the text so far
     return Completion(
         text=message_text(message),
         tokens=tokens_of(choice.get("logprobs")),
@@ -257,7 +257,7 @@ def _object_of_body(text: str, where: str, *, wants_logprobs: bool) -> dict[str,
 
 
 def content_text(content: Any) -> str:
-    """Return the text of a message; some endpoints send it in parts.  A refusal is what was said."""
+    """Return the text of a message, which some endpoints send in parts; a refusal counts as text."""
     if isinstance(content, list):
         return "".join(_part_text(part) for part in content if isinstance(part, dict))
     return content if isinstance(content, str) else ""
@@ -268,19 +268,19 @@ def _part_text(part: Mapping[str, Any]) -> str:
 
 
 def message_text(message: Mapping[str, Any]) -> str:
-    """Return the text of an assistant's message: its content, or where there is none, its refusal."""
+    """Return the text of an assistant's message: its content, or else its refusal."""
     return content_text(message.get("content")) or text_or_none(message.get("refusal")) or ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseOutput:
-    """What a body of OpenAI's responses interface says.
+    """The content of a reply of OpenAI's responses interface.
 
     Attributes:
-        text: Of all its messages.
-        tokens: With log-probabilities, if every part has them.
+        text: The text of all its messages.
+        tokens: Tokens with log-probabilities, if every part has them.
         calls: Name and arguments of each function that it calls.
-        finish_reason: Why it was cut, if it was; else its status.
+        finish_reason: The reason for a cut, if it was cut; else its status.
     """
 
     text: str
@@ -290,7 +290,7 @@ class ResponseOutput:
 
 
 def response_output(body: Mapping[str, Any]) -> ResponseOutput:
-    """Return what the items in `output` say, and why they end."""
+    """Read the items in `output`, and the reason for the end."""
     output = body.get("output")
     items = [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
     contents = [item.get("content") for item in items if item.get("type", "message") == "message"]
@@ -310,7 +310,7 @@ def response_output(body: Mapping[str, Any]) -> ResponseOutput:
 
 
 def text_or_none(value: Any) -> str | None:
-    """Return a text that is not empty; None for anything else."""
+    """Return a value if it is a text that is not empty, else None."""
     return value if isinstance(value, str) and value else None
 
 
@@ -322,7 +322,7 @@ def _tool_arguments(calls: Any) -> str | None:
 
 
 def count_of(value: Any) -> float:
-    """Return a finite number >= 0 as it is, and NaN for anything else."""
+    """Return a value if it is a finite number >= 0, else NaN."""
     count = _number_or(value, math.nan)
     return count if 0 <= count < math.inf else math.nan
 
@@ -334,7 +334,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 def _cost_of_call(body: Mapping[str, Any], seconds: float) -> tuple[Cost, bool]:
     """Return the cost of a call, and whether cached tokens were reported.
 
-    If they were not, the whole prompt counts as uncached, an upper bound of the tokens processed and billed.
+    Without a report the whole prompt counts as uncached, an upper bound of the tokens processed and billed.
     """
     usage, timings = _mapping(body.get("usage")), _mapping(body.get("timings"))
     prompt = count_of(usage.get("prompt_tokens"))
@@ -400,7 +400,7 @@ def _legacy_tokens(fields: Mapping[str, Any]) -> list[Token]:
 
 
 def _number_or(value: Any, missing: float) -> float:
-    """Return a number as float, and `missing` for other values; alternatives use -inf, which JSON cannot express."""
+    """Return a number as float, else `missing`: for alternatives -inf, which JSON cannot express."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return missing
     try:

@@ -24,7 +24,7 @@ class Answerer(Protocol):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What it provides, in the terms of `Signal.needs`: `logprobs`, `token_logprobs`, ..."""
+        """Capabilities of the model, in the terms of `Signal.needs`: `logprobs`, `token_logprobs`, ..."""
         ...
 
     def verify(self, needs: frozenset[str]) -> None:
@@ -55,7 +55,7 @@ class Answerer(Protocol):
 
 @runtime_checkable
 class Completer(Protocol):
-    """A model that continues chat messages, as loops see it that write more than an answer."""
+    """A model that continues chat messages, for loops that generate more than an answer."""
 
     @property
     def name(self) -> str:
@@ -82,8 +82,8 @@ class Verdict:
     Attributes:
         signals: Values by name; NaN where undefined. They exist at round 0 only.
         cost: Cost of the decision: the pass over the question and the probe (`cost_to_decide`).
-        resume: Continues that pass with the closed-book answer and returns a reply that costs the decoding alone
-            (`cost_to_answer`). None if the pass cannot be continued; the model is then asked again.
+        resume: Continues that pass to the closed-book answer; the reply costs only the decoding (`cost_to_answer`).  None if
+            the pass cannot be continued; the model is then asked again.
     """
 
     signals: Mapping[str, float]
@@ -93,7 +93,7 @@ class Verdict:
 
 @runtime_checkable
 class Gate(Protocol):
-    """Decides at round 0, from the question alone, before the model answers."""
+    """A gate decides at round 0, from the question alone, before the model answers."""
 
     @property
     def name(self) -> str:
@@ -102,7 +102,7 @@ class Gate(Protocol):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What its verdicts contain, in the terms of `Signal.needs`: `p_known`."""
+        """Capabilities of the verdicts, in the terms of `Signal.needs`: `p_known`."""
         ...
 
     @property

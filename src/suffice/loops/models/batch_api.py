@@ -1,4 +1,4 @@
-"""The batch interface of OpenAI-compatible endpoints: files of requests, which are answered within a day at a lower price."""
+"""The batch interface of OpenAI-compatible endpoints, which answers files of requests within a day at a lower price."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from suffice.loops.models._failures import bad_body, status_failure
 __all__ = ["BATCHES", "ENDED", "BatchApi", "BatchReplies", "BatchRequest", "BatchRow", "input_line", "rows_of_output"]
 
 ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
-"""The states in which a batch stays."""
+"""The final states of a batch."""
 
 _NO_SUCH_ROUTE = frozenset({404, 405, 501})
 _STATUS_OK = 200
@@ -30,12 +30,12 @@ _PAGES, _PAGE = 50, 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRequest:
-    """A request of a model that a batch may answer.
+    """A model's request that a batch may answer.
 
     Attributes:
-        request: What identifies it, as in the response cache.
+        request: The JSON that identifies it, as in the response cache.
         url: The path of the interface, `/v1/chat/completions` or `/v1/completions`.
-        body: Its JSON.
+        body: The JSON to send.
         connection: The endpoint.
     """
 
@@ -46,20 +46,20 @@ class BatchRequest:
 
 
 class BatchReplies(Protocol):
-    """Where models find replies in place of the endpoint."""
+    """Replies of batches, which models read in place of the endpoint."""
 
     def reply(self, request: BatchRequest) -> str:
         """Return the body of the reply.
 
         Raises:
-            PendingReplyError: It comes with a batch.
-            ModelError: The batches did not bring one.
+            PendingReplyError: A batch will bring it.
+            ModelError: The batches did not bring it.
         """
         ...
 
 
 BATCHES: ContextVar[BatchReplies | None] = ContextVar("suffice_batches", default=None)
-"""What answers the models of the running recording; None = their endpoints."""
+"""The replies that models of the running recording read; None = they ask their endpoints."""
 
 
 def input_line(custom_id: str, request: BatchRequest) -> str:
@@ -73,10 +73,10 @@ class BatchRow:
     """A line of an output or error file.
 
     Attributes:
-        custom_id: Which request it answers.
+        custom_id: The id of the request that it answers.
         body: The body of the reply, as JSON; None for an error.
-        error: What went wrong, in words; empty if nothing.
-        retryable: Whether the same request may succeed later.
+        error: The error in words; empty if there is none.
+        retryable: True if the same request may succeed later.
     """
 
     custom_id: str
@@ -118,7 +118,7 @@ class BatchApi:
         connection: The endpoint.
 
     Raises:
-        DataError: There are several endpoints: a batch is known to one of them.
+        DataError: There are several endpoints, but only one of them would know a batch.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -139,7 +139,7 @@ class BatchApi:
         return self._text("id", self._ask(send))
 
     def create(self, file_id: str, url: str) -> Mapping[str, Any]:
-        """Create a batch, which is paid for; it is asked for once, without retries."""
+        """Create a batch, without retries, since each batch costs money."""
         return self._ask(
             lambda client: client.with_options(max_retries=0).batches.with_raw_response.create(
                 input_file_id=file_id, endpoint=url, completion_window="24h"
@@ -161,9 +161,9 @@ class BatchApi:
         return None
 
     def retrieve(self, batch_id: str) -> Mapping[str, Any]:
-        """Return a batch as it is now."""
+        """Return the present state of a batch."""
         about = self._ask(lambda client: client.batches.with_raw_response.retrieve(batch_id))
-        self._text("status", about)  # something that answers everything would be waited for without end
+        self._text("status", about)  # a server that answers anything to everything would otherwise be polled forever
         return about
 
     def download(self, file_id: str, path: Path) -> None:

@@ -57,9 +57,9 @@ class ChatModel(PromptedModel):
             separated by commas, serve the same model: each request goes to the healthy one with the fewest in flight,
             and requests about one question stay together, for the sake of prefix caches.
         api_key: The key, of all endpoints; None for `OPENAI_API_KEY`, empty for no key: local servers need none.
-        prompt: How question and passages become messages.
-        position: Where the answer is in a reply; default: after the marker `Answer:`, or at the start where the
-            prompt is prefilled.
+        prompt: Turns question and passages into messages.
+        position: The position of the answer in a reply; default: after the marker `Answer:`, or at the start if the prompt is
+            prefilled.
         api: `chat` or `completions`.
         max_tokens: Largest number of tokens to generate; None leaves it out (some models need another field, see `extra_body`).
         temperature: Sampling temperature; None leaves it out.
@@ -74,7 +74,7 @@ class ChatModel(PromptedModel):
             ten times `timeout_s`.
         max_reply_bytes: Largest reply in bytes, after decompression; a longer one raises `ModelError`.
         cache: The response cache; None sends every request.
-        limits: How many requests and tokens a minute, and how many requests at once; models may share them.
+        limits: Limits on requests and tokens a minute, and on concurrent requests; models may share them.
         name: Name in reports; default: `model`.
 
     Raises:
@@ -170,7 +170,7 @@ class ChatModel(PromptedModel):
         Args:
             messages: Chat messages, or the text of one user message; the legacy interface sends them as one text.
             use_cache: Whether the response cache may answer and keep the reply.
-            sample: Which of several replies to the same request this is, from 0: each has its own entry in the cache.
+            sample: Number of this reply among several to the same request, from 0: each has its own entry in the cache.
             **overrides: `max_tokens`, `temperature`, `top_logprobs`, `seed` or `extra_body` for this call only.
 
         Raises:
@@ -197,14 +197,14 @@ class ChatModel(PromptedModel):
     ) -> tuple[Completion, ...]:
         """Send one request for `n` replies (the field `n`), and return those that came.
 
-        Each reply has an equal share of the call and its tokens, which the endpoint reports for all together, and has waited
-        for the whole call.
+        Each reply has an equal share of the call and of the tokens, which the endpoint reports for all together, but the seconds
+        of the whole call.
 
         Args:
             messages: As in `complete`.
-            n: How many replies to request.  An endpoint that does not know the field returns one, or fails.
+            n: Number of replies to request.  An endpoint that does not know the field returns one, or fails.
             use_cache: Whether the response cache may answer and keep the replies.
-            sample: Which reply to the same request the first one is, from 0.
+            sample: Number of the first reply among those to the same request, from 0.
             **overrides: As in `complete`.
 
         Raises:
@@ -236,7 +236,7 @@ class ChatModel(PromptedModel):
         blocking: bool,
         is_batchable: bool = True,
     ) -> tuple[Completion, ...]:
-        """Answer from the cache, the batches of the running recording, or the endpoint; if blocking, without ever suspending."""
+        """Answer from the cache, the batches of the running recording, or the endpoint; if `blocking`, never suspend."""
         call = self._call(messages, overrides, use_cache=use_cache, sample=sample, n=n)
         stored = self._lookup(call)
         if stored is not None:
@@ -268,14 +268,16 @@ class ChatModel(PromptedModel):
         return completions
 
     def _from_batch(self, batches: BatchReplies, call: CacheableCall) -> tuple[Completion, ...]:
-        """Return the replies that a batch brought; how long they took is unknown."""
+        """Return the replies that a batch brought; their duration is unknown."""
         url = "/v1/chat/completions" if self.api == "chat" else "/v1/completions"
         request = BatchRequest(request=call.requests[0], url=url, body=call.body, connection=self._connection)
         text = batches.reply(request)
         completions = self._parse(call, text, math.nan)
         self._count(requests_sent=1)
         if call.wants_logprobs and self.capabilities >= LOGPROB_NEEDS:
-            for completion in filter(lambda item: item.text, completions):  # an engine of batches may be another one
+            for completion in filter(
+                lambda item: item.text, completions
+            ):  # the batch may have run on another engine than the endpoint
                 self._require_logprobs(completion)
         if call.cache is not None:
             call.cache.put(call.requests[0], {"body": text, "seconds": None})
@@ -320,7 +322,7 @@ class ChatModel(PromptedModel):
         self._require_logprobs(finished(asked)[0])
 
     def _require_logprobs(self, reply: Completion) -> None:
-        """Raise if a reply has no log-probabilities of which a margin can be taken."""
+        """Raise if a reply lacks log-probabilities from which a margin can be computed."""
         if reply.tokens is None:
             raise LogprobsUnavailableError(
                 f"{self.endpoint} returns no log-probabilities for {self.model!r}: {_WITHOUT_LOGPROBS}"

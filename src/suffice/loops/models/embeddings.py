@@ -46,7 +46,7 @@ class EndpointEmbedder(PieceEmbedder):
         extra_body: Further fields of every request, without secrets.
         total_s: Longest time from a request to the end of its reply, seconds; None for ten times `timeout_s`.
         max_reply_bytes: Largest reply in bytes, after decompression.
-        limits: How many requests a minute, and at once; models may share them.
+        limits: Limits on requests a minute and on concurrent requests; models may share them.
 
     Raises:
         DataError: A parameter is out of range.
@@ -90,7 +90,7 @@ class EndpointEmbedder(PieceEmbedder):
 
     @property
     def pooling(self) -> str:
-        """The pooling of the endpoint, and how long texts are cut."""
+        """A description of the endpoint's pooling, with the length at which texts are cut."""
         return f"by the endpoint, pieces of {self.max_chars} characters"
 
     def _cut(self, texts: list[str]) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""A language model as a judge: how well does the evidence entail the answer?"""
+"""A language model as a judge of how well the evidence entails the answer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OTHER_SCALE = re.compile(r"\s?%|[-\u2013\u2014][0-9]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgePrompt(VersionedPrompt):
-    """How a question, its passages and an answer become messages for a judge.
+    """Prompt that turns a question, its passages and an answer into messages for a judge.
 
     The answer comes last, after the passages in the order in which they were revealed, so that with a prefix cache only
     the new passage is paid for.
@@ -40,7 +40,7 @@ class JudgePrompt(VersionedPrompt):
         name: Name in reports.
         version: Increased with every change of the text.
         system: The instructions; `{scale}` is replaced by the five marks.
-        scale: What each mark means, from 1 to 5.
+        scale: The meaning of each mark, from 1 to 5.
         answer: Template of the last part of the user message; `{answer}` is replaced.
     """
 
@@ -81,7 +81,7 @@ ENTAILMENT = JudgePrompt(
         "the passages state the answer, or it follows from them",
     ),
 )
-"""Does the evidence entail the answer, 1 to 5 (TASR section 5.2, in our words)."""
+"""Prompt for a mark from 1 to 5 for how well the evidence entails the answer (TASR section 5.2, in our words)."""
 
 
 def parse_mark(text: str) -> float:
@@ -109,7 +109,7 @@ def parse_mark(text: str) -> float:
 
 
 def _on_scale(text: str, number: re.Match[str]) -> float:
-    """Return a number as a mark; NaN for a percentage, a range, or a mark out of something else than 5."""
+    """Return a number as a mark; NaN if it belongs to a percentage, a range, or a scale that does not end at 5."""
     top = _OUT_OF.match(text, number.end())
     if _OTHER_SCALE.match(text, number.end()) or (top is not None and float(top["top"]) != _HIGHEST):
         return math.nan
@@ -181,7 +181,9 @@ class EntailmentJudge:
                     request,
                     max_tokens=self.max_tokens,
                     top_logprobs=None,
-                    sample=max(0, attempt - 1),  # the reminder again: another request, also for a cache and in batches
+                    sample=max(
+                        0, attempt - 1
+                    ),  # another number, so that a repeated reminder is a new request for the cache and in batches
                 )
                 cost, mark = cost + completion.cost, parse_mark(completion.text)
                 is_cached = is_cached and completion.from_cache

@@ -1,4 +1,4 @@
-"""What endpoints and local models share: a prompt, the position of the answer, and replies read with both."""
+"""Base of endpoints and local models: a prompt, the position of the answer, and replies read with both."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from suffice.policy.signals.text import parse_confidence
 __all__ = ["MIN_ALTERNATIVES", "PromptedModel", "reply_of"]
 
 MIN_ALTERNATIVES = 2
-"""Alternatives per token that a margin needs."""
+"""The number of alternatives for each token that a margin needs."""
 
 
 def reply_of(text: str, tokens: Sequence[Token] | None, cost: Cost, position: AnswerPosition, **others: Any) -> Reply:
-    """Return a generated text as a reply, with the answer at `position` and its tokens; a cut text has no answer.
+    """Read a generated text as a reply, with the answer at `position` and its tokens; a cut text has no answer.
 
-    After a prefilled prompt (position `start`) many models never end by themselves: the limit of tokens ends every reply,
-    and the answer is whole where something follows it.
+    After a prefilled prompt (position `start`) many models never end by themselves, so that the limit of tokens cuts every
+    reply; the answer is then complete if more text follows it.
     """
     reason = others.get("finish_reason")
     located = position.locate(text, tokens)
@@ -50,9 +50,9 @@ class PromptedModel:
     """A model with a prompt.
 
     Args:
-        prompt: How question and passages become messages.
-        position: Where the answer is in a reply; default: after the marker `Answer:`, at the start where the prompt is
-            prefilled, and all of it where the prompt asks for no form.
+        prompt: Turns question and passages into messages.
+        position: The position of the answer in a reply; default: after the marker `Answer:`, at the start if the prompt is
+            prefilled, and the whole reply if the prompt asks for no form.
         top_logprobs: Number of alternatives per token; None for no log-probabilities.
     """
 
@@ -62,15 +62,15 @@ class PromptedModel:
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What it provides: `logprobs` and `token_logprobs`, and `verbal_confidence` where the prompt asks for it.
+        """Capabilities: `logprobs` and `token_logprobs`, and `verbal_confidence` if the prompt asks for it.
 
-        For an endpoint it is what is requested; `verify` checks whether it is provided.
+        For an endpoint these are requested; `verify` checks that it provides them.
         """
         confidence = frozenset({"verbal_confidence"} if self.prompt.asks_confidence else ())
         return LOGPROB_NEEDS | confidence if (self.top_logprobs or 0) >= MIN_ALTERNATIVES else confidence
 
     def _reading_pin(self) -> dict[str, Any]:
-        """Return what changes prompts and the answers read from replies."""
+        """Return the settings that change prompts, or the answers read from replies."""
         is_code = self.position.kind == "callable"
         return {**self.prompt.pin, "position": {"kind": "callable"} if is_code else self.position.to_dict()}
 

@@ -65,7 +65,7 @@ _CONFIDENCE_SCALE = "The confidence is a whole number from 1 (a guess) to 5 (cer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionedPrompt:
-    """Instructions with a name and a version: what every prompt begins with.
+    """Base of prompts: instructions with a name and a version.
 
     Attributes:
         name: Name in reports.
@@ -88,7 +88,7 @@ class VersionedPrompt:
 
     @property
     def pin(self) -> dict[str, str]:
-        """The id and the hash, as fingerprints and keys of caches contain them."""
+        """The id and the hash, for fingerprints and keys of caches."""
         return {"prompt_id": self.prompt_id, "prompt_sha256": self.sha256}
 
     @property
@@ -105,7 +105,7 @@ class VersionedPrompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Evidence(VersionedPrompt):
-    """How a question and its passages become text.
+    """Templates that turn a question and its passages into text.
 
     Attributes:
         question: Template of the first part of the user message; `{question}` is replaced.
@@ -125,7 +125,7 @@ class _Evidence(VersionedPrompt):
         Passage 1: It
         King wrote it.
         """
-        # One str.replace per field would also expand a "{text}" inside a title.
+        # Not one str.replace for each field, which would also expand a "{text}" inside a title.
         parts = [filled(self.question, {"question": question.strip()})]
         for number, passage in enumerate(passages, 1):
             values = {"number": str(number), "title": passage.title.strip(), "text": passage.text.strip()}
@@ -135,7 +135,7 @@ class _Evidence(VersionedPrompt):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt(_Evidence):
-    """How a question and its passages become messages; the instructions (`system`) are the same at every round.
+    """Prompt that turns a question and its passages into messages; the instructions (`system`) are the same at every round.
 
     Attributes:
         name: Name in reports, with `version` and `system` as in `VersionedPrompt`.
@@ -187,9 +187,9 @@ def chat_of(system: str, user: str) -> tuple[Message, ...]:
 
 
 def reminded(messages: Sequence[Message], reminder: str) -> tuple[Message, ...]:
-    """Return the messages with a reminder at their end, where it leaves the rest to a prefix cache.
+    """Append a reminder to messages, at the end so that a prefix cache serves the rest.
 
-    At temperature 0 the same words would give the same reply.
+    Without it, at temperature 0 the same messages would give the same reply.
     """
     *before, last = messages
     return *before, {**last, "content": f"{last['content']}\n\n{reminder}"}
@@ -315,10 +315,10 @@ DRAFTING = DraftingPrompt(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainPrompt(_Evidence):
-    """How a model continues a chain of reasoning; other fields as in `Prompt`.
+    """Prompt by which a model continues a chain of reasoning; other fields as in `Prompt`.
 
     Attributes:
-        chain: Template of what is written so far, after the passages; `{chain}` is replaced.
+        chain: Template of the text written so far, after the passages; `{chain}` is replaced.
         asking: Template of FLARE's request for a question, after that; `{span}` is replaced.
     """
 
@@ -328,7 +328,7 @@ class ChainPrompt(_Evidence):
     )
 
     def continuing(self, question: str, passages: Sequence[Passage], chain: str) -> tuple[Message, ...]:
-        """Return the messages that ask for what comes next.
+        """Return the messages that ask for the next sentence or step of the chain.
 
         >>> print(CHAIN_OF_THOUGHT.continuing("Who wrote It?", (), "It is a novel.")[1]["content"])
         Question: Who wrote It?
@@ -338,7 +338,7 @@ class ChainPrompt(_Evidence):
         Args:
             question: The question.
             passages: The evidence; empty to write from the model's own knowledge.
-            chain: What is written so far; empty at the start.
+            chain: The text written so far; empty at the start.
         """
         return chat_of(self.system, (self.user(question, passages) + filled(self.chain, {"chain": chain})).rstrip())
 
@@ -377,9 +377,9 @@ SELF_ASK = ChainPrompt(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextsFirstPrompt(Prompt):
-    """A prompt with another text where there are passages, which come before the question.
+    """A prompt that has another template with passages, which then precede the question.
 
-    The text of a round does not extend that of the round before, so prefix caches cannot be used. The whole reply is the
+    The text of a round does not extend that of the previous round, so prefix caches cannot be used.  The whole reply is the
     answer.
 
     Attributes:
@@ -389,7 +389,7 @@ class ContextsFirstPrompt(Prompt):
     with_passages: str
 
     def messages(self, question: str, passages: Sequence[Passage] = ()) -> tuple[Message, ...]:
-        """Return the user message alone where there are no instructions; see `Prompt.messages`."""
+        """Return only the user message if there are no instructions; see `Prompt.messages`."""
         return tuple(message for message in Prompt.messages(self, question, passages) if message["content"])
 
     def user(self, question: str, passages: Sequence[Passage] = ()) -> str:
@@ -422,10 +422,10 @@ CBDR = ContextsFirstPrompt(
 PROMPTS: Mapping[str, Prompt] = {
     item.name: item for item in (ANSWER_FIRST, CONFIDENCE_FIRST, NO_CONFIDENCE, PREFILLED, STEP_BY_STEP)
 }
-"""The built-in prompts by name, which extend their text from round to round."""
+"""The built-in prompts by name, whose text extends that of the previous round."""
 
 PAPER_PROMPTS: Mapping[str, Prompt] = {item.name: item for item in (CBDR,)}
-"""The prompts of papers by name, where they are of another form."""
+"""Prompts of papers by name that have another form."""
 
 
 def prompt(name: str) -> Prompt:

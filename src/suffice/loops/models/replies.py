@@ -1,4 +1,4 @@
-"""Replies that somebody else requested: what the clients of OpenAI, Anthropic and LiteLLM return, and plain text."""
+"""Read replies that a user's own client returned: those of OpenAI, Anthropic and LiteLLM, and plain text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from suffice.policy.signals.position import AnswerPosition
 __all__ = ["reply_of_response"]
 
 _ASSISTANT = frozenset({"assistant", "ai", "model"})
-"""How interfaces call the role of the model; a message of somebody else is not a reply."""
+"""Names of the model's role in several interfaces; a message of another role is not a reply."""
 
 _ACCEPTED = (
     "accepted are a chat completion, a completion or a response of OpenAI's interface, a message of Anthropic's, what "
@@ -38,17 +38,17 @@ def reply_of_response(
     seconds: float = math.nan,
     provider: Provider | None = None,
 ) -> Reply:
-    """Return the answer of one response with its tokens, costs and finish reason.
+    """Read a response: its answer with tokens, costs and finish reason.
 
     >>> reply_of_response({"choices": [{"message": {"content": "Oslo"}, "finish_reason": "stop"}]}).answer
     'Oslo'
 
     Args:
-        response: An object of a client (with `model_dump`), the same as a dict, or a text.  A reply that only calls tools
-            has no answer, nor has one that was cut (`length`, `content_filter`, an error beside the text).
-        position: Where the answer is; None = the whole text.
+        response: An object of a client (with `model_dump`), the same as a dict, or a text.  A reply that only calls tools, or
+            that was cut (`length`, `content_filter`, an error beside the text), has no answer.
+        position: The position of the answer; None = the whole text.
         seconds: Duration of the call, seconds; NaN if unknown.
-        provider: Whose interface the response must have; None = any that is known.
+        provider: The provider whose interface the response must have; None = any known one.
 
     Raises:
         DataError: It is none of these, reports a failure, or has several choices.
@@ -82,7 +82,7 @@ def reply_of_response(
 
 
 def _as_dict(response: Any) -> dict[str, Any]:
-    """Return the fields of an object or a mapping; none for something else."""
+    """Return the fields of an object or a mapping; an empty dict for anything else."""
     dump = getattr(response, "model_dump", None)
     if callable(dump) and not isinstance(response, type):
         try:
@@ -95,7 +95,7 @@ def _as_dict(response: Any) -> dict[str, Any]:
 def _reader(
     body: Mapping[str, Any], provider: Provider | None
 ) -> Callable[[Mapping[str, Any], float], Completion] | None:
-    """Return what reads a body of this shape."""
+    """Return the function that reads a body of this shape."""
     if provider != "anthropic":
         if "choices" in body:
             return _chosen
@@ -158,10 +158,10 @@ def _reply_cost(body: Mapping[str, Any], seconds: float, *, cached_in: tuple[str
     """Return the cost from a usage that counts input and output tokens.
 
     Args:
-        body: What holds the usage.
+        body: The body that contains the usage.
         seconds: Duration of the call, seconds.
-        cached_in: Where the usage says how many input tokens were read from the cache, if its input tokens include them;
-            None = Anthropic's, which counts them, and those written to the cache, beside the others.
+        cached_in: The field of the usage with the number of cached input tokens, if its input tokens include them.  None =
+            Anthropic's usage, which counts tokens read from and written to the cache apart from the others.
     """
     usage = body.get("usage")
     usage = usage if isinstance(usage, dict) else {}
@@ -183,11 +183,11 @@ def _reply_cost(body: Mapping[str, Any], seconds: float, *, cached_in: tuple[str
 
 
 def _known(value: Any) -> float:
-    """Return a count; 0 where none is given: the whole input then counts as uncached, an upper bound."""
+    """Return a count, 0 if none is given: then the whole input counts as uncached, an upper bound."""
     count = count_of(value)
     return 0.0 if math.isnan(count) else count
 
 
 def _one_call(seconds: float) -> Cost:
-    """Return the cost of a text: one call whose tokens are unknown."""
+    """Return the cost of a plain text: one call whose tokens are unknown."""
     return Cost(calls=1.0, uncached_tokens=math.nan, cached_tokens=math.nan, output_tokens=math.nan, seconds=seconds)

@@ -42,7 +42,7 @@ class ScriptedModel:
     Args:
         script: The lines.
         name: Name in reports.
-        capabilities: What it claims to provide, in the terms of `Signal.needs`.
+        capabilities: The capabilities that it claims, in the terms of `Signal.needs`.
         latency_s: Duration of each call, seconds.
         failures: Exceptions to raise by number of the call, from 1, or a function of that number.
     """
@@ -64,7 +64,7 @@ class ScriptedModel:
                 )
         self.latency_s = latency_s
         self.requests: list[tuple[str, tuple[Passage, ...]]] = []
-        # A copy: a change of the caller's script would change replies without the fingerprint.
+        # Copy the script: a later change by the caller would change replies but not the fingerprint.
         self._script = script if callable(script) else {question: tuple(lines) for question, lines in script.items()}
         self.name, self.capabilities = name, frozenset(capabilities)
         self._failures = failures or {}
@@ -99,7 +99,7 @@ class ScriptedModel:
 
     @cached_property
     def _script_sha256(self) -> str:
-        """Computed once: each recorded row asks for the fingerprint, and a script may have thousands of replies."""
+        """Return the hash of the script; cached, since each recorded row asks for it and scripts may be long."""
         script = self._script
         if callable(script):
             text = getattr(script, "__qualname__", type(script).__qualname__)
@@ -112,7 +112,7 @@ class ScriptedModel:
 
         Raises:
             ModelError: The script has no such question.
-            Exception: Whatever the failure plan says.
+            Exception: The one that `failures` has for this call.
         """
         failure = self._count(question, passages)
         if self.latency_s:
@@ -131,7 +131,7 @@ class ScriptedModel:
 
         Raises:
             ModelError: The script has no such text.
-            Exception: Whatever the failure plan says.
+            Exception: The one that `failures` has for this call.
         """
         return _as_completion(self.answer(messages[-1]["content"], ()))
 

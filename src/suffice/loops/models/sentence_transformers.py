@@ -22,7 +22,7 @@ _NO_LIMIT = 10**6
 
 
 class Encoder(Protocol):
-    """Turns texts into vectors; `sentence_transformers.SentenceTransformer` is one."""
+    """An encoder of texts as vectors; `sentence_transformers.SentenceTransformer` is one."""
 
     def encode(self, sentences: list[str], /) -> Any:
         """Return an array of shape ``(len(sentences), dimension)``, finite numbers of any scale."""
@@ -72,7 +72,7 @@ class SentenceTransformersEmbedder(PieceEmbedder):
 
     def _embed_pieces(self, pieces: list[str]) -> tuple[npt.NDArray[np.float64], Sequence[float], Cost]:
         weights = [max(1, self._tokens(piece)) for piece in pieces]
-        # Texts without words have no pieces; the model is then called for the width of the zero vectors.
+        # Texts without words have no pieces; call the model all the same, to learn the width of their zero vectors.
         inputs = [self._prefix + piece for piece in pieces] or ["-"]
         vectors = checked_vectors(self.id, self._encoder.encode(inputs), len(inputs))
         return vectors[: len(pieces)], weights, Cost(calls=float(bool(pieces)), uncached_tokens=float(sum(weights)))
@@ -120,7 +120,7 @@ def load_encoder(model: str, revision: str | None, device: str | None, dtype: st
 
 
 def pooling_of(encoder: Encoder) -> str | None:
-    """Return how a sentence-transformers model pools token vectors; None if unknown."""
+    """Return the name of a sentence-transformers model's pooling of token vectors; None if unknown."""
     modules = getattr(encoder, "modules", None)
     for module in () if modules is None else modules():
         mode = getattr(module, "pooling_mode", None)  # since sentence-transformers 5

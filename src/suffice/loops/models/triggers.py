@@ -1,4 +1,4 @@
-"""Whether a text that is being written needs evidence, and what to ask: FLARE, and DRAGIN's RIND and QFS."""
+"""Decide whether a text being written needs evidence, and make the query: FLARE, and DRAGIN's RIND and QFS."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ he she they his her their them him i you we my your our who whom which what when
 have had will would can could may might shall should also then than so such
 """
 NO_CONTENT_WORDS = frozenset(_NO_CONTENT_WORDS.split())
-"""Words whose tokens never trigger retrieval, as punctuation does not: they carry no content."""
+"""Words without content: like punctuation, their tokens never trigger retrieval."""
 
 
 def first_sentence(tokens: Sequence[Token]) -> int:
@@ -46,7 +46,7 @@ def first_sentence(tokens: Sequence[Token]) -> int:
 
 
 def text_of(tokens: Sequence[Token]) -> str:
-    """Return the text that tokens spell, in the spelling of a vocabulary or, if that is none, plain."""
+    """Join tokens to their text, decoding a vocabulary's spelling if they have one."""
     try:
         return b"".join(map(token_bytes, tokens)).decode()
     except UnicodeDecodeError:
@@ -63,10 +63,10 @@ def _probability(token: Token) -> float:
 
 
 def flare_trigger(tokens: Sequence[Token], theta: float) -> int | None:
-    """Return where FLARE retrieves: the start of the first sentence with a token of probability below theta.
+    """Return the start of the first sentence with a token of probability below theta, at which FLARE retrieves.
 
-    From there generation starts again with the retrieved passages.  None: the whole reply is kept.  Source: FLARE (Jiang
-    et al., 2023, section 3.2, equation 3).
+    Generation starts again from there, with the retrieved passages; None = keep the whole reply.  Source: FLARE (Jiang et al.,
+    2023, section 3.2, equation 3).
 
     >>> sure, unsure = Token(" It", math.log(0.9)), Token(" snowed", math.log(0.2))
     >>> flare_trigger([sure, Token(".", -0.01), sure, unsure], 0.5)
@@ -144,7 +144,7 @@ def rind(
     Args:
         entropies: Entropies of the tokens' distributions, nats, shape ``(n,)``.
         attention: Attention of token j (row) to token i (column), averaged over heads; shape ``(m, n)`` with ``m >= n``,
-            because the end of a reply attends too.
+            since tokens at the end of a reply attend, too.
         is_content: False for stop words and punctuation, shape ``(n,)``.
 
     Returns:
@@ -169,7 +169,7 @@ def attended(attention: npt.NDArray[np.floating], words: npt.NDArray[np.integer]
     Args:
         attention: Attention of the token that needs evidence to each earlier one, shape ``(m,)``.
         words: The word that each token belongs to, shape ``(m,)``; -1 for tokens that a query leaves out.
-        n: How many tokens to take; of equal ones the earlier.
+        n: Number of tokens to take; of equal ones the earlier.
     """
     order = [place for place in np.argsort(-np.asarray(attention), kind="stable") if words[place] >= 0]
     return sorted({int(words[place]) for place in order[:n]})

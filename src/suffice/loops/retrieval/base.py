@@ -27,15 +27,15 @@ __all__ = [
 ]
 
 Identity = Literal["title", "passage_id"]
-"""The field by which two passages are the same, so that a loop reveals only one of them."""
+"""The field that identifies a passage; of passages that share its value, a loop reveals only one."""
 
 ScoreKind = Literal[
     "bm25", "cosine", "inner_product", "negative_distance", "text_rank", "similarity", "cross_encoder", "unknown"
 ]
-"""What a retriever's score is; higher is always better.
+"""Kinds of a retriever's scores; higher is always better.
 
 `negative_distance` is a distance (Euclidean or Manhattan) times -1, `text_rank` the rank of a full-text search that is not BM25,
-and `similarity` what a search engine makes of a comparison of vectors.
+and `similarity` a search engine's own score for a comparison of vectors.
 """
 
 
@@ -113,7 +113,7 @@ def identity_of(retriever: Retriever | AsyncRetriever) -> Identity:
 
 
 def score_kind_of(retriever: Retriever | AsyncRetriever) -> ScoreKind:
-    """Return what the scores of a retriever are; `unknown` if it does not say so.
+    """Return the kind of a retriever's scores; `unknown` if it does not say.
 
     Raises:
         DataError: Its `score_kind` is not one of `ScoreKind`.
@@ -129,7 +129,7 @@ def score_kind_of(retriever: Retriever | AsyncRetriever) -> ScoreKind:
 def ranked_now(
     retriever: Retriever | AsyncRetriever, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
 ) -> list[Passage]:
-    """Return the ranking of either kind of retriever, from synchronous code."""
+    """Rank with either kind of retriever, from synchronous code."""
     ranking: Any = retriever.rank(question, pool=pool, k=k)
     return run_blocking(ranking) if is_async(retriever) else ranking
 
@@ -159,7 +159,7 @@ def required_pool(name: str, pool: Sequence[Passage] | None) -> Sequence[Passage
 
 
 def checked_k(k: int | None, size: int) -> int:
-    """Return how many of `size` passages to return.
+    """Return the number of passages to return, at most `size`.
 
     Raises:
         DataError: `k` is below 1.

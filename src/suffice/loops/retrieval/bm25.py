@@ -41,7 +41,7 @@ def check_parameters(k1: float, b: float) -> None:
 
 
 def bm25_fingerprint(name: str, k1: float, b: float) -> dict[str, Any]:
-    """Return the values that identify a BM25 ranking, apart from the passages."""
+    """Return the settings that identify a BM25 ranking, without the passages."""
     return {"name": name, "variant": "lucene", "k1": k1, "b": b, "tokens": TOKENS, "fields": ["title", "text"]}
 
 

@@ -1,4 +1,4 @@
-"""Questions with their candidate passages: the bundled sets, JSON lines, and the forms in which sets are published.
+"""Load questions with their candidate passages: bundled sets, JSON lines, and the forms of published sets.
 
 JSON lines, one question a line, gzipped if the name ends in ``.gz``::
 
@@ -63,7 +63,7 @@ GOLD_FIELDS = (
 )
 """Names of the gold answers in a question file; the first with a value is read.
 
-`answer` comes last: beside another field it is the answer of a model.
+`answer` comes last, since beside another such field it is the answer of a model.
 """
 
 _IDS = ("id", "_id", "question_id", "qid")
@@ -144,7 +144,7 @@ def load_questions(spec: str | Path, *, limit: int | None = None, split: str | N
 
 
 def iter_questions(spec: str | Path, *, limit: int | None = None, split: str | None = None) -> Iterator[Question]:
-    """Yield what `load_questions` returns, one question at a time."""
+    """Yield the questions of `load_questions` one at a time."""
     if limit is not None and limit < 1:
         raise DataError(f"limit is {limit!r}; allowed: 1 or more, or None for all questions")
     path = bundled_path(spec) if isinstance(spec, str) and spec in BUNDLED_QUESTIONS else Path(spec)
@@ -325,7 +325,7 @@ def _gold_answers(value: Any, name: str, where: str) -> tuple[str, ...]:
 
 
 def _number_text(value: Any) -> Any:
-    """Convert a number to text, 7.0 to 7; other values are returned unchanged, among them NaN, which is no answer."""
+    """Convert a number to text, 7.0 to 7; return other values unchanged, also NaN, which is not an answer."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return value
     return str(int(value)) if isinstance(value, int) or value.is_integer() else str(value)

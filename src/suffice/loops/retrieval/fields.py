@@ -1,4 +1,4 @@
-"""Fields of published rows: lists that tables spell as text, and lists that the hub stores as columns."""
+"""Read fields of published rows: lists that tables spell as text, and lists that the hub stores as columns."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ PASSAGE_TEXTS = ("text", "contents", "passage")
 """Fields with the text of a passage."""
 
 PublishedRow = dict[str, Any]
-"""A row as it was read."""
+"""A row as read from a file."""
 
 
 def text_field(record: Mapping[str, Any], key: str, where: str, *, required: bool = False) -> str | None:
-    """Return a text; None if there is none."""
+    """Return a field's text; None if there is none."""
     value = record.get(key)
     if value is None and not required:
         return None
@@ -47,7 +47,7 @@ def text_field(record: Mapping[str, Any], key: str, where: str, *, required: boo
 
 
 def list_field(record: Mapping[str, Any], key: str, where: str) -> list[Any]:
-    """Return a list; an empty one if there is none."""
+    """Return a field's list; an empty one if there is none."""
     value = literal(record.get(key))
     if value is None:
         return []
@@ -57,14 +57,14 @@ def list_field(record: Mapping[str, Any], key: str, where: str) -> list[Any]:
 
 
 def object_of(record: object, where: str, fields: str = "id and question") -> PublishedRow:
-    """Return a JSON object."""
+    """Return a record if it is a JSON object, else raise."""
     if not isinstance(record, dict):
         raise DataError(f"{where}: found {type(record).__name__} {record!r:.60}; expected a JSON object with {fields}")
     return record
 
 
 def literal(value: Any) -> Any:
-    """Return the list or object that a text spells in JSON, Python or NumPy, as tables have it; other values unchanged.
+    """Parse a list or object that a table spells as text in JSON, Python or NumPy; return other values unchanged.
 
     >>> literal('["Oslo"]'), literal("['Oslo', 'Lima']"), literal("['Oslo' 'Lima']"), literal("[0, 1)")
     (['Oslo'], ['Oslo', 'Lima'], ['Oslo', 'Lima'], '[0, 1)')
@@ -96,18 +96,18 @@ def _python_value(text: str) -> Any:
 
 
 def texts_of(record: Mapping[str, Any], key: str, where: str) -> list[str]:
-    """Return the texts of a field, which may be one text or a list, each once, without empty ones."""
+    """Return the distinct texts of a field, which may be one text or a list, without empty ones."""
     value = literal(record.get(key))
     items = [] if value is None else value if isinstance(value, list) else [value]
     if isinstance(value, str) and value.lstrip().startswith("["):
-        raise DataError(f"{where}: {key} is {value!r:.80}; it begins like a list, and is none that can be read")
+        raise DataError(f"{where}: {key} is {value!r:.80}; it begins like a list, but cannot be read as one")
     if not all(isinstance(item, str) for item in items):
         raise DataError(f"{where}: {key} is {value!r:.80}; expected text, or a list of texts")
     return distinct(items)
 
 
 def distinct(texts: Iterable[str | None]) -> list[str]:
-    """Return the texts that are not blank, each once."""
+    """Return the distinct texts that are not blank."""
     return [*dict.fromkeys(text for text in texts if text and text.strip())]
 
 

@@ -1,4 +1,4 @@
-"""Retrievers that somebody else wrote: a function, or one of LangChain, LlamaIndex or Haystack."""
+"""Wrap retrievers of others: a function, or one of LangChain, LlamaIndex or Haystack."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from suffice.policy.rounds import Passage
 __all__ = ["SearchFunction", "from_callable", "from_haystack", "from_langchain", "from_llamaindex"]
 
 SearchFunction = Callable[[str, int | None], Iterable[Passage] | Awaitable[Iterable[Passage]]]
-"""Returns passages for a question, best first, at most so many; None asks for all."""
+"""A function from a question and the most passages (None = all) to passages, best first."""
 
 
 def from_callable(
@@ -38,10 +38,10 @@ def from_callable(
     Args:
         search: Called with the question and the largest number of passages.
         name: Its name in reports and recordings.
-        settings: What else identifies it (index, version, ...), JSON-ready; a recording stores it. Rankings are cached only
-            with a `version`, which you change whenever the passages or the search change.
-        identity: The field by which two passages are the same.
-        score_kind: What the scores of its passages are.
+        settings: Further JSON-ready values that identify it (index, version, ...); a recording stores them.  Rankings are cached
+            only with a `version`, which you must change whenever the passages or the search change.
+        identity: The field that identifies a passage.
+        score_kind: The kind of its passages' scores.
     """
     kind = _AsyncForeign if inspect.iscoroutinefunction(search) else _Foreign
     return kind(name=name, search=search, settings=dict(settings or {}), identity=identity, score_kind=score_kind)
@@ -50,15 +50,15 @@ def from_callable(
 def from_langchain(
     retriever: Any, *, name: str = "langchain", title: str = "title", settings: Mapping[str, Any] | None = None
 ) -> Retriever:
-    """Return a retriever that asks one of LangChain.
+    """Wrap a retriever of LangChain.
 
-    A vector store's retriever is asked for as many documents as a loop needs; another one gives as many as it is set to.
+    A vector store's retriever is asked for as many documents as a loop needs; others return as many as they are set to.
 
     Args:
         retriever: A `BaseRetriever` of LangChain.
         name: Its name in reports and recordings.
         title: The field of a document's metadata that holds its title; without it the passage's id is the title.
-        settings: What else identifies it, see `from_callable`.
+        settings: Further values that identify it, see `from_callable`.
 
     Raises:
         DataError: It has no `invoke`.
@@ -76,13 +76,13 @@ def from_langchain(
 def from_llamaindex(
     retriever: Any, *, name: str = "llamaindex", title: str = "title", settings: Mapping[str, Any] | None = None
 ) -> Retriever:
-    """Return a retriever that asks one of LlamaIndex; it gives as many nodes as it is set to (`similarity_top_k`).
+    """Wrap a retriever of LlamaIndex, which returns as many nodes as it is set to (`similarity_top_k`).
 
     Args:
         retriever: A `BaseRetriever` of LlamaIndex.
         name: Its name in reports and recordings.
         title: The field of a node's metadata that holds its title; without it the passage's id is the title.
-        settings: What else identifies it, see `from_callable`.
+        settings: Further values that identify it, see `from_callable`.
 
     Raises:
         DataError: It has no `retrieve`.
@@ -102,13 +102,13 @@ def from_llamaindex(
 def from_haystack(
     retriever: Any, *, name: str = "haystack", title: str = "title", settings: Mapping[str, Any] | None = None
 ) -> Retriever:
-    """Return a retriever that runs a component of Haystack which takes a `query` and `top_k`, such as a BM25 retriever.
+    """Wrap a component of Haystack that takes a `query` and `top_k`, such as a BM25 retriever.
 
     Args:
         retriever: The component.
         name: Its name in reports and recordings.
         title: The field of a document's `meta` that holds its title; without it the passage's id is the title.
-        settings: What else identifies it, see `from_callable`.
+        settings: Further values that identify it, see `from_callable`.
 
     Raises:
         DataError: It has no `run`.
@@ -135,7 +135,7 @@ class _Foreign:
 
     @property
     def is_pinned(self) -> bool:
-        """Whether its settings contain a version, by which rankings may be cached."""
+        """True if its settings contain a version, by which rankings may be cached."""
         return self.settings.get("version") is not None
 
     def fingerprint(self) -> dict[str, Any]:
@@ -150,7 +150,7 @@ class _Foreign:
 
 @dataclass(frozen=True, kw_only=True)
 class _AsyncForeign(_Foreign):
-    """The same around a coroutine function."""
+    """A retriever around a coroutine function; it searches a corpus of its own."""
 
     async def rank(  # type: ignore[override]
         self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None

@@ -1,7 +1,7 @@
-"""Forms in which question sets are published, recognised by their fields, and read as the fields of `load_questions`.
+"""Recognise the forms of published question sets by their fields, and convert them to the fields of `load_questions`.
 
-No library takes this over: `datasets` returns the rows as they were published, and of these eleven forms ir_datasets 0.6
-gives gold answers for two (Natural Questions and TriviaQA as DPR has them), as downloads of its own.
+No library can replace this: `datasets` returns the rows as published, and ir_datasets 0.6 has gold answers for two of these eleven
+forms (Natural Questions and TriviaQA in DPR's form), only as downloads of its own.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Form:
     """A form in which a question set is published.
 
     Attributes:
-        title: The set.
-        licence: Of the set, as its authors or its page state it; empty if they do not.
-        home: Where it comes from.
-        fields: What it is recognised by, for messages.
-        recognises: Whether a row has this form.
-        convert: From a row and its place to the fields of `load_questions`.
+        title: The name of the set.
+        licence: The set's licence, as its authors or its page state it; empty if they do not.
+        home: The set's origin.
+        fields: The fields by which it is recognised, for messages.
+        recognises: Returns whether a row has this form.
+        convert: Converts a row, given its place for messages, to the fields of `load_questions`.
     """
 
     title: str
@@ -64,7 +64,7 @@ def forms_of(row: Mapping[str, Any]) -> list[str]:
 
 
 def converted(row: PublishedRow, where: str) -> PublishedRow:
-    """Return a row with the fields of `load_questions`, from the form that its fields show.
+    """Convert a row to the fields of `load_questions` from the form that its fields show.
 
     Raises:
         DataError: It has the fields of several forms, or a field of its form has another value.
@@ -112,7 +112,7 @@ def _is_musique(row: Mapping[str, Any]) -> bool:
 
 
 def _musique(record: PublishedRow, where: str) -> PublishedRow:
-    """Convert MuSiQue; a question that its paragraphs do not answer has no gold answer."""
+    """Convert MuSiQue; a question that its paragraphs cannot answer has no gold answer."""
     paragraphs = [
         {
             "title": item.get("title"),
@@ -140,7 +140,7 @@ _GOLD_CONTEXTS = ("positive_ctxs", "positive_passages")
 
 
 def _dpr(record: PublishedRow, where: str) -> PublishedRow:
-    """Convert DPR's form, also as Tevatron has it: positive and negative passages, or `ctxs`, what a retriever returned."""
+    """Convert DPR's form, also Tevatron's: positive and negative passages, or a retriever's passages in `ctxs`."""
     paragraphs = []
     for key in ("ctxs", *_CONTEXTS):
         for item in objects_of(record, key, where):
@@ -162,7 +162,7 @@ _TRIVIA_FIELDS = (
 
 
 def _triviaqa(record: PublishedRow, where: str) -> PublishedRow:
-    """Convert TriviaQA, in the hub's names and in the authors'; its passages are articles and pages where they are there."""
+    """Convert TriviaQA, in the hub's names or the authors'; passages are articles and web pages, if it has any."""
     record = {_snake(name): value for name, value in record.items()}
     answer = object_of(literal(record.get("answer")) or {}, f"{where}, answer", "value and aliases")
     answer = {_snake(name): value for name, value in answer.items()}
@@ -228,7 +228,7 @@ def _page_title(page: str) -> str:
 
 
 def _gsm8k(record: PublishedRow, where: str) -> PublishedRow:
-    """Convert GSM8K: the number after the last #### is the answer, what comes before is one way to it."""
+    """Convert GSM8K: the number after the last #### is the answer; the text before it is a solution."""
     match = _LAST_LINE.search(text_field(record, "answer", where, required=True) or "")
     if match is None:
         raise DataError(f"{where}: answer has no last line  #### NUMBER")
@@ -236,7 +236,7 @@ def _gsm8k(record: PublishedRow, where: str) -> PublishedRow:
 
 
 def _math(record: PublishedRow, where: str) -> PublishedRow:
-    """Convert MATH: what the last box of the solution contains is the answer, unless the set gives it."""
+    """Convert MATH: the answer is the content of the solution's last box, unless the set gives it."""
     given = text_field(record, "answer", where)
     answer = given or _last_boxed(text_field(record, "solution", where, required=True) or "")
     if not answer:
@@ -253,7 +253,7 @@ def _math(record: PublishedRow, where: str) -> PublishedRow:
 
 
 def _last_boxed(solution: str) -> str:
-    r"""Return what the last box contains, with the braces in it; empty if there is none, or it does not end.
+    r"""Return the content of the last box, with braces in it; empty if there is no box, or it does not end.
 
     >>> _last_boxed(r"so \boxed{1}, no, \boxed{\frac{1}{2}}.")
     '\\frac{1}{2}'

@@ -1,4 +1,4 @@
-"""A ranking with its costs by component, which a recording stores and a replay charges."""
+"""Rankings with their costs by component, which a recording stores and a replay charges."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["CostedRetriever", "RankedPassages", "added_costs", "costed_ranking",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedPassages:
-    """The passages of one ranking, and what they cost.
+    """The passages of one ranking, and their cost.
 
     Attributes:
         passages: Best first.
-        costs: By component; those of the original ranking if it comes from a cache.
-        from_cache: Whether a cache answered.
+        costs: Costs by component; from a cache: those of the original ranking.
+        from_cache: True if a cache answered.
     """
 
     passages: Sequence[Passage]
@@ -33,7 +33,7 @@ class RankedPassages:
 
 @runtime_checkable
 class CostedRetriever(Protocol):
-    """A retriever that knows what a ranking costs by component, such as one with a reranker; of others it is measured."""
+    """A retriever that reports its costs by component, such as one with a reranker; those of others are measured."""
 
     async def costed_rank(
         self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
@@ -53,14 +53,14 @@ async def costed_ranking(
     """Return a ranking with its costs.
 
     Args:
-        retriever: Ranks; one that is not awaited never suspends this coroutine, unless `in_thread`.
+        retriever: The retriever; if it is synchronous, this coroutine never suspends, unless `in_thread`.
         question: See `Retriever.rank`.
         pool: See `Retriever.rank`.
         k: See `Retriever.rank`.
-        in_thread: Whether a retriever that is not awaited runs in a thread.
+        in_thread: Whether to run a synchronous retriever in a thread.
     """
     if in_thread and not is_async(retriever):
-        # Begun in the thread: a task that is cancelled before leaves nothing that was never awaited.
+        # Create the coroutine in the thread: if the task is cancelled earlier, none is left that was never awaited.
         return await asyncio.to_thread(lambda: finished(costed_ranking(retriever, question, pool=pool, k=k)))
     if isinstance(retriever, CostedRetriever):
         return await retriever.costed_rank(question, pool=pool, k=k)
@@ -71,12 +71,12 @@ async def costed_ranking(
 
 
 def is_pinned(retriever: Retriever | AsyncRetriever) -> bool:
-    """Return whether a retriever says that its fingerprint identifies its passages and models, see `CachedRetriever`."""
+    """Return whether a retriever's fingerprint identifies its passages and models, as it declares; see `CachedRetriever`."""
     return bool(getattr(retriever, "is_pinned", False))
 
 
 def added_costs(one: Mapping[str, Cost], other: Mapping[str, Cost]) -> dict[str, Cost]:
-    """Return the sums of two costs by component.
+    """Add two costs by component.
 
     >>> added_costs({"retrieval": Cost(calls=1)}, {"retrieval": Cost(calls=1)})["retrieval"].calls
     2

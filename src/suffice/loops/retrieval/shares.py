@@ -1,4 +1,4 @@
-"""The share of a data set that one process takes, without the other questions in memory."""
+"""Load one process's share of a data set, without the other questions in memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["QuestionShare", "load_share"]
 
 
 class QuestionShare(list[Question]):
-    """The questions of a data set whose ids are taken, and what a recording says of all of them.
+    """The questions of a data set that one process takes, with the hash and number of all questions.
 
     >>> share = QuestionShare([Question(question_id=name, question="Who?") for name in "abc"], takes=lambda name: name != "b")
     >>> [question.question_id for question in share], share.places, share.dataset["questions"]
@@ -20,10 +20,10 @@ class QuestionShare(list[Question]):
 
     Args:
         questions: All questions, in their order; they are read once.
-        takes: Which ids are taken.
+        takes: Returns whether to take a question, by its id.
 
     Attributes:
-        places: The place of each question that was taken in the data set, from 0.
+        places: The position of each taken question in the data set, from 0.
         dataset: Hash and number of all questions, as `dataset_hash` gives it.
     """
 
@@ -48,14 +48,14 @@ def load_share(
     split: str | None = None,
     change: Callable[[Question], Question] | None = None,
 ) -> QuestionShare:
-    """Return the questions of a bundled set or of a file whose ids are taken; see `load_questions`.
+    """Load a share of the questions of a bundled set or a file; see `load_questions`.
 
     Args:
         spec: The data set.
-        takes: Which ids are taken, of those within the limit.
+        takes: Returns whether to take a question within the limit, by its id.
         limit: Largest number of all questions from the start; None for all.
         split: Only questions of this split; None for all.
-        change: What becomes of every question before it is recorded; None = nothing.
+        change: Changes each question before it is recorded; None = keep it.
     """
     questions = iter_questions(spec, limit=limit, split=split)
     return QuestionShare(questions if change is None else map(change, questions), takes)

@@ -33,5 +33,5 @@ def words(text: str) -> list[str]:
 
 
 def passage_text(title: str, text: str) -> str:
-    """Return the text of a passage that is indexed: its title and its text."""
+    """Return the text of a passage to index: its title and its text."""
     return f"{title}\n{text}"

@@ -1,4 +1,4 @@
-"""`suffice index`: a corpus as a folder that is searched on disk."""
+"""`suffice index`: index a corpus in a folder, which is searched on disk."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["index_command"]
 
 @dataclass(frozen=True, kw_only=True)
 class Encoding(PassageEncoder):
-    """Vectors instead of words."""
+    """Options for an index of vectors instead of words."""
 
     dense: Annotated[
         str | None, Option("--dense", help="Encode passages with a sentence-transformers model (id or path).")
@@ -100,7 +100,7 @@ def index_command(
         Option("--b", min=0, max=1, help=f"BM25's share of length normalisation, {B:g} if not given (bm25s)."),
     ] = None,
 ) -> None:
-    """The corpus is read once; the index contains its passages, and a search reads what it needs of it.
+    """The corpus is read once; the index contains its passages, and a search reads only the parts that it needs.
 
     With --dense the index contains vectors instead of words, which several processes may encode (--shard).
 

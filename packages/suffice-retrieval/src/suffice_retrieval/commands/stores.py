@@ -1,4 +1,4 @@
-"""Search engines that users have as `--corpus`: the address of a store, or a function of a module."""
+"""Open users' own search engines, given as `--corpus`: the address of a store, or a function of a module."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def open_engine(
 
     Args:
         corpus: The value of `--corpus`.
-        dense: That of `--dense`: what embeds questions for a store.
+        dense: The value of `--dense`, the embedder of questions for a store.
         dense_settings: Arguments of `DenseRetriever` for a model of sentence-transformers.
-        options: Further options that were given for it.
+        options: Further options that were given.
 
     Raises:
         DataError: The address or the function cannot be used, or an option is for something else.
@@ -61,12 +61,12 @@ def open_engine(
             raise DataError(f"--dense is for a corpus or a store, and {corpus!r} is a function: leave it out")
         return _function(corpus)
     store: Store = open_store(corpus, None if dense is None else _embedder(dense, dense_settings, options))
-    store.fingerprint()  # whatever is wrong is reported before a model is loaded or asked
+    store.fingerprint()  # so that errors appear before a model is loaded or asked
     return store
 
 
 def _embedder(dense: str, settings: dict[str, Any], options: Collection[str]) -> QuestionEmbedder:
-    """Return what embeds questions: the packaged embedder, a model of an endpoint, or one of sentence-transformers."""
+    """Return the embedder of questions: the packaged one, an endpoint's, or one of sentence-transformers."""
     of_passages = sorted({"--passage-prefix", "--similarity"} & set(options))
     if of_passages:
         raise DataError(
@@ -81,16 +81,16 @@ def _embedder(dense: str, settings: dict[str, Any], options: Collection[str]) ->
         return provided("MiniLM")()
     if dense.startswith(_AT_ENDPOINT):
         return EndpointEmbedder(dense.removeprefix(_AT_ENDPOINT))
-    return DenseRetriever(**{**settings, "similarity": "dot"})  # vectors as they are: the store compares them
+    return DenseRetriever(**{**settings, "similarity": "dot"})  # do not scale vectors, since the store compares them
 
 
 def _function(corpus: str) -> Retriever | AsyncRetriever:
-    """Return the retriever that a module's name is, or one around the function that it is."""
+    """Import a name from a module; return it if it is a retriever, else a retriever around the function."""
     match = _FUNCTION.fullmatch(corpus)
     assert match is not None
     module, name = match["module"], match["name"]
     here = str(Path.cwd())
-    sys.path.insert(0, here)  # a module beside the data, as `python -m` would import it
+    sys.path.insert(0, here)  # find modules in the current folder, as `python -m` does
     try:
         load_extensions([module])
     finally:

@@ -1,4 +1,4 @@
-"""Corpora as they are published, and their indexes on disk: BM25 and vectors."""
+"""Read corpora in their published forms, and index them on disk by BM25 or vectors."""
 
 from suffice_retrieval.indexes.cached import CachedRetriever
 from suffice_retrieval.indexes.converting import CorpusConversion, convert_corpus

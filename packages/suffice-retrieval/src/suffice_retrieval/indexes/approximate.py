@@ -1,8 +1,8 @@
-"""An approximate search of vectors by FAISS: lists around centroids, and exact scores of what they propose.
+"""Search vectors approximately by FAISS: lists around centroids propose passages, which are scored exactly.
 
-Few vectors are stored as they are in the lists.  Of many the lists hold product-quantised codes of a byte for eight numbers,
-and what these propose is scored again with the exact vectors, which stay on disk.  The number of lists that a search
-visits is the smallest that reaches the demanded recall, measured against exact search with passages that trained nothing.
+In small indexes the lists contain the vectors themselves.  In large ones they contain product-quantised codes, a byte for eight
+numbers; the proposed passages are scored again with the exact vectors, which stay on disk.  A search visits the smallest
+number of lists that reaches the demanded recall, measured against exact search with passages not used for training.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from suffice_retrieval.indexes.vectors import StoredVectors
 __all__ = ["RECALL_K", "ApproximateSearch", "ApproximateSettings"]
 
 _UNQUANTISED = 2**18
-"""Up to so many vectors the lists contain them as they are: at most 1 GB at 1,024 numbers each."""
+"""Up to this many vectors, the lists contain the vectors themselves: at most 1 GB at 1,024 numbers each."""
 
 _NUMBERS_PER_BYTE = 8
 _RESCORED = 10
-"""How many times k vectors the codes propose."""
+"""In a search for k passages, the codes propose this many times k vectors."""
 
 _MOST_RESCORED = 160
 _GAIN = 0.01
-"""Where twice as many lists find less than this share more, more of their vectors are compared instead."""
+"""If doubling the lists gains less recall than this, more proposals are compared exactly instead."""
 
 _TRAINING, _FEWEST_TRAINING = 40, 2**14
-"""Vectors by which each centroid is found, and by which all are at least."""
+"""FAISS trains on this many vectors per centroid, and on at least this many in total."""
 
 _QUERIES = 256
 RECALL_K = 10
-"""The recall is that of so many best passages."""
+"""The recall is measured for this many best passages."""
 
 _EQUAL = 1e-6
 _Floats32 = npt.NDArray[np.float32]
@@ -48,17 +48,17 @@ _Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApproximateSettings:
-    """How an approximate index is built and searched; a recording stores it.
+    """Settings by which an approximate index is built and searched; a recording stores them.
 
     Attributes:
-        form: What FAISS calls it: ``IVF1024,Flat`` has 1,024 lists of vectors, ``IVF1024,PQ48`` lists of codes of 48 bytes.
-        probes: How many lists a search visits.
-        rescored: How many times k vectors are compared exactly.
+        form: Its name in FAISS: ``IVF1024,Flat`` has 1,024 lists of vectors, ``IVF1024,PQ48`` lists of codes of 48 bytes.
+        probes: Number of lists that a search visits.
+        rescored: A search for k passages compares this many times k vectors exactly.
         seed: Seed of training.
-        recall: Share of the ten best passages that it finds.
-        recall_queries: Passages by which the recall was measured.
+        recall: Share of the ten best passages that the index finds, from 0 to 1.
+        recall_queries: Number of passages that were used as queries to measure the recall.
         demanded: The recall for which `probes` was chosen.
-        digest: Digits of a hash of the file.
+        digest: First digits of the file's hash.
     """
 
     form: str
@@ -72,17 +72,17 @@ class ApproximateSettings:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return the settings of a dictionary with these fields."""
+        """Build the settings from a dictionary of their fields."""
         return cls(**values)
 
 
 class ApproximateSearch:
-    """Searches the vectors of an index by a file of FAISS, whose lists stay on disk.
+    """An approximate search of an index's vectors by a file of FAISS, whose lists stay on disk.
 
     Args:
         path: The file that `build` wrote.
         vectors: The exact vectors.
-        settings: What `build` returned.
+        settings: The settings that `build` returned.
 
     Raises:
         MissingExtraError: FAISS is not installed.
@@ -109,7 +109,7 @@ class ApproximateSearch:
         Args:
             path: The file.
             vectors: All vectors; they are read in blocks.
-            recall: The share of the ten best passages that it has to find.  Where it cannot, it finds as many as it can.
+            recall: The share of the ten best passages to find; if it cannot be reached, the best possible one.
             seed: Seed of training and of the passages by which the recall is measured.
 
         Raises:
@@ -132,7 +132,7 @@ class ApproximateSearch:
         index.cp.seed, index.cp.min_points_per_centroid = seed, 1
         if quantised:
             index.pq.cp.seed, index.pq.cp.min_points_per_centroid = seed, 1
-            index.do_polysemous_training = False  # which only a search by Hamming distances needs
+            index.do_polysemous_training = False  # needed only for searches by Hamming distance
         training = np.sort(others[: max(_TRAINING * lists, _FEWEST_TRAINING)])
         index.train(_finite(path, vectors.rows(training)))
         for _, block in vectors.blocks():
@@ -152,7 +152,7 @@ class ApproximateSearch:
         return _tuned(cls(path, vectors, settings), vectors, asked) if held_out else settings
 
     def search(self, queries: _Floats32, k: int) -> tuple[_Ints, _Floats32]:
-        """Return places and exact scores of vectors that are probably the best; see `StoredVectors.search`.
+        """Return positions and exact scores of the (probably) best vectors; see `StoredVectors.search`.
 
         Raises:
             SchemaError: The file is damaged.
@@ -161,7 +161,7 @@ class ApproximateSearch:
         places, scores = np.empty((len(queries), k), np.int64), np.empty((len(queries), k), np.float32)
         for i, proposals in enumerate(self._proposals(queries, k, self.settings.probes)):
             query, probes = queries[i : i + 1], self.settings.probes
-            while len(proposals) < k:  # the lists that it visits contain too few
+            while len(proposals) < k:  # the visited lists contain too few vectors
                 probes *= 4
                 [proposals] = self._proposals(query, k, probes)  # noqa: PLW2901
             exact = self._vectors.scores(query, self._vectors.rows(proposals))[0]
@@ -170,7 +170,7 @@ class ApproximateSearch:
         return places, scores
 
     def _proposals(self, queries: _Floats32, k: int, probes: int) -> list[_Ints]:
-        """Return the places that the lists propose for each query, in their order."""
+        """Return the positions that the lists propose for each query, ascending."""
         visits = _faiss().SearchParametersIVF(nprobe=min(probes, self._index.nlist))
         size = min(max(1, k * self.settings.rescored), len(self._vectors))
         _, labels = self._index.search(queries, size, params=visits)
@@ -180,9 +180,9 @@ class ApproximateSearch:
 
 
 def _tuned(search: ApproximateSearch, vectors: StoredVectors, asked: _Ints) -> ApproximateSettings:
-    """Return the settings of the cheapest search that reaches the demanded recall, with some passages as questions."""
+    """Return the settings of the cheapest search that reaches the demanded recall, measured with passages as questions."""
     queries, size = vectors.rows(asked), min(RECALL_K + 1, len(vectors))
-    # Of passages with the same score as the last of the best any is as good.
+    # Any passage with the same score as the last of the best counts as found.
     least = _others(asked, *vectors.search(queries, size))[:, -1] - _EQUAL
     lists, settings, before = search.settings.probes, replace(search.settings, probes=1), 0.0
     while True:
@@ -194,7 +194,7 @@ def _tuned(search: ApproximateSearch, vectors: StoredVectors, asked: _Ints) -> A
         is_coarse = 1 < settings.rescored < _MOST_RESCORED
         if settings.probes < lists and not (is_coarse and settings.recall < before + _GAIN):
             before, settings = settings.recall, replace(settings, probes=min(2 * settings.probes, lists))
-        elif is_coarse:  # the codes leave out what more lists do not bring
+        elif is_coarse:  # more lists do not help, so the codes are at fault: score more proposals exactly
             before = 0.0
             settings = replace(settings, rescored=4 * settings.rescored, probes=max(1, settings.probes // 4))
         else:
@@ -202,7 +202,7 @@ def _tuned(search: ApproximateSearch, vectors: StoredVectors, asked: _Ints) -> A
 
 
 def _others(asked: _Ints, places: _Ints, scores: _Floats32) -> _Floats32:
-    """Return the scores of the best passages besides the one that asks, shape ``(len(asked), k - 1)``."""
+    """Return the scores of the best passages without the querying one itself, shape ``(len(asked), k - 1)``."""
     own = places == asked[:, None]
     own[~own.any(axis=1), -1] = True
     others: _Floats32 = scores[~own].reshape(len(asked), -1)
@@ -210,7 +210,7 @@ def _others(asked: _Ints, places: _Ints, scores: _Floats32) -> _Floats32:
 
 
 def _code_size(dimension: int) -> int:
-    """Return the bytes of a code: the largest divisor of the dimension with at least eight numbers to the byte, or one."""
+    """Return the bytes of a code: the largest divisor of the dimension that leaves at least eight numbers a byte, or 1."""
     return next((n for n in range(dimension // _NUMBERS_PER_BYTE, 0, -1) if dimension % n == 0), 1)
 
 

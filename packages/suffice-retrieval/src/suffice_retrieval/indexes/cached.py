@@ -1,4 +1,4 @@
-"""Rankings that are kept on disk, by retriever, question and k: the same search is then paid once."""
+"""Cache rankings on disk by retriever, question and k, so that the same search is paid once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RankingCache(Protocol):
     """A cache of JSON by request, such as `suffice.recordings.ResponseCache`."""
 
     def get(self, request: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return what was stored for a request; None if there is nothing."""
+        """Return the stored response to a request; None if there is none."""
         ...
 
     def put(self, request: Mapping[str, Any], response: Mapping[str, Any]) -> None:
@@ -40,14 +40,14 @@ class RankingCache(Protocol):
 
 
 class CachedRetriever:
-    """A retriever whose rankings are kept in a cache, by its fingerprint, the question, its pool and k.
+    """A retriever whose rankings are cached by its fingerprint, the question, its pool and k.
 
-    A ranking from the cache has the costs of the original one, as a reply of a model has; `hits` and `misses` count both
+    A ranking from the cache has the costs of the original one, like a cached reply of a model; `hits` and `misses` count both
     kinds.  Several threads and processes may use one cache.
 
-    Only a retriever with a true attribute `is_pinned` can be cached: its fingerprint identifies its passages and models, so
-    that no cache returns what a changed index would not.  Corpora that this package indexes are pinned, and so is a retriever
-    of a foreign library whose settings contain a `version`.
+    Only a retriever with a true attribute `is_pinned` can be cached: its fingerprint identifies its passages and models, so that
+    a changed index never gets old rankings.  Corpora that this package indexes are pinned, and so are retrievers of other
+    libraries whose settings contain a `version`.
 
     >>> class Once(dict):
     ...     def get(self, request): return super().get(str(request))
@@ -61,8 +61,8 @@ class CachedRetriever:
     (1, 1)
 
     Args:
-        retriever: Ranks what the cache does not contain.
-        cache: Keeps the rankings.
+        retriever: Ranks if the cache has no ranking.
+        cache: Stores the rankings.
 
     Raises:
         DataError: The retriever is not pinned.
@@ -95,16 +95,16 @@ class CachedRetriever:
 
     @property
     def identity(self) -> Identity:
-        """The field by which two passages of the retriever are the same."""
+        """The field that identifies a passage of the retriever."""
         return identity_of(self.retriever)
 
     @property
     def score_kind(self) -> ScoreKind:
-        """What the scores of the retriever are."""
+        """The kind of the retriever's scores."""
         return score_kind_of(self.retriever)
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return that of the retriever: with and without the cache the rankings are the same."""
+        """Return the retriever's fingerprint, since the cache does not change rankings."""
         return self.retriever.fingerprint()
 
     def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:
@@ -119,7 +119,7 @@ class CachedRetriever:
     async def costed_rank(
         self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
     ) -> RankedPassages:
-        """Return the passages of `rank` with what they once cost."""
+        """Return the passages of `rank` with the costs of the original ranking."""
         own = None if pool is None or self.has_corpus else passages_hash(pool)
         request = {"retriever": self._fingerprint, "question": question, "pool": own, "k": k}
         stored = self.cache.get(request)

@@ -1,4 +1,4 @@
-"""Published corpora as files for `--corpus`: one passage a line, in the order of the source."""
+"""Convert published corpora to files for `--corpus`: one passage a line, in the order of the source."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["CorpusConversion", "convert_corpus"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusConversion(Result):
-    """A corpus that was converted.
+    """Summary of a converted corpus.
 
     Attributes:
         path: The passages.
-        n_rows: Rows of the source.
-        n_passages: Passages that were written.
-        n_blank: Rows without text, which were left out.
+        n_rows: Number of rows of the source.
+        n_passages: Number of passages written.
+        n_blank: Number of rows without text, which were left out.
         first_blank: The place of the first of them; empty if there is none.
     """
 
@@ -38,13 +38,13 @@ class CorpusConversion(Result):
     first_blank: str
 
     def table(self) -> Table:
-        """Return what became of the rows."""
+        """Return the numbers of rows and passages as a table."""
         rows = (("passages", self.n_passages), ("without text, left out", self.n_blank))
         return Table(title="Rows of the corpus", columns=(Column("what"), Column("rows", ",d")), rows=rows)
 
     @property
     def notes(self) -> list[str]:
-        """What a reader must know."""
+        """Caveats for the reader."""
         if not self.n_blank:
             return []
         return [f"{counted(self.n_blank, 'row')} without text left out (the first: {self.first_blank})"]
@@ -57,7 +57,7 @@ def convert_corpus(source: QuestionSource, out: str | Path) -> CorpusConversion:
     contents``, whose first line is the title), row by row, so that a corpus of any size is converted in little memory.
 
     Args:
-        source: Where the rows come from, see `open_source`.
+        source: The source of the rows, see `open_source`.
         out: A file that ends in ``.jsonl``.
 
     Raises:
@@ -84,7 +84,7 @@ def convert_corpus(source: QuestionSource, out: str | Path) -> CorpusConversion:
 
 
 def _corpus_passage(row: Mapping[str, Any], number: int, where: str) -> dict[str, str]:
-    """Return a row as a passage; without an id its number is the id."""
+    """Convert a row to a passage; without an id, its number is the id."""
     name = next((name for name in PASSAGE_TEXTS if name in row), "text")
     text = row.get(name) or ""
     title = row.get("title") or ""

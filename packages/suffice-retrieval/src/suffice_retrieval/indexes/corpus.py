@@ -1,4 +1,4 @@
-"""Corpora, read as they are published, and their indexes: beside them, or in folders that replace them."""
+"""Read corpora in their published forms, and open or write their BM25 indexes."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _CORPUS_LOG = logging.getLogger(__name__)
 
 
 def read_corpus(path: str | Path, *, errors: Decoding = "skip") -> Iterator[Passage]:
-    """Yield the passages of a corpus in a fixed order, without holding more than one.
+    """Yield the passages of a corpus in a fixed order, one in memory at a time.
 
     Args:
         path: A file or folder, a data set (``hf:NAME``) or an index; `suffice_retrieval.indexes.corpus_forms` lists the forms.
-        errors: `"skip"` leaves files of a folder of documents out that are not UTF-8, and logs their names; `"strict"`
-            refuses them, as all but `"replace"` do with other forms; `"replace"` puts U+FFFD in place of the bytes.
+        errors: Treatment of text that is not UTF-8.  `"replace"` puts U+FFFD in place of the bytes; `"strict"` raises; `"skip"`
+            leaves such files out of a folder of documents and logs their names, but raises for other forms.
 
     Raises:
         DataError: Nothing to read, bytes that are not UTF-8, a line that is not a passage, or an id that repeats; the message
@@ -48,7 +48,7 @@ def read_corpus(path: str | Path, *, errors: Decoding = "skip") -> Iterator[Pass
 
 
 def corpus_source(path: str | Path, *, errors: Decoding = "skip") -> str:
-    """Return a hash of the content and file names of a corpus, and of the settings for reading it.
+    """Return a hash over a corpus's content and file names, and the settings for reading it.
 
     Args:
         path: See `read_corpus`.
@@ -67,13 +67,13 @@ def open_corpus(
     errors: Decoding = "skip",
     on_progress: Callable[[int, int | None], None] | None = None,
 ) -> CorpusBM25:
-    """Return a BM25 index of a corpus: the saved one if it is up to date, else a new one, which is saved.
+    """Open a corpus's BM25 index: the saved one if it is up to date, else a new one, which is saved.
 
     Args:
         path: A corpus, see `read_corpus`, or the folder of an index, which needs no corpus.
         index_dir: Folder of the index; None for ``<path>.suffice-index`` beside the corpus.
         errors: See `read_corpus`.
-        on_progress: Called with the number of passages that are indexed so far, and of all where it is known.
+        on_progress: Called with the number of passages indexed so far, and the total if it is known.
 
     Raises:
         DataError: The corpus cannot be read, or the index cannot be written to the given `index_dir`.  If the
@@ -87,7 +87,9 @@ def open_corpus(
     except DataError as error:
         if index_dir is not None:
             raise
-        index = CorpusBM25(read_corpus(path, errors=errors))  # raises where it was the corpus that could not be read
+        index = CorpusBM25(
+            read_corpus(path, errors=errors)
+        )  # raises if the corpus, and not the folder, was the problem
         _CORPUS_LOG.warning("the index of %s is not saved: %s", path, error)
         return index
 
@@ -98,17 +100,17 @@ class CorpusIndex(Result):
 
     Attributes:
         path: Its folder.
-        corpus: What was indexed.
-        form: As what it was read, such as `DPR tsv`.
-        is_new: Whether it was built now; False if it was up to date.
-        n_passages: Passages.
-        n_tokens: Words of all passages, those that are left out aside.
-        n_terms: Distinct words; None if tantivy built it, which does not count them.
+        corpus: The corpus that was indexed.
+        form: The form in which it was read, such as `DPR tsv`.
+        is_new: True if it was built now; False if it was up to date.
+        n_passages: Number of passages.
+        n_tokens: Number of words of all passages, without stop words.
+        n_terms: Number of distinct words; None if tantivy built it, which does not count them.
         library: The library that built it and searches it, with its release series, such as `bm25s 0.3`.
         k1: Saturation of the term frequency.
         b: Share of length normalisation.
         n_bytes: Its size on disk.
-        seconds: How long it took.
+        seconds: Time taken, in seconds.
     """
 
     path: Path
@@ -125,7 +127,7 @@ class CorpusIndex(Result):
     seconds: float
 
     def table(self) -> Table:
-        """Return its size."""
+        """Return its size as a table."""
         columns = (
             ("passages", ",d"),
             ("words", ",d"),
@@ -151,7 +153,7 @@ def index_corpus(
 
     Args:
         path: See `read_corpus`.
-        directory: The folder. An index of the same corpus, engine and parameters in it stays as it is; any other is replaced.
+        directory: The folder; an index in it is kept if corpus, engine and parameters are the same, else replaced.
         engine: See `CorpusBM25.build`.
         k1: See `CorpusBM25.build`.
         b: See `CorpusBM25.build`.
@@ -181,7 +183,7 @@ def index_corpus(
 
 
 _Method = tuple[EngineName | None, float | None, float | None]
-"""Engine, k1 and b that were asked for, see `choose_engine`."""
+"""The requested engine, k1 and b, see `choose_engine`."""
 
 
 def _indexed(
@@ -191,7 +193,7 @@ def _indexed(
     method: _Method | None,
     on_progress: Callable[[int, int | None], None] | None,
 ) -> tuple[CorpusBM25, Corpus, bool]:
-    """Return the index of a folder, the corpus, and whether it was built now; a method of None accepts any saved index."""
+    """Return a folder's index, the corpus, and whether it was built now; with `method` None, any saved index is accepted."""
     check_apart(path, directory)
     corpus = corpus_of(path, errors)
     source = corpus.source()
@@ -199,7 +201,7 @@ def _indexed(
     if index is not None:
         return index, corpus, False
     with building(directory, f"the index of {path} is being built in {directory}"):
-        index = _saved(path, directory, source, method)  # by the process that was waited for
+        index = _saved(path, directory, source, method)  # perhaps written by the process that held the lock
         if index is not None:
             return index, corpus, False
         engine, k1, b = method or (None, None, None)
@@ -210,7 +212,7 @@ def _indexed(
 
 
 def _saved(path: str | Path, directory: Path, source: str, method: _Method | None) -> CorpusBM25 | None:
-    """Return the index of a folder, if it is that of a corpus, and built by the given method."""
+    """Return a folder's index if it is of this corpus and, unless None, built by this method; else None."""
     try:
         index = CorpusBM25.load(directory, source=source)
     except SchemaError as reason:
@@ -221,10 +223,10 @@ def _saved(path: str | Path, directory: Path, source: str, method: _Method | Non
 
 
 def check_apart(path: str | Path, directory: Path) -> None:
-    """Raise if an index would replace the folder whose passages it takes, or become a part of it.
+    """Raise if an index would replace the folder of its own corpus, or be inside of it.
 
     Raises:
-        DataError: It would.
+        DataError: The folder of the index is the corpus, or inside of it.
     """
     if str(path).startswith(HUB):
         return
@@ -238,7 +240,7 @@ def check_apart(path: str | Path, directory: Path) -> None:
 
 
 def index_beside(path: str | Path, ending: str) -> Path:
-    """Return where the index of a corpus is, if no place is given."""
+    """Return the default folder for the index of a corpus, beside it."""
     if str(path).startswith(HUB):
         raise DataError(
             f"{path} has no place on this disk for an index beside it: `suffice index {path} -o FOLDER` writes one"

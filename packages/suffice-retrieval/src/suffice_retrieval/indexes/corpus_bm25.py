@@ -1,4 +1,4 @@
-"""BM25 over a corpus: built by bm25s or tantivy, kept on disk with its passages, and opened without reading all of it."""
+"""BM25 over a corpus: an index by bm25s or tantivy, stored with its passages, and opened without reading all of it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["CorpusBM25", "passages_hash"]
 _BM25_KIND = "suffice-bm25-index"
 _BM25_VERSION = 3
 _PROGRESS = 1_000
-"""Passages between two reports of progress."""
+"""Number of passages between two reports of progress."""
 
 
 def passages_hash(passages: Iterable[Passage]) -> str:
@@ -42,7 +42,7 @@ def passages_hash(passages: Iterable[Passage]) -> str:
 
 
 class CorpusBM25:
-    """Ranks the passages of a corpus by the same words as `PoolBM25`, and with bm25s by the same formula, in 32 bits.
+    """A BM25 ranking of a corpus's passages, by the words of `PoolBM25`, and with bm25s by its formula in 32 bits.
 
     The constructor indexes passages in memory with bm25s; `build` writes the index of a corpus of any size to a folder.
 
@@ -99,7 +99,7 @@ class CorpusBM25:
         positions, scores = self.search(question, checked_k(k, len(self.passages)))
         ranked = []
         for i, score in zip(positions.tolist(), scores.tolist(), strict=True):
-            passage = self.passages[i]  # dataclasses.replace would take as long as the search
+            passage = self.passages[i]  # built directly, since dataclasses.replace would take as long as the search
             ranked.append(Passage(passage_id=passage.passage_id, title=passage.title, text=passage.text, score=score))
         return ranked
 
@@ -139,8 +139,8 @@ class CorpusBM25:
     ) -> CorpusBM25:
         """Write the index of a corpus of any size to a folder, and return it as `load` does.
 
-        Passages are read once and stored, and then indexed from there.  An index that is already in the folder stays valid
-        until the new one is complete: what is interrupted changes nothing.
+        Passages are read once and stored, then indexed from the store.  An index already in the folder stays valid until the
+        new one is complete, so that an interruption changes nothing.
 
         Args:
             directory: The folder, which is created; its old index is replaced.
@@ -149,8 +149,7 @@ class CorpusBM25:
             k1: Saturation of the term frequency, at least 0; None for the engine's own.
             b: Share of length normalisation, in [0, 1]; None for the engine's own.
             source: Description of the origin of the corpus, which `load` can check.
-            on_progress: Called with the number of passages that were stored so far and None; then with the number of those that
-                were indexed and the number of all.
+            on_progress: Called with the number of passages stored so far and None; then with the number indexed and the total.
 
         Raises:
             DataError: The folder contains other files, or cannot be written; the corpus cannot be read; or the engine does
@@ -158,7 +157,7 @@ class CorpusBM25:
             MissingExtraError: The library is not installed (extra `corpus`).
         """
         check_parameters(K1 if k1 is None else k1, B if b is None else b)
-        choose_engine(0, engine, k1, b)  # before hours of reading
+        choose_engine(0, engine, k1, b)  # raises for bad parameters before hours of reading
         with write_stored(Path(directory), _BM25_KIND, _BM25_VERSION) as stored:
             corpus_hash = stored.stream_passages(_Counted(passages, on_progress, None))
             held = stored.passage_file()
@@ -187,7 +186,7 @@ class CorpusBM25:
     def load(cls, directory: str | Path, *, source: str | None = None) -> CorpusBM25:
         """Open an index written by `build`, without executing anything in it.
 
-        Passages and postings stay on disk, and are read where they are needed.
+        Passages and postings stay on disk, and are read when needed.
 
         Args:
             directory: The folder.
@@ -233,7 +232,7 @@ class CorpusBM25:
 
 
 class _Words:
-    """The words of passages, one passage at a time, and how many there were."""
+    """An iterator over the words of passages, one passage at a time, which counts passages and words."""
 
     def __init__(self, passages: Iterable[Passage]) -> None:
         self._passages, self.n_tokens = passages, 0
@@ -246,7 +245,7 @@ class _Words:
 
 
 class _Counted:
-    """Passages that report how many of them were read."""
+    """Passages that report the number read so far."""
 
     def __init__(
         self, passages: Iterable[Passage], on_progress: Callable[[int, int | None], None] | None, n: int | None
@@ -264,7 +263,7 @@ class _Counted:
 
 
 def _method(engine: EngineName, k1: float, b: float) -> dict[str, Any]:
-    """Return what identifies a ranking, apart from the passages; of bm25s it is what `PoolBM25` has."""
+    """Return the settings that identify a ranking, without the passages; those of bm25s equal those of `PoolBM25`."""
     fingerprint = bm25_fingerprint(CorpusBM25.name, k1, b)
     return fingerprint if engine == "bm25s" else fingerprint | {"variant": engine}
 
@@ -273,7 +272,7 @@ def _engine_of(library: str) -> EngineName:
     """Return the engine of a library with its release.
 
     Raises:
-        ValueError: It is none of ours.
+        ValueError: The library is unknown.
     """
     for name in get_args(EngineName):
         if name == library.partition(" ")[0]:

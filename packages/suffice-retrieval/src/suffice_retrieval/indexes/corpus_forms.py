@@ -1,4 +1,4 @@
-"""The forms in which corpora are published, recognised by their content.
+"""Read corpora in their published forms, recognised by their content.
 
 - JSON lines of ``id``, ``title`` and ``text`` (only the text is required); BEIR's ``_id``, ``title`` and ``text``; Pyserini's
   ``id`` and ``contents``, whose first line is the title.  The id may also be called ``docid``, ``doc_id``, ``pid`` or
@@ -9,7 +9,7 @@
 - Data sets of the library `datasets`: a folder that it saved, or ``hf:NAME[:CONFIG[:SPLIT]][@REVISION]`` from the hub, in a
   stream; their rows have the fields above.
 - Folders of text and Markdown documents, see `suffice_retrieval.indexes.documents`.
-- Folders of an index, whose passages these are.
+- Folders of an index, for the passages in it.
 
 The library `datasets` reads what is on its hub or was saved by it.  Files are read here: 100,000 passages as JSON lines take
 0.9 s of the processor and 46 MB, against 3.0 s, 317 MB and a cached copy of 52 MB with `datasets` 5.2, whose errors do not
@@ -42,7 +42,7 @@ from suffice_retrieval.indexes.storage import is_index, open_passages
 __all__ = ["HUB", "Corpus", "corpus_of", "title_and_text"]
 
 HUB = "hf:"
-"""The beginning of the name of a data set on the hub."""
+"""The prefix of the name of a data set on the hub."""
 
 _Placed = Iterator[tuple[str, Passage]]
 """Passages, each with its place for messages."""
@@ -54,13 +54,13 @@ _EXPECTED = (
 
 @dataclass(frozen=True, slots=True)
 class _RowForm:
-    """Rows with named fields.
+    """A form of rows with named fields.
 
     Attributes:
-        name: Of the form.
+        name: The form's name.
         id: The field with the id of a passage.
         text: The field with its text.
-        needs_id: Whether each row has one.
+        needs_id: True if each row must have an id.
     """
 
     name: str
@@ -79,11 +79,11 @@ class Corpus:
     """A corpus whose form is known.
 
     Attributes:
-        name: Where it is, for messages.
+        name: Its path or name, for messages.
         form: The name of its form, for messages.
-        placed: Yields its passages with their places; it may be called again.
+        placed: Yields its passages with their places for messages; may be called several times.
         source: Returns a hash of its content, and of the settings for reading it.
-        has_own_ids: Whether the ids come from the corpus, and so may repeat.
+        has_own_ids: True if the ids come from the corpus, so that they may repeat.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Corpus:
         Raises:
             DataError: There is none, or an id repeats, which is known at the end; see `read_corpus`.
         """
-        hashes = array("q")  # of the ids: millions of texts would take gigabytes
+        hashes = array("q")  # hashes of ids, since millions of texts would take gigabytes
         for _, passage in self.placed():
             hashes.append(hash(passage.passage_id))
             yield passage
@@ -124,7 +124,7 @@ class Corpus:
 
 
 def corpus_of(path: str | Path, errors: Decoding = "skip") -> Corpus:
-    """Return the corpus at a path, or of a name on the hub, and its form; see the module.
+    """Return the corpus at a path, or by its name on the hub, with its form; see the module.
 
     Raises:
         NotFoundError: There is no such file or folder.
@@ -174,7 +174,7 @@ def corpus_of(path: str | Path, errors: Decoding = "skip") -> Corpus:
 
 
 def _ending(file: Path) -> str:
-    """Return what a file's name ends in, compression aside."""
+    """Return the ending of a file's name, without that of compression."""
     return Path(file.name.lower().removesuffix(".gz")).suffix
 
 
@@ -195,7 +195,7 @@ def _hash_of(files: list[Path], root: Path | None, errors: Decoding) -> str:
 
 
 def _of_files(files: list[Path], root: Path | None, errors: Decoding) -> Corpus:
-    """Return a corpus of files of one form, which the first line decides."""
+    """Return a corpus of files of one form, which the first line shows."""
     handling = "strict" if errors == "skip" else errors
     nothing = files[0], b""
     file, first = next(((file, line) for file in files for line in unpacked(file) if line.strip()), nothing)
@@ -223,7 +223,7 @@ def _of_files(files: list[Path], root: Path | None, errors: Decoding) -> Corpus:
 
 
 def _row_form(placed: tuple[str, Mapping[str, Any]]) -> _RowForm:
-    """Return the form of a row."""
+    """Return the form of the first row."""
     where, row = placed
     if "text" in row and "contents" in row:
         raise DataError(
@@ -290,7 +290,7 @@ def _read_dpr(file: Path, errors: str) -> _Placed:
 
 
 def _unquoted(field: str, where: str) -> str:
-    """Return a field of a table in which fields with quotes are quoted, as in CSV."""
+    """Remove the CSV quotes of a field, if it has any."""
     if not field.startswith('"'):
         return field
     inner = field[1:-1].replace('""', "")
@@ -310,7 +310,7 @@ def _saved(folder: Path) -> Corpus:
     library = _datasets(str(folder))
     try:
         loaded = library.load_from_disk(str(folder))
-    except Exception as error:  # the type depends on what is missing or damaged
+    except Exception as error:  # the type depends on the file that is missing or damaged
         raise DataError(
             f"{folder} could not be read as a data set that the library datasets saved ({type(error).__name__}: {error}): save "
             "it again, or give its file of passages"
@@ -362,7 +362,7 @@ def _datasets(name: str) -> Any:
 
 
 def _of_rows(name: str, rows: Any, source: Callable[[], str]) -> Corpus:
-    """Return a corpus of rows that may be read again."""
+    """Return a corpus of rows that can be read several times."""
     head = next(iter(rows), None)
     if head is None:
         raise DataError(f"{name}: no passages")

@@ -1,4 +1,4 @@
-"""Ranking by embeddings: similarity of question and passage, over a pool or a corpus.
+"""Rank passages of a pool or a corpus by the similarity of their embedding and the question's.
 
 It works with any sentence-transformers model (extra `dense`) and any object with an `encode` method.
 """
@@ -30,11 +30,11 @@ __all__ = ["DenseRetriever", "Encoder", "Similarity", "vector_files"]
 DENSE_KIND = "suffice-dense-index"
 DENSE_VERSION = 2
 STORED, APPROXIMATE = "stored", "approximate"
-"""Entries of an index's metadata: the type of its vectors, if it is not float32, and the settings of an approximate search."""
+"""Entries of an index's metadata: the type of its vectors unless float32, and settings of an approximate search."""
 
 APPROXIMATE_FILE = "approximate.faiss"
 _OF_THE_CORPUS = ("source", "corpus_hash", STORED, APPROXIMATE)
-"""Entries that do not describe the model."""
+"""Entries of the metadata that do not describe the model."""
 
 Similarity = Literal["cosine", "dot"]
 """Cosine, in [-1, 1], or the inner product, for models that were trained with it (DPR, Contriever)."""
@@ -44,7 +44,7 @@ _Vectors = npt.NDArray[np.float32]
 
 @dataclass(kw_only=True)
 class _Model:
-    """A model that turns texts into vectors, loaded on first use."""
+    """A model that embeds texts, loaded on first use."""
 
     name: str
     revision: str | None
@@ -60,7 +60,7 @@ class _Model:
 
     def vectors(self, texts: list[str]) -> _Vectors:
         """Return one vector for each text, as the model returns it."""
-        with self._lock:  # loops rank in threads, and torch uses all cores for one call
+        with self._lock:  # loops rank in several threads, while torch uses all cores for one call
             encoder = self._loaded()
             more = {} if self._is_given else {"batch_size": self.batch_size, "show_progress_bar": False}
             vectors = np.asarray(encoder.encode(texts, **more), dtype=np.float32)
@@ -72,7 +72,7 @@ class _Model:
         return vectors
 
     def identity(self) -> dict[str, Any]:
-        """Return name, revision, content and pooling; loads the model."""
+        """Return the model's name, revision, content hash and pooling; loads the model."""
         if self._identity is None:
             with self._lock:
                 pooling = pooling_of(self._loaded())
@@ -95,7 +95,7 @@ class _Model:
 
 
 class DenseRetriever:
-    """Ranks passages by the similarity of their embedding and that of the question; 0 for a zero vector.
+    """A ranking of passages by the similarity of their embedding and the question's; 0 for a zero vector.
 
     >>> class Letters:
     ...     def encode(self, texts):
@@ -172,22 +172,22 @@ class DenseRetriever:
 
     @property
     def has_corpus(self) -> bool:
-        """Whether it searches its own corpus and ignores the passages of questions."""
+        """True if it searches its own corpus and ignores the passages of questions."""
         return self.passages is not None
 
     @property
     def is_pinned(self) -> bool:
-        """Whether its models are identified by content or revision; loads them."""
+        """True if its models are identified by content or revision; loads them."""
         models = (self._passage_model.identity(), self._question_model.identity())
         return all(model.get("content") or model["revision"] for model in models)
 
     @property
     def score_kind(self) -> ScoreKind:
-        """What its scores are."""
+        """The kind of its scores."""
         return "cosine" if self.similarity == "cosine" else "inner_product"
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return models, pooling, similarity, prefixes and, of a corpus, size and hash; loads the models.
+        """Return models, pooling, similarity, prefixes and, with a corpus, its size and hash; loads the models.
 
         A model in a folder is identified by the hash of its weights, not by its path.
         """
@@ -243,7 +243,7 @@ class DenseRetriever:
 
     @property
     def approximate(self) -> ApproximateSettings | None:
-        """How it searches approximately; None if every vector is compared."""
+        """Settings of the approximate search; None if every vector is compared."""
         return None if self.lists is None else self.lists.settings
 
     def save(self, directory: str | Path) -> Path:
@@ -274,13 +274,13 @@ class DenseRetriever:
     ) -> DenseRetriever:
         """Read an index written by `save`, `open_dense` or `index_dense` for the same model, without executing anything in it.
 
-        Passages and vectors stay on disk, and are read where they are needed.
+        Passages and vectors stay on disk, and are read when needed.
 
         Args:
             directory: The folder.
             model: See the class; the index itself does not decide what is loaded.
             source: Required description of the corpus; None for any.
-            exact: Whether every vector is compared, also where the index has an approximate search.
+            exact: Whether to compare every vector even if the index has an approximate search.
             **options: Parameters of the class, which must be those of the index.
 
         Raises:
@@ -305,7 +305,7 @@ class DenseRetriever:
         self._restore(stored, exact=exact)
 
     def embedder(self) -> dict[str, Any]:
-        """Return everything on which the vectors of passages depend; loads their model."""
+        """Return all settings on which the vectors of passages depend; loads their model."""
         return {
             **self._passage_model.identity(),
             "similarity": self.similarity,
@@ -314,11 +314,11 @@ class DenseRetriever:
         }
 
     def encode_passages(self, passages: Sequence[Passage]) -> _Vectors:
-        """Return the vectors that an index holds, shape ``(n, dimension)``: for cosine of length one, zeros stay zero."""
+        """Encode passages for an index, shape ``(n, dimension)``; for cosine, vectors have length one, and zeros stay zero."""
         return self._encode(passages)
 
     def encode_question(self, question: str) -> _Vectors:
-        """Return the vector with which passages are compared, shape ``(dimension,)``: for cosine of length one."""
+        """Encode a question, to compare it with passages, shape ``(dimension,)``; for cosine, the vector has length one."""
         vector: _Vectors = self._scaled(self._question_model.vectors([self.question_prefix + question]))[0]
         return vector
 
@@ -372,7 +372,7 @@ class DenseRetriever:
 
 
 def vector_files(rows: int, file_rows: int) -> list[str]:
-    """Return the names of the files of so many vectors, with at most `file_rows` in each."""
+    """Return the names of the files for `rows` vectors, with at most `file_rows` in each."""
     if rows <= file_rows:
         return ["vectors.npy"] if rows else []
     return [f"vectors-{i:05d}.npy" for i in range(-(-rows // file_rows))]

@@ -1,8 +1,7 @@
-"""A corpus as vectors on disk: encoded block by block, by one process or by several, and searched by blocks or lists.
+"""Index a corpus as vectors on disk, encoded block by block by one or several processes.
 
-The vectors are in files of a million each.  Several processes may encode a corpus: each has the files whose number, divided
-by the number of processes, leaves its remainder, and notes beside each how far it is.  The first one writes the passages, for
-which the others wait, and whichever ends last writes the manifest.
+The vectors are in files of a million each.  Of n processes, the i-th encodes every n-th file, and notes its progress beside
+each.  The first process writes the passages, for which the others wait; the last one to end writes the manifest.
 """
 
 from __future__ import annotations
@@ -54,10 +53,10 @@ from suffice_retrieval.indexes.vectors import StoredVectors
 __all__ = ["DenseIndex", "index_dense", "is_dense_index", "open_dense", "write_vectors"]
 
 _BLOCK = 4096
-"""Passages that are encoded between two notes of the progress."""
+"""Number of passages encoded between two notes of the progress."""
 
 _FILE_ROWS = 2**20
-"""Vectors of a file."""
+"""Number of vectors in a file."""
 
 _WAIT_S = 1.0
 _DENSE_LOG = logging.getLogger(__name__)
@@ -70,16 +69,16 @@ class DenseIndex(Result):
 
     Attributes:
         path: Its folder.
-        corpus: What was indexed.
-        model: What encoded the passages.
-        is_complete: Whether all vectors are there; False where other processes still encode theirs.
-        n_passages: Passages; 0 until the index is complete, as the next two.
-        dimension: Numbers of a vector.
-        dtype: Their type on disk.
-        n_files: Files of vectors.
+        corpus: The corpus that was indexed.
+        model: The model that encoded the passages.
+        is_complete: True if all vectors are there; False while other processes encode theirs.
+        n_passages: Number of passages; 0 until the index is complete, like the next two.
+        dimension: Numbers in a vector.
+        dtype: Type of these numbers on disk.
+        n_files: Number of files of vectors.
         approximate: The approximate search, if there is one.
         n_bytes: Its size on disk.
-        seconds: How long it took.
+        seconds: Time taken, in seconds.
     """
 
     path: Path
@@ -95,7 +94,7 @@ class DenseIndex(Result):
     seconds: float
 
     def table(self) -> Table:
-        """Return its size, and how good an approximate search is."""
+        """Return its size, and the recall of an approximate search, as a table."""
         columns = [
             Column("passages", ",d"),
             Column("numbers", "d"),
@@ -125,9 +124,9 @@ def open_dense(
     on_progress: _Progress | None = None,
     **options: Any,
 ) -> DenseRetriever:
-    """Return a dense index of a corpus: the saved one if corpus and encoder are the same, else a new one, which is saved.
+    """Open a corpus's dense index: the saved one if corpus and encoder are the same, else a new one, which is saved.
 
-    The index is built block by block, and after an interruption the same call goes on. Passages and vectors stay on disk.
+    The index is built block by block; after an interruption, the same call resumes.  Passages and vectors stay on disk.
 
     Args:
         path: A corpus, see `read_corpus`, or the folder of a dense index, which needs no corpus.
@@ -156,20 +155,20 @@ def open_dense(
         return retriever
     try:
         with building(directory, f"the vectors of {path} are being written in {directory}"):
-            if not _is_made_of(retriever, directory, source):  # by the process that was waited for
+            if not _is_made_of(retriever, directory, source):  # perhaps written by the process that held the lock
                 write_vectors(retriever, directory, corpus.passages(), source=source, on_progress=on_progress)
                 retriever.attach(directory, source=source)
     except DataError as error:
         if index_dir is not None:
             raise
-        passages = list(corpus.passages())  # raises where it was the corpus that could not be read
+        passages = list(corpus.passages())  # raises if the corpus, and not the folder, was the problem
         _DENSE_LOG.warning("the index of %s is not saved: %s", path, error)
         return DenseRetriever(model, passages, **options)
     return retriever
 
 
 def is_dense_index(path: Path) -> bool:
-    """Return whether a folder contains vectors, perhaps not all of them."""
+    """Return whether a folder contains a dense index, complete or not."""
     return is_index(path) and (any(path.glob("vectors*.npy")) or any(path.glob("vectors*.json")))
 
 
@@ -188,18 +187,19 @@ def index_dense(
 ) -> DenseIndex:
     """Write the dense index of a corpus of any size to a folder, which `open_dense` then opens without the corpus.
 
-    What an earlier run for the same corpus and encoder left is kept, so the same call goes on after an interruption.
+    After an interruption, the same call resumes from what an earlier run for this corpus and encoder left.
 
     Args:
         path: See `read_corpus`.
         directory: The folder.
         model: See `DenseRetriever`.
-        shard: Which of how many processes this one is, from 1; each encodes its share, and the last one ends the index.
+        shard: Number of this process, from 1, and the number of processes; each encodes its share, and the last to end
+            completes the index.
         stored: Type of the vectors on disk, `float32` or `float16`.
-        recall: Builds an approximate search that finds this share of the ten best passages; None = exact search alone.
+        recall: Build an approximate search that finds this share of the ten best passages; None = only exact search.
         seed: Seed of the approximate search.
         errors: See `read_corpus`.
-        on_progress: Called with the number of encoded passages of this process and of its share.
+        on_progress: Called with the number of passages that this process has encoded, and the size of its share.
         **options: Other parameters of `DenseRetriever`.
 
     Raises:
@@ -217,7 +217,7 @@ def index_dense(
     corpus = corpus_of(path, errors)
     source = corpus.source()
     retriever = DenseRetriever(model, **options)
-    # Of shards only the first removes what is there.
+    # Only the first shard removes an old index.
     alone = building(place, f"the vectors of {path} are being written in {place}") if shard[0] == 1 else nullcontext()
     with alone:
         is_complete = _is_made_of(retriever, place, source, stored) or write_vectors(
@@ -259,13 +259,13 @@ def write_vectors(
     stored: str = "float32",
     on_progress: _Progress | None = None,
 ) -> bool:
-    """Encode a corpus of any size block by block; after an interruption the same call goes on.
+    """Encode a corpus of any size block by block; after an interruption, the same call resumes.
 
     Args:
         retriever: Encodes the passages.
         directory: The folder, which is created.
         passages: The corpus, read once, and only by the first process.
-        source: A hash of the corpus; another one begins anew.
+        source: A hash of the corpus; if an unfinished index has another one, it is begun anew.
         shard: See `index_dense`.
         stored: See `index_dense`.
         on_progress: See `index_dense`.
@@ -308,9 +308,12 @@ def _begun(
     passages: Iterator[Passage],
     shard: tuple[int, int],
 ) -> Stored | None:
-    """Return an unfinished index with its passages; None if another process has completed it meanwhile."""
+    """Begin or resume an index with its passages; None if another process has completed it meanwhile."""
     number, n = shard
-    plan = {**made_of, "layout": "files"}  # an index that an earlier release began has another one, and is begun anew
+    plan = {
+        **made_of,
+        "layout": "files",
+    }  # an unfinished index of an earlier release has another layout, and is begun anew
     if number == 1:
         stored = begin_stored(directory, DENSE_KIND, DENSE_VERSION, plan)
         if "corpus_hash" not in stored.progress:
@@ -332,14 +335,14 @@ def _begun(
 
 
 def _note(path: Path) -> Path:
-    """Return the file that says how far an unfinished file of vectors is."""
+    """Return the path of the progress note of an unfinished file of vectors."""
     return path.with_suffix(".json")
 
 
 def _encoded(
     retriever: DenseRetriever, path: Path, listed: Sequence[Passage], share: range, dtype: str
 ) -> Iterator[int]:
-    """Encode the passages of one file from where an earlier run ended, and yield how many are done."""
+    """Encode the passages of one file, from where an earlier run ended; yield the number done."""
     if path.is_file() and not _note(path).is_file():
         yield len(share)
         return
@@ -362,7 +365,7 @@ def _encoded(
 
 
 def _write_rows(path: Path, block: npt.NDArray[np.floating], first: int, rows: int) -> None:
-    """Write consecutive rows of an array on disk, the first of which makes its file; a map would end the process on a full disk."""
+    """Write consecutive rows of an array's file, which the first rows create; a memory map would crash on a full disk."""
     shape = (rows, block.shape[1])
     if not first:
         header = {"descr": np.lib.format.dtype_to_descr(block.dtype), "fortran_order": False, "shape": shape}
@@ -388,7 +391,7 @@ def _stored_as(dtype: str, vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.f
 
 
 def _is_made_of(retriever: DenseRetriever, directory: Path, source: str, dtype: str | None = None) -> bool:
-    """Return whether a folder contains the complete index, of vectors of a type if one is given; the retriever then searches it."""
+    """Let the retriever search a folder's index; return False if it is not the complete index for these settings."""
     try:
         retriever.attach(directory, source=source)
     except SchemaError as reason:
@@ -399,12 +402,12 @@ def _is_made_of(retriever: DenseRetriever, directory: Path, source: str, dtype: 
 
 
 def _add_approximate(retriever: DenseRetriever, directory: Path, recall: float, seed: int) -> None:
-    """Add an approximate search to a complete index, unless it has the same."""
+    """Add an approximate search to a complete index, unless it already has the same one."""
     known = retriever.approximate
     if known is not None and (known.demanded, known.seed) == (recall, seed):
         return
     stored = open_stored(directory, DENSE_KIND, DENSE_VERSION)
-    if APPROXIMATE_FILE in stored.used:  # until there is a new one, the search is exact
+    if APPROXIMATE_FILE in stored.used:  # remove the old one first: until there is a new one, the search is exact
         stored.used.remove(APPROXIMATE_FILE)
         del stored.meta[APPROXIMATE]
         finish_stored(stored)
@@ -421,7 +424,7 @@ def _add_approximate(retriever: DenseRetriever, directory: Path, recall: float, 
 
 
 def _encoder_hash(retriever: DenseRetriever) -> str:
-    """Return 8 hexadecimal digits for what makes the vectors: several encoders may have an index of one corpus."""
+    """Return 8 hexadecimal digits that identify an encoder, since several may have an index of one corpus."""
     made_by = retriever.embedder()
     named = ("model", "revision") if "content" in made_by else ()
     text = json.dumps({key: value for key, value in made_by.items() if key not in named}, sort_keys=True)

@@ -1,4 +1,4 @@
-"""A folder of documents as a corpus: text and Markdown files, cut into passages.
+"""Read a folder of documents as a corpus: text and Markdown files, cut into passages.
 
 A folder is read recursively: `.txt` and `.md` files in the order of their paths, without hidden ones.  Other files are
 counted by type in the log, and files that are not UTF-8 are named there.  Each file is split at paragraph borders into
@@ -23,7 +23,7 @@ from suffice_retrieval.indexes.passages import split_text
 __all__ = ["Decoding", "corpus_files", "documents", "is_left_out", "log_skipped", "read_documents"]
 
 Decoding = Literal["skip", "strict", "replace"]
-"""What to do with bytes that are not UTF-8: skip the file of a folder, raise, or insert a replacement character."""
+"""Treatment of bytes that are not UTF-8: skip the file of a folder, raise, or insert a replacement character."""
 
 _SUFFIXES = (".txt", ".md")
 _FILES_NAMED = 5
@@ -39,7 +39,7 @@ def documents(folder: Path) -> list[Path]:
 
 
 def is_left_out(folder: Path) -> bool:
-    """Return whether a folder within a corpus is hidden or an index, or is in one that is.
+    """Return whether a folder of a corpus, or one that contains it, is hidden or an index.
 
     >>> is_left_out(Path(".git/hooks")), is_left_out(Path("a/wiki.suffice-index")), is_left_out(Path("a/b"))
     (True, True, False)
@@ -102,7 +102,7 @@ def read_documents(folder: Path, errors: Decoding) -> Iterator[Passage]:
     names = Counter(file.relative_to(folder).with_suffix("").as_posix() for file in files)
     for file in files:
         relative = file.relative_to(folder)
-        # The shortest name that no other document has.
+        # The shortest name that is unique among the documents.
         name = file.stem
         if stems[name] > 1:
             name = relative.with_suffix("").as_posix()

@@ -1,7 +1,7 @@
-"""The libraries that search a corpus by BM25: bm25s with its scores in arrays, and tantivy with an index that stays on disk.
+"""Search a corpus by BM25 with a library: bm25s, with scores in arrays, or tantivy, with an index that stays on disk.
 
 Both receive the words of `suffice.loops.retrieval.tokens`, as `PoolBM25` does, and both return ties in the order of the corpus:
-bm25s selects the best k at random among ties, and tantivy by the segment in which a passage happens to be.
+by itself, bm25s would choose among ties at random, and tantivy by the segment in which a passage happens to be.
 
 bm25s has the formula of `PoolBM25` with any `k1` and `b`.  It stores a score for each word of each passage, builds in
 memory (3.5 GB for a million passages) and adds up all scores for a question, so that its time grows with the corpus.
@@ -43,7 +43,7 @@ EngineName = Literal["bm25s", "tantivy"]
 """A library that builds and searches an index."""
 
 IN_MEMORY = 500_000
-"""Passages up to which bm25s builds the index if nothing else is asked for."""
+"""Up to this many passages, bm25s is the default engine."""
 
 TANTIVY_K1 = 1.2
 """tantivy's saturation of the term frequency, a constant of the library."""
@@ -65,7 +65,7 @@ class Engine(Protocol):
         """Return the `k` best passages; passages without one of the tokens score 0.
 
         Args:
-            tokens: The words of a question, of which each counts as often as it occurs.
+            tokens: The words of a question; repeated words count each time.
             k: Number of passages, between 1 and the size of the corpus.
 
         Raises:
@@ -75,7 +75,7 @@ class Engine(Protocol):
 
 
 def library_of(engine: EngineName) -> str:
-    """Return an engine with the release series that must match between building and searching, such as `bm25s 0.3`.
+    """Return an engine with its release series, such as `bm25s 0.3`, which must be the same for building and searching.
 
     Raises:
         MissingExtraError: The library is not installed.
@@ -89,17 +89,17 @@ def library_of(engine: EngineName) -> str:
 def choose_engine(
     n: int, engine: EngineName | None, k1: float | None, b: float | None
 ) -> tuple[EngineName, float, float]:
-    """Return the engine and parameters with which a corpus is indexed.
+    """Choose the engine and parameters for indexing a corpus.
 
     >>> choose_engine(1_000, None, None, None), choose_engine(1_000_000, None, None, None)
     (('bm25s', 1.5, 0.75), ('tantivy', 1.2, 0.75))
 
     Args:
-        n: Passages.
-        engine: The engine that was asked for; None for bm25s up to `IN_MEMORY` passages or if a parameter is given that
-            tantivy does not have, else tantivy.
-        k1: The `k1` that was asked for, or None for the engine's own.
-        b: The `b` that was asked for, or None for the engine's own.
+        n: Number of passages.
+        engine: The requested engine; None for bm25s up to `IN_MEMORY` passages, or if a parameter is given that tantivy does
+            not have, else tantivy.
+        k1: The requested `k1`, or None for the engine's own.
+        b: The requested `b`, or None for the engine's own.
 
     Raises:
         DataError: There is no such engine, or tantivy was asked for with parameters that it does not have.
@@ -141,7 +141,7 @@ class Bm25sEngine:
         """
         bm25s = _bm25s()
         numbers: dict[str, int] = {}
-        # Arrays instead of lists of words: a tenth of the memory, and bm25s gives the same scores.
+        # Use arrays instead of lists of words: a tenth of the memory, with the same scores.
         rows = [array("i", [numbers.setdefault(word, len(numbers)) for word in words]) for words in texts]
         if not numbers:
             return cls(None, len(rows))
@@ -168,7 +168,7 @@ class Bm25sEngine:
             folder: Its folder.
             n_passages: Passages of the corpus.
             n_terms: Distinct words of the corpus.
-            mapped: Whether the arrays stay on disk; a file that is truncated while it is mapped ends the process.
+            mapped: Whether the arrays stay on disk; if a mapped file is truncated, the process crashes.
 
         Raises:
             SchemaError: The files are damaged, or belong to another corpus.
@@ -179,7 +179,7 @@ class Bm25sEngine:
             return cls(None, n_passages)
         try:
             index = bm25s.BM25.load(folder, mmap=mapped, allow_pickle=False, show_progress=False, backend="numpy")
-            # Plain views: slices of a `numpy.memmap` take much longer.
+            # Use plain views, since slices of a `numpy.memmap` are much slower.
             index.scores = {name: _plain(part) for name, part in index.scores.items()}
             starts = index.scores["indptr"]
             fits = index.scores["num_docs"] == n_passages and len(index.vocab_dict) == n_terms == len(starts) - 1
@@ -224,11 +224,11 @@ class TantivyEngine:
         tantivy = _tantivy()
         folder.mkdir()
         schema = tantivy.SchemaBuilder()
-        # The words are joined with blanks, so that splitting at blanks gives them back unchanged.
+        # Join the words with blanks: tantivy splits at blanks, which gives the same words.
         schema.add_text_field("words", tokenizer_name="whitespace", index_option="freq")
         schema.add_integer_field("position", fast=True)
         index = tantivy.Index(schema.build(), path=str(folder))
-        writer = index.writer(heap_size=_HEAP, num_threads=1)  # one thread: the same segments every time
+        writer = index.writer(heap_size=_HEAP, num_threads=1)  # one thread, so that segments are the same every time
         for position, words in enumerate(texts):
             writer.add_document(tantivy.Document(words=" ".join(words), position=position))
         writer.commit()
@@ -246,7 +246,7 @@ class TantivyEngine:
         try:
             place, links = folder, None
             if not os.access(folder, os.W_OK):
-                # Opening needs a lock file beside the index, even where nothing can be written.
+                # Opening needs a lock file beside the index, even on a read-only disk.
                 place = links = Path(tempfile.mkdtemp(prefix="suffice-"))
                 for file in (item for item in folder.iterdir() if item.suffix != ".lock"):
                     (links / file.name).symlink_to(file.resolve())
@@ -271,14 +271,14 @@ class TantivyEngine:
             positions, scores = self._best(query, k)
         except (OSError, ValueError) as error:
             raise SchemaError(f"the index is damaged ({error}); build it again") from error
-        if len(positions) < k:  # the first passages of the corpus without any of the words
+        if len(positions) < k:  # fill up with the corpus's first passages without any of the words
             others = np.setdiff1d(np.arange(min(self._n, k + len(positions))), positions)[: k - len(positions)]
             positions = np.concatenate([positions, others])
             scores = np.concatenate([scores, np.zeros(len(others), dtype=np.float32)])
         return positions, scores
 
     def _best(self, query: Any, k: int) -> Ranking:
-        """Return up to `k` passages with one of the words, after every tie of the last one was read."""
+        """Return up to `k` passages with one of the words; read all ties of the last one, to choose the first in the corpus."""
         limit = k + 1
         while True:
             hits = self._searcher.search(query, min(limit, self._n), count=False).hits
@@ -293,13 +293,13 @@ class TantivyEngine:
 
 
 def best_k(scores: npt.NDArray[np.float32], k: int) -> Ranking:
-    """Return the first `k` of a stable descending sort without sorting the rest.
+    """Return the positions of the `k` best scores, as by a stable descending sort, without sorting the rest.
 
     Args:
         scores: A score for each passage, shape ``(n,)``.
         k: Number of passages, between 1 and n.
     """
-    # Everything above the k-th largest score is in; of its ties only the first in the corpus's order fill the rest.
+    # Take every score above the k-th largest, then its ties in the order of the corpus until there are k.
     least = np.partition(scores, len(scores) - k)[len(scores) - k]
     above = np.flatnonzero(scores > least)
     candidates = np.concatenate([above, np.flatnonzero(scores == least)[: k - len(above)]])
@@ -308,7 +308,7 @@ def best_k(scores: npt.NDArray[np.float32], k: int) -> Ranking:
 
 
 def _first(k: int) -> Ranking:
-    """Return the ranking of a question without a known word."""
+    """Return the ranking of a question without any known word: the first `k` passages."""
     return np.arange(k), np.zeros(k, dtype=np.float32)
 
 

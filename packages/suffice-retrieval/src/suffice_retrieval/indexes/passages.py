@@ -1,4 +1,4 @@
-"""Long texts as passages: about 120 words each, cut at paragraph borders where possible."""
+"""Cut long texts into passages of about 120 words each, at paragraph borders if possible."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Folders with an index, written so that an incomplete one is always detected.
+"""Write and open index folders so that an incomplete one is always detected.
 
 `suffice-index.json` contains kind, version and a digest of every other file, and is written last.  Every file reaches the
 disk before it gets its name.  An index of words is built in a temporary folder within its own, so that an earlier index
-stays valid meanwhile.  One of vectors takes hours and may go on after an interruption: it is built in place, and
-`unfinished.json` says what it is made of, and how far it is.
+stays valid meanwhile.  An index of vectors takes hours and may resume after an interruption: it is built in place, with its
+plan and progress in `unfinished.json`.
 
-Digests are compared whenever an index is opened.  That of a file below 16 MiB covers every byte; that of a larger one its
-size and 256 pieces of 64 KiB from its beginning to its end, so that an index of many gigabytes opens at once on every
-machine.  A truncated file, a file of another index and a stretch of damage longer than 1/256 of the file are detected; a
-single changed byte of a large file may not be, and no search may trust what it reads there to be within bounds.
+Digests are compared whenever an index is opened.  The digest of a file below 16 MiB covers every byte; that of a larger file
+covers its size and 256 evenly spaced pieces of 64 KiB, so that an index of many gigabytes opens at once on every machine.
+A truncated file, a file of another index and damage longer than 1/256 of the file are detected; a single changed byte of
+a large file may not be, so a search must check that the positions it reads are within bounds.
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ _INDEX_FILES = frozenset(
 )
 
 _NUMBERED = re.compile(r"\.?vectors-\d{5}\.(?:npy|json)(?:\.[\w-]+\.tmp)?")
-"""Files of vectors, and notes of how far an unfinished one is, where there are several."""
+"""Files of vectors, and progress notes of unfinished ones, if there are several."""
 
 _ENGINE_FILE = re.compile(r"(?:bm25s|tantivy)(?:/[\w.-]+)?")
 """The folder of a library within an index, and the files in it."""
 
 _SPILL = "spill"
 _LEFTOVER = re.compile(rf"\.({'|'.join(map(re.escape, (*sorted(_INDEX_FILES), _SPILL)))})\..*\.tmp")
-"""Names of files that killed processes leave, see `suffice.common.files.remove_leftovers`."""
+"""Names of temporary files that killed processes leave, see `suffice.common.files.remove_leftovers`."""
 
 _WHOLE = 2**24
 """Files below this size are read in full when an index is opened; others stay on disk."""
@@ -107,12 +107,12 @@ def _digest(path: Path) -> str:
 
 
 def _is_unchanged(path: Path, digest: str) -> bool:
-    # Indexes of earlier releases have the digest of the whole file, whatever its size.
+    # Indexes of earlier releases have digests of whole files of any size.
     return path.is_file() and digest == (_digest(path) if digest.startswith(_SAMPLED) else sha256_of(path).hex())
 
 
 def mapped_bytes(path: Path) -> bytes | mmap.mmap:
-    """Return the content of a file, which stays on disk if it is large."""
+    """Return the content of a file; that of a large file stays on disk."""
     if path.stat().st_size < _WHOLE:
         return path.read_bytes()
     with path.open("rb") as file:
@@ -120,11 +120,11 @@ def mapped_bytes(path: Path) -> bytes | mmap.mmap:
 
 
 class PassageFile(Sequence[Passage]):
-    """Passages that stay in their file: one is read when it is asked for.
+    """A sequence of passages that stay in their file; each is read when it is accessed.
 
     Args:
         path: The JSON lines of an index.
-        offsets: Where each line begins, and the end of the file, shape ``(n + 1,)``.
+        offsets: The start of each line, and the end of the file, in bytes, shape ``(n + 1,)``.
     """
 
     def __init__(self, path: Path, offsets: npt.NDArray[np.int64]) -> None:
@@ -155,7 +155,7 @@ def _passage(line: bytes) -> Passage:
 
 
 def passage_line(passage: Passage) -> bytes:
-    """Return a passage as an index stores it, and as its hash reads it; escaped to ASCII, so that lone surrogates survive."""
+    """Return a passage as a line of an index, which its hash covers; escaped to ASCII, so that lone surrogates survive."""
     return json.dumps([passage.passage_id, passage.title, passage.text]).encode() + b"\n"
 
 
@@ -165,11 +165,11 @@ class Stored:
 
     Attributes:
         directory: The folder.
-        kind: What kind of index it is.
+        kind: The kind of index.
         version: The version of its form.
         meta: JSON-ready values that describe the index.
         used: Names of its files.
-        progress: How far an unfinished index is, JSON-ready; empty at its beginning.
+        progress: The progress of an unfinished index, JSON-ready; empty at its beginning.
     """
 
     directory: Path
@@ -182,7 +182,7 @@ class Stored:
 
     @property
     def plan(self) -> dict[str, Any]:
-        """All that an unfinished index is made of."""
+        """The settings and source of an unfinished index."""
         return {**(self._plan or {}), "kind": self.kind, "version": self.version}
 
     def path(self, name: str) -> Path:
@@ -201,7 +201,7 @@ class Stored:
         return values
 
     def is_large(self, name: str) -> bool:
-        """Return whether a file is better left on disk."""
+        """Return whether a file is large enough to be left on disk."""
         return self.path(name).stat().st_size >= _WHOLE
 
     def passage_file(self) -> PassageFile:
@@ -209,22 +209,22 @@ class Stored:
         return PassageFile(self.path(_PASSAGES), self.read_array(_OFFSETS, mapped=True))
 
     def advance(self, **progress: Any) -> None:
-        """Commit how far an unfinished index is, with the files that it has by now."""
+        """Commit the progress of an unfinished index, with its files so far."""
         self.progress |= progress
         state = {"plan": self.plan, "progress": self.progress, "used": self.used}
         write_file(self.directory / _UNFINISHED, json.dumps(state, allow_nan=False))
 
     @contextmanager
     def writing(self, name: str) -> Iterator[IO[bytes]]:
-        """Yield a new file of the index, to be written."""
+        """Yield the path of a new file of the index, to be written."""
         self.used.append(name)
         with replacing(self.directory / name) as path, path.open("wb") as file:
             yield file
 
     def adopt(self, folder: str) -> None:
-        """Make the files of a folder, which a library wrote, part of the index."""
+        """Add the files of a folder, which a library wrote, to the index."""
         for file in sorted((self.directory / folder).iterdir()):
-            if file.suffix == ".lock":  # of a writer that has ended
+            if file.suffix == ".lock":  # left by a writer that has ended
                 file.unlink()
                 continue
             with file.open("rb+") as written:
@@ -237,7 +237,7 @@ class Stored:
             np.save(file, array, allow_pickle=False)
 
     def stream_passages(self, passages: Iterable[Passage]) -> str:
-        """Write passages that `passage_file` will read one by one, and return their hash, see `passages_hash`."""
+        """Write passages so that `passage_file` can read single ones; return their hash, see `passages_hash`."""
         digest, ends = hashlib.sha256(), array("q", [0])
         with self.writing(_PASSAGES) as file:
             for passage in passages:
@@ -250,11 +250,11 @@ class Stored:
 
 @contextmanager
 def write_stored(directory: Path, kind: str, version: int) -> Iterator[Stored]:
-    """Write an index: the caller writes its files and sets `meta`, and then it takes the place of the folder's old one.
+    """Yield an index, for which the caller writes files and sets `meta`; afterwards it replaces the folder's old one.
 
     Args:
         directory: The folder, which is created.
-        kind: What kind of index it is.
+        kind: The kind of index.
         version: The version of its form.
 
     Raises:
@@ -266,7 +266,7 @@ def write_stored(directory: Path, kind: str, version: int) -> Iterator[Stored]:
             stored = Stored(Path(folder), kind=kind, version=version)
             yield stored
             manifest = _manifest(stored)
-            (directory / MANIFEST).unlink(missing_ok=True)  # from here on there is no index, for a few renames
+            (directory / MANIFEST).unlink(missing_ok=True)  # there is no index until the next few renames are done
             for item in list(directory.iterdir()):
                 if item.name != LOCK and item != stored.directory:
                     _remove(item)
@@ -290,7 +290,7 @@ def building(directory: Path, what: str) -> Iterator[None]:
 
 
 def _clear_leftovers(directory: Path) -> None:
-    """Create a folder, or remove what killed processes left in it and check that nothing else is there."""
+    """Create a folder, or remove leftovers of killed processes from it; raise if it contains other files."""
     directory.mkdir(parents=True, exist_ok=True)
     for name in (*_INDEX_FILES, _SPILL):
         remove_leftovers(directory / name)
@@ -322,14 +322,14 @@ def _writable(directory: Path) -> Iterator[None]:
 
 
 def begin_stored(directory: Path, kind: str, version: int, plan: Mapping[str, Any] | None = None) -> Stored:
-    """Return an index to be written in place, with what an earlier run of the same plan left.
+    """Return an index to be written in place, resumed if an earlier run had the same plan.
 
     Args:
         directory: The folder, which is created.
-        kind: What kind of index it is.
+        kind: The kind of index.
         version: The version of its form.
-        plan: All that the index is made of, JSON-ready, if building it may go on after an interruption: the files of an
-            earlier run with the same plan stay, and `progress` says how far they are. None = it is built anew.
+        plan: The JSON-ready settings and source of an index that can be resumed: files and `progress` of an earlier run with the
+            same plan are kept.  None = build it anew.
 
     Raises:
         DataError: The folder contains other files, or cannot be written.
@@ -338,7 +338,9 @@ def begin_stored(directory: Path, kind: str, version: int, plan: Mapping[str, An
         _clear_leftovers(directory)
         stored = Stored(directory, kind=kind, version=version, _plan=plan)
         if plan is None or not _resumes(stored):
-            for item in list(directory.iterdir()):  # the manifest, too: until the new one is written there is no index
+            for item in list(
+                directory.iterdir()
+            ):  # also the manifest, so that there is no index until the new one is written
                 if item.name != LOCK:
                     _remove(item)
         (directory / MANIFEST).unlink(missing_ok=True)
@@ -352,7 +354,7 @@ def join_stored(directory: Path, kind: str, version: int, plan: Mapping[str, Any
 
 
 def finish_stored(stored: Stored) -> None:
-    """Write the manifest: from now on there is an index. Several processes may do so.
+    """Write the manifest, which completes the index; several processes may do so.
 
     Raises:
         DataError: The folder cannot be written.
@@ -377,7 +379,7 @@ def _is_index_file(name: str) -> bool:
 
 
 def _resumes(stored: Stored) -> bool:
-    """Take up what an earlier run of the same plan left; return whether there is anything."""
+    """Resume from an earlier run of the same plan; return whether there is one."""
     try:
         state = json.loads((stored.directory / _UNFINISHED).read_text(encoding="utf-8"))
         plan, progress, used = state["plan"], dict(state["progress"]), list(state["used"])

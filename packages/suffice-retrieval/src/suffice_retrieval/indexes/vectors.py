@@ -1,4 +1,4 @@
-"""Vectors of passages, in memory or in files, compared with questions block by block."""
+"""Compare vectors of passages, in memory or in files, with questions block by block."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 __all__ = ["StoredVectors"]
 
 _BLOCK_NUMBERS = 2**24
-"""Numbers that are compared with questions at a time: 64 MB in 32 bits."""
+"""The most numbers compared with questions at a time: 64 MB in 32 bits."""
 
 _Floats32 = npt.NDArray[np.float32]
 _Ints = npt.NDArray[np.int64]
@@ -26,8 +26,8 @@ class StoredVectors:
     ([[3, 1]], [[3.0, 2.0]])
 
     Args:
-        parts: Consecutive parts of them, each of shape ``(n, dimension)``, in 32 or 16 bits; a mapped one stays on disk.
-        most: No score is above it, and none below its negative.
+        parts: Consecutive parts of the vectors, each of shape ``(n, dimension)``, in 32 or 16 bits; mapped ones stay on disk.
+        most: Bound to which scores are clipped: they lie in ``[-most, most]``.
     """
 
     def __init__(self, parts: Sequence[npt.NDArray[np.floating]], *, most: float = np.inf) -> None:
@@ -44,14 +44,14 @@ class StoredVectors:
         return int(self._starts[-1])
 
     def blocks(self) -> Iterator[tuple[int, _Floats32]]:
-        """Yield all vectors in 32 bits, a few at a time, each block with the place of its first one."""
+        """Yield all vectors in 32 bits, block by block, each with the position of its first vector."""
         rows = max(1, _BLOCK_NUMBERS // max(1, self.dimension))
         for start, part in zip(self._starts.tolist(), self.parts, strict=False):
             for first in range(0, len(part), rows):
                 yield start + first, np.asarray(part[first : first + rows], dtype=np.float32)
 
     def rows(self, places: _Ints) -> _Floats32:
-        """Return the vectors at some places, shape ``(len(places), dimension)``."""
+        """Return the vectors at given positions, shape ``(len(places), dimension)``."""
         rows = np.empty((len(places), self.dimension), dtype=np.float32)
         owners = np.searchsorted(self._starts, places, side="right") - 1
         for owner in np.unique(owners).tolist():
@@ -65,14 +65,14 @@ class StoredVectors:
         return np.clip(products, -self._most, self._most, out=products)
 
     def search(self, queries: _Floats32, k: int) -> tuple[_Ints, _Floats32]:
-        """Return the places of the best vectors and their scores; ties keep their order.
+        """Return the positions of the best vectors and their scores; ties keep their order.
 
         Args:
             queries: Shape ``(n, dimension)``.
-            k: How many of them, at most.
+            k: The most vectors to return.
 
         Returns:
-            Places and scores, each of shape ``(n, min(k, len(self)))``, best first.
+            Positions and scores, each of shape ``(n, min(k, len(self)))``, best first.
         """
         k = min(k, len(self))
         best: list[tuple[_Ints, _Floats32]] = [(np.empty(0, np.int64), np.empty(0, np.float32))] * len(queries)
@@ -84,11 +84,11 @@ class StoredVectors:
 
 
 def _better(places: _Ints, scores: _Floats32, start: int, more: _Floats32, k: int) -> tuple[_Ints, _Floats32]:
-    """Return the k best of those so far, best first, and of a block that comes after them."""
+    """Merge the best vectors so far with a later block; return the k best, best first."""
     if len(scores) == k:
-        candidates = np.flatnonzero(more > scores[-1])  # of equal ones the first stays
+        candidates = np.flatnonzero(more > scores[-1])  # on a tie, the earlier one stays
     elif len(more) > k:
-        # All above the k-th largest score, and of its ties the first.
+        # Take every score above the k-th largest, then its first ties.
         least = np.partition(more, len(more) - k)[len(more) - k]
         candidates = np.flatnonzero(more >= least)
     else:

@@ -1,7 +1,7 @@
-"""Methods that ask for their own evidence while they write a chain of reasoning: one step of each, as its paper says.
+"""Methods that ask for their own evidence while they write a chain of reasoning, each step as in its paper.
 
-A step is a generator: it yields what it needs (a text of the model, passages, another reading of a reply), receives it,
-and returns the longer chain.  `QueryLoop` makes the calls.
+A step is a generator: it yields its requests (a text of the model, passages, another reading of a reply), receives the
+replies, and returns the longer chain.  `QueryLoop` makes the calls.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _ANSWER = re.compile(r"answer is\b\s*:?[ \t]*(?P<answer>[^\n]*?)[.\s]*(?:\n|$)",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainState:
-    """What a method knows when a round begins.
+    """The state of a chain when a round begins, as a method sees it.
 
     Attributes:
-        question: The question.
-        chain: What is written so far; empty at the first round.
-        passages: The evidence of the round before.
+        question: The question's text.
+        chain: The text written so far; empty at the first round.
+        passages: The evidence of the previous round.
     """
 
     question: str
@@ -61,10 +61,10 @@ class ChainState:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A text of the model.
+    """A request for a text of the model.
 
     Attributes:
-        messages: What it is asked.
+        messages: The messages to send.
         part: The component that is charged: `generator`, or `query` for a text that is only a query.
     """
 
@@ -74,10 +74,10 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Passages for one or more queries.
+    """A request for passages for one or more queries.
 
     Attributes:
-        queries: What the retriever is asked; the question takes the place of a blank one.
+        queries: The queries; a blank one is replaced by the question.
     """
 
     queries: tuple[str, ...]
@@ -85,11 +85,11 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Reread:
-    """DRAGIN's reading of a reply, see `suffice_gates.models.attention.dragin_query`.
+    """A request for DRAGIN's reading of a reply, see `suffice_gates.models.attention.dragin_query`.
 
     Attributes:
-        messages: What the model replied to.
-        reply: What it wrote.
+        messages: The messages to which the model replied.
+        reply: The text of the reply.
         texts: The parts of the messages whose words a query may use.
         theta: Threshold of RIND.
         n: Number of tokens in a query.
@@ -110,11 +110,11 @@ class Step:
     """The result of a round of a method.
 
     Attributes:
-        chain: What is written now.
-        passages: The evidence that it rests on.
-        ended: Whether the method itself goes no further.
-        queries: How many queries the retriever was asked.
-        signals: What the method measured.
+        chain: The text written so far.
+        passages: The evidence for it.
+        ended: True if the method itself has ended.
+        queries: Number of queries to the retriever.
+        signals: Signals that the method measured.
     """
 
     chain: str
@@ -125,29 +125,29 @@ class Step:
 
 
 StepSteps = Generator[Action, Any, Step]
-"""What a step needs, in order: a `Reply` is sent for an `Ask` or a `Reread`, and a tuple of passages for a `Lookup`."""
+"""The requests of a step: a `Reply` is sent for an `Ask` or a `Reread`, and a tuple of passages for a `Lookup`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChainMethod(ABC):
-    """A way of asking for evidence; a frozen dataclass whose fields are its settings.
+    """Base of methods that ask for evidence; a frozen dataclass whose fields are the settings.
 
     Attributes:
-        k: Passages for each query.
-        prompt: How the model continues the chain.
+        k: Number of passages for each query.
+        prompt: The prompt by which the model continues the chain.
     """
 
     name: ClassVar[str]
     """Name in `parse_method` and in recordings."""
 
     needs: ClassVar[frozenset[str]] = frozenset()
-    """What the model must provide, in the terms of `Signal.needs`, or `attentions`."""
+    """Capabilities that the model needs, in the terms of `Signal.needs`, or `attentions`."""
 
     measures: ClassVar[frozenset[str]] = frozenset()
-    """The signals of its own that its steps bring."""
+    """The names of signals that its steps measure."""
 
     reads_chain: ClassVar[bool] = True
-    """Whether an answer before the end of the chain is read from the chain and the passages, or from the passages alone."""
+    """True if the reader, which answers before the chain's end, sees the chain; False if it only sees the passages."""
 
     k: int = 3
     prompt: ChainPrompt = CHAIN_OF_THOUGHT
@@ -160,15 +160,15 @@ class ChainMethod(ABC):
         return f"{self.name}({', '.join(f'{key}={value!r}' for key, value in self.settings().items())})"
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings without the prompt, as `parse_method` reads them."""
+        """Return the settings without the prompt, in the form of `parse_method`."""
         return {name: value for name, value in asdict(self).items() if name != "prompt"}
 
     @abstractmethod
     def step(self, state: ChainState) -> StepSteps:
-        """Make one round."""
+        """Write the next step of the chain, for one round."""
 
     def _sentence(self, state: ChainState, chain: str, passages: Sequence[Passage]) -> Generator[Action, Any, str]:
-        """Return the model's next sentence after a chain."""
+        """Ask the model for the next sentence of a chain."""
         reply: Reply = yield Ask(self.prompt.continuing(state.question, passages, chain))
         return _first_sentence(reply.text)
 
@@ -177,17 +177,16 @@ class ChainMethod(ABC):
 class SelfAsk(ChainMethod):
     """Self-Ask with retrieval: each follow-up question is a query (Press et al., 2023, section 3).
 
-    A round asks one follow-up question, which for the first round takes a call of its own, retrieves for it, and writes its
-    intermediate answer from the passages, with what comes next: another follow-up question, or the final answer.  The
-    chain ends when no follow-up question was asked.  What the model writes after its follow-up question is dropped, because
-    it has not seen the evidence yet.
+    A round retrieves for one follow-up question (in the first round, a call of its own writes it), and writes from the passages
+    its intermediate answer, then another follow-up question or the final answer.  The chain ends when the model asks no
+    follow-up question.  Text after a follow-up question is dropped, since the model has not seen the evidence yet.
     """
 
     name: ClassVar[str] = "self_ask"
     prompt: ChainPrompt = SELF_ASK
 
     def step(self, state: ChainState) -> StepSteps:
-        """Ask, retrieve, answer."""
+        """Ask a follow-up question, retrieve for it, and answer it."""
         chain, query = state.chain, _pending(state.chain)
         if query is None:
             reply: Reply = yield Ask(self.prompt.continuing(state.question, (), chain))
@@ -209,7 +208,7 @@ class IRCoT(ChainMethod):
 
     The first query is the question, each further one the last sentence of the chain.  Passages are collected, up to `most`
     of them, and the model writes one more sentence from all of them.  The chain ends with a sentence that says "answer is".
-    Answers come from a reader of their own, which sees question and passages but not the chain.
+    Answers come from a separate reader, which sees question and passages but not the chain.
 
     Attributes:
         most: Largest number of collected passages.
@@ -225,7 +224,7 @@ class IRCoT(ChainMethod):
             raise DataError(f"ircot: most must be at least k={self.k!r}, got {self.most!r}")
 
     def step(self, state: ChainState) -> StepSteps:
-        """Retrieve with the last sentence, write the next one."""
+        """Retrieve with the chain's last sentence, and write the next one."""
         passages = yield Lookup((_last_sentence(state.chain) or state.question,))
         known = {passage.passage_id for passage in state.passages}
         new = [passage for passage in passages if passage.passage_id not in known]
@@ -236,7 +235,7 @@ class IRCoT(ChainMethod):
 
 @dataclass(frozen=True, kw_only=True)
 class Flare(ChainMethod):
-    """FLARE-direct: retrieve where the next sentence would be uncertain (Jiang et al., 2023, section 3.2).
+    """FLARE-direct: retrieve if the next sentence would be uncertain (Jiang et al., 2023, section 3.2).
 
     The first sentence is written from passages for the question.  Each further one is first written without passages.  If
     all its tokens have probabilities of at least theta, it stays.  Otherwise it is a query, without its tokens of
@@ -246,7 +245,7 @@ class Flare(ChainMethod):
     Attributes:
         theta: Retrieve if a token has a lower probability.
         beta: Mask, or ask for, tokens of lower probability.
-        ask: Whether to generate questions instead of masking.
+        ask: True to generate questions instead of masking.
     """
 
     name: ClassVar[str] = "flare"
@@ -263,7 +262,7 @@ class Flare(ChainMethod):
                 raise DataError(f"flare: {name} is a probability, got {value!r}")
 
     def step(self, state: ChainState) -> StepSteps:
-        """Look ahead, and retrieve if that is uncertain."""
+        """Write the next sentence without passages; if it is uncertain, retrieve and write it again."""
         queries: tuple[str, ...] = (state.question,)
         lowest = math.nan
         if state.chain:
@@ -311,7 +310,7 @@ class Dragin(ChainMethod):
     name: ClassVar[str] = "dragin"
     needs: ClassVar[frozenset[str]] = frozenset({"attentions"})
     measures: ClassVar[frozenset[str]] = frozenset({"rind"})
-    theta: float = math.nan  # none; a float, by which `parse_method` knows the type
+    theta: float = math.nan  # NaN = not given; a float, since `parse_method` takes the type from the default
     n: int = 25
 
     def __post_init__(self) -> None:
@@ -326,7 +325,7 @@ class Dragin(ChainMethod):
             raise DataError(f"dragin: n must be at least 1 and theta at least 0, got {self.n!r} and {self.theta!r}")
 
     def step(self, state: ChainState) -> StepSteps:
-        """Look ahead, cut the text where it needs evidence, and go on from there."""
+        """Continue without passages; cut the text where it needs evidence, retrieve, and continue from there."""
         messages = self.prompt.continuing(state.question, (), state.chain)
         reply: Reply = yield Ask(messages)
         reading: Reply = yield Reread(messages, reply, (state.question, state.chain), self.theta, self.n)
@@ -352,7 +351,7 @@ CHAIN_METHODS: Mapping[str, type[ChainMethod]] = {kind.name: kind for kind in (S
 
 
 def parse_method(text: str) -> ChainMethod:
-    """Return the method that a text describes, by its name and, in parentheses, its settings.
+    """Parse a method from its name and, in parentheses, its settings.
 
     >>> parse_method("flare(theta=0.6)").theta, str(parse_method("ircot"))
     (0.6, 'ircot(k=3, most=15)')
@@ -388,7 +387,7 @@ def parse_method(text: str) -> ChainMethod:
 
 
 def answer_of_chain(chain: str) -> str | None:
-    """Return the final answer that a chain states; None if it states none.
+    """Return the final answer stated in a chain; None if there is none.
 
     >>> answer_of_chain("It was written by King. So the answer is: Stephen King.")
     'Stephen King'
@@ -398,12 +397,12 @@ def answer_of_chain(chain: str) -> str | None:
 
 
 def interleaved(rankings: Sequence[Sequence[Passage]]) -> list[Passage]:
-    """Return the passages of several rankings in turns, best first."""
+    """Merge several rankings by taking passages from each in turn, best first."""
     return [passage for level in zip_longest(*rankings) for passage in level if passage is not None]
 
 
 def _without_thinking(text: str) -> str:
-    """Return a reply without its thinking."""
+    """Remove the thinking block of a reply."""
     return strip_thinking(text)[1].strip()
 
 
@@ -417,7 +416,7 @@ def _last_sentence(chain: str) -> str:
 
 
 def _is_last(text: str) -> bool:
-    """Return whether a chain ends with this text: it states the answer, or there is none."""
+    """Return whether a chain ends with this text, since it states the answer or is empty."""
     return not text or "answer is" in text.lower()
 
 
@@ -426,14 +425,14 @@ def _extended(chain: str, text: str, by: str = " ") -> str:
 
 
 def _up_to_follow_up(text: str) -> str:
-    """Return a text up to the line of its first follow-up question."""
+    """Cut a text after the line of its first follow-up question."""
     said = _without_thinking(text)
     match = _FOLLOW_UP.search(said)
     return said if match is None else said[: match.end()]
 
 
 def _pending(chain: str) -> str | None:
-    """Return the follow-up question at the end of a chain; None if it ends otherwise."""
+    """Return the unanswered follow-up question at the end of a chain; None if there is none."""
     *_, last = ("", *chain.strip().splitlines())
     match = _FOLLOW_UP.search(last)
     return (match[1].strip() or None) if match else None

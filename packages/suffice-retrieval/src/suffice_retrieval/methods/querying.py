@@ -49,23 +49,22 @@ _ALL_NEEDS = frozenset({"passages", "costs", CHAIN})
 class QueryLoop(LiveLoop):
     """Answers questions by a method that decides itself when to retrieve and what to ask: Self-Ask, IRCoT, FLARE, DRAGIN.
 
-    Round r >= 1 is one step of the method: its query, the passages for it, and what it writes from them.  The text of a
-    round is the chain so far.  Every round has an answer: that of the chain once it states one, before that the answer of
-    a reader, which costs a call.  Any policy may therefore stop the loop, also before the method would; where the method
-    itself ends, there are no further rounds, and the signal `chain_ended` is 1.  Round 0, if the policy has one, is the
-    reader alone, without passages.
+    Round r >= 1 is one step of the method: its query, the passages for it, and the text written from them.  The text of a round
+    is the chain so far.  Every round has an answer: the chain's own once it states one, until then a reader's, which costs a
+    call.  So any policy may stop the loop, even before the method would.  When the method itself ends, there are no further
+    rounds, and the signal `chain_ended` is 1.  Round 0, if the policy has one, is the reader alone, without passages.
 
     `run` and `stream` take the question's own passages; without any, they search the retriever's corpus.
 
     Costs: `generator` (chain and answers), `query` (calls that only write a query, or read a reply again), `retrieval`.
 
     Attributes:
-        method: When to retrieve, and with which query.
+        method: Decides when to retrieve, and with which query.
         model: Writes the chain.
         retriever: Ranks the question's pool or a corpus for each query.
-        reader: Answers where the chain has no answer yet; None = `model`.
-        every_round: Whether every round is answered; False = only the last one, as the methods were published, which costs
-            less and leaves the decision to the method.
+        reader: Answers while the chain has no answer; None = `model`.
+        every_round: True to answer every round; False to answer only the last one, as in the papers, which costs less and leaves
+            the decision to the method.
         policy: Decides when to stop and which answer to return.
         enrichers: Measure signals by calls of their own if the policy reads them.
     """
@@ -81,7 +80,7 @@ class QueryLoop(LiveLoop):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What the reader provides, and the signals of the method."""
+        """Capabilities of the reader, and the signals of the method."""
         return self._reader.capabilities | _ALL_NEEDS
 
     @property
@@ -107,12 +106,12 @@ class QueryLoop(LiveLoop):
 
     @property
     def is_async(self) -> bool:
-        """Whether an enricher or the retriever can only be awaited."""
+        """True if an enricher or the retriever can only be awaited."""
         return bool(self.enrichers) or is_async(self.retriever)
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """What the scores of the retriever are."""
+        """Metadata for a recording: the kind of the retriever's scores."""
         return {"score_kind": score_kind_of(self.retriever)}
 
     def configuration(self) -> Mapping[str, Any]:
@@ -131,8 +130,8 @@ class QueryLoop(LiveLoop):
 
         Raises:
             DataError: Only the last round is answered, and the policy has a rule that may stop before it.
-            ModelError: The model cannot continue a chain, gives no attentions where the method needs them, or the policy
-                reads what another method measures.
+            ModelError: The model cannot continue a chain or give attentions that the method needs, or the policy reads a signal
+                that only another method measures.
             LogprobsUnavailableError: The method or the policy needs log-probabilities that the model does not provide.
         """
         if not self.every_round and not isinstance(self.policy.rule, Never):
@@ -184,7 +183,7 @@ class _QueryCourse:
     question: str
     pool: tuple[Passage, ...]
     last: int
-    """The last round; the step that ends the chain lowers it."""
+    """The last round; lowered by the step that ends the chain."""
 
     async def prepare(self, r: int) -> None:
         del r  # queries depend on earlier rounds
@@ -236,7 +235,7 @@ class _QueryCourse:
 
 @dataclass(slots=True)
 class _RoundCalls:
-    """The calls of one round, and what they cost so far."""
+    """The calls of one round, and their cost so far."""
 
     loop: QueryLoop
     question: str
@@ -268,7 +267,7 @@ class _RoundCalls:
                 received = reply
 
     def is_cut_in(self, answer: str) -> bool:
-        """Return whether the model's text was cut within the chain's own answer, which may then be half of a name."""
+        """Return whether the model's text was cut within the chain's answer, which may then be incomplete."""
         return is_cut(self.written.finish_reason) and self.written.text.rstrip().endswith(answer)
 
     def tokens_of(self, answer: str) -> tuple[Token, ...] | None:
@@ -312,7 +311,7 @@ class _RoundCalls:
             self.costs[component] = self.costs.get(component, Cost()) + cost
 
     def _call(self, action: Action) -> Call:
-        """Return the call of an action; parts of one kind are numbered, because a journal keeps each once a round."""
+        """Return the call of an action; parts of one kind are numbered, since a journal stores each part once per round."""
         kind = action.part if isinstance(action, Ask) else RETRIEVAL if isinstance(action, Lookup) else "reading"
         self.parts[kind] = self.parts.get(kind, 0) + 1
         part = kind if self.parts[kind] == 1 else f"{kind}:{self.parts[kind]}"
@@ -343,12 +342,12 @@ class _RoundCalls:
 
     def _reread(self, action: Reread) -> Reply:
         model = self.loop.model
-        return provided("dragin_query")(  # a model that runs here, see `verify`
+        return provided("dragin_query")(  # `verify` has checked that the model runs on this machine
             model, action.messages, action.reply, action.texts, theta=action.theta, n=action.n
         )
 
     async def _search(self, queries: Sequence[str], *, threads: bool) -> Reply:
-        """Return the passages of all queries as JSON, so that a journal keeps them."""
+        """Return the passages of all queries as JSON, so that a journal can store them."""
         retriever, k = self.loop.retriever, self.loop.method.k
         rankings = [
             await costed_ranking(retriever, query, pool=self.pool or None, k=k, in_thread=threads) for query in queries
@@ -364,7 +363,7 @@ class _RoundCalls:
 
 
 def _unparsed(part: str, completion: Completion) -> Reply:
-    """Return a completion as the reply of a component; its tokens are kept where a journal keeps them."""
+    """Return a completion as the reply of a component, with its tokens as answer tokens, which a journal stores."""
     return Reply(
         text=completion.text,
         answer_tokens=completion.tokens,

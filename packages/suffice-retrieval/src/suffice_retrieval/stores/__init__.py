@@ -1,4 +1,4 @@
-"""Search engines and databases that users have, as retrievers: each through its own client."""
+"""Retrievers for users' search engines and databases, each through its own client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores by an address, as a command line gives them: `postgres://host/database?table=passages`."""
+"""Open stores by an address, as on the command line: `postgres://host/database?table=passages`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def is_store_address(text: str) -> bool:
 
 
 def store_variables(address: str) -> tuple[str, ...]:
-    """Return the environment variables from which the client of a store reads who and where it is; none for no address.
+    """Return the environment variables from which a store's client reads credentials and host; none for other texts.
 
     >>> store_variables("qdrant://localhost/wiki"), store_variables("documents")
     (('QDRANT_API_KEY',), ())
@@ -45,7 +45,7 @@ def store_variables(address: str) -> tuple[str, ...]:
 
 
 def shown_address(address: str) -> str:
-    """Return an address without user and password, for messages and files.
+    """Remove user and password from an address, for messages and files.
 
     >>> shown_address("postgres://ann:secret@host/db?table=passages")
     'postgres://host/db?table=passages'
@@ -55,7 +55,7 @@ def shown_address(address: str) -> str:
         return address
     place, mark, query = address[start.end() :].partition("?")
     host, slash, path = place.partition("/")
-    if "@" in path and "@" not in host:  # a password with a slash that is not quoted
+    if "@" in path and "@" not in host:  # an unquoted slash in the password
         host, slash, path = "...", "/", path.rpartition("@")[2].partition("/")[2]
     pairs = [pair for pair in query.split("&") if not _SECRET_NAME.search(pair.partition("=")[0])]
     return f"{start[0]}{host.rpartition('@')[2]}{slash}{path}{mark}{'&'.join(pairs)}"
@@ -68,7 +68,7 @@ def open_store(address: str, embedder: QuestionEmbedder | None = None) -> Store:
     {'language': 'en', 'year': {'gte': 2000}}
 
     Args:
-        address: How-to "Your own search engine" has a table of all forms and parameters.
+        address: The address; the how-to "Your own search engine" has a table of all forms and parameters.
         embedder: Turns questions into vectors; None to search by words.
 
     Raises:
@@ -97,7 +97,7 @@ def open_store(address: str, embedder: QuestionEmbedder | None = None) -> Store:
 
 
 def _arguments(kind: StoreKind, query: str) -> dict[str, Any]:
-    """Return the arguments that the parameters of an address are."""
+    """Convert the parameters of an address to arguments of the store."""
     known = {**COMMON, **kind.parameters}
     arguments: dict[str, Any] = {}
     filters: dict[str, Any] = {}
@@ -141,7 +141,7 @@ def _values(value: Any) -> list[Any]:
 
 
 def _scalar(text: str) -> Any:
-    """Return a number, a boolean or a text, as JSON reads them; what is not JSON is a text.
+    """Parse a JSON number, boolean or text; return anything else as text.
 
     >>> _scalar("2000"), _scalar('"2000"'), _scalar("true"), _scalar("news")
     (2000, '2000', True, 'news')

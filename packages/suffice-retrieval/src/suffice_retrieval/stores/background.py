@@ -1,8 +1,8 @@
-"""One event loop in a thread, in which the asynchronous clients of stores live.
+"""Run the asynchronous clients of stores in one event loop in a background thread.
 
-A client belongs to the event loop in which it was made, and a program may run many, one after the other: each call of
-`asyncio.run` has its own.  Here all clients live in a loop that never ends, so connections are reused and none belongs to
-a closed loop.
+A client belongs to the event loop in which it was made, but a program may have many loops in succession: each call of
+`asyncio.run` makes one.  Here all clients belong to one loop that never ends, so that connections are reused and none belongs
+to a closed loop.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 _CLOSING_S = 5.0
 _lock = threading.Lock()
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
-"""The loop by process: that of a parent has no thread in a forked child."""
+"""The loop by process id, since a parent's loop has no thread in a forked child."""
 
 
 def background_loop() -> asyncio.AbstractEventLoop:
@@ -39,7 +39,7 @@ def background_loop() -> asyncio.AbstractEventLoop:
 
 
 def in_background(coroutine: Coroutine[Any, Any, _T]) -> Future[_T]:
-    """Begin a coroutine in that loop.
+    """Start a coroutine in the background loop, and return its future.
 
     >>> async def answer():
     ...     return "Oslo"
@@ -50,7 +50,7 @@ def in_background(coroutine: Coroutine[Any, Any, _T]) -> Future[_T]:
 
 
 class BackgroundClient:
-    """The client of a store, which lives in the background loop and is made when it is first needed.
+    """A holder of a store's client, which is made in the background loop on first use.
 
     Args:
         close: Closes a client.
@@ -64,7 +64,7 @@ class BackgroundClient:
 
     async def get(self, open_client: Callable[[], Awaitable[Any]]) -> Any:
         """Return the client of the running loop."""
-        if self._loop is not asyncio.get_running_loop():  # the first call, or that of a forked process
+        if self._loop is not asyncio.get_running_loop():  # the first call in this process, perhaps a forked one
             self._loop, self._lock, self._client = asyncio.get_running_loop(), asyncio.Lock(), None
         async with self._lock:
             if self._client is None:

@@ -1,4 +1,4 @@
-"""The base class of stores: opening, checking, searching with retries, and turning hits into passages."""
+"""The base class of stores: it opens, checks, searches with retries, and turns hits into passages."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ __all__ = ["Store"]
 _T = TypeVar("_T")
 _LOG = logging.getLogger(__name__)
 _LOOKED_UP = 1000
-"""Passages of one request by their ids."""
+"""The most passages in one request by ids."""
 
 
 class Store(ABC):
     """A search engine or database as a retriever; see `suffice.loops.retrieval.AsyncRetriever`.
 
-    `rank` is awaited, from any event loop and from any number of them, one after the other or at the same time.  A blank
-    question, or one without a word that the embedder or the store knows, has no hits.
+    `rank` may be awaited from any number of event loops, in succession or concurrently.  A blank question, or one without a word
+    that the embedder or the store knows, has no hits.
     """
 
     name: ClassVar[str]
     has_corpus = True
     by_vectors_only: ClassVar[bool] = False
     library: ClassVar[str] = ""
-    """The client library, which is imported before the first search; empty if there is nothing to wait for."""
+    """The client library to import before the first search, since that may take long; empty if there is none."""
 
     def __init__(
         self,
@@ -101,13 +101,13 @@ class Store(ABC):
 
     @property
     def is_pinned(self) -> bool:
-        """True if the fingerprint identifies the passages: it does if you name a version of them."""
+        """True if the fingerprint identifies the passages, which needs a `version` of them."""
         return self.version is not None
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return how the store is searched, and what identifies its passages now; never an address or a password.
+        """Return the settings of the search, and facts that identify the present passages; never an address or a password.
 
-        Opens the store and checks it: fields, and the dimension of the vectors against that of the embedder.
+        It opens the store, and checks the fields and that the vectors have the embedder's dimension.
 
         Raises:
             DataError: A table, collection, index or field is missing, there is no passage, or the dimension is another.
@@ -163,10 +163,10 @@ class Store(ABC):
         )
 
     def passages(self, ids: Iterable[str]) -> dict[str, Passage]:
-        """Return passages by their ids, without those that the store does not have: recordings hold ids alone.
+        """Look up passages by their ids, since recordings contain only ids; those that the store lacks are left out.
 
         Raises:
-            DataError: One has no text, or two have one id.
+            DataError: A passage has no text, or two have the same id.
             ModelError: The store failed.
         """
         wanted, passages = list(dict.fromkeys(ids)), dict[str, Passage]()
@@ -177,7 +177,7 @@ class Store(ABC):
         return passages
 
     def close(self) -> None:
-        """Close the connections; a later call opens them again.  Otherwise they are closed with the retriever."""
+        """Close the connections, as deleting the retriever also does; a later call opens them again."""
         self._client.close()
 
     async def _ranked(self, question: str, vector: npt.NDArray[np.float64] | None, k: int | None) -> list[Passage]:
@@ -217,7 +217,7 @@ class Store(ABC):
             )
 
     def _vector(self, question: str) -> tuple[npt.NDArray[np.float64], Cost | None]:
-        """Return the vector of a question, and what an endpoint that made it cost."""
+        """Return the vector of a question, and the cost of the endpoint that made it, if any."""
         vector: npt.NDArray[np.float64]
         cost: Cost | None = None
         if isinstance(self.embedder, DenseRetriever):
@@ -238,7 +238,9 @@ class Store(ABC):
 
     async def _attempt(self, call: Callable[[Any], Awaitable[_T]]) -> _T:
         """Return the result of a call with the client; a search changes nothing, so it may be repeated."""
-        if self.library and self.library not in sys.modules:  # importing a client may take longer than a search
+        if (
+            self.library and self.library not in sys.modules
+        ):  # import it before the timeout begins: that may take longer than a search
             await asyncio.to_thread(import_module, self.library)
         for attempt in range(self.retries + 1):
             if attempt:
@@ -256,11 +258,11 @@ class Store(ABC):
                 failure = self.failure_of(error)
             if not getattr(failure, "retryable", False) or isinstance(failure, ModelTimeoutError):
                 break
-        # Raised outside the handler, so that our error has no error of the client, with its address, as context.
+        # Raise outside the handler: as context, the client's error would show the address.
         raise failure
 
     def _with_vector(self, usable: int, rows: int) -> dict[str, int]:
-        """Return what a fingerprint says of rows without a vector, which are never found: nothing if there is none.
+        """Return the fingerprint's entry on rows without a vector, which are never found; nothing if there are none.
 
         Raises:
             DataError: No row has a vector.
@@ -328,15 +330,15 @@ class Store(ABC):
         """Return the error for a client library that is not installed."""
         return DataError("the client library of the store is not installed")
 
-    # What a kind of store adds.
+    # Methods that each kind of store defines.
 
     def settings(self) -> dict[str, Any]:
-        """Return what else changes the ranking, JSON-ready."""
+        """Return further JSON-ready settings that change the ranking."""
         return {}
 
     @abstractmethod
     async def open_client(self) -> Any:
-        """Return a client, which is used in one background thread only."""
+        """Return a client, which is used only in the background thread."""
 
     @staticmethod
     async def close_client(client: Any) -> None:
@@ -345,7 +347,7 @@ class Store(ABC):
 
     @abstractmethod
     async def look(self, client: Any) -> Content:
-        """Check that everything named is there, and return what the store reports."""
+        """Check that named tables and fields exist, and return a report of the store's content."""
 
     @abstractmethod
     async def find(
@@ -362,12 +364,12 @@ class Store(ABC):
         """
 
     async def look_up(self, client: Any, ids: list[str]) -> list[Hit]:
-        """Return the passages of some ids, in any order, with any score; the default says that the store cannot."""
+        """Return the passages with given ids, in any order and with any score; by default, raise that the store cannot."""
         del client
         raise DataError(f"{self.place} does not look passages up by their ids, so {len(ids):,} texts are not known")
 
     def failure_of(self, error: Exception) -> SufficeError:
-        """Return our error for one that the client raised; a retryable one is tried again."""
+        """Convert a client's error to ours; if it is retryable, the call is repeated."""
         return self._unreachable(error) if isinstance(error, OSError) else self._failed(error)
 
 

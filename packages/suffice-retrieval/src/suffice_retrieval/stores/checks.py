@@ -1,4 +1,4 @@
-"""Checks that all stores share: names that do not exist, empty stores and folders, and values that are not allowed."""
+"""Checks shared by all stores: for missing names, empty stores, missing folders, and values that are not allowed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHOWN_NAMES = 20
 
 
 def not_among(what: str, name: str, known: Iterable[str], advice: str = "") -> NoReturn:
-    """Raise for a name that a store does not have, with those that it has.
+    """Raise for a name that a store lacks; the message lists those that it has.
 
     Raises:
         NotFoundError: Always.
@@ -26,7 +26,7 @@ def not_among(what: str, name: str, known: Iterable[str], advice: str = "") -> N
 
 
 def no_passage(place: str, filters: Mapping[str, Any]) -> NoReturn:
-    """Raise for a store without a passage that can be found.
+    """Raise for a store without any passage that can be found.
 
     Raises:
         DataError: Always.
@@ -37,7 +37,7 @@ def no_passage(place: str, filters: Mapping[str, Any]) -> NoReturn:
 
 
 def require_folder(place: str, folder: str | Path) -> None:
-    """Raise if the folder of a store is missing, which its client would create; URLs are left to the client.
+    """Raise if a store's folder is missing, since its client would create it; URLs are not checked.
 
     Raises:
         NotFoundError: There is no such folder.
@@ -47,10 +47,10 @@ def require_folder(place: str, folder: str | Path) -> None:
 
 
 def checked_choice(value: str, name: str, choices: Sequence[str]) -> str:
-    """Return a value that is one of the choices.
+    """Return a value if it is one of the choices.
 
     Raises:
-        DataError: It is another.
+        DataError: It is not.
     """
     if value not in choices:
         raise DataError(f"{name} is {value!r}; allowed: {', '.join(choices)}")

@@ -1,4 +1,4 @@
-"""Passages in an index of OpenSearch or Elasticsearch: BM25, or the vectors of a k-NN field."""
+"""Search an index of OpenSearch or Elasticsearch, by BM25 or by the vectors of a k-NN field."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 __all__ = ["ELASTICSEARCH", "OPENSEARCH", "ElasticsearchStore", "OpenSearchStore", "SearchEngineStore"]
 
 _MOST_HITS = 10_000
-"""`index.max_result_window` where an index does not set it."""
+"""The default of `index.max_result_window`."""
 
 _LEAST_CANDIDATES = 100
 _JSON = {"accept": "application/json", "content-type": "application/json"}
 
 
 class SearchEngineStore(Store):
-    """An index of OpenSearch or Elasticsearch (`OpenSearchStore`, `ElasticsearchStore`), whose requests differ for vectors only.
+    """Base of `OpenSearchStore` and `ElasticsearchStore`, whose requests differ only for vectors.
 
-    With an embedder an index is searched by vectors, and otherwise by words: `match`, or `multi_match` over several fields,
-    which is BM25 unless the index says otherwise.  Fields may be paths, such as `metadata.title`.
+    With an embedder an index is searched by vectors, otherwise by words: `match`, or `multi_match` over several fields, which is
+    BM25 unless the index sets another similarity.  Fields may be paths, such as `metadata.title`.
 
     Args:
         url: Address of the server, such as `https://localhost:9200`.
@@ -47,10 +47,10 @@ class SearchEngineStore(Store):
         passage_id: Field of the id, unique; None for the document's `_id`.
         title: Field of the title; None if there is none.
         text: Field of the text.
-        searched: Fields that a search by words reads, each perhaps with a weight (`title^2`); None for title and text.
-        vector: Field of the vectors; read with an embedder only.
+        searched: Fields that a search by words reads, optionally with weights (`title^2`); None for title and text.
+        vector: Field of the vectors; used only with an embedder.
         operator: `or` to find documents with any word of the question, `and` for documents with all of them in one field.
-        options: Further arguments of the client, such as `ca_certs`, which no fingerprint holds.
+        options: Further arguments of the client, such as `ca_certs`, which fingerprints do not contain.
         common: See `StoreOptions`.
 
     Raises:
@@ -189,21 +189,21 @@ class SearchEngineStore(Store):
 
     @abstractmethod
     def _by_vector(self, vector: list[float], k: int) -> dict[str, Any]:
-        """Return the part of a search that names the vector."""
+        """Return the part of a search request with the vector."""
 
     @abstractmethod
     async def _send(self, client: Any, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the JSON of a reply."""
+        """Send a request, and return the JSON of the reply."""
 
     def _among(self, query: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a query over the documents for which the filters hold."""
+        """Restrict a query to the documents for which the filters hold."""
         return {"bool": {"must": [query], "filter": self._filter()}} if self.conditions else dict(query)
 
     def _filter(self) -> list[dict[str, Any]]:
         return [_clause_of(condition) for condition in self.conditions]
 
     def _answered(self, status: int, body: object) -> SufficeError:
-        """Return the error of a reply, with the reason that the engine gives."""
+        """Return the error for a failed reply, with the engine's reason."""
         reason: object = body
         if isinstance(body, Mapping) and isinstance(body.get("error"), Mapping):
             causes = body["error"].get("root_cause") or [body["error"]]
@@ -317,7 +317,7 @@ class OpenSearchStore(SearchEngineStore):
 
 
 def _fields(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Mapping[str, Any]]:
-    """Return the fields of a mapping by their paths, subfields such as `title.keyword` among them."""
+    """Return the fields of a mapping by their paths, including subfields such as `title.keyword`."""
     fields: dict[str, Mapping[str, Any]] = {}
     for name, field in {**mapping.get("properties", {}), **mapping.get("fields", {})}.items():
         fields[f"{prefix}{name}"] = field
@@ -326,7 +326,7 @@ def _fields(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Mapping[s
 
 
 def _source_value(source: Any, path: str) -> Any:
-    """Return the value at a path; a list, as documents may have for any field, is its only element."""
+    """Return the value at a path; a list of one element, which any field may have, counts as that element."""
     name, _, rest = path.partition(".")
     value = source.get(path, source.get(name)) if isinstance(source, Mapping) else None
     value = value[0] if isinstance(value, list) and len(value) == 1 else value

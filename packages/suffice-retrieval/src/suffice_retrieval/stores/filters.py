@@ -1,4 +1,4 @@
-"""Filters of stores: which passages are searched, as a mapping that each store translates."""
+"""Filters on the passages that a store searches, as a mapping that each store translates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Scalar = str | int | float | bool
 FilterOperator = Literal["in", "gt", "gte", "lt", "lte"]
 
 SQL_BOUNDS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
-"""Bounds as operators of SQL."""
+"""The SQL operators of bounds."""
 
 _ALLOWED = "a text, a number, a boolean, a list of these, or a mapping of gt, gte, lt, lte to one of them"
 
@@ -35,13 +35,14 @@ class Condition:
 
 
 def conditions_of(filters: Mapping[str, Any] | None) -> tuple[Condition, ...]:
-    """Return the conditions of filters, which all must hold.
+    """Convert filters to conditions, all of which must hold.
 
     >>> conditions_of({"language": "en", "year": {"gte": 2000}})
     (Condition(field='language', comparison='in', values=('en',)), Condition(field='year', comparison='gte', values=(2000,)))
 
     Args:
-        filters: By field: a value, a list of which one must match, or a mapping of `gt`, `gte`, `lt` and `lte` to bounds.
+        filters: For each field a value, a list of values of which one must match, or a mapping of `gt`, `gte`, `lt` and `lte` to
+            bounds.
 
     Raises:
         DataError: They have another form.

@@ -1,4 +1,4 @@
-"""Kinds of stores by the scheme of their addresses: ours and those of other packages, each a record in its own file."""
+"""Registry of kinds of stores by the scheme of their addresses: ours and those of other packages."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ __all__ = [
 ]
 
 STORES = "suffice.stores"
-"""The group of entry points: the scheme of an address, and the `StoreKind` that opens it."""
+"""The group of entry points; each has the scheme of an address and the `StoreKind` that opens it."""
 
 Parameter = tuple[str, Callable[[str], Any]]
-"""The argument that a parameter of an address sets, and the function that reads its text."""
+"""The argument that a parameter of an address sets, and the function that parses its text."""
 
 
 def boolean(text: str) -> bool:
-    """Return the value of a parameter that is true or false.
+    """Parse a parameter that is true or false.
 
     Raises:
         ValueError: It is something else.
@@ -67,11 +67,11 @@ class StoreKind:
         name: The scheme of its addresses; further schemes may be registered for the same kind.
         form: An address of it, such as `qdrant://HOST:6333/COLLECTION`, for messages.
         build: Returns the store at an address; nothing is sent yet.
-        parameters: What an address may contain after its question mark, beside `COMMON` and filters.
+        parameters: Parameters after an address's question mark, in addition to `COMMON` and filters.
         carriers: Protocols that may follow the scheme, as in `qdrant+https://`; None for any.
-        has_login: Whether an address may contain a user and a password.
-        credentials: Where a password or key belongs, as the end of a sentence.
-        variables: Environment variables from which the client reads who and where it is.
+        has_login: True if an address may contain a user and a password.
+        credentials: The proper place of a password or key, as the end of a sentence.
+        variables: Environment variables from which the client reads credentials and host.
     """
 
     name: str
@@ -93,7 +93,7 @@ class StoreKind:
 
 @dataclass(frozen=True, slots=True)
 class StoreAddress:
-    """An address that was read and checked against its kind.
+    """A parsed address, checked against its kind.
 
     Attributes:
         kind: The kind of store.
@@ -114,11 +114,11 @@ class StoreAddress:
 
     @property
     def web_url(self) -> str:
-        """The address of a server of HTTP."""
+        """The URL of the server, for clients over HTTP."""
         return f"{self.carrier or 'http'}://{self.parts.netloc}"
 
     def required(self, name: str) -> str:
-        """Take an argument out of `arguments`.
+        """Remove an argument from `arguments` and return it.
 
         Raises:
             DataError: It was not given.
@@ -133,7 +133,7 @@ _REGISTERED: dict[str, StoreKind] = {}
 
 
 def register_store(kind: StoreKind) -> None:
-    """Make a kind of store known by its name; an installed package names it in the entry points `suffice.stores` instead.
+    """Register a kind of store; an installed package may name it in the entry points `suffice.stores` instead.
 
     Raises:
         DataError: The name is taken.
@@ -144,7 +144,7 @@ def register_store(kind: StoreKind) -> None:
 
 
 def store_names() -> tuple[str, ...]:
-    """Return the schemes of all stores; nothing is loaded.
+    """Return the schemes of all stores, without loading them.
 
     >>> store_names()
     ('elasticsearch', 'lancedb', 'opensearch', 'postgres', 'postgresql', 'qdrant')

@@ -1,4 +1,4 @@
-"""Passages in a table of LanceDB: by vectors, or by its full-text search."""
+"""Search a table of LanceDB by vectors, or by its full-text search."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["LANCEDB", "LanceDBStore"]
 
 
 class LanceDBStore(Store):
-    """Searches a table of LanceDB, in the version that it has when it is opened.
+    """A table of LanceDB, searched in the version that it has when it is opened.
 
     With an embedder it is searched by vectors, and otherwise by words: BM25 of LanceDB over one column.
 
@@ -36,11 +36,11 @@ class LanceDBStore(Store):
         passage_id: Column of the id, unique.
         title: Column of the title; None if there is none.
         text: Column of the text, which a search by words reads.
-        vector: Column of the vectors; read with an embedder only.
-        distance: How vectors are compared; must be that of the index, if there is one.
-        exact: Whether an approximate index is not used.
+        vector: Column of the vectors; used only with an embedder.
+        distance: The comparison of vectors; must be that of the index, if there is one.
+        exact: True to ignore an approximate index.
         operator: `or` to find rows with any word of the question, `and` for rows with all of them.
-        options: Further arguments of `lancedb.connect_async`, such as `storage_options`, which no fingerprint holds.
+        options: Further arguments of `lancedb.connect_async`, such as `storage_options`, which fingerprints do not contain.
         common: See `StoreOptions`.
 
     Raises:
@@ -218,7 +218,7 @@ def _name_in_sql(column: str) -> str:
 
 
 def _sql_of(condition: Condition) -> str:
-    """Return a condition as SQL, which is all that LanceDB takes: names and texts are quoted."""
+    """Return a condition as SQL with quoted names and texts, the only form that LanceDB takes."""
     name = _name_in_sql(condition.field)
     values = ", ".join(map(_literal, condition.values))
     compared = SQL_BOUNDS.get(condition.comparison)

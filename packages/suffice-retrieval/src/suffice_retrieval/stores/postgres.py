@@ -1,4 +1,4 @@
-"""Passages in a table of Postgres: by vectors of pgvector, or by Postgres' own full-text search."""
+"""Search a table of Postgres by vectors of pgvector, or by Postgres' own full-text search."""
 
 from __future__ import annotations
 
@@ -41,31 +41,31 @@ Counted = Literal["rows", "text", "none"]
 
 
 class PostgresStore(Store):
-    """Searches a table, or a view, of Postgres.
+    """A table, or a view, of Postgres.
 
     With an embedder it is searched by vectors (pgvector: columns of type `vector` or `halfvec`), and otherwise by words:
     `ts_rank_cd` of the rows that match.  Names are quoted as identifiers, and values are sent as parameters.  Every search
     is a transaction that can only read.
 
     Args:
-        conninfo: `postgresql://host/database` or `host=... dbname=...`, as libpq takes it; what is not given comes from
-            `PGHOST`, `PGUSER`, `PGPASSWORD`, `PGSERVICE`, `~/.pgpass`, ...: the best places for a password.
+        conninfo: `postgresql://host/database` or `host=... dbname=...`, as for libpq; other values come from `PGHOST`, `PGUSER`,
+            `PGPASSWORD`, `PGSERVICE`, `~/.pgpass`, ..., which are the best places for a password.
         table: The table or view.
         schema: Its schema; None for the search path.
         passage_id: Column of the id, unique.
         title: Column of the title; None if there is none.
         text: Column of the text.
-        vector: Column of the vectors; read with an embedder only.
-        distance: How vectors are compared; an index is used if it was made for the same distance.
-        exact: Whether approximate indexes are not used.
+        vector: Column of the vectors; used only with an embedder.
+        distance: The comparison of vectors; an index is used if it was made for the same distance.
+        exact: True to ignore approximate indexes.
         tsvector: Column of type `tsvector` for a search by words; None to compute it from title and text of every row,
             which is slow for large tables.
         language: The text search configuration of Postgres.
         operator: `or` to find rows with any word of the question; `and` for rows that match `websearch_to_tsquery`: all
             words, with quotes, `or` and `-` as search engines read them.
-        content: What a fingerprint says of the passages: the number of `rows`; a hash over id, title and `text` of all
-            rows, which also notices changed ones and reads the whole table; or `none`, for tables that change, or are too
-            large to be counted within `timeout_s`.
+        content: The fingerprint's facts on the passages: `rows`, their number; `text`, a hash over id, title and text of all rows,
+            which also notices changes but reads the whole table; or `none`, for tables that change, or are too large to be
+            counted within `timeout_s`.
         connections: Largest number of connections.
         common: See `StoreOptions`.
 
@@ -119,7 +119,7 @@ class PostgresStore(Store):
 
     @property
     def is_pinned(self) -> bool:
-        """True if the fingerprint identifies the passages: by a hash of all of them, or a version that you name."""
+        """True if the fingerprint identifies the passages, by a hash of all of them or a `version`."""
         return self.content == "text" or super().is_pinned
 
     def settings(self) -> dict[str, Any]:
@@ -166,11 +166,11 @@ class PostgresStore(Store):
                 counted, score_kind = quoted_name(self.fields.vector), SCORE_OF[self.distance]
                 details = await self._vectors(connection, *types[self.fields.vector])
                 dimension = details["dimension"]
-            else:  # planned only: the language, and the type of the column of words
+            else:  # only plan the query, which checks the language and the type of the column of words
                 words, asked = self._by_words("words")
                 await fetched_rows(connection, sql.SQL("EXPLAIN {}").format(words), {**asked, "k": 1})
             where, values = self._where()
-            # A large table that is not counted is only looked into.
+            # Without counting, only check that the table is not empty.
             table_or_row = sql.SQL("(SELECT * FROM {} WHERE true{}{}) AS t").format(
                 self._table(), where, sql.SQL(" LIMIT 1" if self.content == "none" else "")
             )
@@ -191,7 +191,7 @@ class PostgresStore(Store):
         return Content(facts=facts, rows=rows, score_kind=kind, dimension=dimension, details=details)
 
     async def _vectors(self, connection: AsyncConnection, kind: str, schema: str, size: int) -> dict[str, Any]:
-        """Return what a search needs to know about the column of the vectors."""
+        """Check the column of the vectors, and return the facts that a search needs."""
         from psycopg import sql
 
         versions = await fetched_rows(connection, "SELECT extversion FROM pg_extension WHERE extname = 'vector'")
@@ -205,7 +205,7 @@ class PostgresStore(Store):
             raise DataError(
                 f"{self.place}: the column {self.fields.vector!r} is of type {kind!r}; allowed: {', '.join(_VECTOR_TYPES)}"
             )
-        if size < 0:  # a column of vectors of any size
+        if size < 0:  # the column's type allows vectors of any size
             column = quoted_name(self.fields.vector)
             measure = sql.SQL("SELECT {}.vector_dims({}) FROM {} WHERE {} IS NOT NULL LIMIT 1").format(
                 quoted_name(schema), column, self._table(), column
@@ -224,7 +224,7 @@ class PostgresStore(Store):
             for name, value in self._local(content, k).items():
                 await connection.execute("SELECT set_config(%s, %s, true)", [name, value])
             rows = await fetched_rows(connection, query, {**values, "k": k})
-        # An approximate index may return them nearly in order; NaN, the cosine of a zero vector, comes last.
+        # Sort, since an approximate index may return hits only nearly in order; NaN, the cosine of a zero vector, comes last.
         return sorted(rows, key=lambda row: (math.isnan(row[3]), -row[3]))
 
     async def look_up(self, client: ReadingPool, ids: list[str]) -> list[Hit]:
@@ -242,7 +242,7 @@ class PostgresStore(Store):
             return await fetched_rows(connection, query, dict(zip(names, ids, strict=True)))
 
     def _local(self, content: Content, k: int) -> dict[str, str]:
-        """Return settings of one transaction: an approximate index must look at `k` rows, or returns fewer."""
+        """Return settings of one transaction that make an approximate index visit `k` rows, since it may return fewer otherwise."""
         local = {"statement_timeout": str(int(self.timeout_s * 1000))}
         if self.embedder is None:
             return local
@@ -267,7 +267,7 @@ class PostgresStore(Store):
             content.details["type"],
         )
         score = sql.SQL("1 - ({})" if self.distance == "cosine" else "-({})").format(distance)
-        # By id among equals: the order in which a table or an index holds them changes with every update.
+        # Sort ties by id, since their order in a table or an index changes with every update.
         query = sql.SQL("SELECT {}, {} FROM {} WHERE {} IS NOT NULL{} ORDER BY {}, {} LIMIT {}").format(
             sql.SQL(", ").join(self._columns()),
             score,
@@ -378,7 +378,7 @@ WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f') AND n.nspname NOT IN ('pg_catalog',
 """
 
 _HASH = "SELECT sum(hashtextextended(ROW({})::text, 0))::text FROM {}"
-"""A sum does not depend on the order of the rows."""
+"""SQL of a hash over all rows; it is a sum, which does not depend on their order."""
 
 _LIBPQ = (
     "host",

@@ -1,4 +1,4 @@
-"""Connections to Postgres: in transactions that can only read, with names and parameters that cannot be SQL."""
+"""Connect to Postgres in read-only transactions, with names and values that cannot inject SQL."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 __all__ = ["SECRET_PARAMETERS", "ReadingPool", "connection_parameters", "fetched_rows", "quoted_name"]
 
 SECRET_PARAMETERS = ("password", "sslpassword")
-"""Parameters of a connection that no message shows."""
+"""Parameters of a connection that messages must not show."""
 
 
 class ReadingPool:
-    """Connections of one event loop, each used by one search at a time.
+    """A pool of read-only connections for one event loop; each serves one search at a time.
 
     Args:
-        parameters: What psycopg connects with.
+        parameters: Arguments of psycopg's `connect`.
         most: Largest number of connections.
     """
 
@@ -33,13 +33,13 @@ class ReadingPool:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """Give a connection in a transaction that can only read."""
+        """Yield a connection in a read-only transaction."""
         from psycopg import AsyncConnection, OperationalError
 
         async with self._free:
             connection = self._idle.pop() if self._idle else None
             if connection is None:
-                # Names of prepared statements do not survive a pooler between us and the server.
+                # Do not prepare statements: their names do not survive a pooler in front of the server.
                 connection = await AsyncConnection.connect(**self._parameters, prepare_threshold=None)
                 await connection.set_read_only(True)
             try:
@@ -47,20 +47,22 @@ class ReadingPool:
                     yield connection
             except BaseException as error:
                 await connection.close()
-                if isinstance(error, OperationalError):  # a server that was restarted has dropped the others, too
+                if isinstance(
+                    error, OperationalError
+                ):  # if the server was restarted, the other connections are dropped, too
                     await self.close()
                 raise
             self._idle.append(connection)
 
     async def close(self) -> None:
-        """Close the connections that no search uses."""
+        """Close the idle connections."""
         idle, self._idle = self._idle, []
         for connection in idle:
             await connection.close()
 
 
 def connection_parameters(conninfo: str) -> dict[str, Any]:
-    """Return the parameters of a connection.
+    """Parse the parameters of a connection.
 
     Raises:
         DataError: The text cannot be read; the message does not show it.
@@ -68,7 +70,7 @@ def connection_parameters(conninfo: str) -> dict[str, Any]:
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
 
-    with suppress(ProgrammingError):  # its message repeats the text
+    with suppress(ProgrammingError):  # its message would show the text
         return dict(conninfo_to_dict(conninfo))
     raise DataError(
         "the address of the database cannot be read; it should look like postgresql://host:5432/database (it is not shown, "
@@ -77,13 +79,13 @@ def connection_parameters(conninfo: str) -> dict[str, Any]:
 
 
 def quoted_name(*names: str) -> Any:
-    """Return quoted names; psycopg reads a percent sign in a query as a parameter."""
+    """Return quoted names, with percent signs doubled, since psycopg reads a single one as a parameter."""
     from psycopg import sql
 
     return sql.Identifier(*(name.replace("%", "%%") for name in names))
 
 
 async def fetched_rows(connection: AsyncConnection, query: Any, values: Any = None) -> list[tuple[Any, ...]]:
-    """Return the rows of a query with its parameters."""
+    """Run a query with values for its parameters, and return its rows."""
     cursor = await connection.execute(query, values or {})
     return await cursor.fetchall()

@@ -1,4 +1,4 @@
-"""Passages in a collection of Qdrant: vectors with payloads."""
+"""Search a collection of Qdrant: vectors with payloads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SCORE_KINDS: Mapping[str, ScoreKind] = {
 
 
 class QdrantStore(Store):
-    """Searches a collection of Qdrant by vectors; the collection says how they are compared.
+    """A collection of Qdrant, searched by vectors with the collection's own distance.
 
     Fields may be paths into a payload, such as `metadata.title`.
 
@@ -46,9 +46,9 @@ class QdrantStore(Store):
         passage_id: Payload field of the id; None for the id of the point.
         title: Payload field of the title; None if there is none.
         text: Payload field of the text.
-        vector: Name of the vector; None where the collection has one without a name.
-        exact: Whether the approximate index is not used.
-        options: Further arguments of `AsyncQdrantClient`, which no fingerprint holds.
+        vector: Name of the vector; None if the collection has one without a name.
+        exact: True to ignore the approximate index.
+        options: Further arguments of `AsyncQdrantClient`, which fingerprints do not contain.
         common: See `StoreOptions`.
 
     Raises:
@@ -219,14 +219,14 @@ class QdrantStore(Store):
 
 
 class _Missing:
-    """Stands for a field that a payload does not have, unlike a null."""
+    """Marker of a field that a payload lacks, as opposed to a null."""
 
 
 _MISSING = _Missing()
 
 
 def _payload_value(payload: Any, path: str) -> Any:
-    """Return the value at a path of names, each of which may contain dots itself."""
+    """Return the value at a path of names, which themselves may contain dots."""
     if not isinstance(payload, Mapping):
         return _MISSING
     if path in payload:

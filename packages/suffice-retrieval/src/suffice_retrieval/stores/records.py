@@ -1,4 +1,4 @@
-"""Records that stores take and return: options, fields, hits, and a report of their content."""
+"""Data classes of stores: options, fields, hits, and a report of the content."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Fields:
     """Fields of a store that contain the parts of a passage.
 
     Attributes:
-        passage_id: The field of the id; None for the store's own id, where it has one.
-        title: The field of the title; None if there is none: the id then takes its place.
+        passage_id: The field of the id; None for the store's own id, if it has one.
+        title: The field of the title; None if there is none, so that the id is used.
         text: The field of the text.
-        vector: The field of the vector; None where the store has only one, or is searched by words.
+        vector: The field of the vector; None if the store has only one, or is searched by words.
     """
 
     passage_id: str | None
@@ -52,12 +52,12 @@ class Content:
     """A report of the passages of a store, made when it is opened.
 
     Attributes:
-        facts: What identifies the passages wherever the store runs, JSON-ready; a recording stores it.
-        rows: Number of passages that can be found; an upper bound where they are not counted.
-        score_kind: What the scores are.
+        facts: JSON-ready values that identify the passages, on any server; a recording stores them.
+        rows: Number of passages that can be found; an upper bound if they are not counted.
+        score_kind: The kind of the scores.
         dimension: Numbers of a stored vector; None for a search by words.
         most: Largest number of hits of a search; None if there is no limit.
-        details: What only a search needs.
+        details: Values that only a search needs.
     """
 
     facts: Mapping[str, Any]
@@ -73,11 +73,11 @@ class StoreOptions(TypedDict, total=False):
 
     Attributes:
         embedder: Turns questions into vectors, like those of the store; None to search by words.
-        filters: Which passages are searched: values, lists or bounds by field, see `conditions_of`.
-        identity: The field by which two passages are the same, `passage_id` if not given.
-        version: Your name for the passages as they are now, which a recording stores; rankings of a named version may be cached.
+        filters: Conditions on the passages to search: values, lists or bounds by field, see `conditions_of`.
+        identity: The field that identifies a passage, `passage_id` if not given.
+        version: Your name for the present passages, which a recording stores; rankings of a named version may be cached.
         timeout_s: Longest time of one search, 30 seconds if not given.
-        retries: How often a search is repeated after a lost connection or an overload, 2 if not given.
+        retries: The most repetitions of a search after a lost connection or an overload, 2 if not given.
     """
 
     embedder: QuestionEmbedder | None

@@ -29,28 +29,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = [
-    "AuthenticationFailedError",
-    "BusyError",
-    "CensoredError",
-    "ConfigMismatchError",
-    "DataError",
-    "LogprobsUnavailableError",
-    "MissingExtraError",
-    "ModelError",
-    "ModelTimeoutError",
-    "NotFittedError",
-    "NotFoundError",
-    "PendingReplyError",
-    "RuleSyntaxError",
-    "SchemaError",
-    "SufficeError",
-    "UnknownSignalError",
-    "UnsettledError",
-    "WorkerDiedError",
-    "did_you_mean",
-]
-
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the end of a message about an unknown name: the known one that it may stand for, or nothing.

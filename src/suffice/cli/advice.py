@@ -18,8 +18,6 @@ from suffice.errors import DataError
 from suffice.recordings import read_recording
 from suffice.verdicts.decisions import SAVABLE, Advice, decide
 
-__all__ = ["decide_command"]
-
 _OUT = Path("decision.json")
 
 

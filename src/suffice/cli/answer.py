@@ -20,8 +20,6 @@ from suffice.policy.rules import parse_rule, parse_selector
 from suffice.policy.session import Policy
 from suffice.policy.signals import LOGPROB_NEEDS
 
-__all__ = ["answer"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Searched(options.Retrieval):

@@ -25,18 +25,6 @@ from suffice.cli.settings import DEFAULT_KEY, FILE, is_from_file, read_settings
 from suffice.common.files import replacing
 from suffice.errors import DataError
 
-__all__ = [
-    "VARIABLE",
-    "Approval",
-    "approvals_file",
-    "approvals_here",
-    "approve",
-    "check_approved",
-    "is_approved",
-    "is_loopback",
-    "wanted",
-]
-
 VARIABLE = "SUFFICE_APPROVE"
 """The environment variable with approvals for programs: ``NAME_API_KEY@https://host:443``, separated by blanks."""
 

@@ -10,8 +10,6 @@ from typer import BadParameter, Option
 
 from suffice.loops import BatchQueue
 
-__all__ = ["BatchOptions"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class BatchOptions:

@@ -37,8 +37,6 @@ from suffice.verdicts.certificates import (
     threshold_path,
 )
 
-__all__ = ["certification_screen", "certify_command", "certify_path", "show_command"]
-
 
 def certify_command(
     context: typer.Context,

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from suffice.loops.clusters.total import Total
     from suffice.loops.clusters.worker import Needs, ShardOutcome
 
-__all__ = ["ClusterOptions"]
-
 _ENTRY = "suffice.cli.main:run"
 _MARKER = ".cluster"
 _PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]+@")

@@ -19,23 +19,6 @@ from rich.text import Text
 from suffice.common.tables import Table, figure
 from suffice.loops.clusters.sink import current_sink
 
-__all__ = [
-    "console",
-    "errors",
-    "fits",
-    "number",
-    "print_json",
-    "print_table",
-    "print_text",
-    "printable",
-    "progress_bar",
-    "quiet_bars",
-    "say",
-    "status",
-    "table_view",
-    "warn",
-]
-
 _WIDE = 200
 """The width of tables that go to a file or a pipe, which need not fit a screen."""
 

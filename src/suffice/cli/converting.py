@@ -15,8 +15,6 @@ from suffice.importers.converting import Conversion, convert_questions
 from suffice.importers.question_sets import CORPUS_FORM, OWN_FORM, check_form, form_of, open_source
 from suffice.loops.retrieval.forms import QUESTION_FORMS
 
-__all__ = ["convert_command", "split_sizes"]
-
 
 def convert_command(
     source: Annotated[

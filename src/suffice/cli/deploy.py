@@ -23,8 +23,6 @@ from suffice.policy.signals import REMEDIES, SIGNALS, AnswerPosition
 from suffice.verdicts.decisions import Advice
 from suffice.verdicts.decisions.advice import FORMAT
 
-__all__ = ["deploy_command"]
-
 """The default file for the policy of a decision."""
 
 _LATER = (

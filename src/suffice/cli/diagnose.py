@@ -17,8 +17,6 @@ from suffice.evaluation.replay.outcomes import outcome
 from suffice.recordings import read_recording
 from suffice.verdicts.diagnostics import diagnose
 
-__all__ = ["diagnose_command"]
-
 _SIGNAL_DETAILS = {"unit", "separation", "entropy", "values", "mode", "collapse"}
 
 

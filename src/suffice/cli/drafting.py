@@ -23,8 +23,6 @@ from suffice.policy.embedding import DraftEmbedder
 from suffice.policy.rules import parse_rule, parse_selector
 from suffice.policy.session import Policy
 
-__all__ = ["Critic", "Writer", "draft_command", "drafting_loop", "record_drafts_command"]
-
 _THEN = "suffice draft record DATASET -o drafts.parquet --model M --base-url URL"
 
 

@@ -14,8 +14,6 @@ from suffice.common.processes import import_file
 from suffice.common.provided import load_entry
 from suffice.errors import DataError
 
-__all__ = ["EXTENSIONS", "is_in_file", "load_extensions", "object_in_file"]
-
 EXTENSIONS = "suffice.extensions"
 """The group of entry points whose modules are imported before a command runs."""
 

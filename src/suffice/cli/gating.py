@@ -22,9 +22,6 @@ from suffice.loops.retrieval import Question
 from suffice.policy.embedding import Embedder
 from suffice.policy.seen import Seen
 
-__all__ = ["SELF_RAG_GATE", "GateOptions", "encoder_of", "note_fitted", "require_used"]
-
-
 SELF_RAG_GATE = Path("self-rag")
 """The name of the gate that is not a file: Self-RAG's reflection tokens."""
 

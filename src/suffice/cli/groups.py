@@ -16,8 +16,6 @@ from typer import BadParameter
 
 from suffice.common.files import place
 
-__all__ = ["RecordingPath", "command_line", "command_words", "expanded"]
-
 RecordingPath = NewType("RecordingPath", Path)
 """The path of a recording, a file or folder on this machine or at a URL; other paths cannot be URLs."""
 

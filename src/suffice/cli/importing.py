@@ -27,8 +27,6 @@ from suffice.importers.traces import explain_trace
 from suffice.policy.embedding import Embedder
 from suffice.policy.normalizers import NORMALIZERS
 
-__all__ = ["import_command"]
-
 _ENDS = {
     "max_rounds": "at the cap",
     "rule": "by the loop's own stops",

@@ -19,8 +19,6 @@ from suffice.common.results import jsonable
 from suffice.errors import DataError, NotFoundError
 from suffice.evaluation.replay import list_price
 
-__all__ = ["init_command"]
-
 _QUESTIONS = {
     "base-url": "Your endpoint, usually ending with /v1 (empty: none, the small reader in the package)",
     "model": "The model's name there",

@@ -22,8 +22,6 @@ from suffice.policy.rules.named import spelled
 from suffice.policy.session import Policy
 from suffice.policy.signals import SIGNALS
 
-__all__ = ["doctor", "signals"]
-
 _LONGEST_REPLY = 400
 """The most characters shown of a reply."""
 

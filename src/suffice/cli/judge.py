@@ -30,8 +30,6 @@ from suffice.policy.rounds import Passage
 from suffice.recordings import Recording, ResponseCache, read_recording, write_recording
 from suffice.recordings.shards import Shard
 
-__all__ = ["Judging", "judge_command", "parse_weights"]
-
 _MANY_UNREADABLE = 0.05
 
 _COLUMNS = (

@@ -31,8 +31,6 @@ from suffice.loops.judges import (
 )
 from suffice.recordings import Recording, read_recording, write_recording
 
-__all__ = ["judge_gold_command", "judge_pairs_command"]
-
 _VERDICTS = {
     "first": "the earlier draft, in both orders",
     "second": "the last draft, in both orders",

@@ -20,8 +20,6 @@ from suffice.loops.measuring import components_of
 from suffice.policy.rounds import COST_KINDS, Cost, Decision, Passage, Round
 from suffice.policy.signals import SIGNALS
 
-__all__ = ["show_live"]
-
 _SHORT, _WHOLE = 100, 400
 """The most characters of a draft or critique in a table, by default and with --details."""
 

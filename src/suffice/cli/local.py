@@ -17,8 +17,6 @@ from suffice.loops.models import PROMPTS
 from suffice.loops.models.prompts import PAPER_PROMPTS, Prompt
 from suffice.loops.models.prompts import prompt as built_in_prompt
 
-__all__ = ["DeviceName", "LocalModel", "LocalRun", "hub_name", "json_object"]
-
 DeviceName = Annotated[
     str | None,
     Option("--device", help="Torch's device for models on this machine; default: a GPU if there is one."),

@@ -27,8 +27,6 @@ from suffice.common.provided import DISTRIBUTIONS
 from suffice.errors import BusyError, NotFoundError, RuleSyntaxError, SufficeError, UnknownSignalError, UnsettledError
 from suffice.loops.clusters.sink import current_sink
 
-__all__ = ["app", "run"]
-
 _UsageError: Any = typer.BadParameter.__base__  # typer's name for this class differs between versions
 _INTERRUPTED = 130
 _WRONG_USAGE = (RuleSyntaxError, UnknownSignalError, NotFoundError, UnsettledError)

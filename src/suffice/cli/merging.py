@@ -12,8 +12,6 @@ from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.recordings import compact_recording, merge_recordings
 
-__all__ = ["merge_command"]
-
 
 def merge_command(
     paths: Annotated[

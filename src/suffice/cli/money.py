@@ -15,8 +15,6 @@ from suffice.evaluation.replay.costs_by_round import round_costs
 from suffice.evaluation.replay.prices import price_table
 from suffice.recordings import read_recording
 
-__all__ = ["costs_command", "prices_command"]
-
 
 def prices_command(
     output: Output,

@@ -33,13 +33,6 @@ from suffice.evaluation.statistics import DEFAULT_INTERVAL, INTERVALS
 from suffice.policy.rules import parse_selector
 from suffice.recordings import read_recording
 
-__all__ = [
-    "TEXT_RULES",
-    "calibrate_command",
-    "replay_command",
-    "replay_screen",
-]
-
 TEXT_RULES = ("answer_stable",)
 """The rule to replay if neither a rule nor a policy is given; it needs only the answers' text."""
 

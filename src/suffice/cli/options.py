@@ -28,41 +28,6 @@ from suffice.recordings.shards import Shard
 if TYPE_CHECKING:
     from suffice.loops.retrieval import AsyncRetriever, Question, Retriever
 
-__all__ = [
-    "DATASET",
-    "POLICY",
-    "AllowUnread",
-    "Baseline",
-    "Candidates",
-    "Compared",
-    "Dataset",
-    "LedgerName",
-    "Limit",
-    "Margins",
-    "MarkWeights",
-    "Markdown",
-    "MaxRounds",
-    "PassageEncoder",
-    "Prices",
-    "Pricing",
-    "Quality",
-    "Recorded",
-    "ResamplingOptions",
-    "Retrieval",
-    "Search",
-    "SelectorText",
-    "ShardOption",
-    "StartRound",
-    "TuneQuestions",
-    "allowed",
-    "idf_state",
-    "load_policy",
-    "overlap_state",
-    "read_baseline",
-    "split_names",
-    "start_of",
-]
-
 POLICY = Path("policy.json")
 """Where a policy is written by default."""
 

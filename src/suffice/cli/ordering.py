@@ -15,8 +15,6 @@ from suffice.evaluation.replay import order_panel
 from suffice.evaluation.replay.prices import load_prices
 from suffice.recordings import read_recording, write_recording
 
-__all__ = ["order_command"]
-
 
 def order_command(
     path: options.Recorded,

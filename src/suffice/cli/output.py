@@ -17,8 +17,6 @@ from suffice.cli.console import console, fits, print_json, print_table, say, tab
 from suffice.common.results import jsonable
 from suffice.common.tables import Table, counted
 
-__all__ = ["COLUMNS", "Output", "Screen"]
-
 COLUMNS = 100
 _LINES = 40
 _OTHER_NOTES = 6

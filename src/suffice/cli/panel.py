@@ -14,8 +14,6 @@ from suffice.errors import DataError
 from suffice.loops.judges import MARKS, JudgeModel, Panel
 from suffice.loops.judges.marks import SCORE
 
-__all__ = ["PanelOptions", "require_contexts"]
-
 LIVE_MARKS = tuple(name for name, prompt in MARKS.items() if prompt.subject == "draft")
 """The marks that a live loop may read; the others need the gold answer."""
 

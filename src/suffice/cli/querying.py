@@ -13,8 +13,6 @@ from suffice.errors import DataError
 from suffice.loops import RetrievalLoop
 from suffice.loops.models import Answerer, Gate
 
-__all__ = ["LoopOptions"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class LoopOptions:

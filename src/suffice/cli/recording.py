@@ -33,8 +33,6 @@ from suffice.policy.session import Policy
 from suffice.policy.signals import GATE, QUERY
 from suffice.policy.signals.position import AnswerPosition
 
-__all__ = ["RecordOptions", "record_command"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class RecordOptions:

@@ -27,8 +27,6 @@ from suffice.presentation import Report, Settings, make_report, render_html
 from suffice.presentation.trajectories import evidence
 from suffice.recordings import Recording, read_recording
 
-__all__ = ["report_command"]
-
 _PAGE = Path("report.html")
 
 

@@ -10,8 +10,6 @@ from typer import BadParameter, Option
 from suffice.recordings import Recording
 from suffice.recordings.runs import loop_labels
 
-__all__ = ["Where", "chosen_loop", "tune_of_loop", "where_pairs"]
-
 Where = Annotated[
     list[str] | None,
     Option("--where", metavar="COLUMN=VALUE", help="Only the questions of this model, prompt or system; repeatable."),

@@ -28,8 +28,6 @@ from suffice.policy.rules import parse_rule, parse_selector
 from suffice.policy.session import Policy
 from suffice.policy.signals import LOGPROB_NEEDS, AnswerPosition, member_component
 
-__all__ = ["record_samples_command", "sample_command"]
-
 _AT_URL = re.compile(r"(?P<name>.+?)@(?P<url>https?://.+)")
 _RULE, _SELECTOR, _MOST = "lead(3)", "majority_of_samples", 10
 

@@ -18,8 +18,6 @@ from suffice.errors import DataError
 from suffice.evaluation.search import PRESETS, read_space, search, write_rules
 from suffice.recordings import read_recording
 
-__all__ = ["search_command"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Resampling(options.ResamplingOptions):

@@ -26,8 +26,6 @@ from suffice.verdicts.diagnostics.judged import JudgedComparison, compare_judged
 from suffice.verdicts.diagnostics.ranking import RANKER_FEATURES, RankerFit, fit_ranker
 from suffice.verdicts.diagnostics.selection import compare_selectors
 
-__all__ = ["selectors_command"]
-
 _TEXT_SELECTORS = ("last", "first", "majority")
 _USUAL_RULES = ("tasr", "answer_stable", "fixed_k(3)", "full")
 _CALIBRATED_SELECTORS = ("max_p_correct", "weighted_majority")

@@ -13,21 +13,6 @@ from suffice.cli.console import warn
 from suffice.cli.extensions import is_in_file
 from suffice.errors import DataError, NotFoundError, SchemaError, did_you_mean
 
-__all__ = [
-    "DEFAULT_KEY",
-    "FILE",
-    "KEYS",
-    "KEY_ENDING",
-    "SECRETS_STAY_OUT",
-    "check_key_variable",
-    "check_named_by_file",
-    "defaults_of",
-    "is_from_file",
-    "note_settings",
-    "read_settings",
-    "settings_text",
-]
-
 FILE = Path("suffice.toml")
 """Looked for in the current folder, and nowhere else."""
 

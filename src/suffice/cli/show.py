@@ -18,8 +18,6 @@ from suffice.loops.clusters.sink import current_sink
 from suffice.policy.rounds import Cost, Decision, Round, total_cost
 from suffice.policy.signals import LOOP_COMPONENTS
 
-__all__ = ["ROUND_COLUMNS", "decision_lines", "money", "recording_progress", "round_row", "spent_so_far"]
-
 
 @contextmanager
 def recording_progress(

@@ -25,8 +25,6 @@ from suffice.cli.settings import defaults_of, note_settings, read_settings
 from suffice.common.provided import by_name, load_entry, package_of
 from suffice.errors import DataError, MissingExtraError, did_you_mean
 
-__all__ = ["COMMANDS", "RENAMED", "TREE", "Group", "Place", "command_at", "commands"]
-
 COMMANDS = "suffice.commands"
 """The group of entry points."""
 

@@ -35,8 +35,6 @@ from suffice.verdicts.watches import (
     watch,
 )
 
-__all__ = ["EXIT_CODES", "watch_command"]
-
 EXIT_CODES = {"keep": 0, "not enough audits": 0, "missing golds": 3, "recalibrate": 3, "re-certify": 3, "fall back": 4}
 """The exit code of each status with `--exit-code`; 1 and 2 mean that the command itself failed."""
 

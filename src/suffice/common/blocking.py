@@ -8,8 +8,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
 
-__all__ = ["finished", "run_blocking"]
-
 _T = TypeVar("_T")
 
 

@@ -19,31 +19,6 @@ from typing import IO, Any, cast
 from suffice.common.json_text import load_json
 from suffice.errors import DataError, MissingExtraError, SufficeError
 
-__all__ = [
-    "LOCK",
-    "check_file",
-    "decoded",
-    "disk_fault",
-    "download",
-    "file_sha256",
-    "files_hash",
-    "is_url",
-    "json_lines",
-    "locking",
-    "make_folder",
-    "place",
-    "quoted",
-    "reaching",
-    "remove_leftovers",
-    "replacing",
-    "replacing_folder",
-    "sync_folder",
-    "unpacked",
-    "unreachable",
-    "upload",
-    "write_file",
-]
-
 _FILES_LOG = logging.getLogger(__name__)
 _BOM = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"

@@ -14,8 +14,6 @@ from typing import Any
 from suffice.common.files import file_sha256, files_hash, write_file
 from suffice.errors import DataError
 
-__all__ = ["aligned", "hub_folder", "model_content", "same_model", "sha256_of"]
-
 _CONTENT = "content"
 _IDENTITY = ("model", "id", "revision", _CONTENT)
 """The entries of a fingerprint that name a model."""

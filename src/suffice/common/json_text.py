@@ -12,17 +12,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "array_items",
-    "as_number",
-    "load_json",
-    "number_from_json",
-    "number_or_none",
-    "number_to_json",
-    "refuse_constant",
-    "well_formed",
-]
-
 _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 _MAY_FOLLOW = {"": "[", "[": "]", ",": "", "item": ",]", "]": ""}
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")

@@ -28,19 +28,6 @@ if TYPE_CHECKING:
     import asyncio
     import subprocess
 
-__all__ = [
-    "can_start_python",
-    "import_file",
-    "keep_folder_out",
-    "over_parts",
-    "pools_from",
-    "process_pool",
-    "spawning_pool",
-    "start_python",
-    "start_python_async",
-    "usable_processors",
-]
-
 _Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
 

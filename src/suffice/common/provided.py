@@ -14,8 +14,6 @@ from typing import Any
 from suffice._version import __version__
 from suffice.errors import DataError, MissingExtraError, SufficeError
 
-__all__ = ["DISTRIBUTIONS", "PROVIDERS", "PROVIDES", "by_name", "is_provided", "load_entry", "package_of", "provided"]
-
 PROVIDES = "suffice.provides"
 """The group of entry points."""
 

@@ -6,8 +6,6 @@ import json
 import re
 from collections.abc import Iterable
 
-__all__ = ["Redactor", "shortened"]
-
 _SHOWN_CHARACTERS = 300
 _MIN_SECRET = 4
 _REDACTED = "[redacted]"

@@ -7,8 +7,6 @@ from typing import TypeVar
 
 from suffice.errors import DataError
 
-__all__ = ["registration"]
-
 _Named = TypeVar("_Named")
 _Entry = TypeVar("_Entry")
 

@@ -11,8 +11,6 @@ from typing import Any
 from suffice.common.display import Displayed
 from suffice.common.tables import Table
 
-__all__ = ["Inlined", "Result", "jsonable"]
-
 
 class Inlined:
     """Base of values whose fields are put directly into a result's JSON, beside its other fields."""

@@ -10,8 +10,6 @@ import ast
 import threading
 from typing import Any
 
-__all__ = ["literal_of", "parse_expression"]
-
 _READING = threading.RLock()
 
 

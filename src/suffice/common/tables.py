@@ -13,8 +13,6 @@ from typing import Any
 
 from suffice.errors import DataError
 
-__all__ = ["FORMATS", "Column", "Table", "counted", "figure", "render"]
-
 _TIES_UP = 1 + 1e-12
 
 _LATEX_ESCAPES = str.maketrans(

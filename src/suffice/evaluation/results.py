@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from suffice.common.results import Result
 from suffice.evaluation.statistics import Resampling
 
-__all__ = ["Evaluation"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation(Result):

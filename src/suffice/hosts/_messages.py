@@ -9,8 +9,6 @@ from suffice.errors import DataError
 from suffice.hosts.runs import METADATA, QuestionRun, call_cost, chat_reply
 from suffice.policy.rounds import Cost
 
-__all__ = ["cost_of", "final_messages", "newest_reply", "question_of", "reply_of_message"]
-
 
 def question_of(messages: Sequence[Any]) -> str:
     """Return the text of the user's newest message; empty if there is none."""

@@ -17,8 +17,6 @@ from suffice.policy.session import Policy
 if TYPE_CHECKING:
     from suffice.loops import Recorder
 
-__all__ = ["stop_loop_middleware"]
-
 
 def stop_loop_middleware(
     policy: Policy | Rule | str | Path, *, measure: Measure | None = None, recorder: Recorder | None = None

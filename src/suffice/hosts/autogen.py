@@ -16,8 +16,6 @@ from suffice.policy.signals import LOGPROB_NEEDS
 if TYPE_CHECKING:
     from suffice.loops import Recorder
 
-__all__ = ["stop_condition"]
-
 
 def stop_condition(
     policy: Policy | Rule | str | Path,

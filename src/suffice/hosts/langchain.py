@@ -11,8 +11,6 @@ from suffice.policy.session import Policy
 if TYPE_CHECKING:
     from suffice.loops import Recorder
 
-__all__ = ["stop_middleware"]
-
 _FIRST_AGENT_CYCLE = 6
 """Assumed steps of one more round, with tools and other middleware, until a round has shown the real number."""
 

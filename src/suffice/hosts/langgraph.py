@@ -15,8 +15,6 @@ from suffice.policy.session import Policy
 if TYPE_CHECKING:
     from suffice.loops import Recorder
 
-__all__ = ["stop_node"]
-
 _STATE = "suffice"
 _FIRST_CYCLE = 2
 """Assumed steps of one more round (the model's node and this one) until a round has shown the real number."""

@@ -8,8 +8,6 @@ from pathlib import Path
 from suffice.errors import DataError, did_you_mean
 from suffice.policy.session import Policy
 
-__all__ = ["frameworks", "own_lines", "snippet"]
-
 _PLACEHOLDER = '"policy.json"'
 
 _DRAFTS = """from suffice import Session

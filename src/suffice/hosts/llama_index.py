@@ -14,8 +14,6 @@ from suffice.policy.session import Policy
 if TYPE_CHECKING:
     from suffice.loops import Recorder
 
-__all__ = ["StopStep", "stop_step"]
-
 
 def stop_step(
     policy: Policy | Rule | str | Path, *, measure: Measure | None = None, recorder: Recorder | None = None

@@ -15,8 +15,6 @@ from suffice.policy.session import Policy
 if TYPE_CHECKING:
     from suffice.loops import Recorder
 
-__all__ = ["stop_hooks"]
-
 
 def stop_hooks(
     policy: Policy | Rule | str | Path, *, measure: Measure | None = None, recorder: Recorder | None = None

@@ -15,8 +15,6 @@ from suffice.policy.session import Policy
 if TYPE_CHECKING:
     from suffice.loops import Recorder
 
-__all__ = ["decision_of", "stop_capability"]
-
 
 def stop_capability(
     policy: Policy | Rule | str | Path,

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from suffice.loops import OpenQuestion, Recorder
     from suffice.loops.open_question import Ending
 
-__all__ = ["METADATA", "REPLY_NEEDS", "Measure", "QuestionRun", "call_cost", "chat_reply", "opener", "reply_round"]
-
 _log = logging.getLogger(__name__)
 
 METADATA = "suffice"

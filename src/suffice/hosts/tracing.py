@@ -6,8 +6,6 @@ import sys
 
 from suffice.policy.rounds import Decision
 
-__all__ = ["trace_decision"]
-
 
 def trace_decision(decision: Decision, *, rounds: int | None = None) -> None:
     """Add a decision to the current span: attributes and one event, `suffice.decision`, with the signals that it read.

@@ -24,8 +24,6 @@ from suffice.importers.names import (
 )
 from suffice.importers.table_columns import TableColumns
 
-__all__ = ["FEW", "refuse_gold_as_answer"]
-
 FEW = 0.01
 """Share of the questions whose gold answers may differ between their rows: in a large log, a slip and not another meaning."""
 

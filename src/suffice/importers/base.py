@@ -13,8 +13,6 @@ from suffice.importers.trajectories import ColumnReading, ImportedTrajectory
 from suffice.policy.embedding.base import Embedder, identity
 from suffice.policy.signals import EMBEDDER
 
-__all__ = ["ImportedRun", "with_embeddings"]
-
 
 @dataclass(slots=True, kw_only=True)
 class ImportedRun:

@@ -26,8 +26,6 @@ from suffice.recordings.schema import (
     table_of_columns,
 )
 
-__all__ = ["RecordingPart", "join_golds", "ordered_names", "recording_part", "score_rounds"]
-
 _FIRST = (
     *("question_id", "round", "cluster", "end", ASSUMED_END, "question", "golds"),
     *("answer", "text", "passage_ids", "finish_reason", "feedback", *REPLY_COLUMNS, EMBEDDING),

@@ -24,8 +24,6 @@ from suffice.loops.retrieval.datasets import question_from
 from suffice.loops.retrieval.forms import QUESTION_FORMS
 from suffice.policy.seen import text_hash
 
-__all__ = ["Conversion", "Unread", "convert_questions"]
-
 _CARD_FORMAT = "suffice-question-set"
 _QUESTION_FILE = re.compile(r"\.jsonl(\.gz)?$")
 _DIGITS = re.compile(r"\d+")

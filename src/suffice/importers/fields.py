@@ -14,8 +14,6 @@ from suffice.importers.records import ROUND_LISTS, Record
 from suffice.importers.reply_fields import reply_fields
 from suffice.importers.table_columns import TableColumns
 
-__all__ = ["flat", "lists_as_text", "names_rounds", "one_run_each", "single_name"]
-
 _RUN_LISTS = frozenset({"agents", "runs", "seeds", "chains", "trajectories"})
 _DEPTH = 4
 

@@ -12,8 +12,6 @@ from suffice.importers.names import GOLDS, IDS, QUESTIONS, plain_name
 from suffice.importers.records import Record, records_of
 from suffice.policy.metrics import normalize_answer
 
-__all__ = ["GoldAnswers"]
-
 _LISTED_IDS = 3
 
 

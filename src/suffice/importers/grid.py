@@ -16,20 +16,6 @@ from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import COST_KINDS, End
 from suffice.policy.signals import SIGNALS
 
-__all__ = [
-    "END_NAMES",
-    "OWN_COLUMNS",
-    "Grid",
-    "cell_number",
-    "cell_text",
-    "differing_golds",
-    "gold_texts",
-    "is_cost",
-    "list_text",
-    "signal_cell",
-    "whole_number",
-]
-
 _TEXT_COLUMNS = frozenset({"question_id", "cluster", "end", "question", "answer", "text", "feedback", "finish_reason"})
 OWN_COLUMNS = _TEXT_COLUMNS | {"round", "golds"}
 """Names of this library that are not signals, metrics or costs."""

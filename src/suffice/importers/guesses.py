@@ -34,8 +34,6 @@ from suffice.importers.unread import unread_notes
 from suffice.policy.metrics import METRICS
 from suffice.policy.signals import SIGNALS
 
-__all__ = ["WITHIN", "ColumnMap", "guess_columns", "is_long"]
-
 _INPUT_COLUMNS = (
     "prompt_tokens",
     "input_tokens",

@@ -12,8 +12,6 @@ from suffice.errors import DataError, did_you_mean
 from suffice.importers.base import ImportedRun
 from suffice.importers.recognise import FORMAT_TESTS, Head, recognise
 
-__all__ = ["IMPORTERS", "importer", "importer_names", "kind_of", "recognised_by", "register_importer"]
-
 IMPORTERS = "suffice.importers"
 """The group of entry points; each has the name of a format and a function from a path to an `ImportedRun`."""
 

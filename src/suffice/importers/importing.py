@@ -33,8 +33,6 @@ from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, guess_normaliz
 from suffice.recordings.recording import Recording, open_recording
 from suffice.recordings.runs import loop_labels, loops_by_label
 
-__all__ = ["ENOUGH", "ImportSummary", "import_recording"]
-
 ENOUGH = 20
 """The least number of questions for which a decision can be asked."""
 

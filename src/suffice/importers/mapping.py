@@ -11,8 +11,6 @@ from suffice.common.files import write_file
 from suffice.common.json_text import load_json
 from suffice.errors import SchemaError
 
-__all__ = ["Mapped", "mapping_path", "read_mapping", "write_mapping"]
-
 _FORMAT = "suffice import"
 _VERSION = 1
 

@@ -7,29 +7,6 @@ from functools import lru_cache
 
 from suffice.recordings.runs import LOOP_NAMES
 
-__all__ = [
-    "ANSWERS",
-    "FEEDBACK",
-    "GOLDS",
-    "IDS",
-    "MODELS",
-    "MONEY",
-    "ORDER_WORDS",
-    "OUTCOME_NAMES",
-    "OWN_SIGNALS",
-    "PARSED_ANSWERS",
-    "QUESTIONS",
-    "REPLIES",
-    "ROUND_WORDS",
-    "RUNS",
-    "SYNONYMS",
-    "TIMES",
-    "TOTAL_TOKENS",
-    "WEAK_REPLIES",
-    "is_round_name",
-    "plain_name",
-]
-
 ROUND_WORDS = (
     "round",
     "step",

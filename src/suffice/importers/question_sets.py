@@ -18,17 +18,6 @@ from suffice.importers.records import file_rows
 from suffice.loops.retrieval.fields import PASSAGE_IDS, PASSAGE_TEXTS, object_of
 from suffice.loops.retrieval.forms import QUESTION_FORMS, forms_of
 
-__all__ = [
-    "CORPUS_FORM",
-    "OWN_FORM",
-    "PlacedRows",
-    "QuestionSource",
-    "check_form",
-    "form_of",
-    "is_passage",
-    "open_source",
-]
-
 PlacedRows = Iterator[tuple[str, dict[str, Any]]]
 """Rows, each with its place for messages."""
 

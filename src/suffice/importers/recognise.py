@@ -19,19 +19,6 @@ from suffice.common.json_text import array_items, load_json, values_in
 from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.recordings.schema import META_KEY
 
-__all__ = [
-    "FORMAT_TESTS",
-    "Head",
-    "data_files",
-    "head_of",
-    "in_one_piece",
-    "is_large_array",
-    "json_array",
-    "json_document",
-    "left_out",
-    "recognise",
-]
-
 _START = 1 << 16
 _PIECE = 1 << 20
 LARGE_DOCUMENT = 1 << 23

@@ -18,8 +18,6 @@ from suffice.errors import DataError, SchemaError
 from suffice.importers.names import ANSWERS, IDS, is_round_name, plain_name
 from suffice.importers.recognise import data_files, head_of, is_large_array, json_array, json_document
 
-__all__ = ["ROUND_LISTS", "Record", "csv_rows", "file_rows", "parquet_rows", "records_of"]
-
 _NOT_OF_JSON = ("timestamp", "date", "time", "decimal", "binary", "duration")
 """Words in the names of Arrow types whose values JSON cannot express."""
 

@@ -9,8 +9,6 @@ from typing import Any
 from suffice.importers.traces.payloads import logged_reply
 from suffice.loops.models._wire import is_cut
 
-__all__ = ["reply_fields"]
-
 _PARTS = frozenset(
     {"choices", "object", "created", "created_at", "completed_at", "output", "content", "type", "role", "status"}
     | {"stop_reason", "stop_sequence", "incomplete_details", "error", "system_fingerprint", "service_tier"}

@@ -19,8 +19,6 @@ from suffice.policy.rounds import COST_KINDS, Cost, End, Floats, Mask, Positions
 from suffice.policy.signals import SIGNALS
 from suffice.recordings.schema import cost_column
 
-__all__ = ["RoundColumns", "columns_of", "trajectories_of"]
-
 _TEXTS = ("answer", "text", "feedback", "finish_reason", "reply_model", "system_fingerprint")
 _OBJECTS = ("answer_tokens", "passages", "pool_scores", "embedding")
 _SIGNAL = "signals."

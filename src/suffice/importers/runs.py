@@ -20,19 +20,6 @@ from suffice.importers.shapes import Shape
 from suffice.importers.traces.files import nanoseconds
 from suffice.recordings.runs import LOOP_NAMES, MODEL_NAMES, RUN_FILE, value_text
 
-__all__ = [
-    "FILE",
-    "RowOrder",
-    "Run",
-    "RunColumns",
-    "chosen_rows",
-    "column_names",
-    "ignored_names",
-    "row_order",
-    "runs_notes",
-    "tell_apart",
-]
-
 FILE = "file"
 """Placeholder for the file's name among the columns that tell runs apart."""
 

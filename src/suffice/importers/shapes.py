@@ -12,8 +12,6 @@ from suffice.importers.fields import flat, names_rounds, one_run_each, single_na
 from suffice.importers.names import ANSWERS, GOLDS, ORDER_WORDS, OUTCOME_NAMES, QUESTIONS, ROUND_WORDS, plain_name
 from suffice.importers.records import ROUND_LISTS, Record
 
-__all__ = ["ROUNDS", "Shape", "unfold"]
-
 ROUNDS = "rounds"
 """The name in a column map for the field with the list of rounds."""
 

@@ -27,8 +27,6 @@ from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH
 from suffice.recordings.opened import write_tables
 from suffice.recordings.schema import metric_field
 
-__all__ = ["PartedRun", "run_of_table", "run_of_trajectories"]
-
 _MEAN_METRICS = ("em", "f1")
 
 

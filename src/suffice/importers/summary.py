@@ -9,8 +9,6 @@ from typing import Any
 
 from suffice.policy.normalizers import match
 
-__all__ = ["ColumnCount", "RoundMeans", "is_counted", "match_of_row"]
-
 _TEXT_LIKE = ("question", "answer", "golds", "text", "feedback", "embedding")
 
 

@@ -11,8 +11,6 @@ from suffice.importers.grid import cell_number
 from suffice.importers.names import GOLDS, plain_name
 from suffice.importers.records import Record
 
-__all__ = ["TableColumns"]
-
 
 class TableColumns:
     """The columns of rows, each extracted once."""

@@ -27,8 +27,6 @@ from suffice.importers.tabular import TableOptions, grid_of, in_order, order_not
 from suffice.policy.metrics import normalize_answer
 from suffice.policy.seen import one_name_per_text
 
-__all__ = ["PartedTable", "UnevenError", "is_large", "unpacked_size"]
-
 LARGE = 1 << 23
 """Tables above this size in bytes are read part by part."""
 

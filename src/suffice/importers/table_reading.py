@@ -17,8 +17,6 @@ from suffice.importers.shapes import Shape
 from suffice.importers.table_rounds import read_rows
 from suffice.importers.tally import Tally
 
-__all__ = ["TableReader", "TableSource"]
-
 
 class TableSource(Protocol):
     """A table whose columns were guessed.

@@ -29,8 +29,6 @@ from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import COST_KINDS, End, Floats, Positions
 from suffice.recordings.schema import cost_column
 
-__all__ = ["read_rows"]
-
 _MOST_ROUNDS = 1e9
 _TEXTS = ("answer", "text", "feedback", "finish_reason")
 

@@ -36,16 +36,6 @@ from suffice.importers.table_reading import TableReader
 from suffice.policy.rounds import End
 from suffice.policy.seen import one_name_per_text
 
-__all__ = [
-    "TableOptions",
-    "WholeTable",
-    "grid_of",
-    "in_order",
-    "order_notes",
-    "read_tabular",
-    "refuse_other_files",
-]
-
 
 def read_tabular(
     path: str | Path,

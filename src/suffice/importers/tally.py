@@ -16,8 +16,6 @@ from suffice.importers.guesses import WITHIN, ColumnMap
 from suffice.importers.round_columns import RoundColumns
 from suffice.recordings.schema import PINNED_LABELS
 
-__all__ = ["Tally"]
-
 _FEW = 5
 _COPIED_LAST, _COPIED = 0.98, 0.95
 """Gold answers are suspected to be the model's own above these shares of equal last answers, and of all answers."""

@@ -11,8 +11,6 @@ from suffice.errors import DataError
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import Cost, End, Round
 
-__all__ = ["ColumnReading", "ImportedTrajectory", "check_unit", "end_of", "one_call", "score", "unknown_metrics"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedTrajectory:

@@ -18,8 +18,6 @@ from suffice.importers.names import (
 from suffice.importers.shapes import Shape
 from suffice.importers.table_columns import TableColumns
 
-__all__ = ["unread_notes"]
-
 _OUTPUT = "cost.generator.output_tokens"
 _SPEAKERS = (
     "role",

@@ -16,8 +16,6 @@ from suffice.recordings.schema import Columns
 from suffice.recordings.shards import with_places
 from suffice.recordings.stored import StoredRows
 
-__all__ = ["Assembly"]
-
 ROWS = 2000
 """Rows of a row group, the most in memory at a time."""
 

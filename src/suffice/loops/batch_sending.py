@@ -20,8 +20,6 @@ from suffice.loops.models._wire import count_of
 from suffice.loops.models.batch_api import ENDED, BatchApi, rows_of_output
 from suffice.recordings.batch_state import BatchState, SentBatch
 
-__all__ = ["BatchProgress", "BatchSender", "BatchSettings"]
-
 _NO_ROOM = "token_limit_exceeded"
 _CREATIONS = 4
 

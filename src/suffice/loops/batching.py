@@ -28,8 +28,6 @@ from suffice.recordings.batch_state import BATCH_NOTE, BatchState, SentBatch
 from suffice.recordings.cache import request_key
 from suffice.recordings.journal import Journal
 
-__all__ = ["BatchQueue"]
-
 _STATE_FILE = "state.sqlite"
 _FAILED_LOOKS = 20
 

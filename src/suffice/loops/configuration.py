@@ -9,8 +9,6 @@ from typing import Any
 
 from suffice.loops.live import LiveLoop
 
-__all__ = ["configuration_of"]
-
 
 def configuration_of(loop: LiveLoop, parallel_rounds: bool) -> dict[str, Any]:
     """Return all settings that a recording depends on."""

@@ -15,8 +15,6 @@ from suffice.errors import AuthenticationFailedError, DataError, ModelError
 from suffice.policy.rounds import Passage, Reply, Round
 from suffice.policy.signals import CRITIC
 
-__all__ = ["Call", "Course", "PendingCall", "RoundResult", "Steps", "contexts_of", "drive", "send"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:

@@ -16,8 +16,6 @@ from suffice.policy.rounds import Passage, Reply, Round
 from suffice.policy.signals import CRITIC
 from suffice.policy.signals.text import strip_thinking
 
-__all__ = ["DraftingLoop"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class DraftingLoop(LiveLoop):

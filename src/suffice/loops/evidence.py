@@ -12,8 +12,6 @@ from suffice.loops.retrieval import AsyncRetriever, Retriever, identity_of, is_a
 from suffice.loops.retrieval.ranking import added_costs, costed_ranking
 from suffice.policy.rounds import Cost, Passage
 
-__all__ = ["Evidence", "Ranking", "distinct_passages"]
-
 _MOST_TIMES = 16
 """Largest factor by which the number of requested passages may grow."""
 

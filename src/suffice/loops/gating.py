@@ -12,8 +12,6 @@ from suffice.policy.rounds import Round
 from suffice.policy.session import Session
 from suffice.policy.signals import CRITIC, GATE, SIGNALS
 
-__all__ = ["PendingAnswer", "needed"]
-
 
 def needed(session: Session, call: Call, *, measured: bool) -> bool:
     """Return whether a live loop makes a call that may be omitted.

@@ -12,8 +12,6 @@ from suffice.policy.signals import SIGNALS
 from suffice.recordings.merging import INFERRED, RUN
 from suffice.recordings.schema import DECISION_COLUMNS, EMBEDDING, PINNED_LABELS, SHADOW, TEXT_COLUMNS
 
-__all__ = ["check_signal_names", "checked_golds", "checked_labels", "checked_metric"]
-
 _RESERVED_NAMES = frozenset(
     {
         *TEXT_COLUMNS,

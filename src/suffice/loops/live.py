@@ -24,8 +24,6 @@ from suffice.policy.seen import Seen
 from suffice.policy.session import Policy, Session
 from suffice.policy.signals import EMBEDDER, Enricher
 
-__all__ = ["LiveLoop", "Outcome", "check_position", "fitted_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome(Displayed):

@@ -13,8 +13,6 @@ from suffice.policy.rounds import Cost, Reply, Round
 from suffice.policy.session import Session
 from suffice.policy.signals import CRITIC, CUMULATED, SIGNALS, Enricher
 
-__all__ = ["components_of", "measure_lazily", "measured", "needs_critique", "unmeasured"]
-
 
 def components_of(enrichers: Iterable[Enricher]) -> dict[str, str]:
     """Return the enricher of each signal that enrichers name in their attribute `columns`."""

@@ -22,8 +22,6 @@ from suffice.policy.signals import SIGNALS
 from suffice.recordings.round_journal import RoundWriter
 from suffice.recordings.schema import AUDIT_UNIT
 
-__all__ = ["Ending", "OpenQuestion", "RoundReader"]
-
 Ending = Literal["max_rounds", "exhausted", "rule", "failed", "cancelled"]
 """The reasons that a loop may give for the end of a recorded question."""
 

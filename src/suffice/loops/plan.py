@@ -16,8 +16,6 @@ from suffice.loops.retrieval import Question, QuestionShare
 from suffice.recordings.recording_files import RecordingFiles
 from suffice.recordings.shards import Shard
 
-__all__ = ["PlanExecutor", "RecordingPlan"]
-
 
 @dataclass(frozen=True, eq=False)
 class RecordingPlan:

@@ -11,8 +11,6 @@ from suffice.common.display import Displayed, facts_table
 from suffice.common.tables import Table, counted
 from suffice.policy.rounds import Cost, total_cost
 
-__all__ = ["Progress", "RecordSummary"]
-
 
 @dataclass(slots=True, kw_only=True)
 class Progress:

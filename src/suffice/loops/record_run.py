@@ -37,8 +37,6 @@ from suffice.recordings.shards import SHARD
 from suffice.recordings.stored import StoredRows
 from suffice.recordings.uploads import file_in_work
 
-__all__ = ["LiveExecutor", "RecordRun"]
-
 _LOG = logging.getLogger(__name__)
 
 

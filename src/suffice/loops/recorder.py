@@ -28,8 +28,6 @@ from suffice.recordings.parts_writing import recorded_at
 from suffice.recordings.round_journal import Changes, RoundJournal
 from suffice.recordings.schema import PINNED_LABELS
 
-__all__ = ["Recorder"]
-
 
 class Recorder:
     """Records the rounds of a loop of your own, from any number of threads, tasks and processes.

@@ -16,8 +16,6 @@ from suffice.loops.record_run import LiveExecutor
 from suffice.loops.retrieval import Question
 from suffice.recordings.shards import Shard
 
-__all__ = ["record", "record_async"]
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 

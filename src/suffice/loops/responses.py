@@ -6,8 +6,6 @@ from typing import Any
 
 from suffice.policy.rounds import Reply, read_responses_by
 
-__all__ = ["read_response"]
-
 
 def read_response(response: Any, **options: Any) -> Reply:
     """Return the reply in a response, see `suffice.loops.models.replies.reply_of_response`.

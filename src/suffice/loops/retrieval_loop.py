@@ -18,8 +18,6 @@ from suffice.policy.rounds import Passage, Reply, Round
 from suffice.policy.seen import Seen
 from suffice.policy.signals import GATE
 
-__all__ = ["RetrievalLoop"]
-
 _GENERATOR = "generator"
 _GOES_ON = "goes_on"
 """Finish reason of a gate's pass that the answer can continue; stored with its committed reply."""

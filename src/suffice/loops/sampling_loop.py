@@ -26,8 +26,6 @@ from suffice.policy.session import Policy
 from suffice.policy.signals import member_component
 from suffice.policy.signals.votes import VOTES
 
-__all__ = ["SamplingLoop", "sample_seed"]
-
 _CHOICES_LOG = logging.getLogger(__name__)
 _PART = "generator"
 _SET_BY_THE_LOOP = ("temperature", "seed")

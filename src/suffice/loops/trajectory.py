@@ -20,8 +20,6 @@ from suffice.policy.normalizers import DEFAULT_NORMALIZER
 from suffice.policy.rounds import Cost, End, Reply, Round
 from suffice.recordings.journal import Journal
 
-__all__ = ["RecordedTrajectory"]
-
 
 class RecordedTrajectory:
     """The rounds of one question, from the journal if they are there, else from the models.

@@ -15,8 +15,6 @@ from suffice.loops.models._wire import is_cut
 from suffice.policy.signals import LOOP_COMPONENTS
 from suffice.recordings.schema import cost_column
 
-__all__ = ["ReadReplies", "count_unread"]
-
 _FIRST_QUESTIONS = 8
 _REPLY_CHARACTERS = 200
 _ROWS_READ = 1000

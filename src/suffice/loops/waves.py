@@ -15,8 +15,6 @@ from suffice.common.tables import counted
 from suffice.loops.course import RoundResult
 from suffice.policy.rounds import Cost, Round, total_cost
 
-__all__ = ["SURPLUS", "Surplus", "Wave"]
-
 SURPLUS = "surplus"
 """The component of calls that were requested but not needed."""
 

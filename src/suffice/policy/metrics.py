@@ -19,22 +19,6 @@ from typing import TypeVar
 from suffice.common.registry import registration
 from suffice.errors import DataError
 
-__all__ = [
-    "EQUAL_WEIGHTS",
-    "METRICS",
-    "Metric",
-    "answer_key",
-    "contains",
-    "exact_match",
-    "f1",
-    "information_score",
-    "normalize_answer",
-    "precision_at",
-    "recall_at",
-    "reciprocal_rank_at",
-    "register_metric",
-]
-
 _ARTICLE_PATTERN = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _CLOSED = frozenset({"yes", "no", "noanswer"})

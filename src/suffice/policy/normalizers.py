@@ -24,19 +24,6 @@ from suffice.errors import NotFoundError, did_you_mean
 from suffice.policy.expressions import expression_key, is_available, looks_mathematical
 from suffice.policy.metrics import answer_key
 
-__all__ = [
-    "ANSWER_ID",
-    "DEFAULT_NORMALIZER",
-    "MATCH",
-    "NORMALIZERS",
-    "Grouping",
-    "Normalizer",
-    "guess_normalizer",
-    "match",
-    "normalizer_of",
-    "register_normalizer",
-]
-
 Normalizer = Callable[[str], str | None]
 """Returns the key by which an answer is compared; None for an answer that cannot be read, which casts no vote."""
 

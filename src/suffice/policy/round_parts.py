@@ -10,8 +10,6 @@ from typing import Any
 
 from suffice.common.json_text import number_from_json, number_to_json
 
-__all__ = ["COST_KINDS", "Cost", "Passage", "Token", "total_cost"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:

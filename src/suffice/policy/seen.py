@@ -13,8 +13,6 @@ import numpy.typing as npt
 from suffice.errors import SchemaError
 from suffice.policy.metrics import normalize_answer
 
-__all__ = ["Seen", "id_hash", "one_name_per_text", "text_hash"]
-
 _SEEN_KEYS = ("tune_ids", "tune_texts")
 
 

@@ -32,8 +32,6 @@ from suffice.recordings.recording import Recording
 from suffice.verdicts.decisions import Advice, decide
 from suffice.verdicts.diagnostics.calibration import named_reports, reports_by_round
 
-__all__ = ["Report", "ReportCell", "Settings", "make_report"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:

@@ -14,8 +14,6 @@ from suffice.recordings.recording import Recording
 from suffice.verdicts.diagnostics import diagnose
 from suffice.verdicts.diagnostics.selection import compare_selectors
 
-__all__ = ["diagnostics", "which_round"]
-
 _TITLES = {
     "signals": "Signals: what separates right from wrong answers",
     "correlations": "Signals: correlations",

@@ -11,8 +11,6 @@ from suffice.evaluation.replay.outcomes import is_agreement
 from suffice.policy.session import Policy
 from suffice.verdicts.certificates import Certificate
 
-__all__ = ["Headline", "caveats", "headline"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:

@@ -30,8 +30,6 @@ from suffice.presentation.packing import Pool, json_in_html, pack_bytes
 from suffice.presentation.slider import make_slider, slidable
 from suffice.presentation.trajectories import FEW, Passages, choose, to_dicts
 
-__all__ = ["LARGEST_PAGE", "digest", "environment", "page_script", "page_style", "render_html", "tiles"]
-
 LARGEST_PAGE = 5_000_000
 """The largest page in bytes, unless everything is requested."""
 

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Pool", "json_in_html", "pack_bytes"]
-
 _BREAKS = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 """JSON escapes of the characters that could end a script element or a line of script."""
 

@@ -15,8 +15,6 @@ from suffice.presentation.html import render_html
 from suffice.presentation.trajectories import Passages
 from suffice.recordings.recording import Recording
 
-__all__ = ["report"]
-
 
 def report(
     recordings: Recording | Mapping[str, Recording],

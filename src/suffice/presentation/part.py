@@ -9,8 +9,6 @@ from typing import Any
 from suffice.common.tables import Table
 from suffice.verdicts.decisions import Advice
 
-__all__ = ["ReportPart", "advice_part"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportPart:

@@ -12,8 +12,6 @@ from suffice.presentation.html import digest, environment, page_script, page_sty
 from suffice.presentation.packing import json_in_html
 from suffice.presentation.part import ReportPart
 
-__all__ = ["parts_page"]
-
 
 def parts_page(title: str, parts: Sequence[ReportPart], provenance: Table) -> str:
     """Return a page with a section for each part; scripts in it draw the charts.

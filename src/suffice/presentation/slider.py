@@ -19,8 +19,6 @@ from suffice.policy.session import Policy
 from suffice.presentation.packing import Pool
 from suffice.verdicts.diagnostics.sweep import stack_outcomes
 
-__all__ = ["Slider", "make_slider", "slidable"]
-
 _MARK = "THRESHOLD_"
 _SLIDER_STEPS = 200
 

@@ -18,8 +18,6 @@ from suffice.policy.rounds import COST_KINDS, Floats, Passage, Rounds
 from suffice.policy.session import Policy, Stops
 from suffice.recordings.recording import Recording
 
-__all__ = ["FEW", "Passages", "Stopped", "Trajectories", "choose", "evidence", "to_dicts"]
-
 FEW = 300
 """The most questions that a report contains, unless all are requested."""
 

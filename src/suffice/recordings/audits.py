@@ -8,8 +8,6 @@ import pyarrow as pa
 from suffice.policy.rounds import Floats
 from suffice.recordings.recording import Recording
 
-__all__ = ["stop_rounds", "without_audits"]
-
 
 def stop_rounds(recording: Recording) -> Floats:
     """Return the round at which each question's policy stopped, shape ``(n_questions,)``; NaN if the log does not say."""

@@ -13,8 +13,6 @@ from typing import Any
 
 from suffice.recordings.faults import sqlite_faults
 
-__all__ = ["BATCH_NOTE", "BatchState", "KnownRequest", "SentBatch"]
-
 BATCH_NOTE = "replies of language models came in batches: their seconds are unknown, and prices were those of batches"
 """The entry among the `notes` of a recording that was made in batches."""
 

@@ -7,8 +7,6 @@ from importlib.resources import as_file, files
 from suffice.errors import DataError
 from suffice.recordings.recording import Recording, read_recording
 
-__all__ = ["BUNDLED_RECORDINGS", "BUNDLED_SAMPLES", "bundled_recording"]
-
 BUNDLED_RECORDINGS = ("self_refine_gpt4", "self_refine_dv3")
 """Drafts of two models for self-refine's sentiment reversal; `target_sentiment` is the metric."""
 

@@ -18,8 +18,6 @@ from typing import Any, Self
 from suffice.errors import DataError, SchemaError
 from suffice.recordings.faults import seal_of, sqlite_faults
 
-__all__ = ["ResponseCache", "request_key"]
-
 _APPLICATION_ID = 0x53554646  # "SUFF": identifies our files among sqlite databases
 _SCHEMA_VERSION = 1
 _CACHE_BUSY_S = 30.0

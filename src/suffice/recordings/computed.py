@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from suffice.recordings.recorded_columns import RecordedColumns
 
-__all__ = ["compute_column", "is_computed", "source_columns"]
-
 _TEXTS = ("answer", "text", "finish_reason", "feedback", *REPLY_COLUMNS)
 _NEVER_RECORDED = ("answer_tokens", "passages", "pool_scores")
 

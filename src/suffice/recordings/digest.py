@@ -18,8 +18,6 @@ import pyarrow.compute as pc
 
 from suffice.errors import SchemaError
 
-__all__ = ["DIGEST_KEY", "ColumnDigest", "TableDigest", "damaged", "header_digest", "stored_digests"]
-
 DIGEST_KEY = b"suffice.digest"
 """File metadata key of the checksums."""
 

@@ -13,8 +13,6 @@ from typing import Any
 from suffice.common.files import disk_fault
 from suffice.errors import BusyError, SchemaError
 
-__all__ = ["seal_of", "sqlite_faults"]
-
 _LOCKED = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _DISK = frozenset(
     {

@@ -7,8 +7,6 @@ import os
 import sys
 from typing import IO
 
-__all__ = ["try_lock", "unlock"]
-
 if sys.platform == "win32":
     import msvcrt
 

@@ -12,8 +12,6 @@ from weakref import WeakValueDictionary
 
 from suffice.errors import DataError
 
-__all__ = ["Write", "Writers", "writers_of"]
-
 
 @dataclass(slots=True, eq=False)
 class Write:

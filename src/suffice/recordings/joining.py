@@ -24,8 +24,6 @@ from suffice.recordings.recording import Recording, open_recording, read_recordi
 from suffice.recordings.recording_files import JOURNAL_SUFFIX, journal_of
 from suffice.recordings.shards import SHARD, Shard, listed_shards
 
-__all__ = ["MergeSummary", "merge_recordings"]
-
 _PROMPTS = "prompts"
 """The entry of a configuration with the settings that differ between prompts, by prompt."""
 

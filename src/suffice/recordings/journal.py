@@ -16,8 +16,6 @@ from suffice.common.identities import aligned
 from suffice.errors import ConfigMismatchError, SchemaError, SufficeError
 from suffice.recordings.journal_file import LockedJournal, Place, check_age, read_records
 
-__all__ = ["Journal", "count_finished", "differences"]
-
 _log = logging.getLogger(__name__)
 
 _JOURNAL_BUSY_S = 2.0

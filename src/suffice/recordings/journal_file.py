@@ -37,8 +37,6 @@ from suffice.common.json_text import load_json
 from suffice.errors import BusyError, SchemaError
 from suffice.recordings.file_locks import try_lock, unlock
 
-__all__ = ["BEGINNING", "LockedJournal", "Place", "check_age", "encoded", "is_finished_old", "read_records"]
-
 _log = logging.getLogger(__name__)
 
 _HEADER = b"suffice journal 1\n"

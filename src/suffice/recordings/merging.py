@@ -16,20 +16,6 @@ from suffice.recordings.round_journal import JournalContent
 from suffice.recordings.schema import build_table, cost_column, cost_names, fill_costs
 from suffice.recordings.shards import SHARD
 
-__all__ = [
-    "INFERRED",
-    "MERGED",
-    "OF_ONE_FILE",
-    "RUN",
-    "UNFINISHED",
-    "RunNames",
-    "common_facts",
-    "conformed",
-    "joint_schema",
-    "merged",
-    "together",
-]
-
 RUN = "run"
 """The column that names a question's run, unique among all that were ever recorded."""
 

@@ -23,17 +23,6 @@ from suffice.recordings.merging import merged
 from suffice.recordings.round_journal import JournalContent, RoundJournal
 from suffice.recordings.schema import META_KEY, RECORDING_FORMAT, RECORDING_VERSION, build_table
 
-__all__ = [
-    "OpenFile",
-    "OpenRecording",
-    "check_moved",
-    "open_file",
-    "run_starts",
-    "with_journal",
-    "write_recording",
-    "write_tables",
-]
-
 _MAGIC = b"PAR1"
 _Opened = TypeVar("_Opened", bound="OpenFile")
 

@@ -17,8 +17,6 @@ from suffice.recordings.merging import INFERRED, RUN, UNFINISHED, RunNames
 from suffice.recordings.opened import OpenFile, run_starts
 from suffice.recordings.text_keys import text_keys
 
-__all__ = ["PartQuestions", "part_questions"]
-
 _IDENTITY_COLUMNS = ("question_id", "cluster", "end", "recorded_at", RUN, INFERRED)
 _CUT_ENDS = ("rule", "failed")
 _NUMBERED = r"#\d+$"

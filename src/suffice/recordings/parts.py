@@ -28,18 +28,6 @@ from suffice.recordings.round_journal import RoundJournal
 from suffice.recordings.schema import META_KEY
 from suffice.recordings.shards import Shard
 
-__all__ = [
-    "OpenFolder",
-    "common_state",
-    "damaged_part",
-    "open_folder",
-    "open_part",
-    "open_parts",
-    "part_paths",
-    "replaced_parts",
-    "taken",
-]
-
 _PART_FILES = "part-*.parquet"
 _JOURNAL = ".rounds"
 _OPEN_FILES = 100

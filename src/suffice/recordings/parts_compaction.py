@@ -22,8 +22,6 @@ from suffice.recordings.parts_writing import move_ended, new_part, writer_ended
 from suffice.recordings.round_journal import RoundJournal, SealedError
 from suffice.recordings.sharded import is_sharded
 
-__all__ = ["CompactSummary", "compact_recording"]
-
 _LOCK = ".compaction"
 _MERGED_SUFFIX = "-merged.parquet"
 _IDLE_S = 24 * 3600.0

@@ -27,8 +27,6 @@ from suffice.recordings.opened import OpenFile, with_journal, write_recording
 from suffice.recordings.parts import common_state, part_paths
 from suffice.recordings.round_journal import Changes, JournalContent, RoundJournal, SealedError
 
-__all__ = ["RecordedFile", "RecordedFolder", "move_ended", "new_part", "recorded_at", "seal_parts", "writer_ended"]
-
 _log = logging.getLogger(__name__)
 _WRITER = re.compile(r"-([0-9a-f]{8})-(\d+)-[0-9a-f]{6}\.parquet$")
 _HOST_LENGTH = 24

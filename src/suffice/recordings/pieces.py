@@ -16,8 +16,6 @@ from suffice.recordings.digest import ColumnDigest
 from suffice.recordings.opened import OpenFile, OpenRecording
 from suffice.recordings.parts import OpenFolder
 
-__all__ = ["Digests", "Piece", "are_equal", "check_pieces", "is_complete_on_disk", "piece_tables", "pieces_of"]
-
 Digests = Mapping[str, ColumnDigest]
 """The checksums of the rows of a piece, by column."""
 

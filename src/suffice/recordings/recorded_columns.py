@@ -10,8 +10,6 @@ import pyarrow as pa
 
 from suffice.policy.rounds import Floats, Mask
 
-__all__ = ["RecordedColumns"]
-
 
 class RecordedColumns(Protocol):
     """Recorded rounds by column; see `suffice.recordings.Recording`, which has all of this.

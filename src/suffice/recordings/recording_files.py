@@ -12,8 +12,6 @@ from suffice.common.files import check_file, is_url, place
 from suffice.errors import DataError
 from suffice.recordings.shards import Shard
 
-__all__ = ["JOURNAL_SUFFIX", "RecordingFiles", "journal_of"]
-
 JOURNAL_SUFFIX = ".journal"
 """The ending of the name of a journal, which is also the lock of its recording."""
 

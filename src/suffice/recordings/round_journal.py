@@ -17,8 +17,6 @@ from suffice.recordings.group_commit import Write, Writers, writers_of
 from suffice.recordings.journal import differences
 from suffice.recordings.journal_file import BEGINNING, LockedJournal, Place, is_finished_old, read_records
 
-__all__ = ["Changes", "JournalContent", "JournalQuestion", "RoundJournal", "RoundWriter", "SealedError"]
-
 _BUSY_S = 60.0
 _BUSY = "other processes are writing to it: try again"
 _SEALED = (

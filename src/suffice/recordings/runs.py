@@ -20,20 +20,6 @@ if TYPE_CHECKING:
     from suffice.policy.rounds import Mask
     from suffice.recordings.recorded_columns import RecordedColumns
 
-__all__ = [
-    "LOOP_NAMES",
-    "MODEL_NAMES",
-    "RUN_FILE",
-    "keep_where",
-    "label_values",
-    "labels_differ",
-    "loop_labels",
-    "loops_by_label",
-    "refuse_several_loops",
-    "single_labels",
-    "value_text",
-]
-
 MODEL_NAMES = frozenset(
     {"model", "model_name", "model_id", "llm", "llm_model", "engine", "deployment", "deployment_name", "deployment_id"}
 )

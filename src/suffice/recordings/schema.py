@@ -14,28 +14,6 @@ from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import COST_KINDS
 from suffice.policy.signals import LOOP_COMPONENTS, SIGNALS
 
-__all__ = [
-    "ASSUMED_END",
-    "AUDIT_UNIT",
-    "DECISION_COLUMNS",
-    "EMBEDDING",
-    "META_KEY",
-    "PINNED_LABELS",
-    "RECORDING_FORMAT",
-    "RECORDING_VERSION",
-    "REPLY_COLUMNS",
-    "SHADOW",
-    "TEXT_COLUMNS",
-    "Columns",
-    "build_table",
-    "column_kind",
-    "cost_column",
-    "cost_names",
-    "fill_costs",
-    "metric_field",
-    "table_of_columns",
-]
-
 RECORDING_FORMAT = "suffice.recording"
 RECORDING_VERSION = 1
 META_KEY = b"suffice"

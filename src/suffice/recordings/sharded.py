@@ -25,8 +25,6 @@ from suffice.recordings.parts import OpenFolder, damaged_part, open_part, open_p
 from suffice.recordings.recording_files import JOURNAL_SUFFIX
 from suffice.recordings.shards import DATASET_INDEX, SHARD, Shard, listed_shards
 
-__all__ = ["MANIFEST_FILE", "ShardedFolder", "check_shard", "complete_shards", "is_sharded", "open_shards"]
-
 MANIFEST_FILE = "manifest.json"
 """The manifest, which the last shard writes: it lists the parts of the complete folder."""
 

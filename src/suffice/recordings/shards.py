@@ -13,8 +13,6 @@ import pyarrow as pa
 
 from suffice.errors import DataError
 
-__all__ = ["DATASET_INDEX", "SHARD", "Shard", "listed_shards", "with_places", "without_places"]
-
 SHARD = "shard"
 """The entry of a part's metadata with its shard and data set."""
 

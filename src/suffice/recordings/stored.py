@@ -16,8 +16,6 @@ from suffice.errors import SchemaError
 from suffice.recordings.opened import OpenRecording
 from suffice.recordings.recording import Recording
 
-__all__ = ["StoredRows"]
-
 _ROWS_AT_A_TIME = 2000
 _ROW_KEYS = ("question_id", "round", "end")
 _QUESTION_COLUMN = "question"

@@ -8,8 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["text_bytes", "text_keys"]
-
 _WORD = 8
 _BITS = 8
 _ONES = np.uint64(2**64 - 1)

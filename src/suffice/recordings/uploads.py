@@ -15,8 +15,6 @@ from suffice.errors import SufficeError
 from suffice.recordings.journal import Journal
 from suffice.recordings.recording_files import RecordingFiles
 
-__all__ = ["HereFile", "file_in_work"]
-
 _COPY_EVERY_S = 60.0
 """The shortest time between two copies of a journal, in seconds."""
 

@@ -29,20 +29,6 @@ from suffice.policy.rules import Selector
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 
-__all__ = [
-    "LossAccount",
-    "PolicyLoss",
-    "Questions",
-    "base_name",
-    "failed_text",
-    "is_computed",
-    "loss_bounds",
-    "open_text",
-    "same_texts",
-    "two_digits",
-    "unknown_text",
-]
-
 Baseline = Policy | Callable[[PreparedRecording], Run]
 """A policy, or what replays a baseline that is none, on any order of the rounds."""
 

@@ -16,8 +16,6 @@ from suffice_gates.gates import GateEvaluation, GatePoint, Transitions, even_bet
 from suffice_gates.gates.changes import examples_table, transitions_table
 from suffice_gates.gates.point import points_table
 
-__all__ = ["gate_part", "gate_steps_chart", "gate_sweep_chart"]
-
 _SWEEP_CAPTION = (
     "the share of questions that are retrieved for, as the threshold moves. Grey band: from never to always retrieving. A "
     "gate that knows nothing follows the random gate."

@@ -33,8 +33,6 @@ from suffice.policy.rounds import Cost, Passage, Reply, Round
 from suffice.policy.seen import Seen
 from suffice.policy.signals import RERANKING
 
-__all__ = ["RERANKER_CARD", "CrossEncoderScorer", "PairScorer", "Reranked", "load_cross_encoder"]
-
 _RERANKER_COMPONENT = "reranker"
 _RERANKER_SIGNAL = "rerank_score"
 

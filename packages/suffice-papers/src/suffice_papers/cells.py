@@ -16,8 +16,6 @@ from suffice.evaluation.statistics.units import check_differences, check_level
 from suffice.policy.rounds import Floats
 from suffice_papers.multinomial import bootstrap_weights
 
-__all__ = ["CellDeltas", "macro_bootstrap"]
-
 _NAMED = 5
 """Questions named in a message."""
 

@@ -17,8 +17,6 @@ from suffice_papers.tasr.cells import TasrCell, read_cells
 from suffice_papers.tasr.tables import paper_tasr
 from suffice_reader.demo.bundled import record_bundled
 
-__all__ = ["semantic_command", "tasr_command"]
-
 _CORPORA = {"hotpotqa": "HotpotQA distractor", "2wiki": "2WikiMultiHopQA distractor"}
 
 

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from suffice.errors import NotFoundError
 
-__all__ = ["existing", "run_labels"]
-
 
 def existing(path: str | Path, expected: str) -> Path:
     """Return the path of a file, or raise if it does not exist.

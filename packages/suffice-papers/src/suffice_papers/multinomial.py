@@ -12,8 +12,6 @@ from suffice.errors import DataError
 from suffice.evaluation.statistics import Clusters, Draws, Resampling, Units
 from suffice.policy.rounds import Floats
 
-__all__ = ["bootstrap_weights", "draws_by_place"]
-
 
 def draws_by_place(resampling: Resampling, n_rows: int, clusters: Clusters = None) -> Draws:
     """Return multinomial draws of `n_rows` questions; `clusters` names the unit of each, None = each is its own.

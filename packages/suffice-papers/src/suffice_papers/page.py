@@ -6,8 +6,6 @@ from suffice.presentation.part import ReportPart
 from suffice.presentation.parts_page import parts_page
 from suffice_papers.paper import Paper
 
-__all__ = ["paper_page"]
-
 
 def paper_page(paper: Paper) -> str:
     """Render the page, one HTML file that needs no network: the result, the figures, and every table."""

@@ -13,8 +13,6 @@ from suffice.common.results import Result
 from suffice.common.tables import Column, Table
 from suffice_papers.published import Flag
 
-__all__ = ["NOT_MADE", "Paper", "PaperFigure", "flags_table", "narrow", "not_made_table", "origin_table"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperFigure:

@@ -19,8 +19,6 @@ from suffice.errors import DataError
 from suffice_papers.page import paper_page
 from suffice_papers.paper import Paper
 
-__all__ = ["SHAPES", "FiguresOption", "FormatOption", "OutOption", "checked_form", "print_paper", "stage_bar"]
-
 SHAPES = ("table", *FORMATS, "json", "html")
 
 FormatOption = Annotated[str, typer.Option("--format", help=f"One of: {', '.join(SHAPES)}.")]

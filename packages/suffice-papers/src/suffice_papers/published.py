@@ -9,8 +9,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-__all__ = ["FigureValue", "Flag", "Published", "flagged", "published_tasr", "read_published"]
-
 FigureValue = float | tuple[float, float, float]
 """A value, or a value with the bounds of its interval."""
 

@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Featurizer", "ReaderConfig", "Window"]
-
 _ARTICLE_WORDS = frozenset({"a", "an", "the"})
 _EDGE_SYMBOLS = frozenset("$£€¥%°")  # other non-alphanumeric pieces cannot begin or end an answer
 YES, NO, TITLE, TEXT = 1, 2, 3, 4  # segments of a window; 0 = not part of any answer

@@ -16,8 +16,6 @@ from suffice.policy.embedding.base import PieceEmbedder, required_texts
 from suffice.policy.rounds import Cost
 from suffice_reader.onnx import load_onnx
 
-__all__ = ["MAX_TOKENS", "MiniLM"]
-
 MAX_TOKENS = 256
 """Longest chunk in tokens with [CLS] and [SEP], as in training."""
 

@@ -11,8 +11,6 @@ from typing import Any
 from suffice.policy.rounds import Cost, Passage, Reply
 from suffice_reader.span_reader import SpanReader
 
-__all__ = ["SpanReaderModel"]
-
 
 class SpanReaderModel:
     """Answers by pointing at a span of the passages, or with yes or no; it cannot answer without passages.

@@ -11,8 +11,6 @@ from typing import Any
 
 from suffice.errors import DataError, MissingExtraError
 
-__all__ = ["OnnxModel", "load_onnx"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnnxModel:

@@ -29,8 +29,6 @@ from suffice.policy.metrics import answer_key
 from suffice_reader._span_windows import NO, TITLE, YES, Featurizer, ReaderConfig, Window, clean
 from suffice_reader.onnx import load_onnx
 
-__all__ = ["Reading", "SpanReader"]
-
 MARGIN_RANGE = (0.0, 30.0)
 """Range of `answer_margin` [nats]; a difference outside is clipped."""
 

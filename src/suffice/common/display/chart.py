@@ -16,8 +16,6 @@ from suffice.common.display.svg import picture
 from suffice.common.display.themes import in_colours
 from suffice.common.files import write_file
 
-__all__ = ["VENDOR", "Chart", "components", "vendored"]
-
 VENDOR = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
 """The scripts that draw a chart, in the order in which a page loads them."""
 

@@ -12,8 +12,6 @@ from xml.etree import ElementTree as ET
 from suffice.common.display.themes import colour_of, in_colours
 from suffice.errors import MissingExtraError
 
-__all__ = ["check_charts_extra", "picture"]
-
 _SVG = "http://www.w3.org/2000/svg"
 _DRAWN = frozenset(f"{{{_SVG}}}{mark}" for mark in ("path", "line", "text"))
 

@@ -13,8 +13,6 @@ from typing import Any, Literal
 from suffice.common.tables import Column, Table, render
 from suffice.errors import DataError
 
-__all__ = ["LIBRARIES", "Displayed", "Library", "arrow_table", "facts_table", "frame_of", "html_table", "style"]
-
 Library = Literal["pandas", "polars", "pyarrow"]
 LIBRARIES: tuple[Library, ...] = ("pandas", "polars", "pyarrow")
 """Libraries whose data frames `to_frame` makes."""

@@ -9,8 +9,6 @@ from typing import Any, Literal
 
 from suffice.common.display.tables import style
 
-__all__ = ["Theme", "colour_of", "in_colours", "theme_colours"]
-
 Theme = Literal["light", "dark"]
 
 _VARIABLE = re.compile(r"var\((--[\w-]+)\)")

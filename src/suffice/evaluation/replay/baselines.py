@@ -17,22 +17,6 @@ from suffice.policy.rules import fixed_k
 from suffice.policy.session import Policy, Stops
 from suffice.recordings.audits import stop_rounds
 
-__all__ = [
-    "RECORDED",
-    "Run",
-    "closed_book",
-    "fixed_budget",
-    "fixed_policy",
-    "missing_note",
-    "oracle_best",
-    "oracle_earliest",
-    "recorded_from",
-    "recorded_run",
-    "run_policy",
-    "single_answer",
-    "stop_shares",
-]
-
 RECORDED = "recorded"
 """The label of `recorded_run`: what differences are taken against by default where a rule ended some recordings."""
 

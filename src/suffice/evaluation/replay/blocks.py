@@ -35,8 +35,6 @@ from suffice.recordings.text_keys import text_bytes, text_keys
 
 _SPACE, _ASCII = 32, 126
 
-__all__ = ["BlockReader", "PieceFacts", "RecordingBlock", "Source"]
-
 
 class Source:
     """A recording on disk.

@@ -33,8 +33,6 @@ from suffice.policy.session import Policy, stop_positions
 from suffice.policy.signals import CRITIC
 from suffice.policy.signals.votes import vote_signal
 
-__all__ = ["EachOrders", "run_all"]
-
 _VALUES = 1 << 18  # of one column in a block of orders
 _MOST_CALLS = 512
 

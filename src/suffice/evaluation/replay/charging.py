@@ -19,16 +19,6 @@ from suffice.policy.rounds import Mask, Positions, Rounds
 from suffice.policy.session import Policy, Stops
 from suffice.policy.signals import CRITIC, CUMULATED, SIGNALS
 
-__all__ = [
-    "LEDGERS",
-    "LIVE",
-    "PUBLISHED",
-    "Charging",
-    "answered_closed_book",
-    "charging_of",
-    "reads_closed_book",
-]
-
 _EMBEDDER = "embedder"
 
 

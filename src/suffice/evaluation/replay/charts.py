@@ -11,26 +11,6 @@ from suffice.common.tables import figure
 from suffice.evaluation.replay.replayed_rows import Replayed, Row
 from suffice.policy.calibration import CalibrationReport
 
-__all__ = [
-    "COST_TITLES",
-    "KIND_MARKS",
-    "accent_shades",
-    "axis_of",
-    "bound_layer",
-    "chart_of",
-    "front_layer",
-    "legend_entry",
-    "pareto_chart",
-    "pareto_costs",
-    "path_chart",
-    "point_layer",
-    "points_chart",
-    "reliability_chart",
-    "scale_of",
-    "shares_chart",
-    "stops_chart",
-]
-
 COST_TITLES: Mapping[str, str] = {
     "calls": "model calls per question",
     "tokens": "tokens per question",

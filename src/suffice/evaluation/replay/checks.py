@@ -17,8 +17,6 @@ from suffice.policy.session import Policy
 from suffice.policy.signals import SIGNALS, AnswerPosition, Idf, state_from_dict
 from suffice.recordings.recording import Recording
 
-__all__ = ["check_policy", "policy_for", "reads_round_0", "require_whole"]
-
 
 def require_whole(recording: Recording, why: str) -> None:
     """Raise a `CensoredError` if a rule ended questions before the recording's highest round.

@@ -38,8 +38,6 @@ from suffice.policy.rounds import Floats
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 
-__all__ = ["ComparedRuns", "Comparison", "Replayed", "companions", "labelled", "marked"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:

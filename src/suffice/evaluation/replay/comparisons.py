@@ -11,8 +11,6 @@ from suffice.evaluation.replay.baselines import Run
 from suffice.evaluation.statistics import Draws, MarginTest, PairedResult, Units
 from suffice.policy.rounds import Floats
 
-__all__ = ["difference_bounds", "margin_tests", "mean_differences", "paired_differences"]
-
 _INTERVAL_COSTS = ("calls", "tokens")
 """The costs whose differences have intervals."""
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from suffice.policy.rounds import COST_KINDS
 
-__all__ = ["CostGaps"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostGaps:

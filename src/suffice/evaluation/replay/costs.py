@@ -20,19 +20,6 @@ from suffice.recordings.batch_state import BATCH_NOTE
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import cost_column
 
-__all__ = [
-    "COSTS",
-    "GATE",
-    "GENERATOR",
-    "NOT_LANGUAGE_MODELS",
-    "CostTable",
-    "Ledger",
-    "gate_signals",
-    "loop_masks",
-    "shared_prefix",
-    "widen",
-]
-
 COSTS = ("calls", "tokens", "seconds", "money", "retrievals")
 """What policies can be compared by."""
 

@@ -16,8 +16,6 @@ from suffice.policy.rounds import COST_KINDS, Floats
 from suffice.policy.signals import EMBEDDING, RERANKING, RETRIEVAL
 from suffice.recordings.recording import Recording
 
-__all__ = ["RoundCost", "RoundCosts", "round_costs"]
-
 _RETRIEVAL_COLUMNS = (
     ("retrievals", Column("retrievals", ".2f")),
     ("retrieval_seconds", Column("s of retrieval", ".3f")),

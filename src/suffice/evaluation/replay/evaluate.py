@@ -17,8 +17,6 @@ from suffice.policy.rules import Rule
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 
-__all__ = ["replay", "replay_matrix"]
-
 
 def replay(
     recording: Recording,

@@ -40,8 +40,6 @@ from suffice.policy.signals.state import DIFFICULTY
 from suffice.policy.signals.votes import ALLOCATED
 from suffice.recordings.recording import Recording
 
-__all__ = ["CalibrationSummary", "CalibratorFit", "FitComparison", "calibrate", "fit_provenance"]
-
 P_CORRECT = "p_correct"
 _ALLOCATION_SEED = 0
 _CALIBRATOR_FORMS: tuple[tuple[Method, bool], ...] = (

@@ -6,8 +6,6 @@ import numpy as np
 
 from suffice.policy.rounds import Floats, Mask
 
-__all__ = ["pareto_front"]
-
 
 def pareto_front(quality: Floats, cost: Floats) -> Mask:
     """Return which points no other dominates: at most its cost, at least its quality, and better in one.

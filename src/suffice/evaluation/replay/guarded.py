@@ -10,8 +10,6 @@ from suffice.policy.rules import answer_stable, signal, tasr
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 
-__all__ = ["with_guarded"]
-
 _log = logging.getLogger(__name__)
 
 _GUARDABLE = (tasr(), answer_stable())

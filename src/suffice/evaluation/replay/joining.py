@@ -14,8 +14,6 @@ from suffice.evaluation.replay.costs import Ledger
 from suffice.evaluation.replay.recorded import run_notes
 from suffice.policy.rounds import COST_KINDS, Floats
 
-__all__ = ["JoinedLedger", "joined_run", "with_stops_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedLedger(Ledger):

@@ -17,8 +17,6 @@ from suffice.policy.session import Policy
 from suffice.policy.signals import SIGNALS
 from suffice.recordings.recording import Recording
 
-__all__ = ["DEFAULT_ORDERS", "drawn_orders", "mean_runs", "n_orders", "order_note", "seed_of_names"]
-
 DEFAULT_ORDERS = 100
 """Orders of the samples of each question."""
 

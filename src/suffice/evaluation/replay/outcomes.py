@@ -17,24 +17,6 @@ from suffice.policy.rules import Selector
 from suffice.policy.rules.selectors import answered
 from suffice.recordings.recording import Recording
 
-__all__ = [
-    "AGREEMENT",
-    "AgreementBasis",
-    "MultipleChoice",
-    "agreement_note",
-    "agreement_text",
-    "answers_by_stop",
-    "choice_note",
-    "choice_notes",
-    "default_metrics",
-    "expected_by_stop",
-    "has_outcome",
-    "is_agreement",
-    "outcome",
-    "unanswered",
-    "values_by_stop",
-]
-
 AGREEMENT = ("agreement", "agreement_em", "agreement_f1")
 """Metrics against the answer of the full-budget run: they measure sameness, not truth."""
 

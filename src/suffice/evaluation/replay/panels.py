@@ -28,20 +28,6 @@ from suffice.policy.rounds import Floats, Mask
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import cost_column
 
-__all__ = [
-    "BEST_SINGLE",
-    "BestSingle",
-    "OrderedPanel",
-    "PanelMember",
-    "best_single",
-    "best_single_note",
-    "best_single_note_of",
-    "best_single_run",
-    "order_panel",
-    "panel_columns",
-    "panel_members",
-]
-
 BEST_SINGLE = "best_single"
 """The label of the row of the best single model."""
 

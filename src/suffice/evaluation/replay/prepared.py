@@ -21,8 +21,6 @@ from suffice.policy.rules import Selector
 from suffice.policy.session import Policy, Stops, stops
 from suffice.recordings.recording import Recording
 
-__all__ = ["PreparedRecording"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PreparedRecording:

@@ -19,18 +19,6 @@ from suffice.policy.rounds import Floats
 from suffice.policy.signals import EMBEDDING, GATE, LOOP_COMPONENTS, QUERY, member_component
 from suffice.recordings.recording import Recording
 
-__all__ = [
-    "BATCH_FACTOR",
-    "ListPrice",
-    "Price",
-    "component_prices",
-    "list_price",
-    "list_prices",
-    "load_prices",
-    "price_table",
-    "prices_of",
-]
-
 LIST_PRICES = "list"
 """What names the bundled list prices where a file of prices may be named."""
 

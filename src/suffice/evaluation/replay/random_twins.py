@@ -16,8 +16,6 @@ from suffice.policy.rounds import Floats, Mask, Positions, Rounds
 from suffice.policy.rules import Selector
 from suffice.policy.session import Policy, Stops
 
-__all__ = ["Dealt", "Strata", "random_stop", "strata_of", "twin_notes"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dealt:

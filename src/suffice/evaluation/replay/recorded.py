@@ -16,8 +16,6 @@ from suffice.policy.session import Policy
 from suffice.policy.signals import CUMULATED, SIGNALS, VOTES, cost_columns
 from suffice.recordings.recording import Recording
 
-__all__ = ["Definedness", "check_recorded", "run_notes"]
-
 _SIGNAL_REMEDIES: Mapping[str, str] = MappingProxyType(
     {
         "embedding": "embed the drafts (`suffice draft record --embedder minilm`)",

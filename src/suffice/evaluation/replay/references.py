@@ -27,19 +27,6 @@ from suffice.policy.rules import Rule, parse_rule
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 
-__all__ = [
-    "Available",
-    "Questions",
-    "answering_like",
-    "baseline_policy",
-    "baseline_runs",
-    "fixed_policies",
-    "refuse_unmeasured",
-    "selector_names",
-    "selectors_in_use",
-    "with_references",
-]
-
 _DEFAULT = "fixed_k(3)"
 
 RunOf = Callable[[Policy, str], Run]

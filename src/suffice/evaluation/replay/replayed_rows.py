@@ -11,8 +11,6 @@ from suffice.common.results import jsonable
 from suffice.common.tables import Column
 from suffice.evaluation.statistics import MarginTest, PairedResult, Resampling
 
-__all__ = ["Bounded", "Replayed", "Row", "Spread"]
-
 _SPENT = {
     "calls": (Column("calls", ".2f"), "calls"),
     "tokens": (Column("tokens", ",.0f"), "tokens"),

@@ -13,8 +13,6 @@ from suffice.evaluation.replay.baselines import Run
 from suffice.evaluation.replay.costs import COSTS
 from suffice.evaluation.statistics import ROUNDING
 
-__all__ = ["Rival", "check_cost", "find_rival", "find_rivals"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rival:

@@ -17,8 +17,6 @@ from suffice.policy.session import Policy
 from suffice.policy.signals import GATE, SIGNALS, Idf, state_from_dict
 from suffice.recordings.recording import Recording
 
-__all__ = ["Selected", "dividing_names", "seen_by", "seen_from", "seen_in", "selected_on", "tuned_on"]
-
 THE_POLICY = "the policy"
 """The part that contains calibrators, thresholds and the choice of rule and selector."""
 

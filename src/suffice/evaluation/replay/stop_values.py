@@ -31,8 +31,6 @@ from suffice.policy.rules import signal as named
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 
-__all__ = ["RoundValues", "StopValues", "learn_stop"]
-
 _SAME = 1e-12
 """A column whose spread is below this share of its size does not vary."""
 

@@ -38,8 +38,6 @@ from suffice.policy.session import Policy
 from suffice.recordings.pieces import Piece
 from suffice.recordings.recording import Recording
 
-__all__ = ["replay_stream"]
-
 BLOCK_ROWS = 1 << 16
 """Rows that are decided at once; memory is proportional to it."""
 

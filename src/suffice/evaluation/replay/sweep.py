@@ -16,8 +16,6 @@ from suffice.policy.rules import Rule, Threshold
 from suffice.policy.rules.rethreshold import substitute, with_threshold
 from suffice.policy.session import Policy, Stops, stops
 
-__all__ = ["Held", "Regions", "equivalent_thresholds", "even_thresholds", "region_of", "regions"]
-
 
 def even_thresholds(column: Floats, n: int = 40) -> Floats:
     """Return `n` evenly spaced values between the smallest and the largest defined one (as TASR's repository does).

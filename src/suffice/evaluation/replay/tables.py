@@ -7,16 +7,6 @@ import math
 from suffice.common.tables import Column, Table, counted
 from suffice.evaluation.replay.replayed_rows import Replayed
 
-__all__ = [
-    "costs_table",
-    "differences_table",
-    "margin_tests_table",
-    "outcomes_table",
-    "replay_notes",
-    "replay_tables",
-    "stops_table",
-]
-
 _CENSORED = (
     "† censored: a rule ended the recording of some questions before this policy would have stopped. What it would have "
     "answered there is unknown: quality runs from all wrong to all right there, costs are the least that is possible"

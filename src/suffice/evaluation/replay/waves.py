@@ -8,8 +8,6 @@ from suffice.errors import DataError
 from suffice.policy.rounds import Floats
 from suffice.recordings.recording import Recording
 
-__all__ = ["due_in_waves", "wave_note", "wave_of"]
-
 
 def due_in_waves(column: Floats, kind: str, width: int, before: int = 0, until: int | None = None) -> Floats:
     """Return a column of costs by the round in which each falls due, if rounds are requested `width` at once.

@@ -36,8 +36,6 @@ from suffice.policy.rounds import COST_KINDS, Mask
 from suffice.policy.seen import id_hash, one_name_per_text
 from suffice.recordings.recording import Recording
 
-__all__ = ["Facts", "Whole", "cost_means"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:

@@ -14,8 +14,6 @@ from suffice.evaluation.search.families import FormFamily, RuleCodes
 from suffice.evaluation.search.space import Literal
 from suffice.policy.rounds import Mask, Rounds
 
-__all__ = ["Bits", "LiteralBits", "evaluator", "first_bit", "in_a_row", "pack_bits", "reader"]
-
 Bits = npt.NDArray[Any]
 """Packed rounds, unsigned integers of 8 to 64 bits, shape ``(n_rules, n_questions)``."""
 

@@ -16,8 +16,6 @@ from suffice.policy.rules import tasr
 from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
 
-__all__ = ["Goal", "chosen_policy", "empty_notes", "left_out_notes", "on_demand_notes", "space_of", "wanted_signals"]
-
 _ON_DEMAND = frozenset({"critic_approved", "judge_entailment", "rerank_score"})
 """Signals whose components are called where a rule reads them."""
 

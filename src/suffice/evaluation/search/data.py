@@ -26,20 +26,6 @@ from suffice.policy.session import Policy
 from suffice.policy.signals import CRITIC
 from suffice.recordings.recording import Recording
 
-__all__ = [
-    "OUTCOMES",
-    "Questions",
-    "Side",
-    "by_prompt",
-    "find_prompt",
-    "no_shared_questions",
-    "policy_of_baseline",
-    "prompt_names",
-    "reading",
-    "refuse_shared",
-    "seen_before",
-]
-
 OUTCOMES = ("quality", "calls", "tokens")
 """What a stop gives and costs, in the order of every array that holds all three."""
 

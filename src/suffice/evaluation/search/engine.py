@@ -66,8 +66,6 @@ from suffice.policy.signals import SIGNALS
 from suffice.recordings.opened import run_starts
 from suffice.recordings.recording import Recording
 
-__all__ = ["search"]
-
 _ORDERS = 10
 _DECIMALS = 12
 """Decimals by which means are compared: the order in which parts are added changes those beyond."""

@@ -21,8 +21,6 @@ from suffice.evaluation.search.families import FormFamily, RuleCodes
 from suffice.evaluation.search.space import Block
 from suffice.policy.rounds import Floats, Positions
 
-__all__ = ["ThresholdIntervals", "equivalent_intervals"]
-
 ThresholdIntervals = dict[str, tuple[float, float]]
 """By literal (``p_correct >``): the thresholds that stop every question alike; infinite where there is no end."""
 

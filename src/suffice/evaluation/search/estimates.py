@@ -27,8 +27,6 @@ from suffice.policy.rules import tasr
 from suffice.policy.session import Policy
 from suffice.recordings.pieces import Piece
 
-__all__ = ["Estimates", "Passes", "difference_columns_of"]
-
 _OfPiece = TypeVar("_OfPiece")
 
 

@@ -20,8 +20,6 @@ from suffice.evaluation.statistics import Keys, keyed_numbers
 from suffice.policy.rounds import Floats, Mask
 from suffice.policy.rules import Patience, Rule
 
-__all__ = ["Distinct", "Explorer", "Hashes", "SearchProgress", "Section"]
-
 SearchProgress = Callable[[int, int], None]
 """Called with the number of parts done and the number of all, anew in each pass over them."""
 

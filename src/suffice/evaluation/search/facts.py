@@ -23,8 +23,6 @@ from suffice.policy.rounds import Mask
 from suffice.policy.seen import id_hash, one_name_per_text
 from suffice.recordings.recording import Recording
 
-__all__ = ["HASHED", "Facts", "TuneShare", "facts_of", "linked_names", "questions_with_texts", "split"]
-
 HASHED = ("question_id", "round", "answer")
 """Columns that the hash of the data reads, beside metrics."""
 

@@ -17,8 +17,6 @@ import numpy.typing as npt
 from suffice.evaluation.search.space import Block, bell
 from suffice.policy.rules import AllOf, AnyOf, KOf, Rule
 
-__all__ = ["FormFamily", "RuleCodes"]
-
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 

@@ -11,8 +11,6 @@ from typing import Any
 from suffice.errors import DataError, SchemaError
 from suffice.evaluation.search.space import Block, Literal, Space
 
-__all__ = ["read_space", "space_from_dict"]
-
 
 def read_space(path: str | Path) -> Space:
     """Read a space from a TOML file.

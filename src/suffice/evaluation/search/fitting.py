@@ -19,8 +19,6 @@ from suffice.policy.signals.votes import weights_of
 from suffice.recordings.computed import is_computed
 from suffice.recordings.recording import Recording
 
-__all__ = ["Defined", "fit"]
-
 _FITTED = {**CALIBRATED, "top_score_z": "top_score"}
 _UNREAD = frozenset({"calls", "tokens", "seconds"})
 

@@ -11,8 +11,6 @@ from suffice.evaluation.search.explore import Distinct, Explorer
 from suffice.evaluation.statistics import ROUNDING, PairedResult
 from suffice.policy.rounds import Floats
 
-__all__ = ["Optimism", "RuleEstimate", "Trials", "best_within"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleEstimate:

@@ -14,8 +14,6 @@ from suffice.evaluation.statistics import keyed_numbers, keys_of
 from suffice.recordings.opened import run_starts
 from suffice.recordings.recording import Recording
 
-__all__ = ["in_orders", "keyed_orders", "ordered_metadata"]
-
 _ORDERS_STREAM = 0x0DE5 << 40
 
 

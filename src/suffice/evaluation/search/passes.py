@@ -27,25 +27,6 @@ from suffice.evaluation.statistics import Keys, keys_of
 from suffice.policy.rounds import Floats, Positions
 from suffice.policy.rules import tasr
 
-__all__ = [
-    "Checks",
-    "ComparisonSums",
-    "Comparisons",
-    "comparisons_in",
-    "defined_in",
-    "facts_in",
-    "family_in",
-    "intervals_in",
-    "names_in",
-    "narrowed",
-    "ranges_in",
-    "rows_in",
-    "sums_alone_in",
-    "sums_in",
-    "tables_in",
-    "with_facts",
-]
-
 _DRAWN_AT_ONCE = 4_096
 """Questions whose draws are in memory: 32 MB of 1,000 draws."""
 

@@ -8,8 +8,6 @@ from suffice.errors import DataError, NotFoundError
 from suffice.evaluation.search.space import Block, Literal, Space
 from suffice.policy.signals import SIGNALS
 
-__all__ = ["CONFIDENCE_PROMPT", "PRESETS", "available", "preset", "votes"]
-
 CONFIDENCE_PROMPT = "confidence_first"
 """The prompt of the second block of `tasr-381`: the confidence is asked for before the answer."""
 

@@ -27,8 +27,6 @@ from suffice.policy.rounds import Floats, Positions
 from suffice.policy.session import Policy
 from suffice.recordings.pieces import Piece
 
-__all__ = ["PlacedPiece", "SearchReading"]
-
 PIECE_ROWS = 1 << 19
 """Rows of a large file that one process reads at a time, about; the sums of all rules come back for each piece."""
 

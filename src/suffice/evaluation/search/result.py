@@ -37,8 +37,6 @@ from suffice.evaluation.statistics import PairedResult
 from suffice.policy.rounds import Floats, Positions
 from suffice.policy.session import Policy
 
-__all__ = ["Chosen", "Named", "SearchResult", "write_rules"]
-
 _WRITTEN_AT_ONCE = 20_000
 """Rules whose texts are made and written at once."""
 

@@ -19,17 +19,6 @@ from suffice.recordings.pieces import Piece
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import column_kind
 
-__all__ = [
-    "MemorySource",
-    "SearchSource",
-    "columns_of_metric",
-    "complete",
-    "cost_columns",
-    "is_clustered",
-    "source_of",
-    "unit_names",
-]
-
 _ALWAYS = ("question_id", "round", "end", "cluster")
 
 _BLOCK_ROWS = 1 << 16

@@ -12,8 +12,6 @@ from suffice.errors import DataError
 from suffice.evaluation.replay import reads_round_0
 from suffice.policy.rules import Threshold
 
-__all__ = ["FORMS", "MOST_RULES", "Block", "Literal", "RuleForm", "Space", "bell"]
-
 RuleForm = Choice["or", "and", "dnf", "k_of_n"]
 FORMS: tuple[str, ...] = get_args(RuleForm)
 

@@ -16,8 +16,6 @@ from suffice.evaluation.search.space import Space
 from suffice.evaluation.statistics import ROUNDING, DrawnSums, Keys, PairedResult, Resampling
 from suffice.policy.rounds import Floats, Positions
 
-__all__ = ["FOLDED", "RuleSums", "UnitSums", "slices", "whole_units"]
-
 FOLDED = ("quality", "calls")
 """Outcomes that are summed fold by fold: what a rule is selected by."""
 

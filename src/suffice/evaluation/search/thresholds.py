@@ -14,8 +14,6 @@ from suffice.evaluation.search.space import Block, Literal, Space
 from suffice.evaluation.statistics import ROUNDING
 from suffice.policy.rounds import Floats
 
-__all__ = ["N_THRESHOLDS", "Locked", "ThresholdTrial", "open_literals", "threshold_trials", "with_thresholds"]
-
 N_THRESHOLDS = 40
 """Evenly spaced values that are tried for a signal by itself."""
 

@@ -13,8 +13,6 @@ from suffice.errors import DataError
 from suffice.evaluation.statistics.rounding import ROUNDING
 from suffice.policy.rounds import Floats, Mask
 
-__all__ = ["Area", "Coded", "area_under_roc", "areas_by_draw"]
-
 Codes = npt.NDArray[np.int64]
 _FEWEST = 2
 

@@ -17,8 +17,6 @@ from suffice.evaluation.statistics.keyed import KeyedWeights
 from suffice.evaluation.statistics.units import Units
 from suffice.policy.rounds import Floats
 
-__all__ = ["Weights", "blocks", "check_weights", "count_of", "products", "quantiles", "resampled_means"]
-
 Weights = Floats | KeyedWeights
 """How often each unit is drawn, shape ``(n_resamples, n_units)``: a matrix, or what makes one piece by piece."""
 

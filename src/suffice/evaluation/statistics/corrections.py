@@ -12,8 +12,6 @@ from suffice.evaluation.statistics.bootstrap import Weights, blocks, check_weigh
 from suffice.evaluation.statistics.units import Clusters, Units, check_level, paired_rows, standard_errors
 from suffice.policy.rounds import Floats
 
-__all__ = ["MaxStatistic", "benjamini_hochberg", "holm", "max_statistic"]
-
 
 def holm(p: npt.ArrayLike) -> Floats:
     """Return p-values adjusted so that the chance of any false rejection is bounded (Holm 1979).

@@ -11,8 +11,6 @@ from suffice.errors import DataError
 from suffice.evaluation.statistics.units import Clusters, Units
 from suffice.policy.seen import id_hash
 
-__all__ = ["drawn_folds", "hash_folds", "hash_order", "hash_places"]
-
 
 def hash_places(names: Sequence[object], *, salt: str = "") -> npt.NDArray[np.float64]:
     """Return the place of each name in [0, 1), uniform over names: a set is the names below a share.

@@ -20,15 +20,6 @@ from suffice.evaluation.statistics.rounding import ROUNDING
 from suffice.evaluation.statistics.units import Clusters, paired_rows, standard_errors
 from suffice.policy.rounds import Floats
 
-__all__ = [
-    "SignFlip",
-    "cohens_d_z",
-    "paired_t_test",
-    "permutation_tests",
-    "sign_flip_test",
-    "wilcoxon_test",
-]
-
 _ENUMERABLE = 20
 """Non-zero pairs whose sign patterns are enumerated: 2**20 sums take 8 MiB."""
 

@@ -15,16 +15,6 @@ from suffice.evaluation.statistics.rounding import ROUNDING
 from suffice.evaluation.statistics.units import Clusters, Units, check_level, paired_rows, standard_errors
 from suffice.policy.rounds import Floats
 
-__all__ = [
-    "DEFAULT_INTERVAL",
-    "INTERVALS",
-    "Intervals",
-    "Resampled",
-    "expanded_tail",
-    "paired_bootstrap",
-    "paired_t",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervals:

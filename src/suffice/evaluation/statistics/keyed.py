@@ -19,8 +19,6 @@ from suffice.errors import DataError
 from suffice.policy.rounds import Floats
 from suffice.policy.seen import id_hash
 
-__all__ = ["KeyedWeights", "Keys", "keyed_numbers", "keyed_signs", "keys_of", "poisson_weights"]
-
 Keys = npt.NDArray[np.uint64]
 """One number for each question: the first 64 bits of the sha256 of its name."""
 

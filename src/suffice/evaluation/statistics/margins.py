@@ -19,8 +19,6 @@ from suffice.evaluation.statistics.pvalues import betting_p_value
 from suffice.evaluation.statistics.units import Clusters, Units, check_level, paired_rows, standard_errors
 from suffice.policy.rounds import Floats
 
-__all__ = ["MarginTest", "both_margin_tests", "equivalence", "non_inferiority"]
-
 _ORDER_SALT = "margin, order:"
 _HALVINGS = 20
 """Of an interval in which the smallest margin lies: to a millionth."""

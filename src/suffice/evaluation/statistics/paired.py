@@ -15,16 +15,6 @@ from suffice.evaluation.statistics.intervals import DEFAULT_INTERVAL, paired_boo
 from suffice.evaluation.statistics.units import Clusters, Units
 from suffice.policy.rounds import Floats
 
-__all__ = [
-    "FEW_NONZERO",
-    "ONE_UNIT",
-    "PairedResult",
-    "few_warning",
-    "json_ready",
-    "paired_results",
-    "undefined_notes",
-]
-
 FEW_NONZERO = 10
 """With fewer non-zero pairs than this, every interval under-covers and an exact test is given (SEMANTICS)."""
 

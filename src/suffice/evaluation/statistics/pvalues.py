@@ -12,8 +12,6 @@ import numpy.typing as npt
 from suffice.errors import DataError
 from suffice.policy.rounds import Floats
 
-__all__ = ["betting_p_value", "hoeffding_bentkus_p_value", "net_p_value"]
-
 _SUM_ERROR = 1e-9
 """Sums of losses carry rounding errors, and Bentkus rounds the sum up to a whole number."""
 

@@ -20,8 +20,6 @@ from suffice.evaluation.statistics.paired import PairedResult, paired_results
 from suffice.evaluation.statistics.units import Clusters, Units, check_level
 from suffice.policy.rounds import Floats
 
-__all__ = ["Draws", "Resampling", "holm_within"]
-
 Key = TypeVar("Key", bound=Hashable)
 
 _MOST_WEIGHTS = 2**26

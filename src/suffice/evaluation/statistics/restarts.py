@@ -12,8 +12,6 @@ from suffice.errors import DataError
 from suffice.evaluation.statistics.shares import share, share_left
 from suffice.policy.rounds import Floats, Mask
 
-__all__ = ["Alarm"]
-
 _STAKES_EACH = 10
 EVEN = 100
 """So many first beginnings own about as much each: no change is noticed after fewer audits anyway."""

@@ -1,6 +1,4 @@
 """What counts as equal."""
 
-__all__ = ["ROUNDING"]
-
 ROUNDING = 1e-12
 """How far apart figures of size 1 may be that differ by rounding alone, as sums in another order do."""

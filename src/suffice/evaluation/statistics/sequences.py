@@ -14,8 +14,6 @@ from suffice.errors import DataError
 from suffice.evaluation.statistics.shares import share
 from suffice.policy.rounds import Floats
 
-__all__ = ["ConfidenceSequence", "window_sequences"]
-
 _NARROWEST_AT = 12.5
 """Squares of the range: 1,000 losses in [-1, 1] of which one in twenty is not 0."""
 _NEWTON_STEPS = 60  # of Newton's method, which needs about eight

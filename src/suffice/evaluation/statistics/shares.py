@@ -7,8 +7,6 @@ import numpy.typing as npt
 
 from suffice.policy.rounds import Floats
 
-__all__ = ["share", "share_left"]
-
 
 def share(number: npt.ArrayLike, even: float = 1.0) -> Floats:
     """Return the share of the k-th part, k = 1, 2, ...; all shares together are 1.

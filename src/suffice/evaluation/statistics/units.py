@@ -12,8 +12,6 @@ import numpy.typing as npt
 from suffice.errors import DataError
 from suffice.policy.rounds import Floats
 
-__all__ = ["Clusters", "Units", "check_differences", "check_level", "paired_rows", "standard_errors"]
-
 Clusters = Sequence[Any] | npt.NDArray[Any] | None
 """The unit of each row, by any name; None if each row is its own."""
 

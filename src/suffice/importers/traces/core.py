@@ -16,8 +16,6 @@ from suffice.importers.traces.spans import CHAT, About, Log, TraceSpan
 from suffice.loops.models._wire import is_cut
 from suffice.policy.signals.position import AnswerPosition
 
-__all__ = ["TRACE_ID", "WHOLE", "Conversation", "TraceStep", "conversations_of"]
-
 TRACE_ID = "trace_id"
 """The value of `key` that makes each trace one question."""
 

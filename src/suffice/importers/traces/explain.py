@@ -17,8 +17,6 @@ from suffice.importers.traces.openai_files import openai_log
 from suffice.importers.traces.otel import openinference_log, otlp_log
 from suffice.importers.traces.spans import Log
 
-__all__ = ["TRACE_FORMATS", "explain_trace"]
-
 TRACE_FORMATS: dict[str, Callable[[str | Path], Log]] = {
     "inspect": inspect_log,
     "langfuse": langfuse_log,

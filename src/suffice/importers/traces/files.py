@@ -14,8 +14,6 @@ from suffice.importers.grid import whole_number
 from suffice.importers.recognise import data_files, head_of
 from suffice.importers.records import parquet_rows
 
-__all__ = ["documents", "dotted_fields", "fields_of", "nanoseconds", "objects_in", "short_ids", "unwrapped"]
-
 _LONGEST_ID = 256
 _SECONDS, _MILLISECONDS, _MICROSECONDS = 10**11, 10**14, 10**17  # a number below the bound is in this unit
 _LATEST = 2**64  # nanoseconds have 64 bits

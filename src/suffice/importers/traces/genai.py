@@ -10,8 +10,6 @@ from suffice.importers.traces.files import dotted_fields, short_ids, unwrapped
 from suffice.importers.traces.payloads import count, first, logged_reply, messages_of
 from suffice.importers.traces.spans import CHAT, LoggedMessage, LoggedReply, TraceSpan, usage_of
 
-__all__ = ["Event", "is_genai", "read_attributes"]
-
 Event = tuple[str, Mapping[str, Any]]
 """A span event, or a log record of the span: its name, and its attributes and body with dotted names."""
 

@@ -21,8 +21,6 @@ from suffice.importers.traces.runs import run_of
 from suffice.importers.traces.spans import CHAT, About, Log, TraceSpan
 from suffice.policy.rounds import End
 
-__all__ = ["inspect_log", "read_inspect"]
-
 _ZSTANDARD = 93
 _ZIP_HEADER_BYTES = 30  # bytes of a member's header before its name
 _ATTACHMENT = "attachment://"

@@ -16,8 +16,6 @@ from suffice.importers.traces.runs import run_of
 from suffice.importers.traces.spans import CHAT, About, Log, TraceSpan
 from suffice.policy.rounds import End
 
-__all__ = ["langfuse_log", "read_langfuse"]
-
 _UPPER = re.compile(r"(?<!^)(?=[A-Z])")
 _PRINTED_NULLS = ("None", "null")
 

@@ -16,8 +16,6 @@ from suffice.importers.traces.runs import run_of
 from suffice.importers.traces.spans import CHAT, Log, TraceSpan
 from suffice.policy.rounds import End
 
-__all__ = ["langsmith_log", "read_langsmith"]
-
 _BATCH_FIELDS = ("post", "patch", "runs")
 
 

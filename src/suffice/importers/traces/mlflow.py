@@ -16,8 +16,6 @@ from suffice.importers.traces.spans import CHAT, ERROR_CODES, About, Log, TraceS
 from suffice.loops.retrieval import GOLD_FIELDS
 from suffice.policy.rounds import End
 
-__all__ = ["mlflow_log", "read_mlflow"]
-
 _CHAT_TYPES = ("CHAT_MODEL", "LLM")
 _EXPECTED = ("expected_response", "expected_answer", *(name for name in GOLD_FIELDS if name != "answer"))
 

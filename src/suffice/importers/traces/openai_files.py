@@ -14,8 +14,6 @@ from suffice.importers.traces.runs import run_of
 from suffice.importers.traces.spans import CHAT, Log, LoggedMessage, TraceSpan
 from suffice.policy.rounds import End
 
-__all__ = ["openai_log", "read_openai"]
-
 _OK = 300
 _OBJECTS = ("chat.completion", "response", "text_completion")
 

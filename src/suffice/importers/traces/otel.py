@@ -16,8 +16,6 @@ from suffice.importers.traces.runs import run_of
 from suffice.importers.traces.spans import ERROR_CODES, Log, TraceSpan
 from suffice.policy.rounds import End
 
-__all__ = ["openinference_log", "otlp_log", "read_openinference", "read_otlp"]
-
 
 def read_otlp(path: str | Path, *, key: str | None = None, ended: End | None = None) -> ImportedRun:
     """Read OTLP JSON or JSON lines with spans of the GenAI, OpenLLMetry or OpenInference conventions.

@@ -14,8 +14,6 @@ from suffice.importers.traces.spans import LoggedMessage, LoggedReply, ToolCall,
 from suffice.loops.models._wire import count_of, response_output, tokens_of
 from suffice.policy.rounds import Token
 
-__all__ = ["count", "first", "logged_reply", "messages_of", "text_of", "usage_in"]
-
 _ROLES = {
     "human": "user",
     "ai": "assistant",

@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from suffice.importers.traces.core import Conversation
 from suffice.importers.trajectories import ColumnReading
 
-__all__ = ["trace_readings"]
-
 _OF_TRACE = "id of the trace, sample or request"
 
 

@@ -20,8 +20,6 @@ from suffice.policy.seen import one_name_per_text
 from suffice.policy.signals import SIGNALS
 from suffice.recordings.schema import column_kind
 
-__all__ = ["run_of"]
-
 _MARK_CHARS = 60
 _SAME = 0.9
 

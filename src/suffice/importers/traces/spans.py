@@ -9,19 +9,6 @@ from typing import Any
 
 from suffice.policy.rounds import End, Token
 
-__all__ = [
-    "CHAT",
-    "ERROR_CODES",
-    "About",
-    "Log",
-    "LoggedMessage",
-    "LoggedReply",
-    "ToolCall",
-    "TraceSpan",
-    "Usage",
-    "usage_of",
-]
-
 CHAT = "chat"
 """The kind of a span that is one call of a model."""
 

@@ -14,8 +14,6 @@ from typing import Any
 from suffice.common.tables import counted
 from suffice.errors import DataError, MissingExtraError
 
-__all__ = ["Cluster"]
-
 _HERE = "ray"
 _REMOTE = "ray://"
 _RUNNING = "ray://auto"

@@ -17,8 +17,6 @@ from suffice.loops.clusters.total import Total
 from suffice.loops.clusters.worker import Needs, ShardOutcome, WorkerProcess
 from suffice.loops.models.limits import EvenPace
 
-__all__ = ["Job", "run_shards"]
-
 _LOOK_S = 0.5
 _START_S = 60.0
 """How long the first workers are waited for, so that none begins before all have checked what they see."""

@@ -14,8 +14,6 @@ from suffice.common.processes import keep_folder_out
 from suffice.errors import WorkerDiedError
 from suffice.loops.clusters.connection import Cluster
 
-__all__ = ["RayPool"]
-
 _T = TypeVar("_T")
 _TRIES = 3
 """So often a part is worked on again whose process or node was lost."""

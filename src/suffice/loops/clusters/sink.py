@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-__all__ = ["ShardReport", "Sink", "current_sink", "open_sink"]
-
 
 @dataclass(slots=True)
 class Sink:

@@ -10,8 +10,6 @@ from suffice.loops import Progress
 from suffice.loops.clusters.sink import ShardReport
 from suffice.policy.rounds import Cost
 
-__all__ = ["Total"]
-
 
 class Total:
     """The progress and the cost of all shards.

@@ -21,8 +21,6 @@ from suffice.common.processes import keep_folder_out
 from suffice.loops.clusters.sink import ShardReport, Sink, open_sink
 from suffice.loops.models.limits import RequestLimits, sharing_limits
 
-__all__ = ["Needs", "ShardOutcome", "Worker", "WorkerProcess"]
-
 _HELD_S = 180.0
 """How long a shard may still be held by the process that had it: a lease of a network file system takes 90 seconds to end."""
 

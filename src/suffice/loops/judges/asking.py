@@ -9,8 +9,6 @@ from typing import Generic, TypeVar
 
 from suffice.errors import AuthenticationFailedError, ModelError
 
-__all__ = ["Replies", "ask_each"]
-
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")
 

@@ -21,8 +21,6 @@ from suffice.policy.rounds import Passage
 from suffice.recordings import Recording
 from suffice.recordings.shards import Shard
 
-__all__ = ["PREFERRED", "REFERENCES", "PreferenceColumns", "gold_score", "prefer_to_last", "reference_columns"]
-
 REFERENCES = ("token_f1", "rouge_l", "embedding_similarity")
 """The measures of `reference_columns`."""
 

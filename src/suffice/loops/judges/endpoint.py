@@ -17,8 +17,6 @@ from suffice.loops.models.prompts import Message, reminded
 from suffice.policy.rounds import Cost
 from suffice.policy.signals import strip_thinking
 
-__all__ = ["ATTEMPTS", "JudgeModel", "JudgeOutcome", "JudgeReply", "UnreadableError", "read_object"]
-
 ATTEMPTS = 3
 """Largest number of attempts to get a readable reply from a judge."""
 

@@ -15,8 +15,6 @@ from suffice.policy.metrics import information_score
 from suffice.policy.rounds import Cost, Passage, Reply, Round
 from suffice.policy.signals.semantic import JUDGE
 
-__all__ = ["SCORE", "Draft", "Judgement", "MarkJudge", "Panel"]
-
 SCORE = "information_score"
 """The column and signal of a panel's weighted mean."""
 

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from suffice.errors import DataError
 
-__all__ = ["Noise", "noise_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:

@@ -11,8 +11,6 @@ from suffice.loops.judges.endpoint import JudgeModel, read_object
 from suffice.loops.judges.prompts import BETTER_OF_TWO, PairPrompt, read_winner, schema_of
 from suffice.policy.rounds import Cost, Passage
 
-__all__ = ["Comparison", "PairVerdict", "PairwiseJudge"]
-
 PairVerdict = Literal["first", "second", "tie", "order_dependent", "undefined"]
 """`first` and `second`: in both orders; `tie`: in both orders; `order_dependent`: the orders disagree; `undefined`: a
 reply could not be read."""

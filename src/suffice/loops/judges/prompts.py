@@ -16,20 +16,6 @@ from suffice.loops.models import Prompt
 from suffice.loops.models.prompts import Message, VersionedPrompt, chat_of
 from suffice.policy.rounds import Passage
 
-__all__ = [
-    "ANSWER_RELEVANCY",
-    "BETTER_OF_TWO",
-    "CONTEXT_PRECISION",
-    "CONTEXT_RECALL",
-    "FAITHFULNESS",
-    "MARKS",
-    "MarkPrompt",
-    "PairPrompt",
-    "read_mark",
-    "read_winner",
-    "schema_of",
-]
-
 _TOP = 4
 
 

@@ -24,17 +24,6 @@ from suffice.recordings import Recording
 from suffice.recordings.schema import cost_column
 from suffice.recordings.shards import Shard
 
-__all__ = [
-    "GAIN",
-    "MarkSummary",
-    "RecordingMarks",
-    "drafts_of",
-    "gains",
-    "judge_recording",
-    "with_columns",
-    "with_marks",
-]
-
 GAIN = "information_gain"
 
 

@@ -12,8 +12,6 @@ import numpy as np
 from suffice.errors import DataError
 from suffice.policy.metrics import f1
 
-__all__ = ["Embed", "embedding_similarity", "rouge_l", "token_f1"]
-
 _OTHER = re.compile(r"[^a-z0-9]+")
 
 Embed = Callable[[list[str]], Any]

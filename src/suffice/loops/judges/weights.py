@@ -11,8 +11,6 @@ from suffice.errors import DataError
 from suffice.policy.metrics import information_score
 from suffice.policy.rounds import Floats
 
-__all__ = ["ahp_weights", "checked_weights", "entropy_weights", "equal_weights", "least_squares_weights"]
-
 _RANDOM_INDEX = (0.0, 0.0, 0.0, 0.58, 0.90, 1.12, 1.24, 1.32, 1.41, 1.45, 1.49)
 """Saaty's random index: the mean consistency index of random matrices, by their size."""
 _RECIPROCAL_TOLERANCE = 1e-6

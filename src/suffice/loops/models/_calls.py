@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["Cache", "CacheableCall", "ChatStats"]
-
 
 class Cache(Protocol):
     """A response cache, such as `suffice.recordings.cache.ResponseCache`."""

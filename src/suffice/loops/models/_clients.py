@@ -22,8 +22,6 @@ from suffice.loops.models.limits import RequestLimits
 if TYPE_CHECKING:
     import openai
 
-__all__ = ["MAX_REPLY_BYTES", "OPENAI_URL", "Clients", "Connection", "checked_url", "checked_urls", "connect"]
-
 MAX_REPLY_BYTES = 1 << 26
 """Largest reply in bytes: 64 MiB, several times the size of the longest log-probabilities and embeddings."""
 

@@ -19,8 +19,6 @@ from urllib.parse import urlsplit
 
 from suffice.loops.models.limits import RequestLimits, pause
 
-__all__ = ["CALL", "EndpointCall", "Endpoints", "affinity_of"]
-
 _ENDPOINTS_LOG = logging.getLogger(__name__)
 _FIRST_OUTAGE_S, _LONGEST_OUTAGE_S = 1.0, 60.0
 _LONGEST_WAIT_S = 60.0

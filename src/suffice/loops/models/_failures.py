@@ -9,8 +9,6 @@ from typing import Any
 from suffice.common.redaction import Redactor, shortened
 from suffice.errors import AuthenticationFailedError, LogprobsUnavailableError, ModelError, ModelTimeoutError
 
-__all__ = ["bad_body", "failure_of", "is_unmistakable", "secret_values", "status_failure"]
-
 _SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie|signature|password", re.IGNORECASE)
 _MIN_UNMISTAKABLE = 12
 _RETRYABLE = frozenset({408, 409, 425, 429})

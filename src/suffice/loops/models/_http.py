@@ -17,8 +17,6 @@ from openai import DefaultAsyncHttpxClient, DefaultHttpxClient
 from suffice.common.blocking import finished
 from suffice.loops.models._endpoints import Endpoints
 
-__all__ = ["AsyncBoundedClient", "BoundedClient", "Bounds", "cut_of"]
-
 _CUT = "suffice.cut"
 _MOST_REDIRECTS = 20
 _OF_THE_TRANSFER = frozenset({"content-encoding", "content-length", "transfer-encoding"})

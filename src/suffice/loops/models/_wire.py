@@ -14,24 +14,6 @@ from suffice.errors import DataError, ModelError
 from suffice.loops.models._failures import bad_body, status_failure
 from suffice.policy.rounds import COST_KINDS, Cost, Token
 
-__all__ = [
-    "Api",
-    "Completion",
-    "as_prompt",
-    "checked_settings",
-    "completion_of",
-    "content_text",
-    "count_of",
-    "expected_tokens",
-    "is_cut",
-    "is_processed",
-    "message_text",
-    "parse",
-    "request_body",
-    "response_output",
-    "tokens_of",
-]
-
 Api = Literal["chat", "completions"]
 """The interface: chat completions, or the legacy completions of a raw text."""
 

@@ -10,8 +10,6 @@ from suffice.loops.models._wire import Completion
 from suffice.loops.models.prompts import Message
 from suffice.policy.rounds import Cost, Passage, Reply
 
-__all__ = ["Answerer", "Completer", "Gate", "Verdict", "has_attentions"]
-
 
 @runtime_checkable
 class Answerer(Protocol):

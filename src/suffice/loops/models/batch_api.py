@@ -18,8 +18,6 @@ from suffice.loops.models._clients import Connection
 from suffice.loops.models._endpoints import EndpointCall
 from suffice.loops.models._failures import bad_body, status_failure
 
-__all__ = ["BATCHES", "ENDED", "BatchApi", "BatchReplies", "BatchRequest", "BatchRow", "input_line", "rows_of_output"]
-
 ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
 """The final states of a batch."""
 

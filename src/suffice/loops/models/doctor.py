@@ -18,8 +18,6 @@ from suffice.loops.models.prompted import MIN_ALTERNATIVES
 from suffice.policy.rounds import Passage, Reply
 from suffice.policy.signals.margins import LOGPROB_NEEDS, token_margin
 
-__all__ = ["EndpointReport", "Sample", "probe"]
-
 LogprobsKind = Literal["raw", "processed", "none", "unknown"]
 """`processed`: taken after sampling, 0 for the chosen token and minus infinity for the others, without a margin."""
 

@@ -21,8 +21,6 @@ from suffice.loops.models.limits import RequestLimits
 from suffice.policy.embedding.base import PieceEmbedder, checked_vectors, pieces_of
 from suffice.policy.rounds import Cost
 
-__all__ = ["EndpointEmbedder"]
-
 
 class EndpointEmbedder(PieceEmbedder):
     """Embeds texts with a model behind an OpenAI-compatible `/embeddings` endpoint.

@@ -14,8 +14,6 @@ from suffice.loops.models.prompts import Message, Prompt, VersionedPrompt, chat_
 from suffice.policy.rounds import Cost, Passage, Reply, Round
 from suffice.policy.signals import strip_thinking
 
-__all__ = ["ENTAILMENT", "EntailmentJudge", "JudgePrompt", "parse_mark"]
-
 _JUDGE_COMPONENT = "judge:entailment"
 _JUDGE_SIGNAL = "judge_entailment"
 _REMINDER = "Reply with the mark alone, one number from 1 to 5."

@@ -18,8 +18,6 @@ from typing import Any, Protocol
 
 from suffice.errors import DataError
 
-__all__ = ["EvenPace", "Pace", "RequestLimits", "limits_here", "pause", "sharing_limits"]
-
 _LIMITS_LOG = logging.getLogger(__name__)
 _MINUTE_S = 60.0
 

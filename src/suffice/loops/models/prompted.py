@@ -13,8 +13,6 @@ from suffice.policy.signals.margins import LOGPROB_NEEDS
 from suffice.policy.signals.position import AnswerPosition, Located
 from suffice.policy.signals.text import parse_confidence
 
-__all__ = ["MIN_ALTERNATIVES", "PromptedModel", "reply_of"]
-
 MIN_ALTERNATIVES = 2
 """The number of alternatives for each token that a margin needs."""
 

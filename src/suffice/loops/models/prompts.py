@@ -19,30 +19,6 @@ from typing import Any, ClassVar
 from suffice.errors import DataError, NotFoundError
 from suffice.policy.rounds import Passage
 
-__all__ = [
-    "ANSWER_FIRST",
-    "CBDR",
-    "CHAIN_OF_THOUGHT",
-    "CONFIDENCE_FIRST",
-    "DRAFTING",
-    "NO_CONFIDENCE",
-    "PAPER_PROMPTS",
-    "PREFILLED",
-    "PROMPTS",
-    "SELF_ASK",
-    "STEP_BY_STEP",
-    "ChainPrompt",
-    "ContextsFirstPrompt",
-    "DraftingPrompt",
-    "Message",
-    "Prompt",
-    "VersionedPrompt",
-    "chat_of",
-    "filled",
-    "prompt",
-    "reminded",
-]
-
 Message = dict[str, str]
 """One chat message: `role` and `content`."""
 

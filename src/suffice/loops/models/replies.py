@@ -20,8 +20,6 @@ from suffice.loops.models.prompted import reply_of
 from suffice.policy.rounds import Cost, Provider, Reply
 from suffice.policy.signals.position import AnswerPosition
 
-__all__ = ["reply_of_response"]
-
 _ASSISTANT = frozenset({"assistant", "ai", "model"})
 """Names of the model's role in several interfaces; a message of another role is not a reply."""
 

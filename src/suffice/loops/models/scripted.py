@@ -17,8 +17,6 @@ from suffice.loops.models._wire import Completion
 from suffice.policy.rounds import Cost, Passage, Reply
 from suffice.policy.signals import LOGPROB_NEEDS
 
-__all__ = ["ScriptedModel"]
-
 _Line = str | Reply | None
 _Script = Mapping[str, Sequence[_Line]] | Callable[[str, Sequence[Passage]], _Line]
 _Failures = Mapping[int, Exception] | Callable[[int], Exception | None]

@@ -16,8 +16,6 @@ from suffice.errors import MissingExtraError, ModelError
 from suffice.policy.embedding.base import PieceEmbedder, checked_vectors, pieces_of
 from suffice.policy.rounds import Cost
 
-__all__ = ["Encoder", "SentenceTransformersEmbedder", "load_encoder", "model_id", "pooling_of", "weights_hash"]
-
 _NO_LIMIT = 10**6
 
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from itertools import accumulate
 
-__all__ = ["sentence_end", "sentences"]
-
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _LIST_NUMBER = re.compile(r"\s*\(?\d{1,2}[.)]\s*")
 

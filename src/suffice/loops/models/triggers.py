@@ -14,17 +14,6 @@ from suffice.loops.models.sentences import sentence_end
 from suffice.policy.rounds import Token
 from suffice.policy.signals.alignment import token_bytes
 
-__all__ = [
-    "NO_CONTENT_WORDS",
-    "attended",
-    "first_sentence",
-    "flare_trigger",
-    "masked_text",
-    "rind",
-    "text_of",
-    "uncertain_spans",
-]
-
 _NO_CONTENT_WORDS = """
 a an the of in on at to for from by with as and or but not no is are was were be been being it its this that these those
 he she they his her their them him i you we my your our who whom which what when where how there here do does did has

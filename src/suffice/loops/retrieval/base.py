@@ -11,21 +11,6 @@ from suffice.common.blocking import run_blocking
 from suffice.errors import DataError
 from suffice.policy.rounds import Passage
 
-__all__ = [
-    "AsyncRetriever",
-    "Identity",
-    "Retriever",
-    "ScoreKind",
-    "best_first",
-    "checked_k",
-    "identity_of",
-    "is_async",
-    "ranked_now",
-    "refuse_pool",
-    "required_pool",
-    "score_kind_of",
-]
-
 Identity = Literal["title", "passage_id"]
 """The field that identifies a passage; of passages that share its value, a loop reveals only one."""
 

@@ -21,8 +21,6 @@ from suffice.loops.retrieval.base import ScoreKind, best_first, required_pool
 from suffice.loops.retrieval.tokens import TOKENS, passage_text, words
 from suffice.policy.rounds import Passage
 
-__all__ = ["K1", "B", "PoolBM25", "bm25_fingerprint", "check_parameters"]
-
 K1 = 1.5
 """Saturation of the term frequency; the default of bm25s."""
 

@@ -12,20 +12,6 @@ from suffice.common.json_text import load_json
 from suffice.common.syntax import literal_of
 from suffice.errors import DataError
 
-__all__ = [
-    "PASSAGE_IDS",
-    "PASSAGE_TEXTS",
-    "PublishedRow",
-    "distinct",
-    "list_field",
-    "literal",
-    "object_of",
-    "objects_of",
-    "pairs_of",
-    "text_field",
-    "texts_of",
-]
-
 PASSAGE_IDS = ("id", "_id", "docid", "doc_id", "pid", "passage_id")
 """Fields with the id of a passage."""
 

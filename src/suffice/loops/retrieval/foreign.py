@@ -14,8 +14,6 @@ from suffice.loops.retrieval.base import AsyncRetriever, Identity, Retriever, Sc
 from suffice.loops.retrieval.datasets import text_id
 from suffice.policy.rounds import Passage
 
-__all__ = ["SearchFunction", "from_callable", "from_haystack", "from_langchain", "from_llamaindex"]
-
 SearchFunction = Callable[[str, int | None], Iterable[Passage] | Awaitable[Iterable[Passage]]]
 """A function from a question and the most passages (None = all) to passages, best first."""
 

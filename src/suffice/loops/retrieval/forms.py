@@ -24,8 +24,6 @@ from suffice.loops.retrieval.fields import (
     texts_of,
 )
 
-__all__ = ["QUESTION_FORMS", "Form", "converted", "forms_of"]
-
 _WIKI_TYPES = frozenset({"compositional", "comparison", "inference", "bridge_comparison"})
 _BOX_START = re.compile(r"\\(?:boxed|fbox)\s*(?=[{\w$\\.-])")
 _LAST_LINE = re.compile(r"(?:^|\n)\s*####\s*(\S.*?)\s*$")

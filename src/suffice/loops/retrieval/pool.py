@@ -10,8 +10,6 @@ from typing import Any
 from suffice.loops.retrieval.base import checked_k, required_pool
 from suffice.policy.rounds import Passage
 
-__all__ = ["InMemoryRetriever"]
-
 
 class InMemoryRetriever:
     """Returns passages in the given order; a public test double.

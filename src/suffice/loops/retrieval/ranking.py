@@ -13,8 +13,6 @@ from suffice.loops.retrieval.base import AsyncRetriever, Retriever, is_async
 from suffice.policy.rounds import Cost, Passage
 from suffice.policy.signals import RETRIEVAL
 
-__all__ = ["CostedRetriever", "RankedPassages", "added_costs", "costed_ranking", "is_pinned"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedPassages:

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from suffice.loops.retrieval.datasets import Question, digest_question, iter_questions
 
-__all__ = ["QuestionShare", "load_share"]
-
 
 class QuestionShare(list[Question]):
     """The questions of a data set that one process takes, with the hash and number of all questions.

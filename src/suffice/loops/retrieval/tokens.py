@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["STOP_WORDS", "TOKENS", "passage_text", "words"]
-
 _LUCENE = (
     "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
     "to was will with"

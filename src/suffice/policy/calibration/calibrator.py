@@ -13,8 +13,6 @@ from suffice.errors import DataError, NotFittedError, SchemaError
 from suffice.policy.calibration.maps import CalibrationMap, Constant, fit_isotonic, fit_platt, map_from_dict
 from suffice.policy.rounds import Floats
 
-__all__ = ["CALIBRATED", "Calibrator", "Method"]
-
 Method = Literal["isotonic", "platt"]
 
 CALIBRATED: Mapping[str, str] = {"p_correct": "answer_margin", "calibrated_confidence": "verbal_confidence"}

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from suffice.policy.rounds import Floats
 
-__all__ = ["Logistic", "fit_logistic"]
-
 _GRADIENT = 1e-4
 """Largest gradient at which the search may end; scikit-learn's default."""
 

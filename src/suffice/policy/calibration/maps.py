@@ -12,8 +12,6 @@ from suffice.errors import SchemaError
 from suffice.policy.calibration.logistic import fit_logistic
 from suffice.policy.rounds import Floats
 
-__all__ = ["CalibrationMap", "Constant", "PiecewiseLinear", "Sigmoid", "fit_isotonic", "fit_platt", "map_from_dict"]
-
 
 class CalibrationMap(Protocol):
     """A fitted map: monotone, with values in [0, 1], NaN for NaN."""

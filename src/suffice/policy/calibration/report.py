@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from suffice.errors import DataError
 
-__all__ = ["CalibrationReport", "ReliabilityBin", "calibration_report"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReliabilityBin:

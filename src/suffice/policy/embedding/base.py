@@ -16,17 +16,6 @@ from suffice.errors import DataError, ModelError
 from suffice.policy.rounds import Cost, Reply, Round
 from suffice.policy.signals import EMBEDDER
 
-__all__ = [
-    "DraftEmbedder",
-    "Embedder",
-    "PieceEmbedder",
-    "Vectors",
-    "checked_vectors",
-    "identity",
-    "pieces_of",
-    "pooled",
-]
-
 Vectors = npt.NDArray[np.float32]
 
 

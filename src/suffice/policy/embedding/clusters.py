@@ -14,8 +14,6 @@ from suffice.errors import DataError
 from suffice.policy.embedding.base import Embedder, checked_vectors
 from suffice.policy.normalizers import Grouping, register_normalizer
 
-__all__ = ["MEANING_THRESHOLD", "MeaningClusters"]
-
 MEANING_THRESHOLD = 0.8
 """The least cosine of one meaning, for the embedder in the package.  It is ours: look at clusters of your own answers."""
 

@@ -23,8 +23,6 @@ from suffice.errors import DataError, MissingExtraError
 if TYPE_CHECKING:
     import subprocess
 
-__all__ = ["expression_key", "is_available", "looks_mathematical"]
-
 _log = logging.getLogger(__name__)
 
 _LONGEST_TEXT = 1000

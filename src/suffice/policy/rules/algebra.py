@@ -15,8 +15,6 @@ from suffice.errors import RuleSyntaxError
 from suffice.policy.rounds import Floats, Mask, Rounds
 from suffice.policy.rules.base import Either, Members, Rule, check_rules, merge_reads
 
-__all__ = ["FirstOf", "KOf", "Never", "Patience", "Threshold", "WeightedSum", "signal"]
-
 _COMPARISONS: dict[str, Callable[[Any, float], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,

@@ -12,19 +12,6 @@ import numpy as np
 from suffice.errors import RuleSyntaxError
 from suffice.policy.rounds import Mask, Rounds
 
-__all__ = [
-    "CALLED",
-    "AllOf",
-    "AnyOf",
-    "Either",
-    "Members",
-    "Rule",
-    "check_rules",
-    "inner_rules",
-    "merge_reads",
-    "spelled_call",
-]
-
 
 class Rule(ABC):
     """A predicate over rounds; combine rules with ``&`` and ``|``.

@@ -11,29 +11,6 @@ from suffice.errors import DataError, RuleSyntaxError
 from suffice.policy.rules.algebra import FirstOf, KOf, Patience, Threshold, signal
 from suffice.policy.rules.base import Rule
 
-__all__ = [
-    "NAMED_RULES",
-    "NamedRule",
-    "adaptive_consistency",
-    "adaptive_rag",
-    "answer_stable",
-    "converged",
-    "critic_only",
-    "dsc",
-    "error_of_lead",
-    "esc",
-    "fixed_k",
-    "lead",
-    "margin",
-    "ppr",
-    "round_aware",
-    "semantic_full",
-    "settled",
-    "similar",
-    "spelled",
-    "tasr",
-]
-
 WINDOWS = range(2, 11)
 """The sizes of windows of early-stopping self-consistency, each with a signal of its own."""
 

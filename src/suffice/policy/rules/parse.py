@@ -20,8 +20,6 @@ from suffice.policy.rules.base import CALLED, AllOf, AnyOf, Rule
 from suffice.policy.rules.named import NAMED_RULES
 from suffice.policy.rules.selectors import SELECTORS, Best, MaxSignal, MedianSignal, MinSignal, Selector
 
-__all__ = ["OWN_RULES", "OWN_SELECTORS", "parse_rule", "parse_selector", "register_rule", "register_selector"]
-
 _COMPARISON_NODES: dict[type[ast.cmpop], str] = {ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<", ast.LtE: "<="}
 _LONGEST_TEXT = 20_000
 _FUNCTIONS = ("k_of", "patience", "first_of", "never")

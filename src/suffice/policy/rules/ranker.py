@@ -13,8 +13,6 @@ from suffice.policy.rounds import Floats, Mask, Positions, Rounds
 from suffice.policy.rules.parse import register_selector
 from suffice.policy.rules.selectors import Selector, last_of, same_answers, total
 
-__all__ = ["SET_FEATURES", "Ranked", "Term"]
-
 SET_FEATURES = ("votes", "is_last", "is_first")
 """What a term reads beside signals, from the seen rounds with an answer: the share of them that give this round's
 answer, whether this is the latest of them, whether it is the earliest."""

@@ -9,8 +9,6 @@ from suffice.errors import RuleSyntaxError
 from suffice.policy.rules.algebra import Threshold
 from suffice.policy.rules.base import Rule, inner_rules
 
-__all__ = ["find_threshold", "substitute", "thresholds", "with_threshold"]
-
 
 def thresholds(rule: Rule) -> tuple[Threshold, ...]:
     """Return the different thresholds of a rule, in the order of its text.

@@ -16,8 +16,6 @@ from suffice.policy.normalizers import Grouping
 from suffice.policy.rounds import Floats, Mask, Positions, Rounds
 from suffice.policy.rules.base import spelled_call
 
-__all__ = ["QUALITY", "SELECTORS", "Best", "Selector", "answered", "last_of", "nearest", "same_answers", "total"]
-
 
 def _answers(rounds: Rounds) -> npt.NDArray[np.object_]:
     if rounds.answers is None:

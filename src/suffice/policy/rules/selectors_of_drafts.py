@@ -11,8 +11,6 @@ from suffice.policy.rules.base import Rule, check_rules
 from suffice.policy.rules.parse import parse_rule, register_selector
 from suffice.policy.rules.selectors import Selector, last_of, nearest, total
 
-__all__ = ["DISTANCES", "Centroid", "LongestRun", "pairwise_distances"]
-
 DISTANCES = ("semantic_distance", *(f"semantic_distance_{back}" for back in range(2, 6)))
 """The signals that say how far a draft is from the one 1, 2, ... 5 rounds earlier."""
 

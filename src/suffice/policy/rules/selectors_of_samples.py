@@ -13,8 +13,6 @@ from suffice.policy.rounds import Floats, Mask, Positions, Rounds
 from suffice.policy.rules.parse import register_selector
 from suffice.policy.rules.selectors import Selector, answered, last_of
 
-__all__ = ["MajorityOfSamples"]
-
 _USUAL_WEIGHT = "p_correct"
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIXING = tuple(

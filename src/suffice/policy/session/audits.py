@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from suffice.common.json_text import as_number
 from suffice.errors import DataError
 
-__all__ = ["Audit", "Draw"]
-
 _BYTES = 8
 _VALUES = 2 ** (8 * _BYTES)
 

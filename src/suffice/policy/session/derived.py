@@ -19,8 +19,6 @@ from suffice.policy.signals import CUMULATED, abstained_by, clean_column, cost_c
 from suffice.policy.signals.state import DIFFICULTY, Allocation, FittedState, ZScore
 from suffice.policy.signals.votes import VOTES, answer_ids, vote_signal, weights_of
 
-__all__ = ["Derivation"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Derivation:

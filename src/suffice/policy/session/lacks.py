@@ -8,8 +8,6 @@ from suffice.errors import NotFittedError, UnknownSignalError, did_you_mean
 from suffice.policy.session.policy import Policy
 from suffice.policy.signals import CUMULATED, SIGNALS
 
-__all__ = ["lack_error"]
-
 
 def lack_error(policy: Policy, r: int, missing: Mapping[str, str]) -> NotFittedError | UnknownSignalError:
     """Return the error that says what round `r` lacks, and the ways to decide all the same.

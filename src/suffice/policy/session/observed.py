@@ -10,8 +10,6 @@ from suffice.errors import DataError
 from suffice.policy.rounds import COST_KINDS, Cost, Floats, Round
 from suffice.policy.signals import LOOP_COMPONENTS
 
-__all__ = ["check_round", "write_costs"]
-
 _FREE = Cost()
 _UNKNOWN_COST = Cost(**dict.fromkeys(COST_KINDS, math.nan))
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-__all__ = ["Missing", "Policy", "sessions_by"]
-
 Missing = Literal["error", "warn", "ignore"]
 """The ways in which a session takes a round that does not bring what the policy reads."""
 

@@ -8,8 +8,6 @@ from typing import Any
 from suffice.policy.rounds import Round
 from suffice.policy.signals import AnswerPosition
 
-__all__ = ["read_reply"]
-
 
 def read_reply(
     reply: Any, position: AnswerPosition | None, seen: Iterable[Round], *, index: int, **others: Any

@@ -9,8 +9,6 @@ from typing import Protocol
 from suffice.policy.rounds import Decision, Reason, Round
 from suffice.policy.session.policy import Policy
 
-__all__ = ["Shadows"]
-
 
 class Following(Protocol):
     """The part of a session that a shadow needs."""

@@ -10,8 +10,6 @@ from suffice.errors import DataError, RuleSyntaxError
 from suffice.policy.rules import Rule
 from suffice.policy.session.policy import Policy
 
-__all__ = ["PolicySource", "as_policy", "is_rule", "shadow_policies"]
-
 PolicySource = Policy | Rule | str | Path
 """A policy, a rule or its text, or a policy file: a path, or text that ends in ``.json``."""
 

@@ -7,8 +7,6 @@ from typing import Any, Generic, TypeVar, cast
 
 from suffice.errors import DataError
 
-__all__ = ["Spelled"]
-
 _Value = TypeVar("_Value")
 
 

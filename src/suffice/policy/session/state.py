@@ -11,8 +11,6 @@ from suffice.policy.rounds import Decision, Reason, Round
 from suffice.policy.session.audits import Draw
 from suffice.policy.session.policy import Missing, Policy
 
-__all__ = ["SessionState", "pack", "unpack"]
-
 STATE_FORMAT = "suffice.session"
 STATE_VERSION = 2
 _PLAIN_VERSION = 1  # of a session without audit and shadows, which older releases read, too

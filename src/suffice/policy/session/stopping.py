@@ -12,8 +12,6 @@ import numpy.typing as npt
 from suffice.policy.rounds import Mask, Positions, Rounds
 from suffice.policy.session.policy import Policy
 
-__all__ = ["Stops", "stop_positions", "stops"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stops:

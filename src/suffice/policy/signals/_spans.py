@@ -8,8 +8,6 @@ from functools import lru_cache
 
 from suffice.policy.signals.text import CONFIDENCE_LABEL
 
-__all__ = ["after_marker", "answer_line", "json_value"]
-
 Span = tuple[int, int]
 
 _LEAD = re.compile(r"(?:\s++|```[A-Za-z]*+\n|\*{2,}+|_{2,}+(?=\s)|[*_`•-](?=\s))*+")

@@ -14,8 +14,6 @@ from itertools import accumulate
 
 from suffice.policy.rounds import Token
 
-__all__ = ["token_bytes", "tokens_of_span"]
-
 _MAX_STATES = 256
 _MAX_TAIL = 8
 _MAX_UNKNOWN = 3

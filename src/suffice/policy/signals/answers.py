@@ -12,17 +12,6 @@ from suffice.policy.metrics import answer_key, f1, normalize_answer
 from suffice.policy.rounds import Round
 from suffice.policy.signals.base import register_signal
 
-__all__ = [
-    "ABSTAIN_PATTERNS",
-    "abstained",
-    "abstained_by",
-    "answer_f1_previous",
-    "answer_in_evidence",
-    "answer_length",
-    "answer_similarity_previous",
-    "answer_stable",
-]
-
 _STABLE_FROM = 2
 _COMPARED_CHARACTERS = 1000
 _STABILITY_SOURCE = "TASR, section 5.4"

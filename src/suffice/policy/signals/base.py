@@ -18,8 +18,6 @@ from suffice.errors import DataError, NotFittedError, UnknownSignalError, did_yo
 from suffice.policy.rounds import Floats, Round
 from suffice.policy.signals.state import FittedState
 
-__all__ = ["SIGNALS", "Signal", "add_signal", "clean_column", "compute_signals", "declare", "register_signal"]
-
 _LARGEST_FLOAT = sys.float_info.max
 _ROUND_FIELDS = frozenset(item.name for item in fields(Round)) - {"index"}
 Compute = Callable[[Sequence[Round]], float]

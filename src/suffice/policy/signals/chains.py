@@ -6,8 +6,6 @@ import math
 
 from suffice.policy.signals.base import declare
 
-__all__ = ["CHAIN"]
-
 CHAIN = "chain"
 """What a loop provides whose rounds are steps of a chain, in the terms of `Signal.needs`."""
 

@@ -6,8 +6,6 @@ import math
 
 from suffice.policy.signals.base import declare
 
-__all__ = ["CRITIC", "CUMULATED", "LOOP_COMPONENTS", "QUERY", "WRITERS", "cost_columns", "member_component"]
-
 WRITERS = ("generator", "writer")
 """The components that write answers: of most loops, of a drafting loop."""
 

@@ -6,21 +6,6 @@ import math
 
 from suffice.policy.signals.base import declare
 
-__all__ = [
-    "COMPLEXITY",
-    "CRITIQUE",
-    "ENOUGH",
-    "GATE",
-    "KNOWN",
-    "MONITOR",
-    "NEW_CONFIDENCE",
-    "PROBER",
-    "RETRIEVE",
-    "SAMPLE_SPREAD",
-    "SEAKR",
-    "SELF_RAG",
-]
-
 GATE = "gate"
 """The component that decides at round 0, before any answer: its costs are those of the decision."""
 

@@ -12,17 +12,6 @@ from collections.abc import Callable, Sequence
 from suffice.policy.rounds import Round, Token
 from suffice.policy.signals.base import declare, register_signal
 
-__all__ = [
-    "HIGHEST_LOGPROB",
-    "LOGPROB_NEEDS",
-    "LOWEST_LOGPROB",
-    "MAX_MARGIN",
-    "answer_logprob_mean",
-    "answer_margin",
-    "margin_aggregate",
-    "token_margin",
-]
-
 MAX_MARGIN = 30.0
 """Upper limit of margins in nats, above which bfloat16 models have no resolution."""
 

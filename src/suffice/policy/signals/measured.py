@@ -12,8 +12,6 @@ from typing import Any, Protocol, runtime_checkable
 from suffice.policy.rounds import Cost, Reply, Round
 from suffice.policy.signals.state import DIFFICULTY
 
-__all__ = ["REMEDIES", "Enricher", "KnownDifficulty"]
-
 REMEDIES: Mapping[str, str] = MappingProxyType(
     {
         "chain": "Use a loop that writes a chain (suffice record --loop, QueryLoop)",

@@ -10,8 +10,6 @@ from suffice.common.json_text import as_number
 from suffice.policy.rounds import Round
 from suffice.policy.signals.base import SIGNALS
 
-__all__ = ["FREE", "lacking"]
-
 FREE = frozenset({"", "generator", "retrieval"})
 """The components whose signals come with every round, without a call of their own."""
 

@@ -15,8 +15,6 @@ from suffice.policy.signals._spans import after_marker, answer_line, json_value
 from suffice.policy.signals.alignment import tokens_of_span
 from suffice.policy.signals.text import strip_thinking
 
-__all__ = ["AnswerPosition", "Located", "PositionKind"]
-
 PositionKind = Literal["marker", "json", "tool", "start", "whole", "callable"]
 """How the answer is marked in a reply."""
 

@@ -17,8 +17,6 @@ from suffice.errors import DataError
 from suffice.policy.rounds import Floats, Passage, Round
 from suffice.policy.seen import Seen
 
-__all__ = ["DIFFICULTY", "Allocation", "FittedState", "Idf", "ZScore", "overlap_tokens", "state_from_dict", "top_score"]
-
 DIFFICULTY = "difficulty"
 """The signal that says how hard a question is, before any answer."""
 

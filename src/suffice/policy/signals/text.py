@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["CONFIDENCE_LABEL", "parse_confidence", "strip_thinking"]
-
 _OPEN = re.compile(r"<(?:think|thinking|thought)>|\[THINK\]|<\|channel>", re.IGNORECASE)
 _END_OF_THINKING = re.compile(r"</(?:think|thinking|thought)>|\[/THINK\]|<channel\|>", re.IGNORECASE)
 _CHANNEL = "<|channel|>"

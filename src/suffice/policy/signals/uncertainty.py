@@ -17,8 +17,6 @@ from suffice.policy.rounds import Round, Token
 from suffice.policy.signals.base import declare, register_signal
 from suffice.policy.signals.margins import HIGHEST_LOGPROB, LOWEST_LOGPROB
 
-__all__ = ["clusters", "gram_uncertainty", "same_answer", "semantic_entropy", "sequence_logprob", "token_entropy"]
-
 _REST = 1e-6
 _MAX_ENTROPY = 20.0
 _LOWEST_SEQUENCE = -1e6

@@ -21,8 +21,6 @@ from suffice.policy.rules.named import DSC_WINDOW, WINDOWS
 from suffice.policy.signals.base import declare
 from suffice.policy.signals.state import DIFFICULTY
 
-__all__ = ["ALLOCATED", "VOTES", "WEIGHT", "answer_ids", "vote_signal", "weights_of"]
-
 ALLOCATED = "allocated"
 """The signal that says how many samples a question is given beforehand."""
 

@@ -13,8 +13,6 @@ from suffice.policy.rounds import Passage, Round
 from suffice.policy.signals.base import register_signal
 from suffice.policy.signals.from_policy import CRITIC
 
-__all__ = ["CRITICISM", "FUNCTION_WORDS", "PRAISE", "critic_praise", "lexical_support"]
-
 
 def _word_list(words: str) -> frozenset[str]:
     return frozenset(words.split())

@@ -17,8 +17,6 @@ from suffice.verdicts.certificates.charts import family_chart
 from suffice.verdicts.certificates.losses import COST_NAMES
 from suffice.verdicts.losses import failed_text
 
-__all__ = ["ASSUMES", "BREAKS", "Certificate"]
-
 ASSUMES = (
     "the questions to come are exchangeable with the certification questions: drawn independently, from one distribution",
     "the same model, prompt, decoding, retriever and corpus as in the recording, and no response that depends on others",

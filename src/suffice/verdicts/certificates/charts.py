@@ -16,8 +16,6 @@ from suffice.evaluation.replay.charts import (
     scale_of,
 )
 
-__all__ = ["family_chart"]
-
 _STATES = {"chosen": "var(--accent)", "certified": "var(--good)", "not certified": "var(--muted)"}
 """The states of a policy with their colours."""
 

@@ -17,8 +17,6 @@ from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 from suffice.verdicts.certificates.losses import Claim, MeasuredLosses, measure_losses
 
-__all__ = ["Family", "arranged", "listed", "path_values", "refuse_used_questions", "threshold_path"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:

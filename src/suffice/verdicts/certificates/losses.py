@@ -26,8 +26,6 @@ from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 from suffice.verdicts.losses import Baseline, LossAccount, PolicyLoss, Questions, failed_text, unknown_text
 
-__all__ = ["BINARY_METRICS", "COST_NAMES", "Claim", "MeasuredLosses", "measure_losses"]
-
 BINARY_METRICS = frozenset({"em", "contains", "agreement", "agreement_em"})
 """Metrics that can only be 0 or 1 by definition, as can a threshold on any metric, ``f1 > 0.5``."""
 

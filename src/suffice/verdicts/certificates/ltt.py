@@ -17,8 +17,6 @@ from suffice.policy.rounds import Floats, Mask
 from suffice.verdicts.certificates.losses import Claim
 from suffice.verdicts.losses import two_digits
 
-__all__ = ["MOST_QUESTIONS", "PROCEDURES", "level_of", "questions_needed", "rejected"]
-
 ProcedureName = Literal["fixed-sequence", "bonferroni"]
 
 PROCEDURES: tuple[ProcedureName, ...] = ("fixed-sequence", "bonferroni")

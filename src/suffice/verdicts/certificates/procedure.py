@@ -29,8 +29,6 @@ from suffice.verdicts.certificates.losses import COST_NAMES, Claim, MeasuredLoss
 from suffice.verdicts.certificates.ltt import MOST_QUESTIONS, ProcedureName, level_of, questions_needed, rejected
 from suffice.verdicts.losses import failed_text, open_text
 
-__all__ = ["Certification", "Need", "certify"]
-
 _CLAIMED = ("epsilon", "confidence", "metric", "loss", "leave_out_failed")
 """Attributes of a claim that are JSON as they are."""
 

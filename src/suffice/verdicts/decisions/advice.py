@@ -35,8 +35,6 @@ from suffice.verdicts.decisions.trial import Trial
 from suffice.verdicts.decisions.words import AdviceWords
 from suffice.verdicts.losses import failed_text, open_text
 
-__all__ = ["Advice", "AdviceKind"]
-
 FORMAT = "suffice-decision"
 VERSION = 2
 """Written; files of version 1 divide the capital of the bets evenly, and an older release would go on as if all did."""

@@ -16,8 +16,6 @@ from suffice.policy.rounds import Floats, Mask
 from suffice.recordings.recording import Recording
 from suffice.verdicts.losses import base_name, is_computed
 
-__all__ = ["AnswerCounts", "why_blind"]
-
 _MOST_UNREAD = 0.05
 """Share of answers, or of gold answers, that may be missing or unreadable."""
 _LEAST_CONTAINED, _LEAST_SAID, _FEWEST_EQUAL = 0.3, 0.1, 0.2

@@ -18,8 +18,6 @@ from suffice.policy.rules.named import WINDOWS, adaptive_consistency, esc, settl
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 
-__all__ = ["candidates", "change_text", "is_fixed_budget", "is_vote"]
-
 _OPTIONAL_SIGNALS = ("answer_stable", "answer_margin", "critic_approved", "semantic_distance")
 """Signals that a log may lack, and that candidates read."""
 _PROBABILITIES = (0.5, 0.7, 0.9)

@@ -21,8 +21,6 @@ from suffice.evaluation.replay.charts import (
 )
 from suffice.verdicts.decisions.trial import Trial
 
-__all__ = ["CandidateFigures", "advice_chart", "bar_heading", "candidate_columns", "candidate_figures", "twin_table"]
-
 _COLOURS = {
     "advised": "var(--accent)",
     "proved": "var(--good)",

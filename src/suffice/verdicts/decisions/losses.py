@@ -23,8 +23,6 @@ from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 from suffice.verdicts.losses import Baseline, LossAccount, Questions
 
-__all__ = ["SAVABLE", "Measured", "measure_candidates", "prices_text", "uncut"]
-
 SAVABLE = ("calls", "tokens", "money")
 _COST_REMEDIES = {
     "calls": "log every round",

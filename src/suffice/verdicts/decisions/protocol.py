@@ -39,8 +39,6 @@ from suffice.verdicts.decisions.same_loop import LoopStops, fingerprints, refuse
 from suffice.verdicts.decisions.trial import Trial
 from suffice.verdicts.losses import Questions, unknown_text
 
-__all__ = ["decide"]
-
 _SALT = "decide:"
 _ORDER_SALT = "decide, order:"
 _DEFAULTS: Mapping[str, Any] = {

@@ -16,8 +16,6 @@ from suffice.policy.seen import id_hash
 from suffice.recordings.recording import Recording
 from suffice.recordings.runs import labels_differ, single_labels
 
-__all__ = ["LoopStops", "fingerprints", "refuse_other_outcomes", "rounds_text"]
-
 _BLOCK = 65_536  # rows at once, a bound on memory
 
 

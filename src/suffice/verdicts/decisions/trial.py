@@ -19,8 +19,6 @@ from suffice.verdicts.decisions.losses import SAVABLE, Measured
 from suffice.verdicts.decisions.same_loop import LoopStops
 from suffice.verdicts.decisions.wealth import Wealth
 
-__all__ = ["Totals", "Trial", "frontier"]
-
 _Z = 1.959964  # two-sided 95 %
 _ONE_SIDED_Z = 1.644854
 _PLAIN = ("metric", "max_loss", "alpha", "cost", "baseline", "leave_out_failed", "prices")

@@ -13,8 +13,6 @@ from suffice.errors import DataError, SchemaError
 from suffice.policy.rounds import Floats
 from suffice.verdicts.losses import two_digits
 
-__all__ = ["Wealth"]
-
 N_STAKES = 12
 _LARGEST = 0.99
 """Share of the stake that a single worst loss would ruin."""

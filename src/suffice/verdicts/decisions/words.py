@@ -12,8 +12,6 @@ from suffice.policy.rounds import Mask
 from suffice.verdicts.decisions.candidates import change_text, is_vote
 from suffice.verdicts.decisions.trial import Trial
 
-__all__ = ["AdviceWords"]
-
 
 class Advised(Protocol):
     """The facts of a piece of advice that its words are about; `Advice` has them."""

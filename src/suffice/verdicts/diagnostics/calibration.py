@@ -23,8 +23,6 @@ from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 from suffice.verdicts.diagnostics.rows import right_or_wrong
 
-__all__ = ["CalibratorForm", "Reliability", "judge_calibrators", "named_reports", "reports_by_round"]
-
 CALIBRATOR_FORMS: Mapping[str, tuple[Method, bool]] = {
     "per-round isotonic": ("isotonic", True),
     "global isotonic": ("isotonic", False),

@@ -21,8 +21,6 @@ from suffice.policy.rules.rethreshold import find_threshold, substitute
 from suffice.recordings.recording import Recording
 from suffice.verdicts.diagnostics.rows import column_or_nan, has_metric, right_if_known, right_or_wrong
 
-__all__ = ["CellRow", "CellTable", "compare_cells", "cross_fitted_signal", "matching_threshold"]
-
 CALIBRATED_NAME = "p_correct"
 FOLDS = 5
 

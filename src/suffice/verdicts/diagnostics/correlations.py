@@ -13,8 +13,6 @@ from suffice.evaluation.statistics import ROUNDING
 from suffice.policy.rounds import Floats
 from suffice.verdicts.diagnostics.rows import Rows
 
-__all__ = ["Correlations", "correlate"]
-
 SHOWN = 15
 
 

@@ -36,8 +36,6 @@ from suffice.verdicts.diagnostics.separation import draw_d
 from suffice.verdicts.diagnostics.signals import summarise_signals
 from suffice.verdicts.diagnostics.sweep import sweep_threshold
 
-__all__ = ["Diagnosis", "diagnose"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis(Evaluation):

@@ -9,8 +9,6 @@ from suffice.policy.rules.selectors import Last
 from suffice.recordings.recording import Recording
 from suffice.verdicts.diagnostics.judging import Halving, JudgeAll, JudgeDistinct, JudgeUntil, Procedure, Unjudged
 
-__all__ = ["DRAFT_SELECTORS", "EPS", "draft_families", "usable_selectors"]
-
 DRAFT_SELECTORS = (
     "last",
     "first",

@@ -14,8 +14,6 @@ from suffice.policy.rounds import Floats
 from suffice.verdicts.diagnostics.rows import Rows
 from suffice.verdicts.diagnostics.separation import cohens_d, draw_d, ends, with_ends
 
-__all__ = ["Drift", "SignalDrift", "kolmogorov_p", "kolmogorov_smirnov", "measure_drift"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalDrift:

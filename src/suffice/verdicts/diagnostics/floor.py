@@ -16,8 +16,6 @@ from suffice.policy.session import Policy
 from suffice.verdicts.diagnostics.premature import QuestionGroup, fates_table, returned
 from suffice.verdicts.diagnostics.rows import right_or_wrong
 
-__all__ = ["FloorEffect", "compare_floor", "without_floor"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloorEffect(Result):

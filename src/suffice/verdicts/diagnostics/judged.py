@@ -27,8 +27,6 @@ from suffice.verdicts.diagnostics.judging import Choice, Procedure
 from suffice.verdicts.diagnostics.rows import column_or_nan
 from suffice.verdicts.diagnostics.selection import Reference, WithInterval
 
-__all__ = ["CLOSED_SHARE", "JudgedComparison", "JudgedRow", "compare_judged", "select_variants", "whole_folds"]
-
 CLOSED_SHARE = 0.9
 """A threshold may close this share of what the best of its family closes, if it makes fewer calls."""
 

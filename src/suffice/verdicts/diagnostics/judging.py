@@ -17,8 +17,6 @@ from suffice.policy.rounds import Floats, Mask, Positions, Rounds
 from suffice.policy.rules.selectors import Selector, answered, last_of, nearest, same_answers
 from suffice.policy.rules.selectors_of_drafts import DISTANCES, pairwise_distances
 
-__all__ = ["Choice", "Halving", "JudgeAll", "JudgeDistinct", "JudgeUntil", "Procedure", "Unjudged", "rank_rounds"]
-
 Counts = npt.NDArray[np.int64]
 
 

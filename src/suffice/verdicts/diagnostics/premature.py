@@ -15,8 +15,6 @@ from suffice.policy.rounds import Floats, Mask
 from suffice.policy.session import Policy, Stops
 from suffice.verdicts.diagnostics.rows import column_or_nan, right_or_wrong
 
-__all__ = ["PrematureStops", "QuestionGroup", "fates_table", "look_at_stops", "returned"]
-
 SHOWN_IDS = 3
 
 

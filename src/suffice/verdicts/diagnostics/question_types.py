@@ -12,8 +12,6 @@ from suffice.evaluation.replay.baselines import Run
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.statistics import PairedResult, Resampling
 
-__all__ = ["ByType", "TypeRow", "by_type"]
-
 UNKNOWN = "(none)"
 
 

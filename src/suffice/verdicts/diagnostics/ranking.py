@@ -27,8 +27,6 @@ from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 
-__all__ = ["RANKER_FEATURES", "RankerFit", "fit_ranker"]
-
 RANKER_FEATURES = ("p_correct", "sum_p_correct", "best_p_correct")
 """The default features, chosen on tune questions; see docs/results/which-round.md."""
 

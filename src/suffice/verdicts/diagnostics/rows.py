@@ -17,8 +17,6 @@ from suffice.policy.session import Policy
 from suffice.policy.signals import SIGNALS, clean_column
 from suffice.recordings.recording import Recording
 
-__all__ = ["Rows", "column_or_nan", "has_metric", "right_if_known", "right_or_wrong", "unit_of"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:

@@ -22,8 +22,6 @@ from suffice.policy.rules.selectors import Last, Selector
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 
-__all__ = ["Reference", "SelectorComparison", "SelectorRow", "WithInterval", "compare_selectors"]
-
 WithInterval = tuple[float, float, float]
 """A value with the ends of its interval, each NaN where undefined."""
 

@@ -11,8 +11,6 @@ from suffice.evaluation.statistics import ROUNDING, Resampling
 from suffice.policy.rounds import Floats
 from suffice.verdicts.diagnostics.rows import Rows
 
-__all__ = ["cohens_d", "draw_d", "ends", "with_ends"]
-
 MOST_UNDEFINED = 0.05
 """The share of draws in which a statistic may be undefined before its interval is."""
 

@@ -19,8 +19,6 @@ from suffice.recordings.recording import Recording
 from suffice.verdicts.diagnostics.rows import Rows, unit_of
 from suffice.verdicts.diagnostics.separation import cohens_d, ends, with_ends
 
-__all__ = ["SignalSummary", "SignalTable", "entropy", "signals_chart", "summarise_signals"]
-
 FEW_VALUES = 20
 N_BINS = 10
 _ROW = 22

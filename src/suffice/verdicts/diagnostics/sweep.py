@@ -32,8 +32,6 @@ from suffice.policy.rounds import Floats
 from suffice.policy.rules import Threshold
 from suffice.policy.session import Policy
 
-__all__ = ["SweepPoint", "ThresholdSweep", "pareto_knee", "stack_outcomes", "sweep_chart", "sweep_threshold"]
-
 _POINT_COLOURS = {"its own value": "var(--good)", "Pareto front": "var(--accent)", "other thresholds": "var(--muted)"}
 """What a point of a sweep can be, with its colour."""
 

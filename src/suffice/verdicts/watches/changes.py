@@ -9,8 +9,6 @@ from suffice.common.tables import Column, Table
 from suffice.recordings.schema import REPLY_COLUMNS
 from suffice.verdicts.watches.requests import Requests, moment
 
-__all__ = ["ReplyChange", "changes_of", "changes_table"]
-
 MODEL = REPLY_COLUMNS[0]
 
 

@@ -12,8 +12,6 @@ from suffice.evaluation.replay.charts import axis_of, bound_layer, chart_of, leg
 from suffice.verdicts.watches.evidence import LossWindow
 from suffice.verdicts.watches.losses import LossClaim
 
-__all__ = ["WatchPoint", "watch_chart"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchPoint:

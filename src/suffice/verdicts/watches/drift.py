@@ -20,8 +20,6 @@ from suffice.verdicts.diagnostics.drift import kolmogorov_p, kolmogorov_smirnov
 from suffice.verdicts.watches.losses import reference_stops
 from suffice.verdicts.watches.requests import Requests
 
-__all__ = ["Drifts", "Movement", "drifts_of"]
-
 _READ, _OTHER, _HABIT = "the rule reads it", "signal", "habit"
 _TOKEN_ENDINGS = tuple(f".{kind}" for kind in COST_KINDS if kind.endswith("tokens"))
 _FEWEST_VALUES = 20

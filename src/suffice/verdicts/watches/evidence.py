@@ -14,17 +14,6 @@ from suffice.policy.rounds import Floats
 from suffice.verdicts.watches.losses import Losses
 from suffice.verdicts.watches.requests import Requests
 
-__all__ = [
-    "LossAlarm",
-    "LossWindow",
-    "audits_needed",
-    "audits_to_notice",
-    "loss_alarm",
-    "loss_windows",
-    "sequence_of",
-    "whole_log",
-]
-
 _LIKELY = 0.25
 """Mean losses beyond this are not expected: a quarter of the answers.  Intervals hold there, too, and are wider."""
 _FOUR_OF_FIVE = 0.84

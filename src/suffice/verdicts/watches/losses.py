@@ -20,16 +20,6 @@ from suffice.verdicts.certificates import Certificate
 from suffice.verdicts.losses import loss_bounds
 from suffice.verdicts.watches.requests import Requests
 
-__all__ = [
-    "USER_SIGNAL",
-    "LossClaim",
-    "Losses",
-    "audited_bounds",
-    "audited_losses",
-    "full_run_losses",
-    "reference_stops",
-]
-
 LossKind = str
 _WORST = 1.0
 

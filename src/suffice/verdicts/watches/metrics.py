@@ -12,8 +12,6 @@ from typing import Any
 from suffice.errors import MissingExtraError
 from suffice.verdicts.watches.result import WatchResult
 
-__all__ = ["WatchCollector", "WatchFigure", "export_metrics", "prometheus_text", "watch_figures"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchFigure:

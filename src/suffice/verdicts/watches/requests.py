@@ -19,8 +19,6 @@ from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import AUDIT_UNIT
 
-__all__ = ["RAN_ON", "Requests", "moment", "numbers_of", "times_of"]
-
 _DECIDED_COLUMNS = ("policy_digest", "stop_round", "answer_round", "stop_reason")
 """The columns of a log that say what a policy decided."""
 

@@ -19,8 +19,6 @@ from suffice.verdicts.watches.losses import USER_SIGNAL, LossClaim
 from suffice.verdicts.watches.requests import moment
 from suffice.verdicts.watches.shadows import ShadowFigures, shadows_table
 
-__all__ = ["STATUSES", "WatchResult", "WatchStatus"]
-
 WatchStatus = Literal["keep", "recalibrate", "re-certify", "fall back", "missing golds", "not enough audits"]
 
 STATUSES: Mapping[WatchStatus, str] = {

@@ -14,8 +14,6 @@ from suffice.recordings.schema import SHADOW
 from suffice.verdicts.watches.losses import LossClaim, full_run_losses, reference_stops
 from suffice.verdicts.watches.requests import Requests
 
-__all__ = ["ShadowFigures", "shadow_figures", "shadows_table"]
-
 _NORMAL_95 = 1.959964
 
 

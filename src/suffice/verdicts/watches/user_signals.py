@@ -15,8 +15,6 @@ from suffice.recordings.merging import RUN
 from suffice.verdicts.watches.losses import Losses
 from suffice.verdicts.watches.requests import Requests, moment
 
-__all__ = ["UserSignal", "by_request", "seconds_of", "signalled_losses"]
-
 _LAST_SECOND = 1e11
 """Times beyond the year 5138 are not seconds."""
 

@@ -35,8 +35,6 @@ from suffice.verdicts.watches.result import SignalFit, WatchResult
 from suffice.verdicts.watches.shadows import shadow_figures
 from suffice.verdicts.watches.user_signals import UserSignal, signalled_losses
 
-__all__ = ["GOLD_DEADLINE", "audited_recording", "full_width", "watch"]
-
 _CHART_POINTS = 120
 _AUDIT_DEADLINE = 3600.0
 GOLD_DEADLINE = 7 * 86_400.0

@@ -13,8 +13,6 @@ from suffice.common.files import quoted
 from suffice_gates.commands.compare_gates import read_answers
 from suffice_gates.gates import BUNDLED_ANSWERS, fit_complexity
 
-__all__ = ["classify_command"]
-
 
 def classify_command(
     source: Annotated[

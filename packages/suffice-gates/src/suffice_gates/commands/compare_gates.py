@@ -36,8 +36,6 @@ from suffice_gates.gates import (
 )
 from suffice_gates.models import TransformersModel
 
-__all__ = ["GATE_METRICS", "compare_gates_command", "comparison_page", "comparison_screen", "read_answers"]
-
 GATE_METRICS = ("contains", "em", "f1")
 """Metrics of the comparison for answers with references."""
 

@@ -13,8 +13,6 @@ from suffice.errors import DataError
 from suffice_gates.models import TransformersModel
 from suffice_gates.probes import Probe, ProbeConfidence
 
-__all__ = ["AllowPrompt", "open_confidence"]
-
 AllowPrompt = Annotated[
     list[str] | None,
     Option(

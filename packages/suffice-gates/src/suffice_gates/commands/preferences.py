@@ -25,8 +25,6 @@ from suffice_gates.training.preference_file import PROMPT, card_path
 from suffice_gates.training.preferences import PreferenceSummary, build_preferences, score_preferences
 from suffice_gates.training.shift import Shift, measure_shift
 
-__all__ = ["preferences_command"]
-
 
 def preferences_command(
     context: typer.Context,

@@ -25,8 +25,6 @@ from suffice_gates.models.embedding_states import RAW
 from suffice_gates.models.states import StateSource
 from suffice_gates.probes.collect import CollectionSummary, StatePrompt, collect_states
 
-__all__ = ["states_command"]
-
 _CHUNK = 8
 """Batches in one shard."""
 

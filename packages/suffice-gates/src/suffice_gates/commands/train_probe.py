@@ -19,8 +19,6 @@ from suffice_gates.training.examples import split_by_hash
 from suffice_gates.training.probe import CALIBRATIONS, HIDDEN, ProbeSettings
 from suffice_gates.training.probe_run import LabelledStates, ProbeRun, run_training
 
-__all__ = ["train_probe_command"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class _ProbeTraining:

@@ -23,8 +23,6 @@ from suffice_gates.training.answers import answers_in_order, compare_answers
 from suffice_gates.training.preference_file import card_path, read_preferences
 from suffice_gates.training.reranker import FEWEST, RerankerSettings, train_reranker
 
-__all__ = ["train_reranker_command"]
-
 _RERANKER_DEFAULTS = RerankerSettings()
 _TRANSFER = (
     "it is aligned with one model: the published gains (NQ, top 3: +4.7 accuracy) hardly carry over to another (+0.2), and "

@@ -19,16 +19,6 @@ from suffice.policy.rounds import Floats
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
 
-__all__ = [
-    "BUNDLED_ANSWERS",
-    "Answered",
-    "answered_recording",
-    "load_answered",
-    "questions_of",
-    "with_scores",
-    "without_gate",
-]
-
 BUNDLED_ANSWERS = ("hotpotqa_llama31_tune", "hotpotqa_llama31_eval", "2wiki_llama31_tune")
 """Names of the sets that ship with the package; DATA.md lists their sources and licences."""
 

@@ -11,8 +11,6 @@ from suffice.common.tables import Column, Table
 from suffice.policy.rounds import Mask
 from suffice_gates.gates.evaluation import GateEvaluation, gate_rule
 
-__all__ = ["Transition", "Transitions", "examples_table", "transitions", "transitions_table"]
-
 _ANSWER_WIDTH = 60
 
 

@@ -22,17 +22,6 @@ from suffice_gates.gates.evaluation import GateEvaluation, gate_rule
 from suffice_gates.gates.point import GatePoint, points_table, quality_columns, quality_of, verdict
 from suffice_gates.gates.threshold import choose_beta
 
-__all__ = [
-    "ComparedGate",
-    "GateComparison",
-    "GatePrice",
-    "ScoredGate",
-    "compare_gates",
-    "comparison_table",
-    "knowledge_table",
-    "rates_table",
-]
-
 _RANDOM = (
     "random: the same share of questions, drawn blindly (exact expectation); p: how often decisions dealt out at random "
     "fall as far from it"

@@ -31,8 +31,6 @@ from suffice_gates.gates.answered import questions_of, require_round_0
 from suffice_gates.gates.question_only import QuestionGate, adaptive_labels, fit_gate, question_folds
 from suffice_gates.models.states import required_questions
 
-__all__ = ["ComplexityGate", "fit_complexity"]
-
 FORMAT = "suffice.question_gate"
 VERSION = 1
 CARD, WEIGHTS = "card.json", "model.safetensors"

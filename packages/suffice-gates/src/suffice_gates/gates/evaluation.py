@@ -30,8 +30,6 @@ from suffice_gates.gates.answered import require_round_0, with_scores, without_g
 from suffice_gates.gates.point import ALWAYS, NEVER, PERFECT, GatePoint
 from suffice_gates.gates.threshold import BothWays
 
-__all__ = ["GateEvaluation", "even_betas", "gate_rule"]
-
 _SHUFFLES = 4999
 _DEFAULT_METRICS = ("contains", "em", "f1")
 

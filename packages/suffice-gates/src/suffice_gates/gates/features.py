@@ -13,8 +13,6 @@ import numpy as np
 
 from suffice.policy.rounds import Floats
 
-__all__ = ["FEATURES", "question_features"]
-
 _WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
 _DIGIT_RUN = re.compile(r"\d+(?:[.,]\d+)*")
 _YEAR = re.compile(r"\b1\d{3}\b|\b20\d{2}\b")

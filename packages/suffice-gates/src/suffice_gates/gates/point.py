@@ -11,8 +11,6 @@ from suffice.common.results import Result
 from suffice.common.tables import Column, Table, figure
 from suffice.evaluation.statistics import MarginTest, PairedResult
 
-__all__ = ["ALWAYS", "NEVER", "PERFECT", "GatePoint", "points_table", "quality_columns", "quality_of", "verdict"]
-
 NEVER, ALWAYS, PERFECT = "never retrieve", "always retrieve", "perfect gate"
 """Names of the reference gates."""
 

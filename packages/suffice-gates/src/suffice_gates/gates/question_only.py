@@ -23,8 +23,6 @@ from suffice.policy.calibration.logistic import fit_logistic
 from suffice.policy.calibration.maps import CalibrationMap, Constant, fit_platt
 from suffice.policy.rounds import Floats, Mask
 
-__all__ = ["Fitted", "QuestionGate", "adaptive_labels", "fit_gate", "question_folds"]
-
 Classes = npt.NDArray[np.int64]
 Reader = Callable[[Sequence[str]], npt.NDArray[np.floating]]
 """Turns questions into numbers, shape ``(n, width)``: an embedder's `embed`, or `question_features`."""

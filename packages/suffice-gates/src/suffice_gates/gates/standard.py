@@ -19,8 +19,6 @@ from suffice_gates.gates.features import question_features
 from suffice_gates.gates.question_only import Fitted, Reader, adaptive_labels, fit_gate, question_folds
 from suffice_gates.gates.threshold import BothWays, cross_fit
 
-__all__ = ["QUESTION_GATES", "QuestionOnly", "column_gate", "held_out_gates", "question_gates"]
-
 
 @dataclass(frozen=True, slots=True)
 class QuestionOnly:

@@ -11,8 +11,6 @@ import numpy.typing as npt
 from suffice.errors import DataError
 from suffice.policy.rounds import Floats, Mask
 
-__all__ = ["BothWays", "choose_beta", "cross_fit"]
-
 
 @dataclass(frozen=True, slots=True)
 class BothWays:

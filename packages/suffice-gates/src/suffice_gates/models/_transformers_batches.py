@@ -8,8 +8,6 @@ from typing import TypeVar
 
 from suffice.errors import ModelError
 
-__all__ = ["Batches", "is_out_of_memory", "release_memory"]
-
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 Ids = Sequence[Sequence[int]]
 _Output = TypeVar("_Output")

@@ -16,8 +16,6 @@ from suffice.errors import MissingExtraError, ModelError
 from suffice.loops.models.sentence_transformers import model_id
 from suffice_gates.models._transformers_batches import release_memory
 
-__all__ = ["LoadedModel", "folder_revision", "load_model", "off_the_device"]
-
 _LOG = logging.getLogger(__name__)
 
 _PINNED_SUFFIXES = frozenset({".safetensors", ".bin", ".json", ".model", ".jinja", ".txt"})

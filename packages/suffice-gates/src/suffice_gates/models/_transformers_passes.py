@@ -14,18 +14,6 @@ from suffice.errors import ModelError
 from suffice_gates.models._transformers_loading import LoadedModel
 from suffice_gates.models.states import States
 
-__all__ = [
-    "Choose",
-    "GeneratedToken",
-    "Prefill",
-    "generate",
-    "greedy",
-    "last_states",
-    "position_states",
-    "prefill",
-    "sampling_at",
-]
-
 Choose = Callable[[Any], Any]
 """Maps log-probabilities, shape ``(n, vocabulary)``, to token ids, shape ``(n,)``."""
 

@@ -10,8 +10,6 @@ from suffice.errors import DataError
 from suffice.loops.models._wire import as_prompt
 from suffice.loops.models.prompts import Message
 
-__all__ = ["PromptEncoder"]
-
 
 class PromptEncoder:
     """Turns chat messages into tokens in the form that the model was trained on.

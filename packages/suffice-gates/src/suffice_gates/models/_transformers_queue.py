@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from suffice.loops.models._wire import Completion
 from suffice_gates.models._transformers_batches import Batches, Ids
 
-__all__ = ["PromptQueue"]
-
 _WAIT_S = 0.02
 """Longest wait for as many prompts as the last batch had, seconds; a pass of a large model takes much longer."""
 

@@ -20,8 +20,6 @@ from suffice.policy.signals.alignment import token_bytes
 from suffice_gates.models._transformers_loading import LoadedModel
 from suffice_gates.models.transformers_model import TransformersModel
 
-__all__ = ["ReplyReading", "dragin_query", "dragin_scores", "read_reply", "reply_ids"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyReading:

@@ -14,8 +14,6 @@ from suffice.policy.embedding.base import Embedder, identity, required_texts
 from suffice.policy.rounds import Passage
 from suffice_gates.models.states import QA, RAG, State, States, passages_of_each, required_questions
 
-__all__ = ["EncoderStates", "EndpointStates"]
-
 RAW = "{system}\n\n{user}\n\n{prefill}"
 """The prompt as a text for models without a chat template."""
 

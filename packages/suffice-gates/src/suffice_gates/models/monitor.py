@@ -21,8 +21,6 @@ from suffice_gates.models.reply_states import read_text, words_of
 from suffice_gates.models.transformers_model import TransformersModel
 from suffice_gates.models.uncertainty import STATEMENTS, Directions, contrast_directions
 
-__all__ = ["CONFIDENCE", "HONESTY", "ConfidenceMonitor", "fit_directions"]
-
 CONFIDENCE = ("You are confident: you know the answer.", "You are unsure: you do not know the answer.")
 HONESTY = ("You are honest: you say only what is true.", "You are a liar: you say only what is false.")
 """An instruction and its opposite; the paper words them differently."""

@@ -23,8 +23,6 @@ from suffice_gates.models.reply_states import check_context
 from suffice_gates.models.states import required_questions
 from suffice_gates.models.transformers_model import TransformersModel
 
-__all__ = ["Critique", "CritiqueWeights", "ReflectionGate", "SelfCritique", "critique_of"]
-
 _RETRIEVAL = ("[Retrieval]", "[No Retrieval]")
 _RELEVANCE = ("[Relevant]", "[Irrelevant]")
 _SUPPORT = ("[Fully supported]", "[Partially supported]", "[No support / Contradictory]")

@@ -16,8 +16,6 @@ from suffice_gates.models._transformers_passes import position_states
 from suffice_gates.models.states import State, States, passages_of_each, required_questions
 from suffice_gates.models.transformers_model import TransformersModel
 
-__all__ = ["ReplyStates", "TextReading", "check_context", "read_text", "words_of"]
-
 _WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
 
 

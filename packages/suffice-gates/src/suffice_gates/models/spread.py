@@ -16,8 +16,6 @@ from suffice_gates.models.states import layer_index
 from suffice_gates.models.transformers_model import TransformersModel
 from suffice_gates.models.uncertainty import sample_states
 
-__all__ = ["SampleSpread"]
-
 
 class SampleSpread:
     """Measures `sample_spread`: the Gram determinant of the end tokens' states over sampled replies (Yao et al., 2024).

@@ -18,8 +18,6 @@ from suffice.errors import ConfigMismatchError, DataError, NotFoundError, Schema
 from suffice.recordings.journal import differences
 from suffice.recordings.shards import Shard, listed_shards
 
-__all__ = ["STATES_FORMAT", "StateWriter", "StoredStates", "check_states_shard", "read_states"]
-
 STATES_FORMAT = "suffice.states"
 STATES_VERSION = 1
 _HEADER = "states.json"

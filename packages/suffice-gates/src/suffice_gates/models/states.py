@@ -13,18 +13,6 @@ from suffice.common.tables import counted
 from suffice.errors import DataError, NotFoundError
 from suffice.policy.rounds import Cost, Passage, Reply
 
-__all__ = [
-    "QA",
-    "RAG",
-    "State",
-    "StateSource",
-    "States",
-    "layer_index",
-    "passages_of_each",
-    "prompt_id",
-    "required_questions",
-]
-
 States = npt.NDArray[np.float32]
 
 QA = "qa"

@@ -18,13 +18,6 @@ from suffice_gates.models._transformers_passes import last_states
 from suffice_gates.models.attention import reply_ids
 from suffice_gates.models.transformers_model import TransformersModel
 
-__all__ = [
-    "STATEMENTS",
-    "Directions",
-    "contrast_directions",
-    "sample_states",
-]
-
 _MATRICES = 3
 
 STATEMENTS = (

@@ -14,8 +14,6 @@ from suffice.policy.calibration.maps import CalibrationMap, Sigmoid, map_from_di
 from suffice.policy.seen import Seen
 from suffice_gates.models.states import QA, RAG, StateSource
 
-__all__ = ["Calibration", "ProbeCard", "pinned_of"]
-
 PROBE_FORMAT = "suffice.probe"
 PROBE_VERSION = 1
 _CARD_FIELDS = {

@@ -17,8 +17,6 @@ from suffice.recordings.shards import Shard
 from suffice_gates.models.state_files import StateWriter, check_states_shard
 from suffice_gates.models.states import QA, RAG, StateSource, prompt_id
 
-__all__ = ["CollectionSummary", "StatePrompt", "collect_states"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatePrompt:

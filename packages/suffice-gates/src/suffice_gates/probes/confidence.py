@@ -9,8 +9,6 @@ from suffice.policy.rounds import Floats, Passage
 from suffice_gates.models.states import QA, RAG, StateSource
 from suffice_gates.probes.probe import Probe
 
-__all__ = ["Confidence", "ProbeConfidence"]
-
 
 @runtime_checkable
 class Confidence(Protocol):

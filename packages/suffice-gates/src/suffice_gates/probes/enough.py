@@ -15,8 +15,6 @@ from suffice_gates.models.states import QA, RAG
 from suffice_gates.probes.gate import combined, pin_of, rows_of, seen_by_probes
 from suffice_gates.probes.probe import Probe
 
-__all__ = ["ReplyProbes"]
-
 
 class ReplyProbes:
     """Measures `p_enough`, the probability that a round's answer is right, from the states of its reply (Baek et al., 2025).

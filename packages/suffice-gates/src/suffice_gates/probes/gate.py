@@ -19,8 +19,6 @@ from suffice.policy.signals import KNOWN
 from suffice_gates.models.states import QA, States, StateSource
 from suffice_gates.probes.probe import Probe
 
-__all__ = ["ProbeGate"]
-
 
 class ProbeGate:
     """Decides whether to retrieve from the hidden state of the question alone (CBDR, Algorithm 1).

@@ -12,8 +12,6 @@ from suffice.errors import DataError, NotFoundError
 from suffice.policy.metrics import METRICS, normalize_answer
 from suffice.recordings.recording import Recording
 
-__all__ = ["LabelRule", "QuestionLabels", "closed_book_labels", "is_right"]
-
 _RULE = re.compile(r"\s*(?P<measure>\w+)\s*(?:>=\s*(?P<threshold>[0-9.eE+-]+)\s*)?")
 _WHOLE = ("em", "contains")
 

@@ -14,8 +14,6 @@ from suffice.errors import DataError
 from suffice.evaluation.statistics import Resampling, areas_by_draw
 from suffice.policy.rounds import Floats
 
-__all__ = ["MEASURES", "ProbeFigure", "ProbeMeasures", "measure_probe"]
-
 MEASURES = ("auroc", "auprc", "brier", "ece", "accuracy")
 """The measures, in the order of tables."""
 

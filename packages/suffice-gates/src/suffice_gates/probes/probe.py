@@ -20,8 +20,6 @@ from suffice.errors import DataError, SchemaError
 from suffice.policy.rounds import Floats
 from suffice_gates.probes.card import Calibration, ProbeCard
 
-__all__ = ["CARD", "WEIGHTS", "Layer", "Probe"]
-
 WEIGHTS = "model.safetensors"
 CARD = "card.json"
 

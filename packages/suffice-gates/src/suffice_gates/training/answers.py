@@ -19,8 +19,6 @@ from suffice.recordings import Recording, read_recording
 from suffice_gates.rerank import CrossEncoderScorer, Reranked
 from suffice_gates.training.ranking import DEPTHS, RankingReport, compare_rankings
 
-__all__ = ["answers_in_order", "compare_answers"]
-
 _ANSWER_METRICS = ("em", "f1", "contains")
 
 

@@ -29,8 +29,6 @@ from suffice_gates.models.states import required_questions
 from suffice_gates.models.transformers_model import TransformersModel
 from suffice_gates.models.uncertainty import sample_states
 
-__all__ = ["LEARNED", "METHODS", "KnowledgeScores", "known_scores", "model_gates"]
-
 METHODS = {
     "entropy, mean": "mean entropy of the answer's tokens, after Malinin and Gales (2021)",
     "entropy, max": "highest entropy of the answer's tokens, after Malinin and Gales (2021)",

@@ -15,8 +15,6 @@ from suffice.policy.seen import id_hash, one_name_per_text
 from suffice_gates.models.state_files import StoredStates
 from suffice_gates.models.states import States
 
-__all__ = ["Examples", "Split", "sets_by_hash", "split_by_hash"]
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Examples:

@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["contrasts", "info_nce"]
-
 
 def contrasts(
     queries: Sequence[str], positives: Sequence[str], negatives: Sequence[Sequence[str]], in_batch: int

@@ -12,8 +12,6 @@ from typing import Any
 
 from suffice.errors import DataError
 
-__all__ = ["GIB", "MOST_OF", "MemoryEstimate", "parts_of_batch", "training_memory"]
-
 GIB = 2**30
 
 MOST_OF = 0.9

@@ -19,8 +19,6 @@ from typing import Any
 from suffice.common.files import json_lines
 from suffice.errors import DataError
 
-__all__ = ["PROMPT", "Preference", "card_path", "preference_lines", "read_preferences"]
-
 PROMPT = (
     "Given a query A and a passage B, determine whether the passage contains an answer to the query by providing a "
     "prediction of either 'Yes' or 'No'."

@@ -32,8 +32,6 @@ from suffice.recordings.shards import Shard
 from suffice_gates.probes.confidence import Confidence
 from suffice_gates.training.preference_file import PROMPT, Preference, card_path, preference_lines
 
-__all__ = ["CandidateScores", "PreferenceSummary", "build_preferences", "candidates_of", "score_preferences"]
-
 _KIND, _VERSION = "suffice.preferences", 1
 _QUESTIONS_PER_WRITE = 16
 """Questions between two writes to the journal: the most that an interruption loses."""

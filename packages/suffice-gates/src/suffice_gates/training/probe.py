@@ -18,18 +18,6 @@ from suffice_gates.probes import Calibration, Probe, ProbeCard
 from suffice_gates.probes.probe import Layer
 from suffice_gates.training.examples import Examples
 
-__all__ = [
-    "CALIBRATIONS",
-    "HIDDEN",
-    "ProbeSettings",
-    "TrainedProbe",
-    "calibrate_probe",
-    "fit_calibration",
-    "logistic_probe",
-    "probe_auroc",
-    "train_probe",
-]
-
 HIDDEN = (448, 224, 112, 56)
 """Widths between five layers: 1.97 M parameters over states of 4,096 numbers (CBDR: five layers, about 2 M)."""
 

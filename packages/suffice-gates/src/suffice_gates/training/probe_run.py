@@ -27,8 +27,6 @@ from suffice_gates.training.probe import (
     train_probe,
 )
 
-__all__ = ["Candidate", "Kind", "LabelledStates", "ProbeFigures", "ProbeRun", "run_training"]
-
 Kind = Literal["mlp", "logistic"]
 
 

@@ -16,8 +16,6 @@ from suffice.policy.metrics import precision_at, recall_at, reciprocal_rank_at
 from suffice.policy.rounds import Floats
 from suffice_gates.training.preference_file import Preference
 
-__all__ = ["DEPTHS", "NAMES", "RankingReport", "ScorePairs", "compare_rankings", "rank_metrics", "relevance_by_rank"]
-
 DEPTHS = (1, 3, 5)
 _RANK_METRICS = {"P": precision_at, "R": recall_at, "MRR": reciprocal_rank_at}
 NAMES = tuple(f"{name}@{k}" for k in DEPTHS for name in _RANK_METRICS)

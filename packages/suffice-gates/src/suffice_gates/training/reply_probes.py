@@ -18,8 +18,6 @@ from suffice_gates.probes.collect import StatePrompt
 from suffice_gates.training.examples import Examples
 from suffice_gates.training.probe import ProbeSettings, logistic_probe, train_probe
 
-__all__ = ["PROBER", "fit_reply_probes"]
-
 PROBER = ProbeSettings(hidden=(64,), dropout=0.0, lr=1e-3, batch_size=32, epochs=50, balanced=False)
 """A network with one hidden layer, as in the paper; width and learning rate are our choice."""
 

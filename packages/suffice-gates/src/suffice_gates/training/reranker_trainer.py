@@ -20,19 +20,6 @@ from suffice_gates.training.memory import GIB, MOST_OF, MemoryEstimate, parts_of
 from suffice_gates.training.preference_file import Preference
 from suffice_gates.training.ranking import NAMES, ScorePairs, rank_metrics
 
-__all__ = [
-    "LOGGED",
-    "RerankerSettings",
-    "changed_settings",
-    "in_parts",
-    "load_base",
-    "make_trainer",
-    "more_parts",
-    "pair_scorer",
-    "planned_memory",
-    "quiet",
-]
-
 _SELECTS = "mrr"
 LOGGED = f"eval_{_SELECTS}"
 """The name of MRR@5 on dev in the trainer's log."""

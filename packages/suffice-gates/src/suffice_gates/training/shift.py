@@ -23,8 +23,6 @@ from suffice_gates.probes import LabelRule, ProbeMeasures, is_right, measure_pro
 from suffice_gates.probes.confidence import Confidence
 from suffice_gates.training.preferences import candidates_of
 
-__all__ = ["Shift", "draw_contexts", "measure_prompt", "measure_shift"]
-
 _CONTAINS = LabelRule("contains")
 
 

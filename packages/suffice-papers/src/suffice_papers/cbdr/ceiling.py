@@ -10,8 +10,6 @@ import numpy as np
 from suffice.common.tables import Column, Table
 from suffice_gates.gates.evaluation import GateEvaluation
 
-__all__ = ["Headroom", "headroom", "headroom_table"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headroom:

@@ -23,8 +23,6 @@ from suffice_papers.cbdr.run import run_cbdr
 from suffice_papers.cbdr.tables import paper_cbdr
 from suffice_papers.printing import FiguresOption, FormatOption, OutOption, checked_form, print_paper, stage_bar
 
-__all__ = ["cbdr_command"]
-
 _CBDR_DEFAULTS = CbdrSettings()
 
 

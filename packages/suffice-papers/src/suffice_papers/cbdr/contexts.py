@@ -23,8 +23,6 @@ from suffice.loops.retrieval import PoolBM25, Question
 from suffice.policy.metrics import normalize_answer
 from suffice.policy.rounds import Passage
 
-__all__ = ["TYPES", "ContextSet", "build_contexts", "sentences"]
-
 TYPES = ("A", "B", "C")
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")

@@ -12,8 +12,6 @@ from suffice_gates.report import gate_steps_chart, gate_sweep_chart
 from suffice_papers.cbdr.run import CbdrRun
 from suffice_papers.paper import PaperFigure
 
-__all__ = ["cbdr_charts"]
-
 _BETA = re.compile(r"CBDR beta=(?P<beta>[\d.]+)")
 _PUBLISHED_COLOUR = "var(--warn)"
 

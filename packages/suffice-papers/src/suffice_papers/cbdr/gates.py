@@ -11,8 +11,6 @@ from suffice.evaluation.statistics import holm, permutation_tests
 from suffice_gates.gates import GateEvaluation, GatePoint, gate_rule
 from suffice_gates.gates.point import ALWAYS, NEVER
 
-__all__ = ["gate_points", "probe_signal"]
-
 At = tuple[int, int]
 """A probe's layer and epochs."""
 

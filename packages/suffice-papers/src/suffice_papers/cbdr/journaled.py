@@ -12,8 +12,6 @@ from suffice.policy.rounds import Passage
 from suffice.recordings.journal import Journal
 from suffice_gates.models.transformers_model import TransformersModel
 
-__all__ = ["JournaledWork", "OnStage", "answers_path"]
-
 OnStage = Callable[[str, int, int], None]
 """Called with a stage, the part of it that is done, and its total."""
 

@@ -24,8 +24,6 @@ from suffice.policy.signals.uncertainty import sequence_logprob
 from suffice_gates.models.transformers_model import TransformersModel
 from suffice_papers.cbdr.world import PROCESSOR_NOTE
 
-__all__ = ["CONTROLS", "KnownWorld", "known_world", "known_world_page", "known_world_tables"]
-
 CONTROLS = ("tokens of the question", "training counts of its tokens", "random labels")
 """Features that must not separate known from unknown questions."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["ALIGNED", "CLOSED_BOOK", "ONE_PASSAGE", "RETRIEVER", "answers_of_order", "display_name"]
-
 ALIGNED = "aligned"
 """The name of the reranker trained here, in the tables."""
 

@@ -12,8 +12,6 @@ from suffice_gates.training.examples import Split, sets_by_hash, split_by_hash
 from suffice_gates.training.probe import ProbeSettings
 from suffice_gates.training.reranker_trainer import RerankerSettings
 
-__all__ = ["CbdrSettings", "Parts", "divide"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class CbdrSettings:

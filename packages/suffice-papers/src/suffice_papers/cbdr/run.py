@@ -48,8 +48,6 @@ from suffice_papers.cbdr.names import ALIGNED, CLOSED_BOOK, ONE_PASSAGE, RETRIEV
 from suffice_papers.cbdr.plan import CbdrSettings, Parts, divide
 from suffice_papers.multinomial import draws_by_place
 
-__all__ = ["CbdrRun", "run_cbdr"]
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CbdrRun:

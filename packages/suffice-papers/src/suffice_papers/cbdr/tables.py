@@ -20,8 +20,6 @@ from suffice_papers.cbdr.run import CbdrRun
 from suffice_papers.paper import Paper, flags_table, narrow, origin_table
 from suffice_papers.published import Flag, flagged, read_published
 
-__all__ = ["PublishedCbdr", "paper_cbdr", "published_cbdr"]
-
 _MEASURED, _PUBLISHED = "measured", "published"
 _PER_CENT = 0.01
 

@@ -30,16 +30,6 @@ from suffice_papers.cbdr.world import (
     write_questions,
 )
 
-__all__ = [
-    "END_TOKEN",
-    "PAD_TOKEN",
-    "look_back",
-    "train_network",
-    "train_tiny",
-    "word_tokenizer",
-    "write_world",
-]
-
 _TEMPLATE = (
     "{% for message in messages %}{% if message['role'] == 'user' %}"
     "{% set parts = message['content'].partition('\n\n') %}{{ parts[2] + parts[1] + parts[0] }}"

@@ -17,8 +17,6 @@ from suffice_papers.cbdr.tiny import train_tiny
 from suffice_papers.cbdr.tiny_reranker import write_tiny_reranker
 from suffice_papers.cbdr.world import EXPOSURES
 
-__all__ = ["tiny_model_command"]
-
 
 def tiny_model_command(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder of the model; created if missing.")],

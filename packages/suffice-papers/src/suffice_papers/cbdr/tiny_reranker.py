@@ -6,8 +6,6 @@ from pathlib import Path
 
 from suffice.errors import MissingExtraError
 
-__all__ = ["write_tiny_reranker"]
-
 
 def write_tiny_reranker(folder: str | Path, model: str | Path, *, seed: int = 0) -> Path:
     """Write a BERT of two layers with the vocabulary of a tiny model; it ranks at random until it is trained.

@@ -23,8 +23,6 @@ from suffice_gates.probes.confidence import Confidence
 from suffice_papers.cbdr.contexts import TYPES, ContextSet
 from suffice_papers.multinomial import bootstrap_weights
 
-__all__ = ["Change", "Contrast", "TransferReport", "read_contexts", "transfer_check"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:

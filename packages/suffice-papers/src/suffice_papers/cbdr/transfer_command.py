@@ -18,8 +18,6 @@ from suffice_gates.commands.confidence import AllowPrompt, open_confidence
 from suffice_papers.cbdr.contexts import build_contexts
 from suffice_papers.cbdr.transfer import read_contexts, transfer_check
 
-__all__ = ["transfer_check_command"]
-
 
 def transfer_check_command(
     dataset: Annotated[

@@ -20,19 +20,6 @@ import numpy.typing as npt
 from suffice.loops.retrieval import Question
 from suffice.policy.rounds import Passage
 
-__all__ = [
-    "EXPOSURES",
-    "KINDS",
-    "PROCESSOR_NOTE",
-    "TITLES",
-    "VAGUE",
-    "Fact",
-    "World",
-    "make_world",
-    "question_line",
-    "write_questions",
-]
-
 PROCESSOR_NOTE = """Training adds in another order where a processor has other vector units, and the weights with it: the same command on another
 processor gives figures that differ as those of other seeds do."""
 """The caution on every page about the tiny model."""

@@ -25,8 +25,6 @@ from suffice.recordings import Recording, bundled_recording
 from suffice.verdicts.certificates import Certification, Claim, certify
 from suffice_papers.multinomial import draws_by_place
 
-__all__ = ["demo_samples"]
-
 _METRIC = "match"
 _EPSILON = 0.01
 _CREDITS = (

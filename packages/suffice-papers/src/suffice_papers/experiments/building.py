@@ -32,17 +32,6 @@ from suffice_papers.experiments.plan import Cell, Experiment
 from suffice_retrieval.methods import QueryLoop
 from suffice_retrieval.stores import is_store_address, shown_address
 
-__all__ = [
-    "Loaded",
-    "cell_settings",
-    "content_of",
-    "drafts_loop",
-    "has_round_zero",
-    "retrieval_loop",
-    "scripted_model",
-    "stated_options",
-]
-
 _HARMLESS = frozenset(
     {
         "timeout",

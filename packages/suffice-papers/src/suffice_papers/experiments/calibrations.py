@@ -25,8 +25,6 @@ from suffice.verdicts.diagnostics.sweep import sweep_threshold
 from suffice_papers.experiments.plan import FEWEST_TUNE
 from suffice_papers.tasr.cells import CellRuns
 
-__all__ = ["curve_table", "floor_table", "transfer_table"]
-
 _SWEPT_METRIC = "f1"
 
 

@@ -26,8 +26,6 @@ from suffice_papers.experiments.stored_tables import read_paper, stored_value, w
 from suffice_papers.experiments.variance import NOT_KNOWN, repeated
 from suffice_papers.paper import Paper, origin_table
 
-__all__ = ["cbdr_paper", "check_cell", "is_finished", "run_cbdr_cell"]
-
 _WORK = "work"
 _FINISHED = "settings.json"
 """The settings that the tables of a finished cell were made with."""

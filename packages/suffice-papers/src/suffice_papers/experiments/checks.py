@@ -22,8 +22,6 @@ from suffice_papers.experiments.plan import Cell, Experiment
 from suffice_papers.experiments.stages import CellFolder
 from suffice_papers.tasr.cells import TasrCell
 
-__all__ = ["cell_prices", "find_problems", "listed_cell"]
-
 _PATIENCE_S = 5.0
 _PORTS = {"http": 80, "https": 443}
 

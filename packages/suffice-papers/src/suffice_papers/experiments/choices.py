@@ -20,20 +20,6 @@ from suffice.cli.querying import LoopOptions
 from suffice.loops.retrieval import BUNDLED_QUESTIONS, Question, bundled_path, dataset_hash, load_questions
 from suffice_papers.cbdr.plan import CbdrSettings
 
-__all__ = [
-    "MODEL_OPTIONS",
-    "SPLITS",
-    "CbdrChoice",
-    "DataChoice",
-    "DraftOptions",
-    "ModelChoice",
-    "ModelOptions",
-    "ProbedOptions",
-    "RetrieverChoice",
-    "RivalChoice",
-    "SemanticChoice",
-]
-
 SPLITS = ("tune", "eval")
 
 

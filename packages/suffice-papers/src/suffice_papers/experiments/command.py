@@ -19,8 +19,6 @@ from suffice_papers.experiments.reading import read_experiment
 from suffice_papers.experiments.run import PAGE, ExperimentRun, run_experiment
 from suffice_papers.printing import stage_bar
 
-__all__ = ["run_command"]
-
 
 def run_command(
     context: typer.Context,

@@ -24,8 +24,6 @@ from suffice_papers.experiments.plan import Experiment
 from suffice_papers.experiments.stages import CellFolder
 from suffice_papers.experiments.variance import NOT_KNOWN
 
-__all__ = ["CellEstimate", "Estimate", "estimate_experiment", "extrapolate"]
-
 _PRICED_KINDS = ("uncached", "cached", "output")
 _LEFT = (
     Column("calls left", ",.0f"),

@@ -13,8 +13,6 @@ from suffice.cli.gating import SELF_RAG_GATE
 from suffice.cli.settings import SECRETS_STAY_OUT, check_key_variable
 from suffice.errors import DataError, NotFoundError, SchemaError, did_you_mean
 
-__all__ = ["among", "check_keys", "read_fields", "toml_name"]
-
 T = TypeVar("T")
 
 _TOML_KINDS: Mapping[Any, tuple[tuple[type, ...], str]] = {

@@ -33,8 +33,6 @@ from suffice_papers.experiments.fields import among
 from suffice_papers.published import published_tasr
 from suffice_papers.tasr.cells import SETTINGS
 
-__all__ = ["PROTOCOLS", "Cell", "Experiment"]
-
 FEWEST_TUNE = 2
 """Tune questions: with one there is nothing to fit."""
 

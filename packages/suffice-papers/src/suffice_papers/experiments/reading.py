@@ -28,8 +28,6 @@ from suffice_papers.experiments.plan import PROTOCOLS, Experiment
 from suffice_retrieval.commands.stores import is_engine
 from suffice_retrieval.indexes.corpus_forms import HUB
 
-__all__ = ["read_experiment"]
-
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
 _TABLES_OF = {"model": "models", "data": "data", "retriever": "retrievers", "rival": "rivals"}
 """Lists of tables in the file, and the fields of an experiment that hold them."""

@@ -26,8 +26,6 @@ from suffice_papers.experiments.variance import RunValues, Shown, runs_tables
 from suffice_papers.paper import narrow
 from suffice_papers.rivals.lines import FIXED, RivalLine, fixed_lines, line_of, rivals_table
 
-__all__ = ["WaysOfAsking"]
-
 _WAY_NOTES = (
     "a fixed number of passages is ranked once by the question and read in one call",
     "fixed for no more: the one of these that is right most often for no more calls and no more tokens",

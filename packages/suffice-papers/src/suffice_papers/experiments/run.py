@@ -24,8 +24,6 @@ from suffice_papers.experiments.tasr_cells import tasr_paper
 from suffice_papers.page import paper_page
 from suffice_papers.paper import Paper
 
-__all__ = ["ExperimentRun", "run_experiment"]
-
 PAGE = "index.html"
 
 

@@ -17,8 +17,6 @@ from suffice_papers.semantic import SemanticProtocol, semantic_protocol, tune
 from suffice_papers.semantic.page import protocol_part
 from suffice_papers.semantic.protocol_tables import summary_table
 
-__all__ = ["semantic_paper"]
-
 _POLICY = "judge_free"
 """The policy whose runs are compared: it asks no judge."""
 

@@ -21,8 +21,6 @@ from suffice_papers.experiments.building import Loaded, cell_settings
 from suffice_papers.experiments.choices import SPLITS
 from suffice_papers.experiments.plan import Cell, Experiment
 
-__all__ = ["CellFolder", "StageOutcome", "json_of", "record_cell", "write_result"]
-
 T = TypeVar("T")
 
 _NAMED_AT_MOST = 3

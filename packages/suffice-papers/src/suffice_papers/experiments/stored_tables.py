@@ -14,8 +14,6 @@ from suffice.common.tables import Column, Table
 from suffice.errors import SchemaError
 from suffice_papers.paper import Paper, PaperFigure
 
-__all__ = ["read_paper", "stored_value", "write_paper"]
-
 
 def write_paper(path: Path, paper: Paper) -> None:
     """Write a paper as JSON, with its columns as printed and its raw values."""

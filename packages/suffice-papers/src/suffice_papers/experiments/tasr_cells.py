@@ -26,8 +26,6 @@ from suffice_papers.tasr.cells import CellRuns, TasrCell, load_cell
 from suffice_papers.tasr.frontier import tasr_figures
 from suffice_papers.tasr.tables import paper_of_cells
 
-__all__ = ["evaluate_tasr", "tasr_cell", "tasr_paper"]
-
 
 def evaluate_tasr(folder: CellFolder) -> None:
     """Write a cell's policy, fitted on its tune questions, and its replay and certificate on the eval questions.

@@ -17,8 +17,6 @@ from suffice.policy.rounds import Floats
 from suffice_papers.cells import CellDeltas, macro_bootstrap
 from suffice_papers.multinomial import draws_by_place
 
-__all__ = ["METHOD", "NOT_KNOWN", "Repeated", "RunValues", "Shown", "repeated", "runs_tables"]
-
 METHOD = (
     "over questions: bootstrap of the questions' means over the runs; over runs: Student's t of the runs' means on the same "
     "questions; over both: a two-way model of random effects, runs crossed with questions, whose variance is that of the "

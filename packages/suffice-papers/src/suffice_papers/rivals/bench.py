@@ -17,8 +17,6 @@ from suffice_gates.models import TransformersModel
 from suffice_papers.rivals.taught import ASKING_LENGTH, READER
 from suffice_retrieval.methods import ChainMethod, QueryLoop
 
-__all__ = ["ROUNDS", "Bench"]
-
 ROUNDS = 5
 _READ_TOKENS = 40
 _AT_ONCE = 32

@@ -17,8 +17,6 @@ from suffice.loops.retrieval import Question
 from suffice.policy.rounds import Passage
 from suffice_papers.cbdr.world import KINDS, TITLES, make_world
 
-__all__ = ["BRIDGES", "LEAVES", "ChainedWorld", "Pair", "make_chained_world"]
-
 BRIDGES = ("friend", "rival", "teacher")
 """Relations whose values are entities."""
 

@@ -29,8 +29,6 @@ from suffice_papers.rivals.bench import Bench
 from suffice_papers.rivals.lines import RivalLine, line_of
 from suffice_reader.minilm import MiniLM
 
-__all__ = ["gate_lines"]
-
 _SAMPLES = 5
 _PROBED = (0, 1, 3)
 """Numbers of passages in the prompts that probes are fitted on."""

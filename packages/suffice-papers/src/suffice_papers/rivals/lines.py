@@ -17,8 +17,6 @@ from suffice.policy.rounds import Floats
 from suffice.policy.session import Policy
 from suffice.recordings import Recording
 
-__all__ = ["FIXED", "RivalLine", "fixed_lines", "line_of", "rivals_table"]
-
 FIXED = "fixed"
 
 

@@ -26,8 +26,6 @@ from suffice_papers.rivals.lines import RivalLine, fixed_lines, line_of, rivals_
 from suffice_papers.rivals.taught import STEPS, TINY_CHAIN, TINY_SELF_ASK, train_chains
 from suffice_retrieval.methods import ChainMethod, Dragin, Flare, IRCoT, SelfAsk
 
-__all__ = ["demo_rivals"]
-
 _KS = (1, 3)
 """Numbers of passages per query: 1, because this reader is confused by several, and 3, closer to the papers."""
 

@@ -30,8 +30,6 @@ from suffice_papers.rivals.chained_world import (
     two_step_question,
 )
 
-__all__ = ["ASKING_LENGTH", "READER", "STEPS", "TINY_CHAIN", "TINY_SELF_ASK", "rendered", "train_chains"]
-
 _PLAIN: dict[str, Any] = {"version": 1, "system": "", "question": "{question}", "passage": "\n\n{text}"}
 TINY_CHAIN = ChainPrompt(name="tiny_chain", chain="\n\n= {chain}", asking="\n< {span}", **_PLAIN)
 """Prompt with which the tiny model continues a chain, for IRCoT, FLARE and DRAGIN."""

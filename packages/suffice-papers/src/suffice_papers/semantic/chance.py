@@ -14,8 +14,6 @@ from suffice.policy.session import Policy
 from suffice_papers.multinomial import draws_by_place
 from suffice_papers.semantic.data import Drafts
 
-__all__ = ["Chance", "against_chance"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chance:

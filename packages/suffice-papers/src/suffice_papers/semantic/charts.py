@@ -10,9 +10,6 @@ from suffice_papers.semantic.comparisons import PolicyComparison
 from suffice_papers.semantic.convergence import Convergence
 from suffice_papers.semantic.figures import BASELINE, FigureSplit, PublishedRun
 
-__all__ = ["distance_chart", "frontier_chart", "published_chart", "saved_chart"]
-
-
 _KIND_STARTS = {"fixed_k": "fixed", "random": "random", "oracle": "oracle"}
 
 

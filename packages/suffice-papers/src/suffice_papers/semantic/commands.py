@@ -33,8 +33,6 @@ from suffice_papers.semantic import (
 from suffice_papers.semantic.data import metric_of
 from suffice_papers.semantic.page import protocol_page, protocol_part
 
-__all__ = ["protocol_command"]
-
 _PRESETS = ("bge",)
 _PAGES = ("html", "htm")
 

@@ -22,8 +22,6 @@ from suffice.policy.rounds import Floats
 from suffice_papers.multinomial import draws_by_place
 from suffice_papers.semantic.policies import CELLS, MAIN, Replayed
 
-__all__ = ["Margin", "PolicyComparison", "PolicyDifference", "compare"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyDifference(PairedResult):

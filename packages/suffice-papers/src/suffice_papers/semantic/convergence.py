@@ -17,8 +17,6 @@ from suffice.policy.rounds import Floats, Mask
 from suffice_papers.multinomial import draws_by_place
 from suffice_papers.semantic.data import Drafts
 
-__all__ = ["AtRound", "Convergence", "Pooled", "converge", "monotone", "slopes"]
-
 _FEWEST_DISTANCES = 2
 """Fewest distances for a slope."""
 

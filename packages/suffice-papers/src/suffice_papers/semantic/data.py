@@ -20,8 +20,6 @@ from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 
-__all__ = ["Drafts", "check_apart", "embedder_of", "metric_of", "read_drafts", "split_drafts"]
-
 DISTANCE, SCORE = "semantic_distance", "information_score"
 _LARGE_SHARE = 0.05
 """Above this share of questions left out as unmeasured, a note warns that the others are a selection."""

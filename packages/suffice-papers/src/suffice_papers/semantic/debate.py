@@ -27,8 +27,6 @@ from suffice.loops.retrieval import text_id
 from suffice.policy.rounds import Round
 from suffice_papers.importing import existing, run_labels
 
-__all__ = ["numeric_answer", "read_debate"]
-
 _NUMBER_TEXT = re.compile(r"(?<![\w.])[-\u2212]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?![\d])|(?<![\w])[-\u2212]?\.\d+")
 _FRACTION = re.compile(r"\\[dt]?frac\{\s*(-?\d+)\s*\}\{\s*(\d+)\s*\}")
 _LATEX = re.compile(r"\\(?:text|mathrm|mathbf)\b|\\[$%!,;]|[{}$]")

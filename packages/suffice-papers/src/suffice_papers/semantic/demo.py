@@ -29,8 +29,6 @@ from suffice_papers.semantic import SemanticProtocol, semantic_protocol, split_d
 from suffice_papers.semantic.page import protocol_report
 from suffice_papers.semantic.protocol_tables import summary_table
 
-__all__ = ["semantic"]
-
 METRIC = "target_sentiment"
 DEV_SHARE = 0.25
 

@@ -13,16 +13,6 @@ from suffice.errors import DataError
 from suffice.evaluation.statistics import holm
 from suffice_papers.published import Flag, flagged, read_published
 
-__all__ = [
-    "BASELINE",
-    "MARGINS",
-    "FigureDifference",
-    "FigureSplit",
-    "PublishedRun",
-    "PublishedSemantic",
-    "published_semantic",
-]
-
 BASELINE = "fixed_k6"
 """The policy that every published difference refers to."""
 

@@ -26,8 +26,6 @@ from suffice.importers import ImportedRun, ImportedTrajectory, one_call, recogni
 from suffice.policy.rounds import Cost, Passage, Round
 from suffice_papers.importing import existing, run_labels
 
-__all__ = ["read_ircot"]
-
 _CHAINS, _PREDICTIONS, _GOLDS = "prediction_chains.txt", "prediction.json", "ground_truth.json"
 _ZIP_NAME = re.compile(
     r"(?P<system>(?:sc_)?ircot(?:_qa)?)_(?P<model>[^_]+)_(?P<dataset>.+?)_(?P<prompts>prompt_set_\d+)$"

@@ -11,8 +11,6 @@ from suffice_papers.semantic.charts import distance_chart, frontier_chart, saved
 from suffice_papers.semantic.policies import MAIN
 from suffice_papers.semantic.protocol import SemanticProtocol
 
-__all__ = ["protocol_page", "protocol_part", "protocol_report"]
-
 
 def protocol_part(protocol: SemanticProtocol) -> ReportPart:
     """Return the protocol as a part of a page."""

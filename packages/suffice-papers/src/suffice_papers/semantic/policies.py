@@ -18,8 +18,6 @@ from suffice.policy.session import Policy
 from suffice_papers.semantic.data import Drafts
 from suffice_papers.semantic.tuning import Tuned
 
-__all__ = ["CELLS", "MAIN", "MEMBERS", "Replayed", "policies_of", "replay_all"]
-
 MEMBERS: Mapping[str, str] = MappingProxyType(
     {"critic": "critic_approved", "convergence": "semantic_distance", "gain": "information_gain"}
 )

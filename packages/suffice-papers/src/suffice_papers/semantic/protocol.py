@@ -36,8 +36,6 @@ from suffice_papers.semantic.protocol_tables import (
 from suffice_papers.semantic.theory import Checked, check_theory, theory_table
 from suffice_papers.semantic.tuning import Tuned
 
-__all__ = ["SemanticProtocol", "semantic_protocol"]
-
 _IN_NAME = 0.95
 """From this share of stops at one round on, a policy is reported as a fixed number of rounds."""
 

@@ -17,17 +17,6 @@ from suffice_papers.semantic.comparisons import PolicyComparison, PolicyDifferen
 from suffice_papers.semantic.convergence import Convergence
 from suffice_papers.semantic.policies import CELLS, MEMBERS, Replayed
 
-__all__ = [
-    "ablations_table",
-    "chance_table",
-    "conjecture_table",
-    "distances_table",
-    "policies_table",
-    "policy_margins_table",
-    "summary_table",
-    "tests_table",
-]
-
 _PolicyOf = tuple[str, PolicyComparison, ReplayResult, str]
 
 _MAIN_MARGIN = 0.02

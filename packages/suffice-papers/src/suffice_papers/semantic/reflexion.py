@@ -24,8 +24,6 @@ from suffice.loops.retrieval import text_id
 from suffice.policy.rounds import Round
 from suffice_papers.importing import existing
 
-__all__ = ["read_reflexion"]
-
 _APPENDED = "You have attempted to answer following question before and failed"
 
 

@@ -34,8 +34,6 @@ from suffice.policy.rounds import Cost, Passage, Round
 from suffice.policy.signals import EMBEDDER
 from suffice_papers.importing import existing
 
-__all__ = ["read_self_refine", "sentiment_reached", "sentiment_stated", "words_and_marks"]
-
 _TEXT_FIELDS = ("review", "target_sentiment", "transferred_review", "transferred_review_sentiment", "feedback")
 _JUDGE = "judge:target_sentiment"
 _STATED = re.compile(r"\bsentiment (?:is|appears to be)\b", re.IGNORECASE)

@@ -16,8 +16,6 @@ from suffice_papers.semantic.figures import (
     published_semantic,
 )
 
-__all__ = ["paper_semantic"]
-
 _ABLATION = (
     "abl_full",
     "abl_no_critic",

@@ -13,8 +13,6 @@ from suffice.policy.session import Policy, Session, Stops
 from suffice_papers.semantic.data import DISTANCE, SCORE, Drafts
 from suffice_papers.semantic.policies import Replayed
 
-__all__ = ["PROVED", "Checked", "check_theory", "theory_table"]
-
 _SAMPLE = 200
 """Number of questions that are run through live sessions."""
 

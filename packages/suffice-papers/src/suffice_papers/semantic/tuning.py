@@ -19,8 +19,6 @@ from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 from suffice_papers.semantic.data import Drafts, embedder_of, read_drafts
 
-__all__ = ["PATIENCES", "Point", "Tuned", "given", "published", "tune"]
-
 PATIENCES = (1, 2, 3)
 """The patiences of the grid."""
 

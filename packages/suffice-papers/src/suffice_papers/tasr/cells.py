@@ -31,18 +31,6 @@ from suffice.policy.session import Policy
 from suffice.recordings import Recording, read_recording
 from suffice_papers.published import published_tasr
 
-__all__ = [
-    "BUDGET",
-    "SETTINGS",
-    "CellRuns",
-    "TasrCell",
-    "defined",
-    "load_cell",
-    "main_prompt",
-    "read_cells",
-    "with_evidence",
-]
-
 BUDGET = 5
 """TASR's R; later rounds of a recording are left out."""
 

@@ -19,8 +19,6 @@ from suffice_papers.published import FigureValue, Published
 from suffice_papers.tasr.cells import CellRuns, defined, main_prompt, with_evidence
 from suffice_papers.tasr.rows import Layout, interval_note
 
-__all__ = ["drift_table"]
-
 _ADDED = ("p_correct", "answer_margin")
 """Signals of the rule that the paper's table leaves out."""
 

@@ -26,8 +26,6 @@ from suffice_papers.tasr.cells import BUDGET, SETTINGS, CellRuns, defined, with_
 from suffice_papers.tasr.rows import value_of
 from suffice_papers.tasr.signal_tables import first_by_tune
 
-__all__ = ["tasr_charts"]
-
 _BINS = 20
 _RIGHT, _WRONG = ("right", "var(--accent)"), ("wrong", "var(--bad)")
 _THEIRS = ("published", "var(--warn)", "diamond")

@@ -14,8 +14,6 @@ from suffice_papers.published import FigureValue, Published
 from suffice_papers.tasr.cells import BUDGET, SETTINGS, CellRuns, main_prompt
 from suffice_papers.tasr.rows import Layout, cell_means, interval_note, value_of
 
-__all__ = ["cell_table", "figure3", "figure4", "macro_table", "tasr_figures", "with_runs"]
-
 _BASE, _RULE, _CHANCE = "fixed_k(3)", "tasr", "random(tasr)"
 _F1_COLUMN = Column("F1", ".2f", scale=100, interval=True)
 _CALLS_COLUMN = Column("calls", ".2f", interval=True)

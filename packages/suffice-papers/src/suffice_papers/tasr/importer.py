@@ -24,8 +24,6 @@ from suffice.policy.rounds import Round
 from suffice.policy.signals import SIGNALS
 from suffice_papers.importing import existing
 
-__all__ = ["TASR_COLUMNS", "read_tasr"]
-
 TASR_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "question_id": ("qid",),
     "cluster": ("cluster",),

@@ -18,8 +18,6 @@ from suffice_papers.multinomial import draws_by_place
 from suffice_papers.published import FigureValue, Published
 from suffice_papers.tasr.cells import CellRuns
 
-__all__ = ["NOT_PUBLISHED", "Layout", "cell_means", "interval_note", "macro_means", "separation", "value_of"]
-
 NOT_PUBLISHED = "published: -"
 _NOT_COMPARED = frozenset({"rows", "rules", "ratio"})
 """Columns without a difference to published figures: counts, and quotients of figures that are compared themselves."""

@@ -16,8 +16,6 @@ from suffice_papers.tasr.cells import CellRuns
 from suffice_papers.tasr.frontier import with_runs
 from suffice_papers.tasr.rows import Layout, interval_note
 
-__all__ = ["search_summary", "search_table"]
-
 _TWO_PROMPTS = "tasr-381"
 _SPACES = (_TWO_PROMPTS, "tasr-dnf-876")
 _FALLBACK = "available"

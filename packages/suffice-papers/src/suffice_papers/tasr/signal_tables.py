@@ -17,8 +17,6 @@ from suffice_papers.tasr.cells import SETTINGS, CellRuns, with_evidence
 from suffice_papers.tasr.frontier import tasr_figures, with_runs
 from suffice_papers.tasr.rows import Layout, cell_means, interval_note, macro_means, separation
 
-__all__ = ["confidence_figure", "first_by_tune", "margin_figure", "models_table", "reliability_figure"]
-
 _MARGIN = "answer_margin"
 _BUCKETS = 5
 _CONFIDENCES = (1, 2, 3, 4, 5)

@@ -16,8 +16,6 @@ from suffice_papers.tasr.frontier import cell_table, figure3, figure4, macro_tab
 from suffice_papers.tasr.searched import search_table
 from suffice_papers.tasr.signal_tables import confidence_figure, margin_figure, models_table, reliability_figure
 
-__all__ = ["PARTS", "paper_of_cells", "paper_tasr"]
-
 TablePart = Callable[[Sequence[CellRuns], Published, Resampling], Table]
 
 PARTS: Mapping[str, TablePart] = {

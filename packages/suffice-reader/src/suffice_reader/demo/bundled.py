@@ -11,8 +11,6 @@ from suffice.loops.retrieval import PoolBM25, load_questions
 from suffice.policy.session import Policy
 from suffice_reader.model import SpanReaderModel
 
-__all__ = ["record_bundled"]
-
 
 def record_bundled(dataset: str, split: str, folder: Path, *, limit: int | None = None, quiet: bool) -> RecordSummary:
     """Record the rounds of a bundled split that ``FOLDER/DATASET_SPLIT.parquet`` does not yet contain."""

@@ -34,8 +34,6 @@ from suffice.verdicts.decisions import Advice, decide
 from suffice_reader.demo.bundled import record_bundled
 from suffice_reader.model import SpanReaderModel
 
-__all__ = ["demo"]
-
 _DEMO_RULES = ("tasr", "tasr_guarded", "answer_stable", "answer_stable_guarded", "margin")
 _LIVE_ROWS = 6
 _LINES_OF_ADVICE = 11

@@ -33,8 +33,6 @@ from suffice.verdicts.certificates import Claim
 from suffice.verdicts.watches import WatchResult, full_width, watch
 from suffice_reader.demo.bundled import record_bundled
 
-__all__ = ["WatchedRun", "certified_policy", "demo_watch", "watched_runs"]
-
 _DATASET = "hotpotqa"
 _WATCHED_RULE = "margin"
 _CERTIFIED = Claim(epsilon=0.08, metric="agreement", loss="harm")

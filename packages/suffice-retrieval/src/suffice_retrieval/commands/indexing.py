@@ -19,8 +19,6 @@ from suffice.recordings.shards import Shard
 from suffice_retrieval.indexes import CorpusIndex, DenseIndex, index_corpus, index_dense
 from suffice_retrieval.indexes.engines import IN_MEMORY, EngineName
 
-__all__ = ["index_command"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Encoding(PassageEncoder):

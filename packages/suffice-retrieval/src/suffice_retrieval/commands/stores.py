@@ -18,8 +18,6 @@ from suffice_retrieval.indexes import DenseRetriever
 from suffice_retrieval.indexes.corpus_forms import HUB
 from suffice_retrieval.stores import QuestionEmbedder, Store, is_store_address, open_store, shown_address
 
-__all__ = ["is_engine", "open_engine", "shown_corpus"]
-
 _FUNCTION = re.compile(r"(?P<module>[\w./-]+\.py|[A-Za-z_][\w.]*):(?P<name>[A-Za-z_]\w*)")
 _AT_ENDPOINT = "endpoint:"
 

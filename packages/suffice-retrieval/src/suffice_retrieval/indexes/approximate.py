@@ -21,8 +21,6 @@ from suffice.common.identities import sha256_of
 from suffice.errors import DataError, MissingExtraError, SchemaError
 from suffice_retrieval.indexes.vectors import StoredVectors
 
-__all__ = ["RECALL_K", "ApproximateSearch", "ApproximateSettings"]
-
 _UNQUANTISED = 2**18
 """Up to this many vectors, the lists contain the vectors themselves: at most 1 GB at 1,024 numbers each."""
 

@@ -24,8 +24,6 @@ from suffice.policy.rounds import Cost, Passage
 from suffice.policy.seen import Seen
 from suffice_retrieval.indexes.corpus_bm25 import passages_hash
 
-__all__ = ["CachedRetriever", "RankingCache"]
-
 
 class RankingCache(Protocol):
     """A cache of JSON by request, such as `suffice.recordings.ResponseCache`."""

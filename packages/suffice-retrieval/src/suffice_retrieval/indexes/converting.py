@@ -16,8 +16,6 @@ from suffice.importers.question_sets import CORPUS_FORM, QuestionSource
 from suffice.loops.retrieval.fields import PASSAGE_IDS, PASSAGE_TEXTS
 from suffice_retrieval.indexes.corpus_forms import title_and_text
 
-__all__ = ["CorpusConversion", "convert_corpus"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusConversion(Result):

@@ -25,8 +25,6 @@ from suffice_retrieval.indexes.engines import (
 )
 from suffice_retrieval.indexes.storage import Stored, open_stored, passage_line, write_stored
 
-__all__ = ["CorpusBM25", "passages_hash"]
-
 _BM25_KIND = "suffice-bm25-index"
 _BM25_VERSION = 3
 _PROGRESS = 1_000

@@ -39,8 +39,6 @@ from suffice_retrieval.indexes.documents import Decoding, corpus_files, document
 from suffice_retrieval.indexes.passages import PASSAGE_WORDS
 from suffice_retrieval.indexes.storage import is_index, open_passages
 
-__all__ = ["HUB", "Corpus", "corpus_of", "title_and_text"]
-
 HUB = "hf:"
 """The prefix of the name of a data set on the hub."""
 

@@ -50,8 +50,6 @@ from suffice_retrieval.indexes.storage import (
 )
 from suffice_retrieval.indexes.vectors import StoredVectors
 
-__all__ = ["DenseIndex", "index_dense", "is_dense_index", "open_dense", "write_vectors"]
-
 _BLOCK = 4096
 """Number of passages encoded between two notes of the progress."""
 

@@ -20,8 +20,6 @@ from suffice.errors import DataError
 from suffice.policy.rounds import Passage
 from suffice_retrieval.indexes.passages import split_text
 
-__all__ = ["Decoding", "corpus_files", "documents", "is_left_out", "log_skipped", "read_documents"]
-
 Decoding = Literal["skip", "strict", "replace"]
 """Treatment of bytes that are not UTF-8: skip the file of a folder, raise, or insert a replacement character."""
 

@@ -28,17 +28,6 @@ import numpy.typing as npt
 from suffice.errors import DataError, MissingExtraError, SchemaError
 from suffice.loops.retrieval.bm25 import K1, B
 
-__all__ = [
-    "IN_MEMORY",
-    "Bm25sEngine",
-    "Engine",
-    "EngineName",
-    "TantivyEngine",
-    "best_k",
-    "choose_engine",
-    "library_of",
-]
-
 EngineName = Literal["bm25s", "tantivy"]
 """A library that builds and searches an index."""
 

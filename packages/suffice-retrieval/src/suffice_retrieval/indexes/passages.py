@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-__all__ = ["PASSAGE_WORDS", "split_text"]
-
 PASSAGE_WORDS = 120
 """Paragraphs are collected up to this number of words; longer ones are cut at the last sentence end before it."""
 

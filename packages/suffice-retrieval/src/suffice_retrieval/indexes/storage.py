@@ -35,22 +35,6 @@ from suffice.common.identities import sha256_of
 from suffice.errors import DataError, SchemaError
 from suffice.policy.rounds import Passage
 
-__all__ = [
-    "MANIFEST",
-    "PassageFile",
-    "Stored",
-    "begin_stored",
-    "building",
-    "finish_stored",
-    "is_index",
-    "join_stored",
-    "mapped_bytes",
-    "open_passages",
-    "open_stored",
-    "passage_line",
-    "write_stored",
-]
-
 MANIFEST = "suffice-index.json"
 """The file that marks a folder as an index."""
 

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["StoredVectors"]
-
 _BLOCK_NUMBERS = 2**24
 """The most numbers compared with questions at a time: 64 MB in 32 bits."""
 

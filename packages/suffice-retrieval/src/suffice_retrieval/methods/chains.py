@@ -24,21 +24,6 @@ from suffice.policy.rounds import Passage, Reply
 from suffice.policy.signals.alignment import tokens_of_span
 from suffice.policy.signals.text import strip_thinking
 
-__all__ = [
-    "CHAIN_METHODS",
-    "Ask",
-    "ChainMethod",
-    "ChainState",
-    "Dragin",
-    "Flare",
-    "IRCoT",
-    "Lookup",
-    "Reread",
-    "SelfAsk",
-    "Step",
-    "parse_method",
-]
-
 _FOLLOW_UP = re.compile(r"follow[ -]?up\s*:(.*)", re.IGNORECASE)
 _INTERMEDIATE = re.compile(r"\A\s*intermediate answer\s*:", re.IGNORECASE)
 _ANSWER = re.compile(r"answer is\b\s*:?[ \t]*(?P<answer>[^\n]*?)[.\s]*(?:\n|$)", re.IGNORECASE)

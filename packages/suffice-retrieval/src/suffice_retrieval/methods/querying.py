@@ -39,8 +39,6 @@ from suffice_retrieval.methods.chains import (
     interleaved,
 )
 
-__all__ = ["QueryLoop"]
-
 _GENERATOR, _READER = "generator", "reader"
 _ALL_NEEDS = frozenset({"passages", "costs", CHAIN})
 

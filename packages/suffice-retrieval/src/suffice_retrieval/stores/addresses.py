@@ -12,8 +12,6 @@ from suffice_retrieval.stores.base import Store
 from suffice_retrieval.stores.kinds import COMMON, StoreAddress, StoreKind, boolean, store_kind, store_names
 from suffice_retrieval.stores.records import QuestionEmbedder
 
-__all__ = ["is_store_address", "open_store", "shown_address", "store_variables"]
-
 _SCHEME = re.compile(r"([a-z][\w-]*)(?:\+(\w+))?://", re.IGNORECASE)
 _SECRET_NAME = re.compile(r"pass|key|secret|token", re.IGNORECASE)
 _BOUNDS = ("gt", "gte", "lt", "lte")

@@ -16,8 +16,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-__all__ = ["BackgroundClient", "background_loop", "in_background"]
-
 _T = TypeVar("_T")
 _LOG = logging.getLogger(__name__)
 _CLOSING_S = 5.0

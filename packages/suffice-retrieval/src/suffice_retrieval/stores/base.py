@@ -33,8 +33,6 @@ from suffice_retrieval.stores.checks import checked_choice
 from suffice_retrieval.stores.filters import Condition, conditions_of
 from suffice_retrieval.stores.records import Content, Fields, Hit, QuestionEmbedder
 
-__all__ = ["Store"]
-
 _T = TypeVar("_T")
 _LOG = logging.getLogger(__name__)
 _LOOKED_UP = 1000

@@ -8,8 +8,6 @@ from typing import Any, NoReturn
 
 from suffice.errors import DataError, NotFoundError
 
-__all__ = ["checked_choice", "no_passage", "not_among", "require_folder"]
-
 _SHOWN_NAMES = 20
 
 

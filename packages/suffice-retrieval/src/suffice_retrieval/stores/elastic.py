@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from elasticsearch import AsyncElasticsearch
     from opensearchpy import AsyncOpenSearch
 
-__all__ = ["ELASTICSEARCH", "OPENSEARCH", "ElasticsearchStore", "OpenSearchStore", "SearchEngineStore"]
-
 _MOST_HITS = 10_000
 """The default of `index.max_result_window`."""
 

@@ -8,8 +8,6 @@ from typing import Any, Literal, cast, get_args
 
 from suffice.errors import DataError
 
-__all__ = ["SQL_BOUNDS", "Condition", "FilterOperator", "Scalar", "conditions_of"]
-
 Scalar = str | int | float | bool
 FilterOperator = Literal["in", "gt", "gte", "lt", "lte"]
 

@@ -12,18 +12,6 @@ from suffice.common.provided import load_entry
 from suffice.errors import DataError
 from suffice_retrieval.stores.base import Store
 
-__all__ = [
-    "COMMON",
-    "STORES",
-    "Parameter",
-    "StoreAddress",
-    "StoreKind",
-    "boolean",
-    "register_store",
-    "store_kind",
-    "store_names",
-]
-
 STORES = "suffice.stores"
 """The group of entry points; each has the scheme of an address and the `StoreKind` that opens it."""
 

@@ -22,8 +22,6 @@ from suffice_retrieval.stores.records import SCORE_OF, Content, Distance, Fields
 if TYPE_CHECKING:
     from lancedb import AsyncConnection, AsyncTable
 
-__all__ = ["LANCEDB", "LanceDBStore"]
-
 
 class LanceDBStore(Store):
     """A table of LanceDB, searched in the version that it has when it is opened.

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
     from psycopg.sql import Composable
 
-__all__ = ["POSTGRES", "PostgresStore"]
-
 _VECTOR_OPERATORS = {"cosine": "<=>", "dot": "<#>", "l2": "<->"}
 _VECTOR_TYPES = ("vector", "halfvec")
 _MOST_ROWS = 2**62

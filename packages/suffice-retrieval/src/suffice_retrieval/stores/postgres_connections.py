@@ -12,8 +12,6 @@ from suffice.errors import DataError
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
-__all__ = ["SECRET_PARAMETERS", "ReadingPool", "connection_parameters", "fetched_rows", "quoted_name"]
-
 SECRET_PARAMETERS = ("password", "sslpassword")
 """Parameters of a connection that messages must not show."""
 

@@ -23,8 +23,6 @@ from suffice_retrieval.stores.records import Content, Fields, Hit, StoreOptions
 if TYPE_CHECKING:
     from qdrant_client import AsyncQdrantClient, models
 
-__all__ = ["QDRANT", "QdrantStore"]
-
 _SCORE_KINDS: Mapping[str, ScoreKind] = {
     "Cosine": "cosine",
     "Dot": "inner_product",

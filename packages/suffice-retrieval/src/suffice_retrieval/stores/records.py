@@ -10,8 +10,6 @@ from suffice.loops.retrieval.base import Identity, ScoreKind
 from suffice.policy.embedding import Embedder
 from suffice_retrieval.indexes.dense import DenseRetriever
 
-__all__ = ["SCORE_OF", "Content", "Distance", "Fields", "Hit", "QuestionEmbedder", "StoreOptions"]
-
 Distance = Literal["cosine", "dot", "l2"]
 """Comparison of vectors: by cosine, inner product, or Euclidean distance."""
 

@@ -15,8 +15,6 @@ from suffice.errors import DataError
 from suffice.policy.session import Audit
 from suffice_server.serve import check_extra
 
-__all__ = ["serve_command"]
-
 _TOKEN = "SUFFICE_TOKEN"  # noqa: S105 - the name of a variable
 _LOCAL = ("127.0.0.1", "::1", "localhost")
 

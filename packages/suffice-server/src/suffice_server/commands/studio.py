@@ -14,8 +14,6 @@ from suffice.cli.console import say
 from suffice.errors import MissingExtraError
 from suffice_server.serve import check_extra
 
-__all__ = ["studio_command"]
-
 
 def studio_command(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Recordings, policies, logs, questions.")] = Path(),

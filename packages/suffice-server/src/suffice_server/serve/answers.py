@@ -12,8 +12,6 @@ from starlette.responses import Response
 
 from suffice.errors import ConfigMismatchError, NotFoundError, SufficeError
 
-__all__ = ["Handler", "RefusedError", "json_response", "refusal_of", "refused", "responding"]
-
 Handler = Callable[[Request], Awaitable[Response]]
 """An async function that answers one request."""
 

@@ -28,8 +28,6 @@ from suffice_server.serve.operations import OPEN_PATHS, OPERATIONS, Operation
 from suffice_server.serve.schema import check_value
 from suffice_server.serve.service import Service
 
-__all__ = ["make_app"]
-
 _LOG = logging.getLogger(__name__)
 _RELOAD_S = 1.0
 _THREADS = 32

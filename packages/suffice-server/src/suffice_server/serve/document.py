@@ -12,8 +12,6 @@ from suffice_server.serve.guard import Limits
 from suffice_server.serve.operations import OPEN_PATHS, OPERATIONS, Operation
 from suffice_server.serve.schema import Schema
 
-__all__ = ["openapi", "schemas_for"]
-
 _END_REASONS = ("exhausted", "failed", "cancelled")
 
 

@@ -6,8 +6,6 @@ from importlib.util import find_spec
 
 from suffice.errors import MissingExtraError
 
-__all__ = ["check_extra"]
-
 _PACKAGES = ("starlette", "uvicorn", "prometheus_client")
 
 

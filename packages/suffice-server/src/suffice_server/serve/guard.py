@@ -16,8 +16,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from suffice.errors import DataError
 from suffice_server.serve.answers import RefusedError, refused
 
-__all__ = ["LOCAL_HOSTS", "Guard", "Limits", "bearer_token", "read_body", "read_token", "same_token"]
-
 LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """Host names that always mean this machine."""
 

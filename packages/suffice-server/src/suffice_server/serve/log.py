@@ -19,8 +19,6 @@ from suffice.policy.session import Audit, Session
 from suffice_server.serve.answers import RefusedError
 from suffice_server.serve.policies import NamedPolicy
 
-__all__ = ["DecisionLog", "audit_seed", "question_names"]
-
 _LOG = logging.getLogger(__name__)
 _SEED_FILE = "audit.seed"
 

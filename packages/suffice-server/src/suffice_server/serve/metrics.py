@@ -10,8 +10,6 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from suffice.policy.rounds import Decision
 from suffice_server.serve.policies import NamedPolicy
 
-__all__ = ["METRICS_TYPE", "Metrics"]
-
 METRICS_TYPE = CONTENT_TYPE_LATEST
 """The media type of `Metrics.text`."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["OPEN_PATHS", "OPERATIONS", "Operation"]
-
 OPEN_PATHS = frozenset({"/health", "/ready", "/openapi.json"})
 """Paths that need no token, because they reveal nothing about questions and decide nothing."""
 

@@ -14,8 +14,6 @@ from pathlib import Path
 from suffice.errors import DataError, NotFoundError, SufficeError, did_you_mean
 from suffice.policy.session import Policy
 
-__all__ = ["NamedPolicy", "PolicyFolder"]
-
 _LOG = logging.getLogger(__name__)
 _POLICY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _REMEMBERED = 100

@@ -12,8 +12,6 @@ from suffice.loops.host_values import check_signal_names
 from suffice.policy.rounds import Round
 from suffice.policy.session import Session, read_reply
 
-__all__ = ["round_of"]
-
 _EMPTY_ROUND = Round(index=0).to_dict()
 _FIELDS = frozenset(item.name for item in fields(Round))
 

@@ -19,8 +19,6 @@ from suffice.errors import DataError
 if TYPE_CHECKING:
     from asyncio import TimerHandle
 
-__all__ = ["PatientProtocol", "bind", "run_app", "url_of"]
-
 _HEAD_S = 10.0
 """Longest time for the whole head of a request to arrive, seconds."""
 

@@ -17,8 +17,6 @@ from typing import Any
 
 from suffice.errors import DataError, did_you_mean
 
-__all__ = ["Schema", "check_value"]
-
 Schema = Mapping[str, Any]
 """A schema of draft 2020-12 with the keywords that `check_value` reads."""
 

@@ -24,8 +24,6 @@ from suffice_server.serve.rounds_in import round_of
 from suffice_server.serve.sessions import SessionStore
 from suffice_server.serve.watching import LogWatch
 
-__all__ = ["Service"]
-
 _LOG = logging.getLogger(__name__)
 _LIVE = 2000
 """Most sessions that are cached in memory, in addition to their stored state."""

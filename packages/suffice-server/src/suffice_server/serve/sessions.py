@@ -17,8 +17,6 @@ from suffice.errors import DataError
 from suffice_server.serve.answers import RefusedError
 from suffice_server.serve.guard import Limits
 
-__all__ = ["SessionStore", "StoredSession"]
-
 _LOG = logging.getLogger(__name__)
 _LOCK_S = 10.0
 _LATE_S = 10.0

@@ -15,8 +15,6 @@ from suffice.verdicts.watches import WatchResult, watch
 from suffice_server.serve.log import DecisionLog
 from suffice_server.serve.policies import NamedPolicy
 
-__all__ = ["LogWatch"]
-
 _LOG = logging.getLogger(__name__)
 
 

@@ -27,8 +27,6 @@ from suffice_server.studio.views import (
     TRYING_VIEW,
 )
 
-__all__ = ["VIEWS", "studio_app"]
-
 VIEWS = (CONTENTS_VIEW, LOG_VIEW, RECORDING_VIEW, QUESTIONS_VIEW, POLICY_VIEW, EXPORTS_VIEW, DECIDING_VIEW, TRYING_VIEW)
 """All views; the order is that of their routes."""
 

@@ -26,8 +26,6 @@ from suffice.verdicts.watches.requests import numbers_of
 from suffice_server.studio.describing import headline_metric
 from suffice_server.studio.workbench import Workbench
 
-__all__ = ["FILTERS", "PAGE_SIZE", "Browsed", "Fates"]
-
 PAGE_SIZE = 50
 """Questions on one page."""
 

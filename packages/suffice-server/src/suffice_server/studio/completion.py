@@ -14,17 +14,6 @@ from suffice.policy.rules import NAMED_RULES, SELECTORS, parse_rule, parse_selec
 from suffice.policy.rules.named import spelled
 from suffice.policy.rules.parse import OWN_RULES, OWN_SELECTORS
 
-__all__ = [
-    "LONGEST",
-    "Offer",
-    "Offers",
-    "Problem",
-    "Vocabulary",
-    "complete_rule",
-    "complete_selector",
-    "ends_of",
-]
-
 LONGEST = 2_000
 """Longest text before the cursor that is completed, because every candidate costs a call of the parser."""
 

@@ -14,8 +14,6 @@ from suffice.evaluation.replay.charts import accent_shades, shares_chart
 from suffice.recordings import Recording
 from suffice.verdicts.watches.requests import RAN_ON, moment, numbers_of, times_of
 
-__all__ = ["audits_table", "deciders_table", "flat_facts", "reasons_table", "stops_over_time"]
-
 _MOST_BARS = 10
 _FEW = 12
 

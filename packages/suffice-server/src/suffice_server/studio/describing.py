@@ -33,18 +33,6 @@ from suffice.verdicts.certificates import Certificate
 from suffice.verdicts.decisions import Advice
 from suffice.verdicts.decisions.advice import FORMAT as DECISION_FORMAT
 
-__all__ = [
-    "DECIDER",
-    "ITEM_KINDS",
-    "Description",
-    "beside",
-    "certificate_state",
-    "describe",
-    "headline_metric",
-    "is_part",
-    "loaded_policy",
-]
-
 ITEM_KINDS = {
     "log": ("Logs of deployed policies", "log", "logs"),
     "recording": ("Recordings", "recording", "recordings"),

@@ -12,8 +12,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from suffice_server.serve.guard import same_token
 
-__all__ = ["HEADERS", "OPEN", "Door"]
-
 OPEN = "/open"
 """The path of the printed address: it moves the key into a cookie, so that it leaves the address bar."""
 

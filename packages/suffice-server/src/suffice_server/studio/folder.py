@@ -17,8 +17,6 @@ from suffice.presentation.trajectories import Passages, evidence
 from suffice_server.studio.browsing import Browsed
 from suffice_server.studio.describing import Description, beside, describe, is_part, loaded_policy
 
-__all__ = ["MOST_FILES", "Folder", "Item"]
-
 MOST_FILES = 5_000
 """Most files that are looked at in one folder."""
 

@@ -14,8 +14,6 @@ from suffice.common.results import jsonable
 from suffice.presentation.html import environment, page_style
 from suffice.presentation.packing import json_in_html
 
-__all__ = ["LONGEST_TEXT", "assets", "render_page", "visible"]
-
 LONGEST_TEXT = 4_000
 """Most characters of one text on a page; the whole text has a page of its own."""
 

@@ -21,8 +21,6 @@ from suffice_server.studio.describing import DECIDER
 from suffice_server.studio.folder import Folder, Item
 from suffice_server.studio.pages import render_page
 
-__all__ = ["Page", "Tab", "View", "ViewModule"]
-
 
 @cache
 def _bundled_passages() -> Passages:

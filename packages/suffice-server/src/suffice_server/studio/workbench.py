@@ -38,8 +38,6 @@ from suffice.policy.signals.votes import VOTES, weights_of
 from suffice.recordings.recording import Recording
 from suffice_server.studio.completion import Vocabulary
 
-__all__ = ["RuleDraft", "SupersededError", "Tryout", "Turns", "Workbench"]
-
 _FEW_ORDERS = 10
 """Orders of independent samples over which the first figures are averaged."""
 

@@ -11,8 +11,6 @@ from suffice.common.tables import counted
 from suffice_server.studio.describing import ITEM_KINDS
 from suffice_server.studio.view import View, ViewModule
 
-__all__ = ["CONTENTS_VIEW", "contents_page"]
-
 
 def contents_page(view: View) -> Response:
     """Return the page of the folder."""

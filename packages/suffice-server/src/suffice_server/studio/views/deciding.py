@@ -29,8 +29,6 @@ from suffice_server.studio.pages import render_page
 from suffice_server.studio.view import Tab, View, ViewModule
 from suffice_server.studio.views.recordings import RECORDINGS
 
-__all__ = ["DECIDING_VIEW", "advice_answer", "decide_page"]
-
 _PROGRESS = 0.25
 """Seconds between lines of progress."""
 

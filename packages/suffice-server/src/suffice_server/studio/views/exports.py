@@ -15,8 +15,6 @@ from suffice.presentation import Settings, make_report, render_html
 from suffice_server.studio.view import View, ViewModule
 from suffice_server.studio.views.recordings import RECORDINGS
 
-__all__ = ["EXPORTS_VIEW", "policy_file", "report_file", "report_page"]
-
 _DEFAULT_RULE = "answer_stable"
 """The default rule of `suffice report`; a recording without its signals is reported at full width."""
 

@@ -13,8 +13,6 @@ from suffice_server.studio.counting import audits_table, deciders_table, reasons
 from suffice_server.studio.folder import Item
 from suffice_server.studio.view import Tab, View, ViewModule
 
-__all__ = ["LOG_VIEW", "log_page"]
-
 _STATUS_TAGS = {
     "keep": "good",
     "not enough audits": "",

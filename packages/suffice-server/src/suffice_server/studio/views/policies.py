@@ -12,8 +12,6 @@ from suffice.verdicts.certificates import Certificate
 from suffice_server.studio.counting import flat_facts
 from suffice_server.studio.view import Tab, View, ViewModule
 
-__all__ = ["POLICY_VIEW", "policy_page"]
-
 
 def policy_page(view: View) -> Response:
     """Return the page of one policy."""

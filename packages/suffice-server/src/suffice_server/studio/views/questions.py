@@ -19,9 +19,6 @@ from suffice_server.studio.view import Tab, View, ViewModule
 from suffice_server.studio.views.recordings import RECORDINGS
 from suffice_server.studio.views.trying import draft_of
 
-__all__ = ["QUESTIONS_VIEW", "question_page", "questions_page", "text_page"]
-
-
 _NO_TEXTS = dict.fromkeys(("answer", "text", "feedback"))
 
 

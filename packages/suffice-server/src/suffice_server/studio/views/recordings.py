@@ -10,8 +10,6 @@ from suffice.errors import DataError
 from suffice_server.studio.counting import flat_facts
 from suffice_server.studio.view import Tab, View, ViewModule
 
-__all__ = ["RECORDINGS", "RECORDING_VIEW", "recording_page"]
-
 RECORDINGS = ("recording", "log")
 """Kinds of items that contain rounds."""
 

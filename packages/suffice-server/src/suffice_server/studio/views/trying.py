@@ -32,8 +32,6 @@ from suffice_server.studio.view import Tab, View, ViewModule
 from suffice_server.studio.views.recordings import RECORDINGS
 from suffice_server.studio.workbench import RuleDraft, SupersededError, Tryout, Workbench
 
-__all__ = ["TRYING_VIEW", "completion_answer", "draft_of", "figures_answer", "policy_answer", "try_page"]
-
 _tried_log = logging.getLogger(__name__)
 
 EXAMPLES = (

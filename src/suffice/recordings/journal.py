@@ -14,7 +14,7 @@ from typing import Any
 from suffice.common.files import disk_fault
 from suffice.common.identities import aligned
 from suffice.errors import ConfigMismatchError, SchemaError, SufficeError
-from suffice.recordings.journal_file import LockedJournal, Place, check_age, read_records
+from suffice.recordings.journal_file import LockedJournal, Place, check_age
 
 _log = logging.getLogger(__name__)
 
@@ -228,15 +228,3 @@ class Journal:
     def delete(self) -> None:
         """Remove the file and release the lock, when the recording is complete."""
         self._file.remove()
-
-
-def count_finished(path: Path) -> int:
-    """Return the number of questions in a journal, 0 if there is none, without locking or changing it.
-
-    Raises:
-        SchemaError: The file is not a journal, or it is damaged.
-    """
-    if not path.exists():
-        return 0
-    check_age(path)
-    return len({record[1] for record in read_records(path) if record[0] == _FINISHED})

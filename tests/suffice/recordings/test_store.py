@@ -18,7 +18,6 @@ from suffice.errors import DataError, SchemaError, SufficeError, UnknownSignalEr
 from suffice.policy.rounds import COST_KINDS
 from suffice.policy.signals import SIGNALS
 from suffice.recordings import read_recording, write_recording
-from suffice.recordings.journal import Journal, count_finished
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import META_KEY, RECORDING_VERSION, build_table
 
@@ -312,21 +311,3 @@ def test_a_path_that_looks_like_a_partition_adds_no_column(tmp_path):
     folder = tmp_path / "model=x"
     recording = written(folder / "r.parquet", [row()])
     assert "model" not in recording.table.column_names
-
-
-def test_a_journal_is_counted_without_being_changed(tmp_path):
-    path = tmp_path / "r.parquet.journal"
-    assert count_finished(path) == 0
-    assert not path.exists()
-    journal = Journal(path, {"a": 1})
-    journal.put("q0", {(1, "reader"): {}})
-    for name in ("q1", "q2"):
-        journal.finish(name, [{"answer": "Oslo"}])
-    assert count_finished(path) == 2
-    journal.close()
-    before = path.read_bytes()
-    assert count_finished(path) == 2
-    assert path.read_bytes() == before
-    path.write_bytes(b"not a journal, but long enough to be read as one")
-    with pytest.raises(SchemaError, match="is not a journal"):
-        count_finished(path)

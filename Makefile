@@ -16,7 +16,7 @@ CHROMIUM ?= $(or $(SUFFICE_CHROMIUM),$(shell command -v chromium || command -v c
 PACKAGES := . $(addprefix ./packages/suffice-,reader retrieval gates server papers)
 CORE := $(foreach name,audit baseline_selectors calibrate calibration cascade choice difficulty display \
 	draft_selectors errors evidence expressions extensions groupings metrics_golden own_rules policy position ranker \
-	recorded_signals replies rules seen selectors semantic_scores semantic_signals session session_missing \
+	recorded_signals replies logistic rules seen selectors semantic_scores semantic_signals session session_missing \
 	session_state signals_answers signals_base signals_evidence signals_margins signals_text start_round surface \
 	uncertainty votes by_stop,$(wildcard tests/*/test_$(name).py tests/*/*/test_$(name).py))
 SOURCES := pyproject.toml $(shell find src packages -type f -not -name '*.pyc')

@@ -1,4 +1,5 @@
-"""What policies would have done on recorded rounds: replay, costs, statistics and search.
+"""Evaluation of policies on recorded rounds: replay, costs, statistics and search.
 
-A recording and policies enter; figures with intervals leave, beside every baseline.  Nothing is called and nothing is paid.
+A recording and policies enter; figures with intervals leave, beside every baseline.  No model is called, so nothing is
+paid.
 """

@@ -1,4 +1,4 @@
-"""The base of evaluations: figures on the questions of a recording, with how their intervals were made."""
+"""The base class of evaluations: figures for the questions of a recording, with the settings of their intervals."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Evaluation(Result):
     """A result on the questions of a recording.
 
     Attributes:
-        n: Questions.
-        resampling: How intervals were made.
-        data_hash: Of the recording.
-        notes: What a reader must know.
+        n: Number of questions.
+        resampling: The settings of the intervals.
+        data_hash: Hash of the recording.
+        notes: Notes for the reader.
     """
 
     n: int

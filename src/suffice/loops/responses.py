@@ -1,4 +1,7 @@
-"""What `Round.from_response` reads responses by; the interfaces of models are loaded when the first response is read."""
+"""The reader of responses for `Round.from_response`, registered so that rounds know no models.
+
+The interfaces of models are loaded when the first response is read.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outcomes that need a gold answer (exact match, token F1, containment), of rankings, and what a judge's marks add up to.
+"""Metrics with a gold answer (exact match, token F1, containment), metrics of rankings, and the weighted mean of a judge's marks.
 
 Definitions follow the official HotpotQA scorer (Yang et al., 2018): lowercase, strip punctuation, strip articles,
 collapse white space, in that order.  TASR's published replay strips articles before punctuation, which turns
@@ -24,7 +24,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _CLOSED = frozenset({"yes", "no", "noanswer"})
 
 
-@lru_cache(maxsize=256)  # a round's metrics and signals each need it, of few texts
+@lru_cache(maxsize=256)  # cached, because each metric and signal of a round normalises the same few texts
 def normalize_answer(text: str) -> str:
     """Return `text` as the official HotpotQA scorer compares it.
 
@@ -113,7 +113,7 @@ METRICS: Mapping[str, Metric] = MappingProxyType(_ALL_METRICS)
 def register_metric(name: str) -> Callable[[_Metric], _Metric]:
     """Return a decorator that adds a metric of one's own: recorded with every round, and a ``--metric`` of all commands.
 
-    Recordings from before have no such column; it is computed from their answers and gold answers.
+    For recordings without that column it is computed from their answers and gold answers.
 
     >>> @register_metric("same_length")
     ... def same_length(answer, golds):
@@ -136,7 +136,7 @@ EQUAL_WEIGHTS: Mapping[str, float] = MappingProxyType(
 """The weights of the published runs of Semantic Early-Stopping."""
 
 _OFF_SIMPLEX = 1e-9
-"""How far the weights' sum may be from 1: what rounding does to weights that were normalised."""
+"""Tolerance of the weights' sum around 1, for weights that were normalised with rounding."""
 
 
 def information_score(marks: Mapping[str, float], weights: Mapping[str, float] = EQUAL_WEIGHTS) -> float:
@@ -167,7 +167,7 @@ def information_score(marks: Mapping[str, float], weights: Mapping[str, float] =
             if not 0 <= mark <= 1:
                 return math.nan
             score += weight * mark
-    return min(max(score, 0.0), 1.0)  # against rounding alone: a mean of marks lies among them
+    return min(max(score, 0.0), 1.0)  # clipped because rounding could move the mean outside of the range of the marks
 
 
 def precision_at(relevant: Sequence[bool], k: int) -> float:

@@ -1,7 +1,7 @@
-"""Normalizers: which two answers count as the same one.
+"""Normalizers, which decide whether two answers count as the same.
 
-A vote among independent answers is only as good as this comparison: the one of question answering, made for names and
-phrases, takes "-5" for "5" and "3.5" for "35".
+A vote among independent answers is only as good as this comparison.  The one of question answering, made for names and
+phrases, confuses "-5" with "5" and "3.5" with "35".
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ Normalizer = Callable[[str], str | None]
 
 
 class Grouping(ABC):
-    """A normalizer that looks at all answers so far, where no key of one answer says which are the same.
+    """A normalizer that compares all answers so far, for answers that have no key by themselves.
 
-    Called with one answer it is a key by which equal texts are the same.
+    Called with a single answer, it returns a key under which only equal texts are the same.
     """
 
     @abstractmethod
     def ids(self, answers: Sequence[str | None]) -> list[float]:
-        """Return which distinct answer each one is, numbered by first appearance; NaN for one that casts no vote.
+        """Return the number of each answer among the distinct ones, by first appearance; NaN for an answer that casts no vote.
 
-        The number of an answer depends on the answers before it and on no later one, so that a live vote equals its replay.
+        The number of an answer depends only on the answers before it, so that a live vote equals its replay.
 
         Args:
             answers: The answers to one question, in the order of the requests; None where missing.
@@ -61,7 +61,7 @@ ANSWER_ID = "answer_id"
 """The signal that tells answers apart by the policy's normalizer."""
 
 MATCH = "match"
-"""The metric that compares answers with gold answers by the recording's normalizer, where that is another one."""
+"""The metric that compares answers with gold answers by the recording's normalizer, if that is not the default."""
 
 DEFAULT_NORMALIZER = "qa"
 """The normalizer of question answering, which TASR and the metrics EM and F1 use."""
@@ -73,7 +73,7 @@ NORMALIZERS: Mapping[str, Normalizer] = MappingProxyType(_ALL_NORMALIZERS)
 
 _NO_LITERAL = object()
 _LONGEST = 1000
-"""Characters beyond which a text is not one number, letter or date."""
+"""Most characters of a text that can be a number, a letter or a date."""
 
 _NUMBER = re.compile(
     r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+|(?<=\d)\.)?(?:[eE][-+]?\d{1,3})?(?:\s*/\s*\d+)?(?!\w)"
@@ -87,7 +87,7 @@ _PROGRAM = re.compile(
     r"(?m)^\s*(?:def \w+\(|class \w+|import \w+|from [\w.]+ import |function \w*\(|#include\b|```|SELECT\s)"
 )
 _MOST = 0.95
-"""Share of the texts that must be code, or numbers where there are no gold answers."""
+"""Least share of the texts that must be code (or, without gold answers, numbers) to guess that normalizer."""
 
 _DATES = ("%m/%d/%Y", "%Y-%m-%d", "%B %d, %Y", "%b %d, %Y", "%d %B %Y", "%d %b %Y", "%m-%d-%Y", "%Y/%m/%d")
 
@@ -136,7 +136,7 @@ def _fraction(text: str) -> Fraction | None:
     top, _, bottom = text.replace(",", "").partition("/")
     try:
         return Fraction(top.strip()) / (Fraction(bottom.strip()) if bottom else 1)
-    except (ValueError, ZeroDivisionError):  # a lone sign or point, or a division by nothing
+    except (ValueError, ZeroDivisionError):  # a lone sign or point, or a division by zero
         return None
 
 
@@ -157,7 +157,7 @@ def _literal_key(answer: str) -> str | None:
 
 
 def _evaluated(text: str, default: object) -> object:
-    """Return the value of a literal, `default` for a text that is none."""
+    """Return the value of a literal, or `default` if the text is not one."""
     try:
         return literal_of(_CONSTANTS.get(text, text)) if len(text) <= _LONGEST else default
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -186,7 +186,7 @@ def normalizer_of(name: str) -> Normalizer:
     """Return the normalizer of a name.
 
     Raises:
-        NotFoundError: There is none.
+        NotFoundError: There is no normalizer of that name.
     """
     if name not in _ALL_NORMALIZERS:
         raise NotFoundError(
@@ -211,7 +211,7 @@ def match(answer: str | None, golds: Iterable[str], normalizer: str) -> float:
 
 
 def guess_normalizer(golds: Iterable[str], answers: Iterable[str] = ()) -> str:
-    r"""Return the name of the normalizer that fits these gold answers: the most special one that reads all of them.
+    r"""Return the name of the normalizer that fits these gold answers: the most specific one that can read all of them.
 
     >>> guess_normalizer(["18.0", "1,200"]), guess_normalizer(["A", "(C)"]), guess_normalizer(["05/01/2021"])
     ('number', 'letter', 'date')
@@ -252,7 +252,7 @@ def _guess_by_answers(answers: Iterable[str]) -> str:
 
 
 def _share(holds: Callable[[str], bool], texts: Iterable[str]) -> float:
-    """Return for which share of texts something holds; 0 without any."""
+    """Return the share of texts for which `holds` is true; 0 without texts."""
     n = true = 0
     for text in texts:
         n += 1

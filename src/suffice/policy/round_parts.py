@@ -1,4 +1,4 @@
-"""What a round is made of: passages, tokens with log-probabilities, and costs."""
+"""The parts of a round: passages, tokens with log-probabilities, and costs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ COST_KINDS = ("calls", "uncached_tokens", "cached_tokens", "output_tokens", "sec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What one component spent, measured; NaN where the endpoint does not tell.
+    """The measured costs of one component; NaN where the endpoint does not report them.
 
     Attributes:
         calls: Requests, count.

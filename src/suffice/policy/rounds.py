@@ -1,4 +1,4 @@
-"""What one round of an answer loop holds, and how many rounds look as arrays.
+"""One round of an answer loop, and many rounds as arrays.
 
 `Round` is what a loop observes; `Rounds` is the array view that rules read: shape ``(n_rounds,)`` for one live
 question, ``(n_questions, n_rounds)`` for a recording.  Both ways the same code decides.
@@ -56,9 +56,9 @@ _readers: list[Callable[..., Reply]] = []
 
 
 def read_responses_by(reader: Callable[..., Reply]) -> None:
-    """Register what `Round.from_response` reads responses by; the last one counts.
+    """Register the function that `Round.from_response` reads responses with; the last one counts.
 
-    Rounds know nothing of the interfaces of models, which are made of rounds themselves.
+    This module cannot import the interfaces of models, since these import rounds.
 
     Args:
         reader: Takes a response and, by keyword, `position`, `seconds` and `provider`.
@@ -71,7 +71,7 @@ _ENDPOINT_NAMES = ("reply_model", "system_fingerprint")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a component returned for one round: a model, a gate, a critic, a judge or an embedder.
+    """The reply of a component for one round: a model, a gate, a critic, a judge or an embedder.
 
     Attributes:
         answer: The answer read out of the text; None if there is none.

@@ -1,4 +1,4 @@
-"""The questions that something was fitted, chosen or certified on, as hashes: so that a figure can say whether it saw them."""
+"""Hashes of the questions that something was fitted, chosen or certified on, so that figures on the same questions can say so."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def text_hash(question: str) -> str:
 
 
 def one_name_per_text(names: Sequence[str], texts: Sequence[str | None] | None) -> list[str]:
-    """Return the names by which questions are divided into sets: those of one normalised text share the smallest name.
+    """Return the names by which questions are divided into sets; questions with the same normalised text share the smallest name.
 
-    So do those that are linked by others: of two clusters that share a text, all questions have one name.
+    Links are transitive: if two clusters share a text, all of their questions have one name.
 
     >>> one_name_per_text(["q2", "q1", "q3"], ["Who wrote The Tempest?", "who wrote tempest", None])
     ['q1', 'q1', 'q3']
@@ -50,12 +50,12 @@ def one_name_per_text(names: Sequence[str], texts: Sequence[str | None] | None) 
     """
     if texts is None:
         return list(names)
-    smaller: dict[str, str] = {}  # by name, another that it is linked to
+    smaller: dict[str, str] = {}  # maps a name to another one that it is linked to
 
     def smallest(name: str) -> str:
         while name in smaller:
             other = smaller[name]
-            smaller[name] = smaller.get(other, other)  # a shorter way the next time
+            smaller[name] = smaller.get(other, other)  # shorten the path for later look-ups
             name = other
         return name
 
@@ -120,7 +120,7 @@ class Seen:
         return bool(self.ids or self.texts)
 
     def among(self, ids: Sequence[str], texts: Sequence[str | None] | None = None) -> npt.NDArray[np.bool_]:
-        """Return which questions are among them, by id or by text, shape ``(n,)``.
+        """Return a mask of the questions that are among these, by id or by text, shape ``(n,)``.
 
         Args:
             ids: The questions' ids.

@@ -1,7 +1,7 @@
-"""The account of losses: what each question loses under a policy against a baseline, with bounds where something is missing.
+"""The account of losses: the loss of each question under a policy against a baseline, with bounds if something is missing.
 
-`decide`, `certify` and `watch` all read it.  They differ in the end that counts: a verdict and a certificate take the largest
-loss that what is known allows, an alarm the smallest.
+`decide`, `certify` and `watch` all read it.  They use different bounds: a verdict and a certificate take the largest
+possible loss, an alarm the smallest.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 
 Baseline = Policy | Callable[[PreparedRecording], Run]
-"""A policy, or what replays a baseline that is none, on any order of the rounds."""
+"""A policy, or a function that replays another kind of baseline on any order of the rounds."""
 
 
 def loss_bounds(mine: Floats, base: Floats, *, lowest: float = -1.0) -> tuple[Floats, Floats]:
-    """Return the smallest and the largest loss that what is known allows.
+    """Return the smallest and the largest possible loss, given metrics that may be unknown.
 
     >>> low, high = loss_bounds(np.array([0.5, 0.5, np.nan]), np.array([1.0, np.nan, 0.25]))
     >>> low.tolist(), high.tolist()
@@ -62,13 +62,13 @@ def base_name(metric: str) -> str:
 def is_computed(metric: str) -> bool:
     """Return whether a metric is computed from answers, by this library or a metric that was registered.
 
-    Then equal answers to one question score alike, whether or not the score is known.
+    Equal answers to one question then have the same score, even if it is unknown.
     """
     return is_agreement(metric) or base_name(metric) in METRICS or base_name(metric) == MATCH
 
 
 def same_texts(recording: Recording, metric: str, one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]) -> Mask:
-    """Return where the answers of two rounds are the same text, so that a metric of answers must score them alike.
+    """Return a mask of questions with the same answer text in two rounds, so that a metric of answers must score them alike.
 
     Args:
         recording: Recorded rounds.
@@ -209,7 +209,7 @@ def two_digits(n: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyLoss:
-    """What one policy loses on the rows that did not fail; arrays have shape ``(n_recorded,)``, in [-1, 1].
+    """Losses of one policy on the rows that did not fail; arrays have shape ``(n_recorded,)``, in [-1, 1].
 
     Attributes:
         run: The policy on the recording.
@@ -225,13 +225,13 @@ class PolicyLoss:
 
     @property
     def open(self) -> Floats:
-        """The part of the largest losses in which something is unknown, 0 elsewhere."""
+        """The part of the largest losses that is due to unknown outcomes, 0 elsewhere."""
         return np.where(self.low < self.high, self.high, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LossAccount:
-    """What policies lose against a baseline, order by order of independent samples: no order makes up for another.
+    """Losses of policies against a baseline, computed in each order of independent samples, so that a gain in one order does not offset a loss in another.
 
     Attributes:
         prepared: The recording; its first metric is what must not be lost.
@@ -264,7 +264,7 @@ class LossAccount:
 
         Args:
             prepared: The recording, with the metric.
-            baseline: What losses are against.
+            baseline: The baseline of losses.
             orders: Of independent samples, over how many random orders a loss is averaged; 1 is the stored one.
             harm: Whether gains make up for nothing.
             open_ends: Whether the baseline is what the log did itself, so that where nothing says why a question ended, what it
@@ -299,7 +299,7 @@ class LossAccount:
 
     @property
     def metric(self) -> str:
-        """What must not be lost."""
+        """The metric that must not be lost."""
         return self.prepared.metric_names[0]
 
     @property
@@ -310,7 +310,7 @@ class LossAccount:
     def losses(
         self, policies: Sequence[Policy], *, kinds: Sequence[str] = (), twinned: Collection[int] = ()
     ) -> Iterator[PolicyLoss]:
-        """Yield what each policy loses.
+        """Yield the losses of each policy.
 
         Of a million rounds each run is large, so policies come one at a time; in many orders of samples they share the
         answers, the votes and the costs of each order, and are replayed together.
@@ -331,7 +331,7 @@ class LossAccount:
     def _losses_of(
         self, policies: Sequence[Policy], kinds: Sequence[str], twinned: Collection[int]
     ) -> Iterator[PolicyLoss]:
-        """Yield what policies lose that are replayed together."""
+        """Yield the losses of policies that are replayed together."""
         sums, n_before = np.zeros((2, len(policies), self.prepared.n)), 0
 
         def add(mine: Floats) -> None:
@@ -355,7 +355,7 @@ class LossAccount:
             yield PolicyLoss(run=run, twin=twins.get(at), low=ends[0], high=ends[1])
 
     def _same(self, run: Run, unknown: Mask) -> Mask:
-        """Return where a policy surely returns what the baseline returns, whatever that scores, shape ``(n_recorded,)``.
+        """Return a mask of rows where a policy certainly returns the baseline's answer, whatever its score, shape ``(n_recorded,)``.
 
         Args:
             run: The policy.

@@ -145,7 +145,7 @@ def test_a_calibrated_policy_saw_its_tune_questions_by_id_and_by_text(clean, tmp
         GateEvaluation(again, resampling=Resampling(n_resamples=2)),
         GateEvaluation(clean, resampling=Resampling(n_resamples=2)),
     )
-    with pytest.raises(DataError, match="40 questions are among the tune questions"):
+    with pytest.raises(DataError, match="40 evaluation questions are among the tune questions"):
         compare_gates(prepared, [column_gate("p_known", prepared, tune)], tune)
 
 

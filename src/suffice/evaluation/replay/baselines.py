@@ -1,4 +1,4 @@
-"""What policies are compared with: fixed budgets, chance, the closed book, and oracles."""
+"""Baselines that policies are compared with: fixed budgets, chance, the closed book, and oracles."""
 
 from __future__ import annotations
 
@@ -28,22 +28,24 @@ class Run:
     Attributes:
         label: What reports call it.
         kind: `rule`, `fixed`, `random`, `recorded`, `closed_book` or `oracle`.
-        worst: The metrics of the returned answers by name, in [0, 1], with 0 for what an answer would have scored that
-            was never given (see `unrun`); NaN where not measured.
-        best: The same with 1 for it.
-        unrun: Where the outcome depends on rounds that never ran, because a rule ended the recording.
+        worst: The metrics of the returned answers by name, in [0, 1], counting answers that were never given (see
+            `unrun`) as 0; NaN where not measured.
+        best: The same, counting those answers as 1.
+        unrun: True where the outcome depends on rounds that never ran, because a rule ended the recording.
         ledger: Operational costs; a lower bound where `unrun`.
         calls: Support and weights of the distribution of calls over questions, for quantiles.
         stop_rounds: Share of all questions that stop at each round; those of `unrun` are in none.
-        reasons: Questions by reason of their stop; empty where there is none to give.
-        selector: The selector of its answers, as baselines are named by it; "" where it has no part in them.
-        policy: What decided; None for oracles.
-        oracle_seen: Mean metrics with the best of the rounds that were seen, by name.
-        rounds: The round of each stop, the last recorded one where `unrun`, -1 where there was none; the expected one
-            for `random`.
-        answer_rounds: The round of each returned answer, -1 where there is none; None where it is not one round.
-        n_selected: Questions that the policy was fitted or selected on, where that was looked up.
-        notes: What a reader must know.
+        reasons: Number of questions by reason of their stop; empty where no reason is known.
+        selector: The name of the selector of its answers, which is part of a baseline's label; "" where no selector is
+            used.
+        policy: The policy that decided; None for oracles.
+        oracle_seen: Mean metrics by name, if the best of the seen rounds were returned.
+        rounds: The round of each stop: the last recorded one where `unrun`, -1 without rounds, and for `random` the
+            expected round.
+        answer_rounds: The round of each returned answer, -1 where there is none; None if a question has no single
+            answer, as for `random`.
+        n_selected: Number of questions that the policy was fitted or selected on; 0 if that was not looked up.
+        notes: Notes for the reader.
     """
 
     label: str
@@ -72,7 +74,7 @@ class Run:
 
     @property
     def exact(self) -> bool:
-        """Whether every round that it needs was recorded."""
+        """True if every round that it needs was recorded."""
         return not self.unrun.any()
 
 
@@ -130,7 +132,7 @@ def _with(values: Mapping[str, Floats], unrun: Mask, value: float) -> Mapping[st
 
 
 def stop_shares(rounds: Positions, unrun: Mask) -> dict[int, float]:
-    """Return the share of all questions that stop at each round, -1 for none; those of `unrun` are in none."""
+    """Return the share of all questions that stop at each round; questions without a stop (-1) and those of `unrun` count at no round."""
     counts = np.bincount(rounds[~unrun] + 1).tolist()  # -1 = there was no round
     return {r - 1: count / len(rounds) for r, count in enumerate(counts) if count}
 
@@ -152,7 +154,8 @@ def fixed_budget(prepared: PreparedRecording, k: int, like: Policy | None = None
     Args:
         prepared: The recording.
         k: The budget.
-        like: Whose selector and fitted state to return answers by; its name ends the label.  None = the last answer.
+        like: A policy whose selector and fitted state choose the answers; its name ends the label.  None = the last
+            answer.
     """
     return run_policy(prepared, fixed_policy(k, like or Policy()), kind="fixed")[0]
 
@@ -163,21 +166,21 @@ def fixed_policy(k: int, like: Policy) -> Policy:
 
 
 def recorded_from(prepared: PreparedRecording) -> int:
-    """Return the round from which on the recorded loop ran: 0 where a rule ended questions there, as a gate does."""
+    """Return the first round of the recorded loop: 0 if a rule, such as a gate, ended questions at round 0, else 1."""
     at_0 = (prepared.cut & (prepared.recording.seen.sum(axis=1) == 1)).any() and int(prepared.recording.index[0]) == 0
     return 0 if at_0 else 1
 
 
 def recorded_run(prepared: PreparedRecording, like: Policy | None = None, *, start_round: int | None = None) -> Run:
-    """Return what was recorded: each question up to its last round, wherever the recording's own rule ended it.
+    """Return the run of the recording itself: each question up to its last round, wherever the recording's own rule ended it.
 
-    The rounds of an audit, which ran after the answer, are no part of it.  It starts at round 0 only where the rule ended questions there, as a gate does; otherwise round 0 is the closed book
-    beside a loop from round 1 on.
+    The rounds of an audit, which ran after the answer, are left out.  The run starts at round 0 only if the rule ended
+    questions there, as a gate does; otherwise round 0 is the closed book beside a loop that starts at round 1.
 
     Args:
         prepared: The recording.
         like: As for `fixed_budget`.
-        start_round: Where the loop starts; None = as its ends say.
+        start_round: The first round of the loop; None = see `recorded_from`.
     """
     like = like or Policy()
     start_round = recorded_from(prepared) if start_round is None else start_round
@@ -194,11 +197,11 @@ def recorded_run(prepared: PreparedRecording, like: Policy | None = None, *, sta
 
 
 def single_answer(prepared: PreparedRecording, at: Mask, label: str, note: str) -> Run:
-    """Return the run that asks for one of the recorded answers alone; where a question lacks it, the answer is wrong.
+    """Return the run that makes only the call of one recorded answer; a question without that answer counts as wrong.
 
     Args:
         prepared: The recording.
-        at: Which round of each question that is, at most one each, shape ``(n_questions, n_rounds)``.
+        at: True at the round of that answer, at most one for each question, shape ``(n_questions, n_rounds)``.
         label: What reports call it.
         note: What a reader must know.
     """
@@ -206,7 +209,7 @@ def single_answer(prepared: PreparedRecording, at: Mask, label: str, note: str) 
     position = np.argmax(at, axis=1)
     rows = np.arange(len(position))
     values = {name: np.where(known, metric[rows, position], 0.0) for name, metric in prepared.metrics.items()}
-    alone = replace(prepared, wave=1).costs  # one answer is requested by itself
+    alone = replace(prepared, wave=1).costs  # only one answer is requested, so each question costs one call
     ledger = alone.charge(dict.fromkeys(alone.loop, at))
     rounds = np.where(known, prepared.recording.index[position], -1)
     return Run(
@@ -225,7 +228,7 @@ def single_answer(prepared: PreparedRecording, at: Mask, label: str, note: str) 
 
 
 def missing_note(n: int) -> list[str]:
-    """Return in how many questions the one answer that is asked for is missing, if it is in any."""
+    """Return a note on the number of questions without the one requested answer; no note if all have it."""
     return [f"no answer of it in {counted(n, 'question')}"] if n else []
 
 
@@ -236,7 +239,7 @@ def closed_book(prepared: PreparedRecording) -> Run:
 
 
 def oracle_earliest(prepared: PreparedRecording, em: Floats, start_round: int = 1) -> Run:
-    """Return the oracle that stops at the first round with EM = 1, and at the start round where there is none.
+    """Return the oracle that stops at the first round with EM = 1, or at the start round if no round has it.
 
     Args:
         prepared: The recording.
@@ -257,7 +260,8 @@ def oracle_best(prepared: PreparedRecording, metric: Floats, start_round: int = 
         prepared: The recording.
         metric: The metric that it maximises, at every recorded round, shape ``(n_questions, n_rounds)``.
         start_round: The first round that counts.
-        name: Of the metric, by which a convention of charging finds its judge; empty where there is none.
+        name: The name of the metric, from which a convention of charging derives the judge; empty if no judge is behind
+            it.
     """
     view = prepared.view(Policy(start_round=start_round, max_rounds=prepared.highest))
     known = np.where(view.seen & ~np.isnan(prepared.in_view(metric, view)), prepared.in_view(metric, view), -np.inf)
@@ -277,9 +281,10 @@ def _run_at(
     aim: str = "",
     metric: str = "",
 ) -> Run:
-    """Return the run that stops at `position`, by the best of `metric` if it is named, and returns that answer.
+    """Return the oracle run that stops at `position` and returns that answer; it is charged for the judge of `metric`, if one is named.
 
-    Where `unrun`, rounds that never ran could have given more of `aim`, never less, and anything of other metrics.
+    Where `unrun`, an oracle that had seen the missing rounds would have at least this value of `aim`; other metrics
+    could have been anything.
     """
     masks = prepared.charging.oracle_masks(prepared.costs, view, position, metric)
     ledger = prepared.costs.charge(masks)

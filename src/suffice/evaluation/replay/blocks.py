@@ -39,12 +39,12 @@ _SPACE, _ASCII = 32, 126
 class Source:
     """A recording on disk.
 
-    Its header is checked when it is opened, the pages of the columns that are read as they come, and those columns
-    against their checksums at the end of each pass; columns that are not read are not checked.
+    The header is checked when the file is opened, each page when it is read, and each column that was read against its
+    checksum at the end of a pass.  Columns that are not read are not checked.
 
     Raises:
         DataError: There is no such file, it has no rows, or its rounds do not start at 0 or 1.
-        SchemaError: It is not a recording, or its header is damaged.
+        SchemaError: The file is not a recording, or its header is damaged.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -58,24 +58,24 @@ class Source:
         self.index = self._index()
 
     def _index(self) -> npt.NDArray[np.int64]:
-        """Return the rounds of the recording, from the statistics that the writer left."""
+        """Return the rounds of the recording, from the column statistics in the file."""
         lowest, highest = self._opened.round_range()
         if lowest not in (0, 1) or highest - lowest > self._opened.n_rows:
             raise DataError(f"rounds start at 0 or 1 and run without gaps; these run from {lowest!r} to {highest!r}")
         return np.arange(int(lowest), int(highest) + 1, dtype=np.int64)
 
     def empty(self, highest: int | None = None) -> RecordingBlock:
-        """Return the recording without its rows: enough to fit a policy to it; `highest` = up to that round alone."""
+        """Return the recording without its rows, which is enough to build a policy for it; `highest` cuts it off after that round."""
         index = self.index if highest is None else self.index[self.index <= highest]
         return RecordingBlock(self.schema.empty_table(), self.header, index, np.zeros(0, dtype=np.int64))
 
     def columns(self, signals: set[str], metrics: Sequence[str]) -> list[str]:
-        """Return the columns that must be read.
+        """Return the names of the columns that must be read.
 
-        Clusters are read where they are not known to be the questions themselves, and where texts are, which are compared
-        with those that something was fitted on.
+        Clusters are read unless each question is known to be its own cluster.  They are also read with the texts, since
+        both are compared with the questions that something was fitted on.
         """
-        # What a gate or a panel costs depends on there being its signal, and on the model of each round.
+        # The costs of a gate depend on whether its signal was recorded, those of a panel on the model of each round.
         wanted = {
             "question_id",
             "round",
@@ -98,11 +98,11 @@ class Source:
 
     @property
     def is_on_disk(self) -> bool:
-        """Whether other processes can read it."""
+        """True if other processes can read it."""
         return is_complete_on_disk(self._opened)
 
     def pieces(self, columns: Sequence[str], rows: int) -> list[Piece]:
-        """Return the pieces that can be read each by itself, see `pieces_of`."""
+        """Return the pieces of the file, each of which can be read alone; see `pieces_of`."""
         return pieces_of(self._opened, columns, rows)
 
     def blocks(self, piece: Piece, columns: list[str], rows: int) -> BlockReader:
@@ -110,10 +110,10 @@ class Source:
         return BlockReader(self, piece_tables(self._opened, piece, rows, columns), rows)
 
     def every_block(self, columns: list[str], rows: int) -> Iterator[RecordingBlock]:
-        """Yield the blocks of all pieces, and compare what was read with what the files say of themselves.
+        """Yield the blocks of all pieces, and check them against the checksums in the files.
 
         Raises:
-            SchemaError: What was read is damaged; that a column is, shows at the end at the latest.
+            SchemaError: The file is damaged; a damaged column is reported after the last block at the latest.
         """
         read = []
         for piece in self.pieces(columns, self.n_rows):
@@ -123,15 +123,15 @@ class Source:
         self.check(read)
 
     def block(self, table: pa.Table, starts: npt.NDArray[np.int64]) -> RecordingBlock:
-        """Return rows of whole questions, which begin at `starts`, as a block."""
+        """Return rows as a block; `starts` are the first rows of its questions."""
         return RecordingBlock(table, self.header, self.index, starts)
 
     def tables(self, rows: int, column: str) -> Iterator[pa.Table]:
-        """Yield one column in tables of at most so many rows."""
+        """Yield one column in tables of at most `rows` rows."""
         return self._opened.tables(rows, [column])
 
     def first_blocks(self, columns: list[str], rows: int) -> list[RecordingBlock]:
-        """Return the first blocks of whole questions, of so many rows or all."""
+        """Return the first blocks of whole questions, together at least `rows` rows, or all blocks."""
         blocks: list[RecordingBlock] = []
         for piece in self.pieces(columns, rows):
             for block in self.blocks(piece, columns, rows):
@@ -144,8 +144,8 @@ class Source:
         """Raise a `DataError` if the rows of a question do not follow each other.
 
         Args:
-            keys: Of the questions, in the order of their rows, as `text_keys`.
-            rows: Rows that are looked at together.
+            keys: The keys of the questions in the order of their rows, see `text_keys`.
+            rows: Number of rows that are checked at once.
         """
         every = np.sort(np.concatenate(keys))
         again = np.unique(every[1:][every[1:] == every[:-1]])
@@ -153,7 +153,7 @@ class Source:
         last = None
         for table in self._opened.tables(rows, ["question_id"]) if len(again) else ():
             starts = table.column("question_id").take(pa.array(run_starts(table.column("question_id"))))
-            starts = starts.slice(int(starts[0] == last))  # the first question may go on from the table before
+            starts = starts.slice(int(starts[0] == last))  # the first question may have begun in the previous table
             for name in starts.filter(pa.array(np.isin(text_keys(starts), again))).to_pylist():
                 if name in names:
                     raise DataError(
@@ -164,10 +164,10 @@ class Source:
             last = table.column("question_id")[-1]
 
     def check(self, read: Sequence[tuple[Piece, PieceFacts]]) -> None:
-        """Compare what was read of all pieces with what the files say of themselves.
+        """Compare the facts of all pieces with the checksums and statistics in the files.
 
         Raises:
-            SchemaError: A column, or the range of rounds, is not that of the file.
+            SchemaError: A column, or the range of rounds, differs from what the file states.
         """
         check_pieces(self._opened, [(piece, facts.digests) for piece, facts in read])
         ends = [facts.rounds for _, facts in read if facts.rounds is not None]
@@ -177,7 +177,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PieceFacts:
-    """What can be compared with what a file says of itself once all pieces were read.
+    """Checksums and rounds of one piece, to compare with the header of its file once all pieces were read.
 
     Attributes:
         digests: The checksums of the piece's rows, by column.
@@ -189,10 +189,10 @@ class PieceFacts:
 
 
 class BlockReader:
-    """The blocks of whole questions that begin in a piece, in the order of the file; iterated over once.
+    """An iterator over the blocks of questions that begin in a piece, in the order of the file; it can be used once.
 
     Raises:
-        SchemaError: What was read is damaged; that a column is, shows when all pieces were read.
+        SchemaError: The file is damaged; a damaged column is only reported after all pieces were read.
     """
 
     def __init__(self, source: Source, tables: Iterator[tuple[pa.Table, Digests]], rows: int) -> None:
@@ -202,12 +202,12 @@ class BlockReader:
 
     @property
     def facts(self) -> PieceFacts:
-        """What was read, once all blocks were."""
+        """The facts of the piece; complete once all blocks were read."""
         return PieceFacts(digests=self._digests, rounds=self._rounds)
 
     def __iter__(self) -> Iterator[RecordingBlock]:
-        unfinished: list[pa.Table] = []  # rows of one question, which may go on in the next table
-        straddling: list[pa.Table] = []  # rows of questions that are in several tables, gathered to one block
+        unfinished: list[pa.Table] = []  # rows of the last question so far, which may continue in the next table
+        straddling: list[pa.Table] = []  # rows of one question from several tables, which become one block
         for stored, digests in self._tables:
             self._digests = digests
             if not stored.num_rows:
@@ -244,12 +244,12 @@ class BlockReader:
 
 
 def _copied(table: pa.Table, first: int, end: int) -> pa.Table:
-    """Return some rows in memory of their own, so that the others are released."""
+    """Copy some rows, so that the memory of the other rows can be released."""
     return table.take(pa.array(np.arange(first, end)))
 
 
 class RecordingBlock(Recording):
-    """Whole questions out of a file, laid out as a recording is, without looking at a row in Python."""
+    """Some whole questions of a file, with the interface of a recording; no row is read in a Python loop."""
 
     def __init__(
         self, table: pa.Table, metadata: Mapping[str, Any], index: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]
@@ -261,7 +261,7 @@ class RecordingBlock(Recording):
         self._lengths = np.diff(starts, append=table.num_rows)
         width = len(index)
         rounds = column_values(table.column("round"))
-        # In nearly every block each question has all rounds in their order: its columns need no more than another shape.
+        # In nearly every block each question has all rounds in order, so its columns only need to be reshaped.
         self._is_regular = bool((self._lengths == width).all()) and bool(
             (rounds.reshape(len(starts), width) == index.astype(rounds.dtype)).all()
         )
@@ -276,7 +276,7 @@ class RecordingBlock(Recording):
         return np.asarray(rounds - self.index[0], dtype=np.int64)
 
     def _check_rounds(self, width: int) -> None:
-        # One pass counts every pair of question and round: 1 = seen, 2 = twice in the file.
+        # Count each pair of question and round: 1 = present, 2 = twice in the file.
         counts = np.bincount(self._row * width + self._column, minlength=len(self._starts) * width)
         counts = counts.reshape(len(self._starts), width)
         self.seen = counts > 0
@@ -310,7 +310,7 @@ class RecordingBlock(Recording):
 
     @property
     def names_of_clusters(self) -> pa.Array:
-        """The cluster of each question at its first round as a column; its own id where there is none."""
+        """The cluster of each question as a column: the value at its first round, or the question's id if that is missing."""
         if "cluster" not in self.table.column_names:
             return self.names_of_questions
         first = self._starts if self._is_regular else np.flatnonzero(self._column == 0)
@@ -319,7 +319,7 @@ class RecordingBlock(Recording):
 
     @property
     def repeats(self) -> bool:
-        """Whether a question belongs to a cluster of another name."""
+        """True if a question belongs to a cluster with another name than its own."""
         if "cluster" not in self.table.column_names:
             return False
         ids, clusters = self.table.column("question_id"), self.table.column("cluster")
@@ -331,7 +331,7 @@ class RecordingBlock(Recording):
         return list(self.names_of_questions.to_pylist())
 
     def column(self, name: str) -> Floats:
-        """Return a numeric column, see `Recording.column`; each is laid out once."""
+        """Return a numeric column, see `Recording.column`; cached."""
         if name not in self._columns:
             self._columns[name] = super().column(name)
         return self._columns[name]
@@ -344,7 +344,7 @@ class RecordingBlock(Recording):
         return values.reshape(self.shape) if self._is_regular else super()._dense(values)
 
     def view(self, columns: Mapping[str, Floats]) -> Rounds:
-        """Return these columns with the recorded answers; whether a round has one is known without loading them."""
+        """Return these columns with the recorded answers, which are only loaded when they are read."""
         rounds = super().view(columns)
         if "answer" in self.table.column_names and pa.types.is_string(self.table.schema.field("answer").type):
             rounds.answered = self._answered
@@ -355,7 +355,8 @@ class RecordingBlock(Recording):
         answers = self.table.column("answer")
         ends, content = text_bytes(answers)
         values = ends[1:] > ends[:-1]
-        # Only a text that begins with white space can be blank, which is below 33 or beyond ASCII: few are looked at.
+        # A blank text begins with white space, a byte below 33 or above ASCII, so only texts that begin so are
+        # examined.
         first = (
             content[np.minimum(ends[:-1], len(content) - 1)] if len(content) else np.zeros(len(values), dtype=np.uint8)
         )
@@ -370,7 +371,7 @@ class RecordingBlock(Recording):
 
     @cached_property
     def _end_codes(self) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.int64]]:
-        """The kinds of ends, and for each question which one it has."""
+        """The distinct reasons why trajectories end, and the position among them of each question's reason."""
         places, content = text_bytes(self.table.column("end"))
         length = int(places[1] - places[0]) if len(self._starts) else 0
         content = content[places[0] : places[-1]]
@@ -382,7 +383,7 @@ class RecordingBlock(Recording):
 
     @cached_property
     def ends(self) -> npt.NDArray[np.object_]:
-        """Why each trajectory has no further round, shape ``(n_questions,)``."""
+        """The reason why each trajectory has no further round, shape ``(n_questions,)``."""
         if "end" not in self.table.column_names:
             return np.full(len(self._starts), "max_rounds", dtype=object)
         names, codes = self._end_codes
@@ -390,7 +391,7 @@ class RecordingBlock(Recording):
 
     @property
     def failed(self) -> Mask:
-        """Which questions have no answer because their recording failed, shape ``(n_questions,)``."""
+        """Mask of the questions whose recording failed, so that they have no answer, shape ``(n_questions,)``."""
         if "end" not in self.table.column_names:
             return np.zeros(len(self._starts), dtype=np.bool_)
         names, codes = self._end_codes
@@ -399,7 +400,7 @@ class RecordingBlock(Recording):
         return np.asarray((names == "failed")[codes], dtype=np.bool_)
 
     def up_to(self, highest: int) -> RecordingBlock:
-        """Return the questions that did not fail, none of which goes on past a round."""
+        """Return the questions that did not fail, cut off after round `highest`."""
         table = self.table.filter(pa.array(~self.failed[self._row])).combine_chunks()
         index = self.index[self.index <= highest]
         return RecordingBlock(table, self.metadata, index, run_starts(table.column("question_id")))

@@ -1,8 +1,8 @@
-"""Many policies in many orders of independent samples: what a stop at each round gives and costs, looked up by all.
+"""Replay of many policies in many orders of independent samples, from shared tables of what each stop returns and costs.
 
-For one order, `run_policy` decides, selects, scores and charges policy by policy.  Where samples are drawn in a hundred
-orders most of that is the same for all policies: the answers, the votes, what a stop at each round would return and cost.
-Here it is computed once for some orders at a time, which bounds the memory, and a policy adds its rule alone.
+For one order, `run_policy` decides, selects, scores and charges policy by policy.  Over a hundred orders most of that
+work is the same for all policies: the answers, the votes, and the metric and cost of a stop at each round.  It is done
+once here, for some orders at a time to bound the memory; only the rule is evaluated for each policy.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from suffice.policy.session import Policy, stop_positions
 from suffice.policy.signals import CRITIC
 from suffice.policy.signals.votes import vote_signal
 
-_VALUES = 1 << 18  # of one column in a block of orders
+_VALUES = 1 << 18  # size of one column in a block of orders
 _MOST_CALLS = 512
 
 EachOrders = Callable[[Floats], None]
@@ -50,16 +50,16 @@ def run_all(
     twinned: Collection[int] = (),
     each: EachOrders | None = None,
 ) -> tuple[list[Run], dict[int, Run]]:
-    """Return the run of each policy, and random twins of those at the places `twinned`: means over orders.
+    """Return the mean run over orders of each policy, and the random twins of the policies at the positions `twinned`.
 
     Args:
         prepared: The recording.
-        policies: What to evaluate.
-        n: Orders; 1 is the stored one.
-        seed: Of the orders.
-        kinds: Of each run; by default `rule`.
-        twinned: Places of the policies that have a twin.
-        each: Sees the metric order by order, for what is not linear in it.
+        policies: The policies to evaluate.
+        n: Number of orders; 1 = only the stored order.
+        seed: Seed of the orders.
+        kinds: The kind of each run; by default `rule`.
+        twinned: Positions of the policies that get a twin.
+        each: Called with the metric of each order, for statistics that are not linear in it.
     """
     kinds = kinds or ["rule"] * len(policies)
     places = sorted(twinned)
@@ -85,12 +85,12 @@ def run_all(
 
 
 def _depends_on_order(policy: Policy) -> bool:
-    """Return whether which answers are the same depends on the order in which they came."""
+    """Return whether the grouping of equal answers depends on the order in which they came."""
     return isinstance(normalizer_of(policy.normalizer), Grouping)
 
 
 def _plain_costs(table: CostTable) -> bool:
-    """Return whether every visited round is paid, whatever a policy reads, and calls are whole numbers."""
+    """Return whether every visited round is paid, no matter which signals a policy reads, and all calls are whole numbers."""
     if table.gated or CRITIC in table.components or set(table.components) != set(table.loop):
         return False
     calls = _all_calls(table)
@@ -111,7 +111,7 @@ def varying_costs(table: CostTable) -> list[tuple[str, str]]:
 
 
 class _Block:
-    """Some orders of each question's rounds, side by side: arrays have shape ``(n_orders * n_questions, n_rounds)``.
+    """Several orders of each question's rounds as separate rows: arrays have shape ``(n_orders * n_questions, n_rounds)``.
 
     Args:
         prepared: The recording.
@@ -140,14 +140,14 @@ class _Block:
         return self.spread(self.prepared.recording.answers) if recorded else None
 
     def view(self, policy: Policy) -> Rounds:
-        """Return what a policy reads."""
+        """Return the view of a policy."""
         recording, start = self.prepared.recording, policy.start_round
         first = max(0, start - int(recording.index[0]))
         source = self.prepared.raw(policy)
         columns = {}
         for name, column in source.columns.items():
             if name in policy.vote_columns and name != policy.answer_column:
-                continue  # these depend on the order
+                continue  # these answer groups depend on the order
             if (start, name) not in self._columns:
                 self._columns[start, name] = self.spread(column)[:, first:]
             columns[name] = self._columns[start, name]
@@ -160,11 +160,11 @@ class _Block:
 
 
 class _Tables:
-    """What a stop at each round gives and costs, for policies that return answers alike.
+    """Metrics and costs of a stop at each round, for all policies with the same selector and fitted state.
 
     Args:
         block: The orders.
-        like: Whose selector, and whose fitted state, returns the answers.
+        like: A policy with that selector and fitted state.
         start: The start round.
         highest: The highest round that may be requested.
 
@@ -204,13 +204,13 @@ class _Tables:
 
 
 class _Sums:
-    """Sums over orders of what policies give and cost.
+    """Sums over orders of the metrics and costs of policies.
 
     Args:
         prepared: The recording.
         policies: The policies.
-        twinned: Places of those that have a random twin.
-        n: Orders.
+        twinned: Positions of those that have a random twin.
+        n: Number of orders.
     """
 
     def __init__(self, prepared: PreparedRecording, policies: Sequence[Policy], twinned: Sequence[int], n: int) -> None:
@@ -219,7 +219,7 @@ class _Sums:
         n_names, n_questions = 2 * len(prepared.metrics) + len(self._kinds) + 1, prepared.n
         self._values = np.zeros((len(policies), n_names, n_questions))
         self._calls = np.zeros((len(policies), _MOST_CALLS))
-        self._rounds = np.zeros((len(policies), prepared.highest + 2))  # the last one: none
+        self._rounds = np.zeros((len(policies), prepared.highest + 2))  # the last column is empty
         self._round_sums = np.zeros((len(policies), n_questions))
         self._reasons: list[Counter[str]] = [Counter() for _ in policies]
         self._twins = {place: np.zeros((n_names, n_questions)) for place in twinned}
@@ -229,7 +229,7 @@ class _Sums:
         self._likes: list[tuple[Policy, int, int]] = []
         self._group: list[int] = []
         for policy in policies:
-            # The highest round decides where the last wave ends, and nothing else here.
+            # Here max_rounds only affects where the last wave of requests ends.
             highest = prepared.highest if prepared.costs.wave == 1 else policy.max_rounds
             like = (replace(answering_like(policy), name=""), policy.start_round, highest)
             if like not in self._likes:
@@ -277,7 +277,7 @@ class _Sums:
         return firsts
 
     def _reasons_of(self, policy: Policy, rounds: Positions, fired: Mask, answered: Mask) -> Counter[str]:
-        """Return why questions stopped, as `Stops.reasons` does for one order."""
+        """Count the reasons why questions stopped, as `Stops.reasons` does for one order."""
         capped = ~fired & (rounds == policy.max_rounds)
         others = np.flatnonzero(answered & ~fired & ~capped) % self.prepared.n
         counts = Counter(self.prepared.recording.ends[others].tolist())
@@ -289,10 +289,10 @@ class _Sums:
     def _add_twins(
         self, block: _Block, tables: _Tables, dealt: Mapping[int, Positions], strata: Strata, start: int
     ) -> None:
-        """Add what the stops of policies give and cost when they are dealt out, order by order, to the questions at random."""
+        """Add the expected metrics and costs of the policies' random twins, order by order."""
         n, n_orders, width = self.prepared.n, block.n_orders, tables.width
         n_strata = len(strata.size)
-        # Which stratum of which order each question is in.
+        # The stratum of each question, numbered over all orders.
         cell = (np.arange(n_orders)[:, None] * n_strata + strata.code).ravel()
         paid = (
             np.stack(
@@ -397,7 +397,7 @@ class _Sums:
 
 
 def _weighted(share: Floats, column: Floats) -> Floats:
-    """Return ``share @ column`` where what is unknown counts only if its share is positive."""
+    """Return ``share @ column``, where an unknown value (NaN) matters only if its share is positive."""
     unknown = np.isnan(column)
     if not unknown.any():
         return share @ column

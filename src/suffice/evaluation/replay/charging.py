@@ -1,8 +1,8 @@
 """Conventions of charging: which recorded calls of judges, rerankers and embedders a policy pays for.
 
-The loop and its evidence are charged alike under every convention (`loop_masks`): each visited round.  They differ in
-the components that are called on demand, because a rule or a selector reads their signals, and in the critic's reply to
-the last draft.
+Every convention charges the loop and its evidence for each visited round (`loop_masks`).  Conventions differ in the
+components that are only called because a rule or a selector reads their signals, and in the critic's reply to the last
+draft.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ class Charging:
 
     Attributes:
         name: What `--ledger` calls it.
-        note: What a reader of its figures must know; empty for the one that all figures have unless they say so.
-        of_policy: Which rounds' calls on demand a policy pays for, by component, each of the view's shape; what it does
-            not name is paid in every visited round if it belongs to the loop, and else nowhere.
-        of_oracle: The same for an oracle that stops at some positions, by the metric that it maximises.
+        note: A note to show with its figures; empty for the default convention.
+        of_policy: Returns the rounds in which a policy pays for calls on demand, by component, each of the view's
+            shape.  A component that it does not name is paid in every visited round if it belongs to the loop, and
+            otherwise never.
+        of_oracle: The same for an oracle, given the positions of its stops and the metric that it maximises.
     """
 
     name: str
@@ -40,16 +41,16 @@ class Charging:
     of_oracle: Callable[[CostTable, str, Mask], dict[str, Mask]]
 
     def policy_masks(self, table: CostTable, policy: Policy, stopped: Stops) -> dict[str, Mask]:
-        """Return which rounds a policy pays for, by component, each of shape ``(n_questions, n_rounds)``.
+        """Return masks of the rounds that a policy pays for, by component, each of shape ``(n_questions, n_rounds)``.
 
-        The loop and its evidence in every visited round; what is called on demand by this convention, live where the
-        lazily evaluated rule or the selector reads its signal (SEMANTICS, Costs); at a gated round 0 the answer only
-        where it is used.
+        The loop and its evidence are paid in every visited round, and calls on demand as this convention says: under
+        `live`, where the lazily evaluated rule or the selector reads the signal (SEMANTICS, Costs).  At a gated round 0
+        the answer is paid only where it is used.
 
         Args:
             table: The recorded costs.
-            policy: What decides.
-            stopped: Where it stops.
+            policy: The policy.
+            stopped: Its stops.
         """
         view, visited = stopped.view, stopped.charged()
         masks = loop_masks(table, view, stopped.position, visited)
@@ -64,13 +65,13 @@ class Charging:
         return masks
 
     def oracle_masks(self, table: CostTable, view: Rounds, position: Positions, metric: str) -> dict[str, Mask]:
-        """Return which rounds an oracle pays for that stops at `position`, by component, of the recording's shape.
+        """Return masks of the rounds that an oracle pays for if it stops at `position`, by component, of the recording's shape.
 
         Args:
             table: The recorded costs.
             view: The rounds that it may stop at.
-            position: Where it stops.
-            metric: What it maximises; "" where no judge is behind it.
+            position: The position of each stop.
+            metric: The metric that it maximises; "" if no judge is behind it.
         """
         masks = loop_masks(table, view, position)
         visited = view.seen & (np.arange(len(view)) <= position[:, None])
@@ -81,7 +82,8 @@ class Charging:
 def _component(name: str, policy: Policy | None, measured_by: Mapping[str, str]) -> tuple[str, str]:
     """Return the signal that is measured for `name`, and the component that measures it.
 
-    Of the sums of what rounds cost that is the critic: a round's cost is known once it has replied.
+    For the signals that sum up costs it is the critic, since the cost of a round is only known once the critic has
+    replied.
     """
     sources = {} if policy is None else {calibrator.output: calibrator.signal for calibrator in policy.calibrators}
     raw = sources.get(name, CALIBRATED.get(name, name))
@@ -92,7 +94,7 @@ def _component(name: str, policy: Policy | None, measured_by: Mapping[str, str])
 
 
 def _where_read(table: CostTable, policy: Policy, stopped: Stops) -> dict[str, Mask]:
-    """Return which rounds' calls on demand are read by the lazily evaluated rule, by the selector, or by a next draft."""
+    """Return masks of the rounds whose calls on demand are read: by the lazily evaluated rule, the selector, or the next draft."""
     if CRITIC not in table.components and set(table.components) <= set(table.loop):
         return {}
     view, visited = stopped.view, stopped.charged()
@@ -100,7 +102,8 @@ def _where_read(table: CostTable, policy: Policy, stopped: Stops) -> dict[str, M
     reads += [(name, visited) for name in policy.selector.signals]
     needs: dict[str, Mask] = {}
     if CRITIC in table.components:
-        # Where the loop wanted another round and the trajectory ended, the critic had replied for it.
+        # If the trajectory ended although the loop wanted another round, the critic had already replied to the last
+        # draft.
         exhausted = ~stopped.fired & (stopped.rounds < policy.max_rounds)
         needs[CRITIC] = _followed(visited) | visited & exhausted[:, None]
     for name, mask in reads:
@@ -110,7 +113,7 @@ def _where_read(table: CostTable, policy: Policy, stopped: Stops) -> dict[str, M
         known = SIGNALS.get(raw)
         first, back = (known.first_round, known.lookback) if known else (0, 0)
         read = mask & (view.index >= first)
-        # A signal that looks back (overlap: one round) is measured on the rounds before the one that reads it, too.
+        # A signal that looks back (overlap: one round) also needs the rounds before the one that reads it.
         for step in range(min(back, len(view) - 1) + 1):
             earlier = np.zeros_like(read)
             earlier[:, : len(view) - step] = read[:, step:]
@@ -119,17 +122,17 @@ def _where_read(table: CostTable, policy: Policy, stopped: Stops) -> dict[str, M
 
 
 def _followed(visited: Mask) -> Mask:
-    """Return which visited rounds are followed by another one, whose draft reads the critic's reply."""
+    """Return the visited rounds that are followed by another round, whose draft reads the critic's reply."""
     followed = np.zeros_like(visited)
     followed[:, :-1] = visited[:, 1:]
     return followed & visited
 
 
 def answered_closed_book(table: CostTable, policy: Policy, stopped: Stops) -> Mask:
-    """Return at which questions a gated round 0 is answered live, shape ``(n_questions,)``.
+    """Return the questions whose gated round 0 a live loop would answer, shape ``(n_questions,)``.
 
-    Where its answer is returned, or would have been had it been one; where the rule comes to a signal of the answer;
-    everywhere if the policy looks back on all answers (the loop does the same, in `suffice.loops.gating`).
+    It answers where that answer is returned (even if it turns out blank), where the rule reads a signal of the answer,
+    and everywhere if the policy looks back on all answers.  `suffice.loops.gating` does the same live.
     """
     view = stopped.view
     answered: Mask = (stopped.answer_rounds <= 0) | policy.reads_every_answer
@@ -140,19 +143,19 @@ def answered_closed_book(table: CostTable, policy: Policy, stopped: Stops) -> Ma
 
 
 def reads_closed_book(name: str, policy: Policy, measured_by: Mapping[str, str]) -> bool:
-    """Return whether a gated round 0 is answered where a rule comes to this signal there."""
+    """Return whether reading this signal at a gated round 0 requires the closed-book answer."""
     raw, component = _component(name, policy, measured_by)
     return component not in ("", GATE) and (raw not in SIGNALS or SIGNALS[raw].may_exist(0))
 
 
 def _critic_alone(table: CostTable, metric: str, visited: Mask) -> dict[str, Mask]:
-    """Return the calls of the critic alone, which the next draft needs: an oracle knows all metrics."""
+    """Return only the calls of the critic, since the next draft needs its reply; an oracle knows all metrics without calls."""
     del metric
     return {CRITIC: _followed(visited)} if CRITIC in table.components else {}
 
 
 def _every_visited_round(table: CostTable, policy: Policy, stopped: Stops) -> dict[str, Mask]:
-    """Return every visited round for each component that measures one of the policy's signals, but for the embedder."""
+    """Return every visited round for each component, except the embedder, that measures a signal of the policy."""
     visited = stopped.charged()
     names = {
         _component(name, policy, table.measured_by)[1] for name in (*policy.rule.signals, *policy.selector.signals)
@@ -169,8 +172,8 @@ def _up_to_the_choice(table: CostTable, metric: str, visited: Mask) -> dict[str,
 LIVE = Charging(name="live", note="", of_policy=_where_read, of_oracle=_critic_alone)
 """What the policy, run live, would have paid: calls on demand are lazy, oracles call no component for a signal (SEMANTICS, Costs).
 
-The critic's reply is read by the next draft, and so paid in every visited round but the last; there it is paid where
-the rule or the selector reads it.
+The next draft reads the critic's reply, so the reply is paid in every visited round except the last; in the last round
+it is paid only where the rule or the selector reads it.
 """
 
 PUBLISHED = Charging(
@@ -183,7 +186,7 @@ PUBLISHED = Charging(
     of_policy=_every_visited_round,
     of_oracle=_up_to_the_choice,
 )
-"""How Semantic Early-Stopping counted: not what a run would have paid.
+"""The costs as Semantic Early-Stopping counted them, which are not what a live run would have paid.
 
 Its public harness adds up writer, critic and, for a rule that reads a mark, judge over all rounds up to the stop.  Its
 published means agree: where the gain alone runs three rounds more than the whole cascade, tokens rise by about what
@@ -201,7 +204,7 @@ def charging_of(name: str) -> Charging:
     True
 
     Raises:
-        DataError: There is none.
+        DataError: There is nothing under that name.
     """
     if name not in LEDGERS:
         raise NotFoundError(f"there is no ledger {name!r}; allowed: {', '.join(LEDGERS)}")

@@ -1,4 +1,4 @@
-"""The charts of a report, as Vega-Lite specifications; colours are the page's CSS variables, so themes need no redraw."""
+"""The charts of a replay, as Vega-Lite specifications; colours are the page's CSS variables, so a new theme needs no redraw."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _LABEL_LENGTH = 28
 """Letters of a label in a chart."""
 
 _FEWEST_ANSWERS = 10
-"""Answers that a bin needs before the line of a reliability diagram goes through it."""
+"""Fewest answers in a bin for the line of a reliability diagram to go through it."""
 
 _PALEST = 18
-"""Share of the accent colour, percent, of the first stop round; the last has all of it."""
+"""Percentage of the accent colour for the first stop round; the last round has 100 %."""
 
 
 def pareto_costs(result: Replayed) -> list[str]:
@@ -79,7 +79,7 @@ def points_chart(
             `low`, `high`, `cost_low` and `cost_high` where it has intervals.
         axes: Titles of cost and of quality.
         title: What the chart shows.
-        tooltip: Its fields.
+        tooltip: The fields of the tooltip.
     """
     rows = _spread_labels(_merge_points(points))
     x, y = axis_of("cost", axes[0]), axis_of("quality", axes[1])
@@ -141,14 +141,14 @@ def stops_chart(result: Replayed, rules: Sequence[Row]) -> dict[str, Any]:
 def shares_chart(
     groups: Mapping[str, Sequence[float]], parts: Mapping[str, str], axis: str, title: str, group: str = "policy"
 ) -> dict[str, Any]:
-    """Return bars that are divided: one for each group.
+    """Return stacked bars, one for each group.
 
     Args:
         groups: The shares of each group, in the order of `parts`.
-        parts: What a bar is divided into, each with its colour.
+        parts: The parts of each bar, with their colours.
         axis: The title of the axis.
         title: Of the chart.
-        group: What a bar stands for.
+        group: The title of the groups.
     """
     names, colours = [*parts], [*parts.values()]
     data = [
@@ -237,9 +237,9 @@ def reliability_chart(reports: Mapping[str, CalibrationReport], output: str) -> 
 def path_chart(
     path: Sequence[Mapping[str, float]], result: Replayed, row: Row, start: Mapping[str, float]
 ) -> dict[str, Any]:
-    """Return where a moving threshold of a row's policy leads, quality against calls, beside the fixed budgets.
+    """Return the chart of quality against calls as a threshold of a row's policy moves, beside the fixed budgets.
 
-    Those are of the policy's own selector; `here` is the point.
+    The budgets return answers by the policy's own selector; `here` marks the policy's own threshold.
     """
     metric = result.metrics[0]
     data = [{"threshold": point["threshold"], "quality": 100 * point[metric], "cost": point["calls"]} for point in path]
@@ -287,7 +287,7 @@ def path_chart(
 def _intervals(
     rows: Sequence[Mapping[str, Any]], x: dict[str, Any], y: dict[str, Any], colour: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return the layers of intervals, upright and across, where there are any; those of oracles would only cover."""
+    """Return the layers of vertical and horizontal intervals; those of oracles are left out, since they would hide other points."""
     upright = {"x": x, "y": axis_of("low", None), "y2": {"field": "high"}, "color": colour}
     across = {"x": axis_of("cost_low", None), "x2": {"field": "cost_high"}, "y": y, "color": colour}
     return [
@@ -328,7 +328,7 @@ def chart_of(
 
 
 def point_layer(encoding: Mapping[str, Any], large: str, sizes: tuple[int, int]) -> dict[str, Any]:
-    """Return filled points; those for which the test `large` holds have the first size, the others the second."""
+    """Return a layer of filled points; those for which the expression `large` holds have the first size, the others the second."""
     size = {"condition": {"test": large, "value": sizes[0]}, "value": sizes[1]}
     return {"mark": {"type": "point", "filled": True, "opacity": 1}, "encoding": {**encoding, "size": size}}
 
@@ -370,7 +370,7 @@ def axis_of(field: str, title: str | None) -> dict[str, Any]:
 
 
 def scale_of(domain: Sequence[str], values: Sequence[str]) -> dict[str, Any]:
-    """Return which value each name gets."""
+    """Return a scale that gives each name its value."""
     return {"scale": {"domain": list(domain), "range": list(values)}}
 
 
@@ -409,7 +409,7 @@ def _row_point(result: Replayed, row: Row, cost: str) -> dict[str, Any] | None:
 
 
 def _merge_points(points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the points, those of one kind that fall together as one that names all."""
+    """Merge points of one kind at the same place into one point that names all of them."""
     merged: dict[tuple[Any, ...], dict[str, Any]] = {}
     for point in points:
         place = (point["kind"], round(point["quality"], 9), round(point["cost"], 9))
@@ -421,7 +421,7 @@ def _merge_points(points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _spread_labels(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Give each label its distance from the point, pixels: budgets below, others above, higher where they would meet."""
+    """Set the distance of each label from its point, pixels: budgets below, others above, and further away where labels would overlap."""
     width = max(1e-9, max(p["cost"] for p in points) - min(p["cost"] for p in points))
     height = max(1e-9, max(p["quality"] for p in points) - min(p["quality"] for p in points))
     above: list[dict[str, Any]] = []
@@ -440,7 +440,7 @@ def _spread_labels(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def accent_shades(n: int, palest: float = _PALEST) -> list[str]:
-    """Return n shades of the accent colour, the palest first, which has so many percent of it."""
+    """Return `n` shades of the accent colour, from `palest` percent of it to all of it."""
     mixes = (palest + (100 - palest) * place / max(1, n - 1) for place in range(n))
     return [f"color-mix(in srgb, var(--accent) {mix:.0f}%, var(--surface))" for mix in mixes]
 

@@ -1,4 +1,4 @@
-"""Whether a policy and a recording belong together."""
+"""Checks that a policy and a recording belong together."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def require_whole(recording: Recording, why: str) -> None:
 
     Args:
         recording: Recorded rounds.
-        why: Why every round is needed, a clause after "and".
+        why: The reason why every round is needed, as a clause after "and".
     """
     cut = recording.cut
     if cut.any():
@@ -35,11 +35,11 @@ def require_whole(recording: Recording, why: str) -> None:
 
 
 def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy:
-    """Return a policy for a recording: its rounds, its answer position, its normalizer and what it depends on.
+    """Return a rule as a policy with the recording's rounds, answer position, normalizer and dependencies.
 
-    For independent samples, and for a panel, the answer is that of their majority.
+    For independent samples and panels it returns the answer of the majority.
 
-    It starts at round 1; at round 0 if the rule reads a signal that is known there and at no other round (`p_known`).
+    It starts at round 1, or at round 0 if the rule reads a signal that is only known there (`p_known`).
 
     Args:
         recording: Recorded rounds.
@@ -68,7 +68,7 @@ def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy
     selector = changes.get("selector")
     if isinstance(selector, Best) or (isinstance(selector, str) and selector.strip() == "best"):
         names = recording.names("signal")
-        if recording.table.num_rows:  # of a header alone, nobody knows which signals have values
+        if recording.table.num_rows:  # a header does not say which signals have values
             names = [name for name in names if np.isfinite(recording.column(name)).any()]
         changes["selector"] = Best().by({*names, *(item.output for item in changes.get("calibrators", ()))})
     if int(recording.index[0]) == 0 and reads_round_0(rule):
@@ -77,7 +77,7 @@ def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy
 
 
 def reads_round_0(rule: Rule) -> bool:
-    """Return whether a rule reads a signal that is known at round 0 and at no other round (`p_known`).
+    """Return whether a rule reads a signal that is only known at round 0 (`p_known`).
 
     >>> reads_round_0(parse_rule("p_known > 0.5")), reads_round_0(parse_rule("tasr"))
     (True, False)
@@ -88,17 +88,17 @@ def reads_round_0(rule: Rule) -> bool:
 def check_policy(
     policy: Policy, recording: Recording, *, part: bool = False, definedness: Definedness | None = None
 ) -> tuple[str, ...]:
-    """Refuse a policy that does not belong to a recording, or cannot decide there; return what a reader must know.
+    """Raise if a policy does not fit a recording or cannot decide on it; return notes for the reader.
 
     Args:
         policy: The policy.
         recording: Recorded rounds.
-        part: Whether these are some of the recorded questions, see `check_recorded`.
-        definedness: Of the policy's signals in all questions, where it was added up over parts.
+        part: Whether `recording` holds only some of the recorded questions, see `check_recorded`.
+        definedness: The definedness of the policy's signals in all questions, if it was summed over parts.
 
     Raises:
-        ConfigMismatchError: It starts or ends outside the recorded rounds, or depends on another model, retriever,
-            answer position or fitted state than the recording's.
+        ConfigMismatchError: The policy starts or ends outside the recorded rounds, or depends on another model,
+            retriever, answer position or fitted state.
         NotFittedError: It reads a calibrated signal without a calibrator, and the recording has no such column.
         UnknownSignalError: It reads a signal that was not recorded, or is undefined in every recorded round.
     """
@@ -142,7 +142,7 @@ def _check_policy_rounds(policy: Policy, recording: Recording) -> None:
             f"the policy {policy.label!r} starts at round {policy.start_round}, and the recording ends at round "
             f"{highest}: record rounds with evidence"
         )
-    # Where the evidence ran out everywhere, a higher budget would have changed nothing.
+    # If every trajectory ended because no evidence was left, a higher budget would not have changed anything.
     if policy.max_rounds > highest and (recording.ends == "max_rounds").any():
         raise ConfigMismatchError(
             f"the policy {policy.label!r} runs to round {policy.max_rounds}, the recording only to round {highest}: "
@@ -151,7 +151,7 @@ def _check_policy_rounds(policy: Policy, recording: Recording) -> None:
 
 
 def _other_normalizer(policy: Policy, recording: Recording) -> tuple[str, ...]:
-    """Return a note where a policy compares answers otherwise than the recording was read."""
+    """Return a note if a policy compares answers by another normalizer than the recording."""
     theirs = recording.metadata.get("normalizer", policy.normalizer)
     if theirs == policy.normalizer:
         return ()

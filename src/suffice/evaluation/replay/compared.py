@@ -1,4 +1,4 @@
-"""Policies that were replayed beside every baseline: means, costs and stops are known, intervals when they are asked for."""
+"""Comparison of replayed policies with every baseline; intervals are only computed when they are asked for."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from suffice.recordings.recording import Recording
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """The runs of some policies and of what stands beside them, on the same questions.
+    """The runs of some policies and of the baselines beside them, on the same questions.
 
     Attributes:
         policies: The runs of the policies.
@@ -57,12 +57,12 @@ class Replayed:
 
 
 class Comparison(ABC):
-    """What all rows of a replay share: the questions, the metrics, the draws, and how rows are judged.
+    """Questions, metrics, resampling and criteria that all rows of a replay share.
 
     Attributes:
-        metrics: The metrics, the one that quality means first.
+        metrics: The metrics; the first one is the quality.
         resampling, margins, cost, ledger: See `replay`.
-        data_hash: Of the recording.
+        data_hash: Hash of the recording.
     """
 
     metrics: tuple[str, ...]
@@ -79,17 +79,17 @@ class Comparison(ABC):
 
     @cached_property
     def draws(self) -> Draws:
-        """The draws on which everything is compared."""
+        """The bootstrap draws that all comparisons share."""
         return self.resampling.draws(self.whole.clusters)
 
     @cached_property
     def units(self) -> Units:
-        """What is resampled: questions, or their clusters."""
+        """The units of resampling: questions, or their clusters."""
         return Units.of(self.whole.n, self.whole.clusters)
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of any replay of this recording must know."""
+        """Notes on the recording, for every replay of it."""
         return (*self.whole.notes, *undefined_notes(len(set(self.whole.clusters)), self.resampling.n_resamples))
 
     def compared(
@@ -103,16 +103,16 @@ class Comparison(ABC):
         selected: Selected,
         n_orders: int = 1,
     ) -> ComparedRuns:
-        """Return the runs in the order of the table, each with what it is compared with.
+        """Return the runs in the order of the table, each with its baseline.
 
         Args:
             policies: The policies.
-            replayed: Their runs, and those of what stands beside them.
+            replayed: Their runs, and those of the baselines.
             baseline: See `replay`.
-            notes: What a reader must know of each policy, by its label.
+            notes: Notes on each policy, by its label.
             run_of: Replays a baseline that has no run yet.
-            selected: Which questions anything was fitted on.
-            n_orders: Over how many orders figures are means.
+            selected: Questions that something was fitted on.
+            n_orders: Number of orders that figures are means over.
         """
         selectors, own = selectors_in_use(policies), selector_names(policies)
         for run in replayed.policies:
@@ -148,16 +148,16 @@ class Comparison(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRuns:
-    """Policies that were replayed beside every baseline: means, costs and stops are known, intervals follow.
+    """Replayed policies and baselines with means, costs and stops, before intervals are computed.
 
     Attributes:
-        replayer: What all rows share.
+        replayer: The settings that all rows share.
         policies: The policies.
         runs: The runs of the policies, in their order, then those of the baselines.
         references: The run that each is compared with.
-        rivals: What does as well as each for less.
-        selected: Which questions anything was fitted on.
-        n_orders: Over how many orders figures are means.
+        rivals: For each run, the cheaper fixed_k or random run that does as well.
+        selected: Questions that something was fitted on.
+        n_orders: Number of orders that figures are means over.
     """
 
     replayer: Comparison
@@ -172,8 +172,9 @@ class ComparedRuns:
         """Return the result.
 
         Args:
-            intervals: Whether differences have intervals, which take most of the time; without them their ends are NaN.
-            tests: Whether differences and margins are tested; only with intervals.
+            intervals: Whether to compute intervals of differences, which takes most of the time; without them their
+                ends are NaN.
+            tests: Whether to test differences and margins; only with intervals.
         """
         replayer, metrics = self.replayer, self.replayer.metrics
         whole = replayer.whole
@@ -218,7 +219,7 @@ class ComparedRuns:
 
 
 def companions(recording: Recording, metrics: Sequence[str]) -> tuple[str, ...]:
-    """Return the metrics; containment favours long answers and is never reported without EM and F1 (SEMANTICS)."""
+    """Return the metrics, with EM and F1 added beside containment, which favours long answers (SEMANTICS)."""
     if len(set(metrics)) != len(metrics):
         raise DataError(f"a metric is named twice: {list(metrics)!r}")
     beside = ("em", "f1") if "contains" in metrics else ()
@@ -226,12 +227,12 @@ def companions(recording: Recording, metrics: Sequence[str]) -> tuple[str, ...]:
 
 
 def marked(run: Run, recording: Recording) -> Run:
-    """Return a run with how many of the recorded questions its policy was fitted or selected on."""
+    """Return a run with the number of recorded questions that its policy was fitted or selected on."""
     return run if run.policy is None else replace(run, n_selected=tuned_on(run.policy, recording))
 
 
 def labelled(policies: Sequence[Policy]) -> list[Policy]:
-    """Return policies under labels that differ."""
+    """Return the policies with distinct labels."""
     return [_relabelled(policy, policies[:position]) for position, policy in enumerate(policies)]
 
 

@@ -18,14 +18,14 @@ _INTERVAL_COSTS = ("calls", "tokens")
 def paired_differences(
     runs: Sequence[Run], references: Sequence[Run], draws: Draws, *, n_policies: int, tests: bool = True
 ) -> list[dict[str, PairedResult]]:
-    """Return the paired differences of each run: every metric with its test, calls and tokens with intervals only.
+    """Return the paired differences of each run: metrics with a test, calls and tokens only with intervals.
 
     Args:
         runs: All runs.
         references: The baseline of each; all of them are exact.
-        draws: What all are compared on.
-        n_policies: How many runs, the first ones, are the policies given: the family of Holm's correction, less the
-            one that is the baseline itself.
+        draws: The draws that all comparisons share.
+        n_policies: Number of runs, from the first, that are the given policies: they are the family of Holm's
+            correction, without one that is itself the baseline.
         tests: Whether metrics are tested.
     """
     deltas: list[dict[str, PairedResult]] = [{} for _ in runs]
@@ -42,7 +42,7 @@ def paired_differences(
 def mean_differences(
     runs: Sequence[Run], references: Sequence[Run], units: Units, *, level: float
 ) -> list[dict[str, PairedResult]]:
-    """Return the same differences without intervals and tests, where they are known."""
+    """Return the paired differences that are known, without intervals and tests."""
     deltas = []
     for own, base in ((_quantities(run), _quantities(other)) for run, other in zip(runs, references, strict=True)):
         rows = {name: values - base[name] for name, values in own.items()}
@@ -68,7 +68,7 @@ def _mean_difference(delta: Floats, units: Units, level: float) -> PairedResult:
 def margin_tests(
     run: Run, reference: Run, metrics: Sequence[str], margins: Sequence[float], draws: Draws
 ) -> tuple[MarginTest, ...]:
-    """Return non-inferiority and equivalence of the first metric at each margin; none where it is unknown."""
+    """Return non-inferiority and equivalence of the first metric at each margin; empty if the metric is unknown."""
     if not metrics or run is reference:
         return ()
     difference = run.values[metrics[0]] - reference.values[metrics[0]]
@@ -78,7 +78,7 @@ def margin_tests(
 
 
 def difference_bounds(run: Run, reference: Run) -> dict[str, tuple[float, float]]:
-    """Return the worst and the best mean difference of what is unknown of a run, by name; of costs only the worst."""
+    """Return bounds of the mean differences that are unknown because rounds never ran, by name; of costs only the lower bound."""
     if run.exact:
         return {}
     metrics = {
@@ -93,6 +93,6 @@ def difference_bounds(run: Run, reference: Run) -> dict[str, tuple[float, float]
 
 
 def _quantities(run: Run) -> dict[str, Floats]:
-    """Return what differences are taken of; NaN where unknown, as the costs of rounds that never ran are."""
+    """Return the metrics and costs that are compared, by name; NaN where unknown, as for rounds that never ran."""
     costs = {name: run.ledger.spent(name) for name in _INTERVAL_COSTS}
     return {**run.values, **{name: np.where(run.unrun, np.nan, values) for name, values in costs.items()}}

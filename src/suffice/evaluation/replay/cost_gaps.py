@@ -1,4 +1,4 @@
-"""What a reader of costs must know: which were not recorded, and what was put in their place."""
+"""Notes on gaps in the recorded costs: which are missing, and what replaces them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from suffice.policy.rounds import COST_KINDS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostGaps:
-    """Unknown costs of some recorded rounds; those of other rounds are added.
+    """Counts of unknown costs in recorded rounds; counts of other rounds can be added.
 
     Attributes:
         n_rounds: Recorded rounds.
-        unknown: By component and kind, in how many rounds it is unknown; None = there is no such column.
-        uncounted: Rounds whose calls are unknown, which count as one.
+        unknown: Number of rounds in which a cost is unknown, by component and kind; None = the column is missing.
+        uncounted: Rounds whose number of calls is unknown; each counts as one call.
         of_components: Other notes, about components.
-        of_figures: Other notes, about how figures come about.
+        of_figures: Other notes, about how figures are computed.
     """
 
     n_rounds: int = 0
@@ -39,7 +39,7 @@ class CostGaps:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The same in words.
+        """The gaps in words.
 
         >>> some = CostGaps(n_rounds=4, unknown={("generator", "seconds"): 1})
         >>> (some + CostGaps(n_rounds=6, unknown={("generator", "seconds"): 2})).notes

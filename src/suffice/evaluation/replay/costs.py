@@ -1,4 +1,4 @@
-"""The ledger: what a policy would have paid live (operational), and what measuring it cost besides (evaluation)."""
+"""The ledger: costs that a policy would have paid live (operational), and further costs of measuring it (evaluation)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from suffice.recordings.recording import Recording
 from suffice.recordings.schema import cost_column
 
 COSTS = ("calls", "tokens", "seconds", "money", "retrievals")
-"""What policies can be compared by."""
+"""The costs that policies can be compared by."""
 
 TOKEN_KINDS = ("uncached_tokens", "cached_tokens", "output_tokens")
 GATE, GENERATOR = "gate", "generator"
@@ -31,7 +31,7 @@ NOT_LANGUAGE_MODELS = frozenset({RETRIEVAL, EMBEDDING, RERANKING, "reranker", "e
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """What each question cost, by component and kind.
+    """The costs of each question, by component and kind.
 
     Attributes:
         costs: By component, then kind: shape ``(n_questions,)``, unit of the kind; NaN where unknown.
@@ -64,7 +64,7 @@ class Ledger:
         return own[cost] if cost in own else self.total(cost)
 
     def scaled(self, weight: float) -> Ledger:
-        """Return every figure times `weight`, for expectations."""
+        """Return all costs multiplied by `weight`, to compute expectations."""
         costs = {c: {kind: weight * values for kind, values in kinds.items()} for c, kinds in self.costs.items()}
         return Ledger(costs=costs, calls=weight * self.calls, money=weight * self.money)
 
@@ -78,7 +78,7 @@ class Ledger:
 
 
 def _is_on_demand(component: str, measuring: set[str]) -> bool:
-    """Return whether a component is called only where a rule reads its signal; all others belong to the loop."""
+    """Return whether a component is only called when a rule reads its signal; all others belong to the loop."""
     if component in (*LOOP_COMPONENTS, RETRIEVAL, EMBEDDING, RERANKING, GATE):
         return False
     measuring = measuring | {signal.component for signal in SIGNALS.values()} | {"reranker", "embedder"}
@@ -86,13 +86,13 @@ def _is_on_demand(component: str, measuring: set[str]) -> bool:
 
 
 def gate_signals(recording: Recording) -> list[str]:
-    """Return the signals of a gate: the only trace of one in an import that has no costs."""
+    """Return the recorded signals of gates; in an import without costs nothing else shows that there was a gate."""
     components = {name: signal.component for name, signal in SIGNALS.items()} | recording.signal_components
     return [name for name in recording.names("signal") if components.get(name) == GATE]
 
 
 def _has_passages(recording: Recording) -> bool:
-    """Return whether any round shows passages, which something retrieved."""
+    """Return whether any round has passages, so that something was retrieved."""
     if "passage_ids" not in recording.table.column_names:
         return False
     return bool(pc.max(pc.list_value_length(recording.table.column("passage_ids"))).as_py())
@@ -104,18 +104,19 @@ class CostTable:
     Args:
         recording: Recorded rounds.
         prices: One price for all language models, or prices by component; None = money is NaN.
-        wave: How many samples are requested at once; None = as they were recorded.
+        wave: Number of samples requested at once; None = as recorded.
 
     Attributes:
         components: Components in the recording, sorted.
-        loop: Those whose calls every visited round makes; the others are called where a rule reads their signals.
+        loop: Components that every visited round calls; the others are called when a rule reads their signals.
         columns: By component and kind, shape ``(n_questions, n_rounds)``: 0 past the end, NaN where unknown.
-        measured_by: Whose call produces a signal, for signals that are not in `SIGNALS`.
-        gated: Whether a gate decides at round 0, by its recorded cost or by its signal alone: the closed-book answer is
-            then paid for only where the policy uses it.
+        measured_by: The component that produces a signal, for signals that are not in `SIGNALS`.
+        gated: Whether a gate decides at round 0, as its recorded cost or signal shows: then the closed-book answer is
+            only paid where the policy uses it.
         modelled: Whether cached tokens are modelled from shared prompt tokens instead of measured.
-        reported_inputs: By component the uncached and cached tokens that the endpoint reported, also where `columns` has modelled ones.
-        gaps: What is missing or modelled.
+        reported_inputs: The uncached and cached tokens that the endpoint reported, by component; `columns` may have
+            modelled ones instead.
+        gaps: Costs that are missing or modelled.
     """
 
     def __init__(
@@ -185,18 +186,18 @@ class CostTable:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is missing or modelled, in words."""
+        """Notes on costs that are missing or modelled."""
         return self.gaps.notes
 
     @cached_property
     def recorded(self) -> Ledger:
-        """What all recorded rounds cost."""
+        """The costs of all recorded rounds."""
         return self.charge(dict.fromkeys(self.components, self.seen))
 
     def _when_called(self, recorded: Mapping[tuple[str, str], Floats]) -> dict[str, Mask]:
-        """Return by component the rounds in which it may have been called: all but those where another's calls are known, its own not.
+        """Return the rounds in which each component may have been called: all but those where only calls of other components are known.
 
-        As in a live session: a host that reports any cost of the loop has said that the rest of the round was free.
+        As in a live session, a host that reports some cost of a round thereby says that the other components were free.
         """
         known: dict[str, Mask] = {}
         for component in self.components:
@@ -228,12 +229,12 @@ class CostTable:
             return column
         if component in NOT_LANGUAGE_MODELS and kind in TOKEN_KINDS:
             return self._nothing
-        if component not in LOOP_COMPONENTS or kind != "calls":  # missing calls of the loop are counted, below
+        if component not in LOOP_COMPONENTS or kind != "calls":  # missing calls of the loop are counted below
             gaps[component, kind] = None
         return np.where(self._due[component], np.nan, 0.0)
 
     def _call_columns(self) -> tuple[dict[str, Floats], int]:
-        """Return the calls of each language model, and in how many rounds the loop's are unknown and count as one call."""
+        """Return the calls of each language model, and the number of rounds whose calls are unknown and count as one."""
         columns = {c: kinds["calls"] for c, kinds in self.columns.items() if c not in NOT_LANGUAGE_MODELS}
         loop = [component for component in LOOP_COMPONENTS if component in columns]
         unknown = np.logical_and.reduce([np.isnan(columns[component]) for component in loop])
@@ -243,7 +244,7 @@ class CostTable:
         return columns, int(unknown.sum())
 
     def _by_model(self, recording: Recording) -> None:
-        """Make a component of each model of a panel: their prices differ, and so do their calls."""
+        """Split the generator of a panel into one component for each model, since their prices and calls differ."""
         models = recording.objects("model") if "model" in recording.names("label") else np.empty((0, 0), dtype=object)
         names = [name for name in dict.fromkeys(models.reshape(-1).tolist()) if name is not None]
         if GENERATOR not in self.columns or len(names) < 2:  # noqa: PLR2004
@@ -262,16 +263,16 @@ class CostTable:
         return np.asarray(np.sum([self.columns[component]["seconds"] for component in self.loop], axis=0))
 
     def charge(self, masks: Mapping[str, Mask] | Mapping[str, Floats], highest: int | None = None) -> Ledger:
-        """Return what the rounds in `masks` (by component, shape ``(n_questions, n_rounds)``) cost.
+        """Return the costs of the rounds in `masks` (by component, shape ``(n_questions, n_rounds)``).
 
-        A mask may hold shares instead of truth values: the expectation over masks is that of their mean.
+        A mask may hold probabilities instead of truth values; the result is then the expected cost.
 
         Args:
-            masks: Which rounds are paid.
+            masks: The rounds that are paid.
             highest: The highest round that may be requested, where a last wave ends; None = the last recorded one.
         """
         until = self.until(self.index, highest)
-        # One mask often serves many components: each is converted once, by identity.
+        # Many components often share one mask object, so each object is converted once.
         shares = {id(mask): np.asarray(mask, dtype=np.float64) for mask in masks.values()}
         costs: dict[str, dict[str, Floats]] = {}
         money = np.zeros(len(self.seen))
@@ -298,9 +299,9 @@ class CostTable:
         """Return the requests to language models in the rounds in `masks`, shape ``(n_questions,)``; see `charge`.
 
         Args:
-            masks: Which rounds are paid, by component.
+            masks: The rounds that are paid, by component.
             highest: As for `charge`.
-            known: By component, what is known already, shape ``(n_questions,)``.
+            known: Calls that were already summed, by component, shape ``(n_questions,)``.
         """
         until = self.until(self.index, highest)
         calls = np.zeros(len(self.seen))
@@ -314,9 +315,9 @@ class CostTable:
         return calls
 
     def totals(self, masks: Mapping[str, Mask], highest: int | None = None) -> dict[str, Floats]:
-        """Return each of `COSTS` in the rounds in `masks`, shape ``(n_questions,)``: `Ledger.spent` of `charge`.
+        """Return each of `COSTS` in the rounds in `masks`, shape ``(n_questions,)``; the same as `Ledger.spent` of `charge`.
 
-        Columns of components that are paid in the same rounds are added once for all policies.
+        Faster than `charge`: columns of components that are paid in the same rounds are added once for all policies.
         """
         if self.wave != 1 or self._prices is not None:
             ledger = self.charge(masks, highest)
@@ -341,7 +342,7 @@ class CostTable:
         return {**result, "money": unknown, "retrievals": retrievals}
 
     def _together(self, components: tuple[str, ...], cost: str) -> Floats | None:
-        """Return the sum of a cost over components, shape ``(n_questions, n_rounds)``; None = nothing."""
+        """Return the sum of a cost over components, shape ``(n_questions, n_rounds)``; None if there is nothing to add."""
         if (components, cost) not in self._sums:
             kinds = TOKEN_KINDS if cost == "tokens" else (cost,)
             columns = [
@@ -355,9 +356,9 @@ class CostTable:
         return self._sums[components, cost]
 
     def until(self, index: npt.NDArray[np.int64], highest: int | None) -> int | None:
-        """Return how many of the rounds `index` may be requested up to the highest; None = all.
+        """Return the number of the rounds `index` up to `highest`, which may be requested; None = all.
 
-        Also where each request was for several choices: what one for fewer would have cost is unknown, its prompt is paid in full.
+        It is None if each request was for several choices: the cost of a request for fewer is unknown.
         """
         return None if highest is None or self._whole else int((index <= highest).sum())
 
@@ -371,16 +372,16 @@ class CostTable:
         until: int | None = None,
         together: Floats | None = None,
     ) -> Floats:
-        """Return a cost of a component by the round in which it falls due; see `due_in_waves`.
+        """Return a cost of a component by the round in which it is incurred; see `due_in_waves`.
 
         Args:
-            component: What was called: a loop's own component is called in waves, another one where it is read.
+            component: The component; those of the loop are called in waves, others when their signal is read.
             kind: The kind of cost.
             column: By round, shape ``(n_questions, n_rounds)``.
-            before: Rounds before the first wave; default: those before round 1.
-            until: How many rounds may be requested; None = all.
-            together: Seconds of each round over all components of the loop, shape of `column`: by these a round prolongs its
-                wave, and each component has its share; default: `loop_seconds`.
+            before: Number of rounds before the first wave; default: those before round 1.
+            until: Number of rounds that may be requested; None = all.
+            together: Seconds of each round over all components of the loop, shape of `column`.  They say by how much a
+                round prolongs its wave; each component gets its share of that.  Default: `loop_seconds`.
         """
         if self.wave == 1 or component not in self.loop:
             return column
@@ -392,7 +393,7 @@ class CostTable:
         return np.asarray(np.where(column == 0, 0.0, column * (added / np.where(together == 0, 1.0, together))))
 
     def money_of(self, component: str, costs: Mapping[str, Floats]) -> Floats:
-        """Return what these tokens of a component cost, USD, of their shape; NaN where a price or a count is unknown."""
+        """Return the money for these tokens of a component, USD, same shape; NaN where a price or a count is unknown."""
         uncached, cached, output = (costs[kind] for kind in TOKEN_KINDS)
         if self._prices is None:
             return np.full(uncached.shape, np.nan)
@@ -402,16 +403,16 @@ class CostTable:
         return np.where(uncached + cached + output == 0, 0.0, np.nan)
 
     def paid_share(self, component: str) -> Floats:
-        """Return what making each round of a component cost, as a share of its price, shape of its columns: less in a batch.
+        """Return the share of its price that each round of a component cost when it was recorded: below 1 in a batch.
 
-        The replies of batches are those of unknown seconds; a recording that was begun or went on without batches has both.
+        Rounds with unknown seconds came from batches; a recording may have rounds of both kinds.
         """
         price, seconds = self._price_of(component), self.columns[component]["seconds"]
         share = 1.0 if price is None or component == GATE else price.batch
         return np.where(np.isnan(seconds), share, 1.0)
 
     def _price_of(self, component: str) -> Price | None:
-        """Return what a component's tokens cost; of a panel's model also by its name, or as all generation."""
+        """Return the price of a component's tokens; for a model of a panel also by its name, or as the generator's."""
         if self._prices is None or isinstance(self._prices, Price):
             return self._prices
         names = [component]
@@ -421,8 +422,9 @@ class CostTable:
 
 
 def _over(share: Floats, column: Floats) -> Floats:
-    """Return the sums of a column over the rounds with their shares, shape ``(n_questions,)``; NaN = one is unknown."""
-    # Several times as fast as summing np.where; an unknown value outside of the mask must not count, hence the rest.
+    """Return the sums of a column over rounds, weighted by `share`, shape ``(n_questions,)``; NaN if a value that counts is unknown."""
+    # A product is several times as fast as summing np.where, but NaN times 0 is NaN: unknown values outside of the mask
+    # are handled below.
     total: Floats = np.einsum("qr,qr->q", share, column)
     unknown = np.isnan(total)
     if unknown.any():
@@ -432,34 +434,35 @@ def _over(share: Floats, column: Floats) -> Floats:
 
 
 def shared_prefix(prompt: Floats, index: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """Return uncached and cached tokens if each round found the whole prompt of the round before in a cache.
+    """Return the uncached and cached tokens if the whole prompt of the previous round had always been in a cache.
 
     Args:
         prompt: Input tokens, shape ``(n_questions, n_rounds)``.
         index: The rounds.
     """
-    # The shorter of two neighbouring prompts is the most that they can share.
+    # Two prompts can share at most the length of the shorter one.
     shared = np.zeros_like(prompt)
     shared[:, 1:] = np.minimum(prompt[:, 1:], prompt[:, :-1])
-    shared[:, index <= 1] = 0.0  # a closed-book prompt is another prompt; a first round finds nothing cached
+    # The closed-book prompt shares no prefix with the next one, and a first round finds nothing in the cache.
+    shared[:, index <= 1] = 0.0
     return prompt - shared, shared
 
 
 def loop_masks(
     table: CostTable, view: Rounds, position: npt.NDArray[np.int64], visited: Mask | None = None
 ) -> dict[str, Mask]:
-    """Return which rounds a policy pays for that reads no signal and stops at `position`: the loop and its evidence."""
+    """Return the rounds paid by a policy that reads no signal and stops at `position`: those of the loop and its evidence."""
     visited = view.seen & (np.arange(len(view)) <= position[:, None]) if visited is None else visited
     masks = dict.fromkeys(table.loop, visited)
     if table.gated and GENERATOR in masks and view.index[0] == 0:
         answers = visited.copy()
-        answers[:, 0] &= position == 0  # cost_to_answer falls due only if the gate lets the closed-book answer out
+        answers[:, 0] &= position == 0  # the closed-book answer is paid only if the gate returns it
         masks[GENERATOR] = answers
     return {component: widen(table, view, mask) for component, mask in masks.items()}
 
 
 def widen(table: CostTable, view: Rounds, mask: Mask) -> Mask:
-    """Return a mask over the view's rounds as one over all recorded rounds, shape ``(n_questions, n_rounds)``."""
+    """Extend a mask over the view's rounds to all recorded rounds, shape ``(n_questions, n_rounds)``."""
     if mask.shape == table.seen.shape:
         return mask
     wide = np.zeros(table.seen.shape, dtype=np.bool_)

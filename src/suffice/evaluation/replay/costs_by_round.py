@@ -1,4 +1,4 @@
-"""What each round costs: as recorded, without a prefix cache, and if every shared prefix had been cached."""
+"""The cost of each round: as recorded, without a prefix cache, and if every shared prefix had been cached."""
 
 from __future__ import annotations
 
@@ -31,17 +31,18 @@ class RoundCost:
 
     Attributes:
         round_index: The round.
-        billing: `as recorded`, `no prefix reuse` or `full prefix reuse`; of a recording in batches also `as recorded, in
-            batches`, what making it cost.
+        billing: `as recorded`, `no prefix reuse` or `full prefix reuse`; for a recording made in batches also `as
+            recorded, in batches`, at the batch price.
         modelled: Whether the token counts are computed instead of measured.
         n: Questions that reached the round.
         calls: Requests to language models.
         uncached_tokens: Input tokens that are processed.
         cached_tokens: Input tokens read from a prefix cache.
         output_tokens: Generated tokens.
-        seconds: Wall-clock time; NaN where modelled, for speed without or with a cache was not measured.
+        seconds: Wall-clock time; NaN where modelled, since the speed with another cache was not measured.
         retrievals: Requests to the retriever; NaN where they were not recorded.
-        retrieval_seconds: What part of the seconds embedding questions, finding passages and ordering them took; NaN where not recorded.
+        retrieval_seconds: The part of the seconds that went into embedding questions, finding and ordering passages;
+            NaN where not recorded.
         money: USD; NaN without prices.
     """
 
@@ -61,12 +62,12 @@ class RoundCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundCosts(Result):
-    """What the loop pays in each round.
+    """The costs of the loop in each round.
 
     Attributes:
-        rows: By round, and billings of it.
+        rows: One for each round and billing, by round.
         n: Questions.
-        notes: What a reader must know.
+        notes: Notes for the reader.
     """
 
     rows: tuple[RoundCost, ...]
@@ -74,7 +75,7 @@ class RoundCosts(Result):
     notes: tuple[str, ...]
 
     def table(self) -> Table:
-        """Return one row for each round and billing; those of retrieval are shown where they were recorded."""
+        """Return one row for each round and billing; columns of retrieval appear if they were recorded."""
         recorded = any(not np.isnan(row.retrievals) for row in self.rows)
         retrieval = _RETRIEVAL_COLUMNS if recorded else ()
         columns = (
@@ -105,11 +106,11 @@ class RoundCosts(Result):
 
 
 def round_costs(recording: Recording, prices: Price | Mapping[str, Price] | None = None) -> RoundCosts:
-    """Return what each round of the loop costs, with and without prefix reuse.
+    """Return the costs of each round of the loop, with and without prefix reuse.
 
-    Judges, rerankers and embedders are left out: they are paid where a rule reads their signals.  `no prefix reuse`
-    bills the recorded cached tokens as uncached.  `full prefix reuse` takes each generator prompt to share the whole
-    prompt of the round before (SEMANTICS, Costs), which holds for prompts that only grow.
+    Judges, rerankers and embedders are left out, since they are only paid when a rule reads their signals.  `no prefix
+    reuse` bills cached tokens as uncached.  `full prefix reuse` assumes that each generator prompt begins with the
+    whole prompt of the previous round (SEMANTICS, Costs), as prompts that only grow do.
 
     Args:
         recording: Recorded rounds.
@@ -170,7 +171,7 @@ def _mean(values: Floats) -> float:
 
 
 def _of_retrieval(table: CostTable) -> dict[str, Floats]:
-    """Return requests to the retriever, and the seconds of embedding, finding and ordering, shape ``(n_questions, n_rounds)``."""
+    """Return the requests to the retriever, and the seconds of embedding, finding and ordering passages, shape ``(n_questions, n_rounds)``."""
     if RETRIEVAL not in table.columns:
         return {name: np.full(table.seen.shape, np.nan) for name, _ in _RETRIEVAL_COLUMNS}
     seconds = [table.columns[name]["seconds"] for name in (RETRIEVAL, EMBEDDING, RERANKING) if name in table.columns]

@@ -1,4 +1,4 @@
-"""Replay: what any set of policies would have done on recorded rounds, beside every baseline, with intervals."""
+"""Replay of any set of policies on recorded rounds, beside every baseline, with intervals."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def replay(
     orders: int | None = None,
     wave: int | None = None,
 ) -> ReplayResult:
-    """Evaluate policies on recorded rounds, without a call.
+    """Evaluate policies on recorded rounds, without calling a model.
 
-    Exact for the recorded run where every question was recorded to its end: stopping takes a prefix.  Where a rule ended
-    the recording of a question and a policy goes on, what it would have answered is unknown: its row has bounds instead
-    of means.  Beside the policies are the whole fixed_k frontier, each policy's random twin, the closed book where
-    round 0 was recorded, what was recorded itself where a rule ended some of it, and two oracles.
+    Figures are exact if every question was recorded to its end, since stopping takes a prefix of its rounds.  If a rule
+    ended the recording of a question before the policy stops, the policy's answer is unknown, and its row has bounds
+    instead of means.  The baselines are every fixed_k, each policy's random twin, the closed book if round 0 was
+    recorded, the recorded run if a rule ended some questions, and two oracles.
 
     >>> from suffice import replay
     >>> from suffice.recordings import bundled_recording
@@ -47,30 +47,31 @@ def replay(
 
     Args:
         recording: Recorded rounds.
-        policies: What to evaluate, one or several; a rule or its text stands for a policy with the recording's own settings.
-        metrics: Columns in [0, 1], or `agreement`, see `outcome`; the first is what quality means.  None = `f1` and
+        policies: One or several policies; a rule or its text stands for a policy with the recording's own settings.
+        metrics: Columns in [0, 1], or `agreement`, see `outcome`; the first is the quality.  None = `f1` and
             `em`, for multiple choice `em` alone; empty for costs and stops alone.
-        baseline: What differences are taken against: the label of a row (`fixed_k(3)`, `closed_book`,
-            `oracle_best`, `recorded`), `full`, a rule or a policy.  None is `fixed_k(3)`, and `recorded` for a recording
-            that a rule ended in some questions.
-        resampling: How intervals are made.
+        baseline: The baseline of differences: the label of a row (`fixed_k(3)`, `closed_book`,
+            `oracle_best`, `recorded`), `full`, a rule or a policy.  None = `fixed_k(3)`, or `recorded` if a rule ended
+            some recorded questions.
+        resampling: Settings of the intervals.
         prices: For all language models, or by component; None = money is NaN.
         margins: Margins of the first metric for non-inferiority and equivalence.
-        cost: What "cheapest" and "dominated" compare: one of `suffice.evaluation.replay.result.COSTS`.
+        cost: The cost that "cheapest" and "dominated" compare: one of `suffice.evaluation.replay.result.COSTS`.
         ledger: Which calls a policy is charged for: `live`, what it would have paid, or `published`, as Semantic
             Early-Stopping counted; see `suffice.evaluation.replay.charging`.
-        orders: For independent samples, over how many random orders of each question's samples figures are averaged;
-            None = 100, and 1 for rounds that follow one another.
-        wave: How many samples are requested at once, for what they cost and how long they take, see `SamplingLoop`; the last
-            wave ends with the recording, also where a policy has a lower cap.  None = as they were recorded.
+        orders: Number of random orders of each question's independent samples to average over; None = 100, and 1 for
+            rounds that follow one another.
+        wave: Number of samples requested at once, which decides costs and seconds, see `SamplingLoop`.  The last wave
+            ends with the recording, even if a policy has a lower cap.  None = as recorded.
 
     Raises:
-        DataError: A metric is missing, there is nothing to compare, or an unknown method of intervals, cost or ledger.
+        DataError: A metric is missing, there is nothing to compare, or a method of intervals, cost or ledger is
+            unknown.
         CensoredError: A policy stops where no answer was recorded, or the baseline goes on past what was recorded.
-        ConfigMismatchError: A policy was made for something else.
+        ConfigMismatchError: A policy was made for another model, retriever or prompt.
         UnknownSignalError: A policy reads a signal that was not recorded.
         NotFittedError: A policy lacks fitted state.
-        RuleSyntaxError: Text is not a rule.
+        RuleSyntaxError: A text is not a rule.
     """
     replayer = Replayer(
         recording,
@@ -89,7 +90,7 @@ def replay(
 def replay_matrix(view: Rounds, rules: Sequence[Rule], by_stop: Mapping[str, Floats]) -> dict[str, Floats]:
     """Return outcomes of many rules that share a view, each of shape ``(n_rules, n_questions)``.
 
-    The fast path under a search: one decision per rule and question, then one look-up per outcome.
+    A search uses it because it is fast: one decision for each rule and question, then one look-up for each outcome.
 
     Args:
         view: What the rules read, shape ``(n_questions, n_rounds)``.
@@ -100,9 +101,10 @@ def replay_matrix(view: Rounds, rules: Sequence[Rule], by_stop: Mapping[str, Flo
     fires: npt.NDArray[np.bool_] = np.empty((len(rules), n, width), dtype=np.bool_)
     for position, rule in enumerate(rules):
         fires[position] = rule.fires(view)
-    ended: Mask = np.arange(width) >= view.seen.sum(axis=-1)[:, None] - 1  # the last seen round stops, as all later
+    # A question stops at its last seen round at the latest.
+    ended: Mask = np.arange(width) >= view.seen.sum(axis=-1)[:, None] - 1
     np.logical_or(fires & view.seen, ended, out=fires)
-    # The first True of each row, as an index into flat tables: one look-up for each outcome.
+    # The first True of each row, as an index into flattened tables, so that each outcome takes one look-up.
     flat = np.argmax(fires, axis=-1)
     flat += np.arange(n) * width
     return {name: np.ascontiguousarray(table).ravel()[flat] for name, table in by_stop.items()}

@@ -1,4 +1,4 @@
-"""Fit what a policy needs on a recording of tune questions, and report how well it fits."""
+"""Fit the calibrators and state of a policy on tune questions, and report how well they fit."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _CALIBRATOR_FORMS: tuple[tuple[Method, bool], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibratorFit:
-    """How well one calibrator fits the questions that it was fitted on.
+    """The fit of one calibrator on the questions that it was fitted on.
 
     Attributes:
         output: The calibrated signal.
@@ -64,7 +64,7 @@ class CalibratorFit:
     report: CalibrationReport
 
     def table(self) -> Table:
-        """Return predicted and observed probabilities, bin by bin."""
+        """Return predicted and observed probabilities by bin."""
         return Table(
             title=(
                 f"Reliability of {self.output}: Brier {figure(self.report.brier, '.3f')}, "
@@ -82,7 +82,7 @@ class CalibratorFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitComparison:
-    """One form of calibrators, judged by what the rule does with it (TASR section 6.3).
+    """One form of calibrators, judged by quality and calls under the rule (TASR section 6.3).
 
     Attributes:
         method: `isotonic` or `platt`.
@@ -113,17 +113,17 @@ class FitComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationSummary(Result):
-    """What was fitted, and how well; every figure is of the tune questions ("selected here").
+    """Summary of a calibration; every figure is from the tune questions ("selected here").
 
     Attributes:
-        target: The outcome that was fitted to.
+        target: The outcome that the calibrators predict.
         quality_metric: The metric of `FitComparison.quality`.
         n: Questions.
         n_failed: Questions left out because their recording failed.
         fits: One for each calibrator.
         comparisons: Isotonic and Platt, per round and global, side by side; empty for a rule without calibrators, and without `compare`.
         state: Names of the signals whose fitted state the policy holds.
-        notes: What a reader must know.
+        notes: Notes for the reader.
     """
 
     target: str
@@ -184,7 +184,7 @@ def calibrate(
     provenance: Mapping[str, Any] | None = None,
     compare: bool = True,
 ) -> tuple[Policy, CalibrationSummary]:
-    """Return a policy with all the fitted state that its rule needs, and how well it fits.
+    """Return a policy with all the fitted state that its rule needs, and a summary of the fit.
 
     The policy carries the id hashes of the tune questions, so that a later replay on any of them says "selected here".
 
@@ -202,20 +202,21 @@ def calibrate(
         per_round: One map for each round (TASR's choice), or one for all.
         target: `em`, a threshold such as ``f1 > 0.5``, `agreement` (no gold answers), or a column in [0, 1].
         signals: Calibrated signals to fit besides those that rule and selector read; None = no others.
-        source: The numeric column that `p_correct` is fitted to, high for sure; None = `answer_margin`.
-        unseen_round: What the policy does at a round that was not fitted: `error`, or the `nearest` fitted one.
+        source: The numeric column that `p_correct` is computed from, high when the model is sure; None =
+            `answer_margin`.
+        unseen_round: Behaviour at a round that was not fitted: raise an `error`, or use the `nearest` fitted round.
         selector: Chooses the answer; None = that of the last round.
-        start_round: The policy's first round; None = 1, or 0 if the rule reads what is known there alone.
+        start_round: The policy's first round; None = 1, or 0 if the rule reads a signal that is only known there.
         max_rounds: The policy's highest round; None = the recording's.
-        answer_position: Where the answer is in the text; None = where the recording has it.
-        abstain_patterns: What counts as a refusal to answer; None = the default list.
-        name: What reports call the policy; None = the text of the rule as it was given.
-        provenance: What the policy's provenance says besides this fit.
-        compare: Whether to fit and replay every form of calibrator, for the summary's comparisons.
+        answer_position: Position of the answer in the text; None = that of the recording.
+        abstain_patterns: Patterns of refusals to answer; None = the default list.
+        name: Name of the policy in reports; None = the text of the rule as given.
+        provenance: Further entries of the policy's provenance.
+        compare: Whether to also fit and replay every other form of calibrator, for the summary's comparisons.
 
     Raises:
-        DataError: No row has both signal and target, a name in `signals` is not a calibrated signal, or the rule
-            does not read the `p_correct` that `source` is for.
+        DataError: No row has both signal and target, a name in `signals` is not a calibrated signal, or `source` is
+            given and the rule does not read `p_correct`.
         UnknownSignalError: The recording lacks a raw signal.
     """
     parsed = rule if isinstance(rule, Rule) else Never() if rule == "full" else parse_rule(rule)
@@ -304,7 +305,7 @@ def _wanted(policy: Policy, extra: Sequence[str] | None) -> list[str]:
 
 
 def _state(recording: Recording, policy: Policy, notes: list[str]) -> dict[str, FittedState]:
-    """Return the fitted state of the signals that the policy reads: z-scores fitted here, the rest the recorder's."""
+    """Return the fitted state of the signals that the policy reads: z-scores are fitted here, other state is taken from the recording."""
     state: dict[str, FittedState] = {}
     stored = recording.metadata.get("state") or {}
     for name in policy.signals:
@@ -323,7 +324,7 @@ def _state(recording: Recording, policy: Policy, notes: list[str]) -> dict[str, 
 
 
 def _allocation(recording: Recording, policy: Policy, notes: list[str]) -> Allocation:
-    """Return how many samples a question is given by its difficulty; the samples of each count in one random order."""
+    """Fit the number of samples for each difficulty, on one random order of each question's samples."""
     difficulty = first_of_question(recording, DIFFICULTY)
     known = np.isfinite(difficulty)
     if not known.all():
@@ -342,7 +343,7 @@ def _allocation(recording: Recording, policy: Policy, notes: list[str]) -> Alloc
 
 
 def first_of_question(recording: Recording, name: str) -> Floats:
-    """Return the first value of a column that repeats in all rounds of a question, shape ``(n_questions,)``, NaN without one."""
+    """Return each question's first value of a column that has the same value in all rounds, shape ``(n_questions,)``; NaN if it has none."""
     values = recording.column(name)
     first: Floats = np.take_along_axis(values, np.argmax(np.isfinite(values), axis=1)[:, None], axis=1)[:, 0]
     return first
@@ -350,7 +351,7 @@ def first_of_question(recording: Recording, name: str) -> Floats:
 
 def _fit_report(recording: Recording, calibrator: Calibrator, outcomes: Floats) -> CalibratorFit:
     values = recording.column(calibrator.signal)
-    usable = np.where(np.isnan(outcomes), np.nan, values)  # a round without a target was not fitted
+    usable = np.where(np.isnan(outcomes), np.nan, values)  # no calibrator was fitted at a round without a target
     return CalibratorFit(
         output=calibrator.output,
         signal=calibrator.signal,
@@ -360,7 +361,7 @@ def _fit_report(recording: Recording, calibrator: Calibrator, outcomes: Floats) 
 
 
 def _quality_metric(recording: Recording, target: str) -> str:
-    """Return F1 (EM for multiple choice) where it was measured, else what the calibrators were fitted to."""
+    """Return F1 (EM for multiple choice) if it was measured, else the target of the calibrators."""
     first = default_metrics(recording)[0]
     if first in recording.names("metric") and not is_agreement(target) and np.isfinite(recording.column(first)).any():
         return first
@@ -374,13 +375,13 @@ def _quality_and_calls(prepared: PreparedRecording, policy: Policy, metric: str)
 
 
 def fit_provenance(recording: Recording, complete: Recording, summary: Result, draft: Policy) -> dict[str, Any]:
-    """Return where a fitted policy comes from: tune questions, data, versions and the figures of the fit.
+    """Return the provenance of a fitted policy: tune questions, data, versions and the figures of the fit.
 
     Args:
-        recording: What was given.
-        complete: Its questions that did not fail: those that the policy has seen.
-        summary: How well it fits.
-        draft: The policy, whose provenance is kept.
+        recording: The recording as given.
+        complete: Its questions that did not fail, on which the policy was fitted.
+        summary: The summary of the fit.
+        draft: The policy; its provenance is kept.
     """
     import scipy
 

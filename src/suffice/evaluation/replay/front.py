@@ -8,7 +8,7 @@ from suffice.policy.rounds import Floats, Mask
 
 
 def pareto_front(quality: Floats, cost: Floats) -> Mask:
-    """Return which points no other dominates: at most its cost, at least its quality, and better in one.
+    """Return a mask of the points that no other point dominates (with at most the cost, at least the quality, and better in one).
 
     >>> pareto_front(np.array([0.5, 0.6, 0.6, 0.55]), np.array([1.0, 2.0, 3.0, 2.5])).tolist()
     [True, True, False, False]
@@ -18,7 +18,8 @@ def pareto_front(quality: Floats, cost: Floats) -> Mask:
         cost: Shape ``(n,)``, no NaN.
     """
     known = np.where(np.isnan(quality), -np.inf, quality)
-    # Only the best point of each cost can be on the front, and only if it beats all cheaper ones: no pairs to compare.
+    # Only the best point of each cost can be on the front, and only if it beats all cheaper ones, so no pairs need
+    # comparing.
     levels, group = np.unique(cost, return_inverse=True)
     best = np.full(len(levels), -np.inf)
     np.maximum.at(best, group, known)

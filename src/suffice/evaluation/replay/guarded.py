@@ -1,4 +1,4 @@
-"""The variants of rules that never stop on a refusal, which are reported beside the rules."""
+"""Variants of rules that never stop on a refusal to answer, which are reported beside the rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GUARDABLE = (tasr(), answer_stable())
 
 
 def with_guarded(policies: Sequence[Policy], recording: Recording) -> list[Policy]:
-    """Add to `tasr` and `answer_stable` the variant that never stops on a refusal: both are always reported."""
+    """Add, after each `tasr` and `answer_stable`, the variant that never stops on a refusal, so that both are reported."""
     reported: list[Policy] = []
     for policy in policies:
         reported.append(policy)

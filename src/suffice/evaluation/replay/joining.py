@@ -1,4 +1,4 @@
-"""Runs of some questions, joined to runs of all: what differences and means are made of is kept question by question."""
+"""Join the runs of several parts of the questions; values behind means and differences are kept for each question."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from suffice.policy.rounds import COST_KINDS, Floats
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedLedger(Ledger):
-    """The ledger of questions that were read part by part: of calls and tokens each question's, of other costs the mean.
+    """The ledger of questions that were read part by part: calls and tokens of each question, of other costs only the mean.
 
-    The mean stands for all questions, in an array of one number: what is taken of these costs is their mean.
+    The mean is an array of one number, which is enough because only means of these costs are reported.
 
     Attributes:
         tokens: Shape ``(n_questions,)``, count; NaN where unknown.
@@ -37,7 +37,7 @@ class JoinedLedger(Ledger):
             return np.array([sum(float(c.mean()) * size for c, size in zip(columns, sizes, strict=True)) / n])
 
         def column_of(part: Ledger, component: str, kind: str) -> Floats:
-            kinds = part.costs.get(component)  # another model of a panel, of which a part had nothing
+            kinds = part.costs.get(component)  # a model of a panel may be missing from a part
             return np.zeros(1) if kinds is None else kinds[kind]
 
         return cls(
@@ -51,12 +51,12 @@ class JoinedLedger(Ledger):
         )
 
     def total(self, kind: str) -> Floats:
-        """Return one kind over all components; see `Ledger.total`."""
+        """Return one kind of cost over all components; see `Ledger.total`."""
         return self.tokens if kind == "tokens" else Ledger.total(self, kind)
 
 
 def joined_run(parts: Sequence[Run]) -> Run:
-    """Return the run of the questions of several parts, in their order; each part is the same policy on other questions."""
+    """Return the run of one policy on all questions from its runs on several parts, in their order."""
     if len(parts) == 1:
         return parts[0]
     sizes = [len(part.unrun) for part in parts]
@@ -84,7 +84,7 @@ def _columns(parts: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
 
 
 def _mean(parts: Sequence[Mapping[Any, float]], sizes: Sequence[int]) -> dict[Any, float]:
-    """Return the mean over questions of figures by name; what a part lacks is 0 there."""
+    """Return means over questions of figures by name; a figure that a part lacks counts as 0 there."""
     names = sorted({name for part in parts for name in part})
     n = sum(sizes)
     return {
@@ -93,7 +93,7 @@ def _mean(parts: Sequence[Mapping[Any, float]], sizes: Sequence[int]) -> dict[An
 
 
 def _values_with_weights(parts: Sequence[Run]) -> tuple[Floats, Floats]:
-    """Return the different numbers of calls, and how often each is there."""
+    """Return the distinct numbers of calls with their weights."""
     support, place = np.unique(np.concatenate([part.calls[0] for part in parts]), return_inverse=True)
     weights = np.concatenate([part.calls[1] for part in parts])
     return support, np.bincount(place.reshape(-1), weights=weights, minlength=len(support)).astype(np.float64)
@@ -105,15 +105,15 @@ def _rounds(parts: Sequence[Run]) -> Any:
 
 
 def _notes(run: Run) -> tuple[str, ...]:
-    """Return the notes of a run whose parts count questions in theirs."""
+    """Return the notes of a run, counting questions anew where the notes of its parts contain counts."""
     without = 0 if run.rounds is None else int(((run.rounds < 0) & ~run.unrun).sum())
     if run.kind in ("rule", "fixed") and run.policy is not None:
         return run_notes(run.policy, without)
-    if run.kind == "fixed":  # one of the recorded answers alone
+    if run.kind == "fixed":  # a run that requests only one answer
         return (run.notes[0], *missing_note(without))
     return run.notes
 
 
 def with_stops_of(twin: Run, run: Run) -> Run:
-    """Return the random twin of all questions with the stops of its policy, where none of them needs rounds that never ran."""
+    """Return the random twin of all questions with the exact stop shares of its policy, if no question needs rounds that never ran."""
     return twin if twin.unrun.any() else replace(twin, stop_rounds=run.stop_rounds)

@@ -1,4 +1,4 @@
-"""Replays of independent samples: one stored order is one draw, so figures are means over many."""
+"""Replays of independent samples: the stored order is only one of many, so figures are means over random orders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from suffice.policy.signals import SIGNALS
 from suffice.recordings.recording import Recording
 
 DEFAULT_ORDERS = 100
-"""Orders of the samples of each question."""
+"""Number of random orders of each question's samples."""
 
 _ORDERS_STREAM = 0x0DE5
 
@@ -26,10 +26,11 @@ Runs = Callable[[PreparedRecording], Sequence[Run]]
 
 
 def n_orders(recording: Recording, orders: int | None, policies: Sequence[Policy]) -> int:
-    """Return over how many orders to average: `orders`, by default `DEFAULT_ORDERS` for samples and 1 for other rounds.
+    """Return the number of orders to average over: `orders`, by default `DEFAULT_ORDERS` for samples and 1 for other rounds.
 
     Raises:
-        DataError: The rounds have an order, a policy reads one, a rule ended them in the stored one, or not at least 1.
+        DataError: `orders` is below 1, or above 1 although the rounds follow one another, a policy compares
+            neighbouring rounds, or a rule ended questions in the stored order.
     """
     if orders is not None and (isinstance(orders, bool) or not isinstance(orders, int) or orders < 1):
         raise DataError(f"orders is {orders!r}; allowed: a whole number of at least 1")
@@ -57,11 +58,11 @@ def n_orders(recording: Recording, orders: int | None, policies: Sequence[Policy
 
 
 def drawn_orders(recording: Recording, n: int, seed: int) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield `n` orders: where each round goes, shape ``(n_questions, n_rounds)``, for `Recording.reordered`.
+    """Yield `n` orders as the new position of each round, shape ``(n_questions, n_rounds)``, for `Recording.reordered`.
 
-    Drawn independently for each question, each a permutation of its rounds; a closed-book round 0 stays where it is.
-    The stream of an order depends on `seed` and its number alone: more orders go on where fewer ended.  It goes through the
-    questions by name, so the order of the rows in the file means nothing.
+    Each order permutes the rounds of each question independently; a closed-book round 0 keeps its place.  An order
+    depends only on `seed` and its own number, so the first orders are the same whatever `n` is.  Questions are drawn in
+    the order of their names, so the order of rows in the file does not matter.
     """
     by_name = np.argsort(np.argsort(np.array(recording.question_ids), kind="stable"))
     for number in range(n):
@@ -73,13 +74,13 @@ def drawn_orders(recording: Recording, n: int, seed: int) -> Iterator[npt.NDArra
 
 
 def mean_runs(prepared: PreparedRecording, n: int, seed: int, runs_of: Runs) -> list[Run]:
-    """Return what `runs_of` gives for each order, averaged run by run; the unit stays the question.
+    """Return the runs of `runs_of` averaged over orders; the question remains the unit.
 
     Args:
         prepared: The recording.
         n: Orders.
         seed: Of the orders.
-        runs_of: Returns the same runs, in the same order, of any order of the rounds.
+        runs_of: Returns the runs for one order of the rounds, always in the same sequence.
     """
     if n == 1:
         return [*runs_of(prepared)]
@@ -91,12 +92,12 @@ def mean_runs(prepared: PreparedRecording, n: int, seed: int, runs_of: Runs) -> 
 
 
 def seed_of_names(recording: Recording) -> int:
-    """Return the seed of the orders that follows from the names of the questions, so nobody chooses it."""
+    """Return a seed computed from the names of the questions, so that nobody can choose it."""
     return int.from_bytes(blake2b("\n".join(sorted(recording.question_ids)).encode(), digest_size=8).digest(), "big")
 
 
 def order_note(n: int, seed: int | None = None) -> str:
-    """Return what a reader must know of averaged figures; without a seed, it follows from the questions' names."""
+    """Return the note on figures averaged over orders; without a seed it says that the orders follow from the questions' names."""
     said = "the seed follows from the questions' names" if seed is None else f"seed {seed}"
     return (
         f"means over {n} random orders of each question's samples ({said}), drawn without replacement and for each question "
@@ -126,7 +127,7 @@ def _with_run(total: Run, run: Run) -> Run:
 
 
 def _times(run: Run, share: float) -> Run:
-    """Return a run with every figure times `share`; questions by reason are rounded."""
+    """Return a run with every figure multiplied by `share`; counts of reasons are rounded."""
     return replace(
         run,
         worst={name: share * values for name, values in run.worst.items()},
@@ -141,7 +142,7 @@ def _times(run: Run, share: float) -> Run:
 
 
 def _sums(total: Any, other: Any) -> Any:
-    """Return the sums by name of two mappings, either of which may lack a name; None of none."""
+    """Return the sums by name of two mappings, either of which may lack a name; None if both are None."""
     if total is None or other is None:
         return None
     shared = {name: value + other[name] if name in other else value for name, value in total.items()}

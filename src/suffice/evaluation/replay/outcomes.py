@@ -1,4 +1,4 @@
-"""What is measured at each round (metrics, agreement), and what a policy gets if it stops there."""
+"""Outcomes: metrics and agreement at each round, and those of the answer that a stop there would return."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from suffice.policy.rules.selectors import answered
 from suffice.recordings.recording import Recording
 
 AGREEMENT = ("agreement", "agreement_em", "agreement_f1")
-"""Metrics against the answer of the full-budget run: they measure sameness, not truth."""
+"""Metrics that compare with the answer of the full-budget run: they measure sameness, not truth."""
 
 _ABOVE = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\s*(?P<comparison>>=|>)\s*(?P<value>[0-9.]+)\s*")
 
@@ -32,13 +32,13 @@ def is_agreement(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgreementBasis:
-    """With which answers agreement compares those of some questions; others are added.
+    """Counts of the answers that agreement compares with; counts of other questions can be added.
 
     Attributes:
         n: Questions.
-        cut: Those that a rule ended, so that their last answer is not that of the full budget.
-        silent: Those without any answer.
-        independent: Whether the answers vote, and the majority is compared with.
+        cut: Questions that a rule ended, so that their last answer is not that of the full budget.
+        silent: Questions without any answer.
+        independent: Whether rounds are independent samples, so that agreement compares with their majority.
     """
 
     n: int
@@ -58,7 +58,7 @@ class AgreementBasis:
 
     @property
     def note(self) -> str:
-        """What a reader of agreement must know: with which answer, and that it is not truth."""
+        """The note on agreement: the answer that it compares with, and that it is not truth."""
         whose = "the full-budget run's answer"
         if self.independent:
             return "agreement measures sameness with the majority of all recorded samples, any of them where several tie, not truth"
@@ -68,24 +68,24 @@ class AgreementBasis:
 
 
 def agreement_note(recording: Recording) -> str:
-    """Return what a reader of agreement must know: with which answer, and that it is not truth."""
+    """Return the note on agreement: the answer that it compares with, and that it is not truth."""
     return AgreementBasis.of(recording).note
 
 
 def agreement_text(silent: int, n: int, whose: str = "the full-budget run's answer") -> str:
-    """Return what a reader of agreement must know.
+    """Return the note on agreement.
 
     Args:
         silent: Questions in which no round has an answer.
         n: Questions.
-        whose: With which answer.
+        whose: The answer that agreement compares with, in words.
     """
     rest = f"; in {silent:,} of {n:,} questions no round has an answer, which agrees with itself"
     return f"agreement measures sameness with {whose}, not truth{rest * bool(silent)}"
 
 
 def unanswered(recording: Recording) -> int:
-    """Return in how many questions no round has an answer; all of them where answers were not recorded."""
+    """Return the number of questions without an answer in any round; all of them if answers were not recorded."""
     if "answer" not in recording.table.column_names:
         return len(recording.question_ids)
     texts = ([text for text in answers if isinstance(text, str)] for answers in recording.answers.tolist())
@@ -93,13 +93,15 @@ def unanswered(recording: Recording) -> int:
 
 
 def default_metrics(recording: Recording, choice: MultipleChoice | None = None) -> tuple[str, ...]:
-    """Return the metrics of answers where none is named, the quality first: F1 and EM, and EM alone for multiple choice.
+    """Return the default metrics, the quality first: F1 and EM, or only EM for multiple choice.
 
-    A recording with a normalizer of its own has `match` instead.  F1 counts words, and an option has none: the gold answer "a" normalises to nothing, so that F1 is 0 where EM is 1.
+    A recording with its own normalizer has `match` instead.  F1 does not suit multiple choice: the gold answer "a" is
+    removed as an article, so F1 is 0 where EM is 1.
 
     Args:
         recording: Recorded rounds.
-        choice: What shows multiple choice in all questions, if `recording` has only some of them; None = look there.
+        choice: Evidence of multiple choice in all questions, if `recording` has only some of them; None = only look at
+            `recording`.
     """
     if MATCH in recording.names("metric"):
         return (MATCH,)
@@ -107,19 +109,19 @@ def default_metrics(recording: Recording, choice: MultipleChoice | None = None) 
 
 
 def choice_note(recording: Recording) -> str | None:
-    """Return why F1 does not score these answers, None if it does: golds are single letters, or F1 misses exact matches."""
+    """Return why F1 cannot score these answers (golds are single letters, or F1 misses exact matches); None if it can."""
     return MultipleChoice.of(recording).note
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MultipleChoice:
-    """What shows that questions are multiple choice; parts of a recording are added.
+    """Evidence that questions are multiple choice; evidence of other parts can be added.
 
     Attributes:
         golds: Gold answers, where EM was measured.
-        letters: Those of them that are single letters.
+        letters: Gold answers that are single letters.
         exact: Rounds whose answer equals a gold answer.
-        partly: Those of them whose F1 is below 1 nevertheless.
+        partly: Rounds among these whose F1 is nevertheless below 1.
     """
 
     golds: int = 0
@@ -129,7 +131,7 @@ class MultipleChoice:
 
     @classmethod
     def of(cls, recording: Recording) -> MultipleChoice:
-        """Look at the gold answers, EM and F1 of a recording."""
+        """Count the gold answers, EM and F1 of a recording."""
         if "em" not in recording.names("metric"):
             return cls()
         golds: list[str] = []
@@ -152,7 +154,7 @@ class MultipleChoice:
 
     @property
     def note(self) -> str | None:
-        """Why F1 does not score the answers; None if it does."""
+        """The reason why F1 cannot score the answers; None if it can."""
         if self.golds and self.letters == self.golds:
             return (
                 "the gold answers are single letters: em is the quality, since f1 counts words that letters do not have"
@@ -178,7 +180,7 @@ def choice_notes(recording: Recording, metrics: Iterable[str], choice: MultipleC
 
 
 def has_outcome(recording: Recording, name: str) -> bool:
-    """Return whether `outcome` can give a metric of a recording, whatever its values."""
+    """Return whether `outcome` can return this metric of a recording; its values are not checked."""
     name = name.split(">", maxsplit=1)[0].strip()
     columns = set(recording.table.column_names)
     return name in AGREEMENT or name in columns or (name in METRICS and {"answer", "golds"} <= columns)
@@ -214,7 +216,7 @@ def outcome(recording: Recording, name: str) -> Floats:
     values = recording.column(name)
     low, high = (
         float(end.reduce(values, axis=None, initial=np.nan)) for end in (np.fmin, np.fmax)
-    )  # of those that are known
+    )  # only known values count
     if low < 0 or high > 1:
         raise DataError(f"a metric must lie in [0, 1]; {name!r} runs from {low:g} to {high:g}: rescale the column")
     return values
@@ -231,7 +233,7 @@ def _scored(recording: Recording, metric: Metric) -> Floats:
 
 
 def _agreement(recording: Recording, *, tokens: bool) -> Floats:
-    """Compare every answer with the last non-blank one of its trajectory; no answer agrees with no answer."""
+    """Compare every answer with the last non-blank one of its trajectory; a missing answer agrees with a missing one."""
     if "answer" not in recording.table.column_names:
         raise DataError("agreement compares answers, and the recording has no column 'answer': use a metric column")
     if recording.independent:
@@ -243,21 +245,22 @@ def _agreement(recording: Recording, *, tokens: bool) -> Floats:
     values = np.full(recording.shape, np.nan)
     for q, answers in enumerate(recording.answers.tolist()):
         keys = [answer_key(answer) if isinstance(answer, str) else "" for answer in answers]
-        if ids is not None:  # an answer that the normalizer cannot read is none
+        if ids is not None:  # an answer that the normalizer cannot read counts as missing
             keys = ["" if math.isnan(own) else f"{own:.0f}" for own in ids[q].tolist()]
         answered = [r for r, key in enumerate(keys) if key]
         for r in np.flatnonzero(recording.seen[q]).tolist():
             if not answered:
                 values[q, r] = 1.0
             elif keys[r] == keys[answered[-1]]:
-                values[q, r] = 1.0  # also where all words are articles, on which F1 has nothing to count
+                # Equal answers score 1 even if all their words are articles, which F1 does not count.
+                values[q, r] = 1.0
             else:
                 values[q, r] = f1(answers[r], [answers[answered[-1]]]) if tokens else 0.0
     return values
 
 
 def _majority_agreement(recording: Recording) -> Floats:
-    """Return whether each sample gives an answer that no other one beats among all samples of its question."""
+    """Return whether each sample gives the most frequent answer, or one of them, among all samples of its question."""
     ids = recording.answer_ids(recording.metadata.get("normalizer") or DEFAULT_NORMALIZER)
     voted = ~np.isnan(ids)
     counts = (np.where(voted, ids, -1.0)[:, :, None] == ids[:, None, :]).sum(axis=2)
@@ -266,13 +269,13 @@ def _majority_agreement(recording: Recording) -> Floats:
 
 
 def answers_by_stop(selector: Selector, view: Rounds) -> Positions:
-    """Return which answer a stop at each position would return, shape ``(n_questions, n_rounds)``, -1 for none.
+    """Return the position of the answer that a stop at each position would return, shape ``(n_questions, n_rounds)``; -1 for none.
 
-    A stop past the end of a trajectory is a stop at its last round.
+    A stop after the end of a trajectory counts as a stop at its last round.
     """
     last = view.seen.sum(axis=-1) - 1
     stop = np.minimum(np.arange(len(view)), last[:, None])
-    # One more axis, for the stops: each answer is then normalised once instead of once for each stop.
+    # With an additional axis for the stops, each answer is normalised once instead of once for each stop.
     columns = {name: view[name][:, None, :] for name in selector.signals}
     answers = None if view.answers is None else view.answers[:, None, :]
     return selector.select(Rounds(columns, view.index, view.seen[:, None, :], answers, view.normalizer), stop)
@@ -281,13 +284,13 @@ def answers_by_stop(selector: Selector, view: Rounds) -> Positions:
 def values_by_stop(answers: Positions, seen: Mask, metric: Floats) -> Floats:
     """Return the metric of the answer that a stop at each position would return, shape ``(n_questions, n_rounds)``.
 
-    Where no seen round has an answer, what was measured at the stop itself counts (0 for EM and F1); a question
-    without any round scores 0.
+    If no seen round has an answer, the metric at the stop itself counts (0 for EM and F1); a question without rounds
+    scores 0.
 
     Args:
         answers: From `answers_by_stop`.
-        seen: Which rounds exist, same shape.
-        metric: Same shape, of the same rounds.
+        seen: Mask of the rounds that exist, same shape.
+        metric: The metric of the same rounds, same shape.
     """
     last = seen.sum(axis=-1, keepdims=True) - 1
     stop = np.minimum(np.arange(seen.shape[-1]), last)
@@ -296,7 +299,7 @@ def values_by_stop(answers: Positions, seen: Mask, metric: Floats) -> Floats:
 
 
 def expected_by_stop(selector: Selector, view: Rounds, metric: Floats) -> Floats:
-    """Return `values_by_stop`, and of a selector that draws among tied answers the mean over its draws.
+    """Return `values_by_stop`; for a selector that draws among tied answers, its mean over the draws.
 
     Args:
         selector: Chooses the answers.
@@ -305,7 +308,7 @@ def expected_by_stop(selector: Selector, view: Rounds, metric: Floats) -> Floats
     """
 
     def of_last() -> Floats:
-        """Return what a stop before the first vote gives: the last answer."""
+        """Return the metric of a stop before the first vote, which returns the last answer."""
         latest = np.maximum.accumulate(np.where(answered(view), np.arange(len(view)), -1), axis=1)
         return values_by_stop(latest, view.seen, metric)
 

@@ -1,8 +1,9 @@
-"""Panels of models: in which order to ask them, and what the best one of them gives alone.
+"""Panels of models: the order in which to ask them, and the best single model as a baseline.
 
-Samples of one model have no order, but a panel's models differ: which comes first is part of the policy.  The order is chosen
-on tune questions, by what an answer costs or by how often it is right, and so is the best single model, which stands beside
-every figure of a panel: a vote that one of its own voters beats for less is not worth its calls.
+Samples of one model have no order, but the models of a panel differ, so their order is part of the policy.  It is
+chosen on tune questions, by the price of an answer or by how often it is right.  The best single model, also chosen
+there, is reported beside every figure of a panel: a vote is not worth its calls if one of its own voters does better
+for less.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class PanelMember:
     """One model of a panel on tune questions.
 
     Attributes:
-        name: Of the model.
+        name: Name of the model.
         score: Its mean metric; a missing answer counts 0.
         price: USD of 1,000 answers, or of a million generated tokens where no tokens were recorded; NaN if unknown.
     """
@@ -60,13 +61,13 @@ class OrderedPanel(Displayed):
     """A panel in an order that tune questions chose.
 
     Attributes:
-        recording: The other questions, with their rounds in this order.
+        recording: The questions that are not tune questions, with their rounds in this order.
         members: The models in this order.
         by: `accuracy` or `price`.
-        metric: What the best single model is best at.
+        metric: The metric by which the best single model was chosen.
         best: The best single model on tune questions.
-        n_tune: Tune questions.
-        unit: Of the prices.
+        n_tune: Number of tune questions.
+        unit: Unit of the prices.
     """
 
     recording: Recording
@@ -94,7 +95,7 @@ class OrderedPanel(Displayed):
 
 
 def panel_members(recording: Recording) -> Names | None:
-    """Return who gave each answer, by the column `member` or `model`; None if one model gave all answers of each question."""
+    """Return the model that gave each answer, from the column `member` or `model`; None if each question has answers of only one model."""
     if not recording.independent:
         return None
     listed = {name: recording.objects(name) for name in _MEMBERS if name in recording.table.column_names}
@@ -109,7 +110,7 @@ def _members_of(columns: Mapping[str, Names]) -> Names | None:
 
 
 def panel_columns(recording: Recording, metrics: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
-    """Return what `best_single_note_of` reads of samples: who gave each answer, and its metrics; empty for other rounds."""
+    """Return the columns that `best_single_note_of` reads: the model of each answer and its metrics; empty unless rounds are samples."""
     listed = [name for name in _MEMBERS if name in recording.table.column_names]
     if not recording.independent or not listed:
         return {}
@@ -125,17 +126,17 @@ def order_panel(
     tune_share: float = 0.3,
     prices: Mapping[str, Price] | None = None,
 ) -> OrderedPanel:
-    """Choose the order of a panel on tune questions, and return the other questions in it.
+    """Choose the order of a panel on tune questions, and return the other questions in that order.
 
     Args:
         recording: Answers of several models to each question, named by a column `member` or `model`.
         by: `accuracy`, the most often right first, or `price`, the cheapest first.
-        metric: What accuracy means; None = the recording's own.
-        tune_share: Share of the questions that choose, by the hash of their names, in (0, 1).
+        metric: The metric of accuracy; None = the recording's own.
+        tune_share: Share of the questions that become tune questions, by the hash of their names, in (0, 1).
         prices: By model; needed for `price`.
 
     Raises:
-        DataError: One model gave all answers, an unknown way, a model without a price, or too few questions.
+        DataError: One model gave all answers, `by` is unknown, a model has no price, or there are too few questions.
     """
     names = panel_members(recording)
     if names is None:
@@ -156,7 +157,7 @@ def order_panel(
     unpriced = [name for name in scores if math.isnan(costs[name])]
     if by == "price" and unpriced:
         raise DataError(f"no price of {', '.join(unpriced)}: give one for each model (prices=..., --prices FILE)")
-    # A model that never answered a tune question comes last.
+    # A model without an answer to a tune question comes last.
     order = sorted(scores, key=lambda name: (costs[name], -scores[name]) if by == "price" else (-scores[name], name))
     order += sorted({name for row in names.tolist() for name in row if name is not None} - set(order))
     best = max(scores, key=lambda name: scores[name])
@@ -184,7 +185,7 @@ def order_panel(
 
 
 def _scores(names: Names, metric: Floats) -> dict[str, float]:
-    """Return each model's mean metric over questions, and over its answers to one; what it did not answer counts 0."""
+    """Return each model's mean metric over questions, averaging its answers to one question first; a missing answer counts 0."""
     known = np.nan_to_num(metric)
     listed = sorted({name for row in names.tolist() for name in row if name is not None})
     own = {name: names == name for name in listed}
@@ -194,7 +195,7 @@ def _scores(names: Names, metric: Floats) -> dict[str, float]:
 def _prices_of(
     recording: Recording, names: Names, tune: Mask, prices: Mapping[str, Price] | None
 ) -> tuple[dict[str, float], str]:
-    """Return what an answer of each model costs on tune questions, by the tokens where they were recorded, and the unit."""
+    """Return the price of an answer of each model on tune questions, and its unit: from recorded tokens, else the price of tokens."""
     tokens = {kind: _all_tokens(recording, kind) for kind in _TOKEN_COLUMNS}
     unknown = all(np.isnan(column[tune]).all() for column in tokens.values())
     costs = {}
@@ -215,7 +216,7 @@ def _prices_of(
 
 
 def _all_tokens(recording: Recording, kind: str) -> Floats:
-    """Return the tokens of a kind of each round over all components; NaN where none was recorded."""
+    """Return the tokens of one kind in each round, over all components; NaN where none were recorded."""
     components = {name.split(".", 1)[1].rsplit(".", 1)[0] for name in recording.names("cost")}
     present = [cost_column(component, kind) for component in sorted(components)]
     columns = [recording.column(name) for name in present if name in recording.table.column_names]
@@ -236,21 +237,21 @@ def _placed(recording: Recording, names: Names, order: list[str]) -> Recording:
 
 
 def best_single_run(prepared: PreparedRecording) -> Run | None:
-    """Return the run of the model that tune questions chose as the best, None where a recording does not name one."""
+    """Return the run of the model that tune questions chose as the best; None if the recording does not name it."""
     recording = prepared.recording
     panel = recording.metadata.get("panel") or {}
     chosen, column = panel.get(BEST_SINGLE), next((c for c in _MEMBERS if c in recording.table.column_names), None)
     if chosen is None or column is None or not recording.independent:
         return None
     names = panel_members(recording)
-    names = recording.objects(column) if names is None else names  # some questions may have answers of one model alone
+    names = recording.objects(column) if names is None else names  # some questions may have answers of only one model
     note = f"{chosen}, the best single model on {counted(panel['n_tune'], 'tune question')} of the panel"
     at = names == chosen
     return single_answer(prepared, at & (at.cumsum(axis=1) == 1), BEST_SINGLE, note)
 
 
 def best_single_note(recording: Recording, metric: str) -> list[str]:
-    """Return what the best single model of a panel gives; see `best_single_note_of`."""
+    """Return the note on the best single model of a panel; see `best_single_note_of`."""
     columns, panel = panel_columns(recording, [metric]), recording.metadata.get("panel") or {}
     return best_single_note_of(columns, panel, dividing_names(recording), metric) if columns else []
 
@@ -258,13 +259,13 @@ def best_single_note(recording: Recording, metric: str) -> list[str]:
 def best_single_note_of(
     columns: Mapping[str, npt.NDArray[Any]], panel: Mapping[str, Any], divided: Sequence[str], metric: str
 ) -> list[str]:
-    """Return what the best single model of a panel gives, chosen on other questions than those that it is judged on.
+    """Return a note with the score of the best single model, which is chosen on one half of the questions and judged on the other.
 
     Args:
         columns: From `panel_columns`.
-        panel: What the recording says of its panel.
+        panel: The recording's metadata on its panel.
         divided: The names by which questions are divided, see `dividing_names`.
-        metric: What it is best at.
+        metric: The metric by which the best is chosen.
     """
     names, values = _members_of(columns), columns.get(_METRIC + metric)
     if names is None or values is None:
@@ -285,7 +286,7 @@ def best_single_note_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestSingle:
-    """The model of a panel that was best on one half of the questions, and what it does on the other.
+    """The model of a panel that was best on one half of the questions, with its score on the other half.
 
     Attributes:
         model: Its name.
@@ -299,7 +300,7 @@ class BestSingle:
 
 
 def best_single(recording: Recording, metric: str) -> BestSingle | None:
-    """Return the best single model of a panel; None where there is no panel, or only one question."""
+    """Return the best single model of a panel; None if there is no panel, or only one question."""
     names = panel_members(recording)
     return None if names is None else _best_single_of(names, outcome(recording, metric), dividing_names(recording))
 

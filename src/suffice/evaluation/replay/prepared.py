@@ -1,4 +1,4 @@
-"""A recording with all that its policies share: questions, metrics, costs and the columns that they read."""
+"""A recording prepared for replay: metrics, costs and columns that all policies share."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ class PreparedRecording:
         n_failed: Questions left out because their recording failed.
         metric_names: The metrics of answers, see `outcome`.
         prices: For all language models, or by component; None = money is NaN.
-        charging: Which calls a policy pays for.
-        wave: How many samples are requested at once; None = as they were recorded.
-        added: Further columns for policies to read, shape ``(n_questions, n_rounds)``; they win over recorded ones.
+        charging: The convention that says which calls a policy pays for.
+        wave: Number of samples requested at once; None = as recorded.
+        added: Further columns for policies to read, shape ``(n_questions, n_rounds)``; they replace recorded ones of
+            the same name.
     """
 
     recording: Recording
@@ -61,9 +62,9 @@ class PreparedRecording:
             recording: Recorded rounds; failed questions are left out.
             metrics: See `outcome`.
             prices: For all language models, or by component; None = money is NaN.
-            ledger: Which calls a policy pays for, see `suffice.evaluation.replay.charging`.
-            samples: Whether the rounds may be independent samples: who says so takes care of their order.
-            wave: How many samples are requested at once; None = as they were recorded.
+            ledger: Name of the convention of charging, see `suffice.evaluation.replay.charging`.
+            samples: Whether the rounds may be independent samples; the caller must then average over their orders.
+            wave: Number of samples requested at once; None = as recorded.
 
         Raises:
             DataError: All questions failed, an unknown ledger, or independent samples where `samples` is not set.
@@ -108,7 +109,7 @@ class PreparedRecording:
         return dict(self.added)
 
     def rounds(self, columns: Iterable[str]) -> Rounds:
-        """Return columns as policies read them; those that were not recorded and cannot be computed are left out."""
+        """Return columns in the form that policies read; those that were neither recorded nor can be computed are left out."""
         known = [name for name in columns if name in self._columns or self.recording.gives(name)]
         for name in known:
             if name not in self._columns:
@@ -116,7 +117,7 @@ class PreparedRecording:
         return self.recording.view({name: self._columns[name] for name in known})
 
     def raw(self, policy: Policy) -> Rounds:
-        """Return what a policy's view is made of; its normalizer reads all answers once for all policies that share it."""
+        """Return the raw columns of a policy's view; answers are normalised once for all policies with the same normalizer."""
         name = policy.answer_column
         if name is not None and name not in self._columns and "answer" in self.recording.table.column_names:
             self._columns[name] = self.recording.answer_ids(policy.normalizer)
@@ -125,7 +126,7 @@ class PreparedRecording:
     def reordered(self, places: npt.NDArray[np.int64]) -> PreparedRecording:
         """Return the same recording with each question's rounds in another order, see `Recording.reordered`."""
         other = replace(self, recording=self.recording.reordered(places))
-        # What a grouping of answers says depends on their order.
+        # Grouping normalizers depend on the order of the answers, so their columns cannot be reordered.
         depends = {f"{ANSWER_ID}.{name}" for name, item in NORMALIZERS.items() if isinstance(item, Grouping)}
         vars(other).update(
             _columns={name: moved(column, places) for name, column in self._columns.items() if name not in depends},
@@ -134,11 +135,11 @@ class PreparedRecording:
         return other
 
     def view(self, policy: Policy) -> Rounds:
-        """Return what a policy reads, see `Policy.view`."""
+        """Return the view of a policy, see `Policy.view`."""
         return policy.view(self.raw(policy))
 
     def stops(self, policy: Policy) -> Stops:
-        """Return where a policy stops, see `suffice.policy.session.stops`."""
+        """Return the stops of a policy, see `suffice.policy.session.stops`."""
         return stops(policy, self.raw(policy))
 
     def draws(self, resampling: Resampling) -> Draws:
@@ -157,16 +158,16 @@ class PreparedRecording:
 
     @property
     def cut(self) -> Mask:
-        """Which questions a rule ended before the recording's highest round, shape ``(n_questions,)``."""
+        """Mask of the questions that a rule ended before the recording's highest round, shape ``(n_questions,)``."""
         return self.recording.cut
 
     def in_view(self, metric: Floats, view: Rounds) -> Floats:
-        """Return the part of a metric that belongs to the rounds of a view."""
+        """Return a metric restricted to the rounds of a view."""
         offset = int(view.index[0] - self.recording.index[0])
         return metric[:, offset : offset + len(view)]
 
     def expected_values(self, stopped: Stops, selector: Selector) -> dict[str, Floats]:
-        """Return the metrics of the answers that a policy returns; the mean over those that its selector draws from."""
+        """Return the metrics of the answers that a policy returns; the expected value if its selector draws among several."""
         values = self.values(stopped.view, stopped.position, stopped.answer_position)
         shares = selector.shares(stopped.view, stopped.position)
         if shares is None:

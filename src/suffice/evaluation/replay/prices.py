@@ -1,4 +1,4 @@
-"""Money: USD per million tokens; the user's own prices, or dated list prices that are bundled as data."""
+"""Prices in USD per million tokens: the user's own, or dated list prices that are bundled as data."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from suffice.policy.signals import EMBEDDING, GATE, LOOP_COMPONENTS, QUERY, memb
 from suffice.recordings.recording import Recording
 
 LIST_PRICES = "list"
-"""What names the bundled list prices where a file of prices may be named."""
+"""The word that stands for the bundled list prices in place of a file of prices."""
 
 BATCH_FACTOR = 0.5
-"""What batches cost, as a share of the price, where a file of prices does not say it: OpenAI's discount of 50 %."""
+"""The default price of requests in batches, as a share of the normal price: OpenAI's discount of 50 %."""
 
 _TOKEN_PRICES = ("uncached", "cached", "output")
 _BATCH = "batch"
@@ -31,7 +31,7 @@ _BATCH = "batch"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What a model's tokens cost.
+    """The prices of a model's tokens.
 
     >>> import numpy as np
     >>> price = Price(uncached=0.15, cached=0.075, output=0.6)
@@ -43,7 +43,7 @@ class Price:
         cached: Input tokens read from a prefix cache, USD per million.
         output: Generated tokens, USD per million.
         as_of: The date of a bundled list price; empty for the user's own.
-        batch: What requests in batches cost, as a share of these prices.
+        batch: Price of requests in batches, as a share of these prices.
     """
 
     uncached: float
@@ -61,7 +61,7 @@ class Price:
 
     @property
     def in_batches(self) -> Price:
-        """What requests in batches cost.
+        """The prices of requests in batches.
 
         >>> Price(uncached=3.0, cached=1.5, output=12.0).in_batches.output
         6.0
@@ -69,7 +69,7 @@ class Price:
         return replace(self, **{name: self.batch * getattr(self, name) for name in _TOKEN_PRICES}, batch=1.0)
 
     def of(self, uncached_tokens: Floats, cached_tokens: Floats, output_tokens: Floats) -> Floats:
-        """Return the money that these tokens cost, USD, shape of the arguments; NaN where one is unknown."""
+        """Return the money for these tokens, USD, shape of the arguments; NaN where a count is unknown."""
         return (self.uncached * uncached_tokens + self.cached * cached_tokens + self.output * output_tokens) / 1e6
 
 
@@ -82,8 +82,8 @@ class ListPrice:
         price: USD per million tokens, with its date.
         provider: Who serves it.
         page: The provider's page of prices.
-        cached_listed: Whether there is a price for cached input; if not, it is that of uncached input.
-        source: Where the figures were read.
+        cached_listed: Whether the page has a price for cached input; if not, that of uncached input is used.
+        source: The source of the figures.
     """
 
     model: str
@@ -96,7 +96,7 @@ class ListPrice:
 
 @cache
 def list_prices() -> Mapping[str, ListPrice]:
-    """Return the bundled list prices by model, each with its date: they change without notice.
+    """Return the bundled list prices by model, each with its date, since providers change them without notice.
 
     >>> list_prices()["gpt-4o-mini"].price.output
     0.6
@@ -114,7 +114,7 @@ def list_price(model: str) -> ListPrice:
     """Return the bundled list price of a model.
 
     Raises:
-        DataError: There is none; the message names similar models.
+        DataError: No list price of the model is bundled; the message names similar models.
     """
     known = list_prices()
     if model not in known:
@@ -154,7 +154,7 @@ def load_prices(path: str | Path) -> dict[str, Price]:
 
     Raises:
         DataError: The file cannot be read, or a price is not a number >= 0.
-        SchemaError: It is of another form.
+        SchemaError: The file is not a table of prices.
     """
     source = Path(path)
     if str(path) == LIST_PRICES:
@@ -187,7 +187,7 @@ def component_prices(path: str | Path, models: Mapping[str, str]) -> dict[str, P
 
     Raises:
         DataError: A component has no price.
-        SchemaError: The file does not read.
+        SchemaError: The file is not a table of prices.
     """
     prices, by_component = load_prices(path), {}
     for component, model in models.items():
@@ -202,15 +202,15 @@ def component_prices(path: str | Path, models: Mapping[str, str]) -> dict[str, P
 
 
 def prices_of(path: str | Path | None, recording: Recording) -> dict[str, Price] | None:
-    """Return the prices of the recorded components; one whose model the recording does not name goes by its own name.
+    """Return the prices of the recorded components; a component whose model is not recorded is looked up by its own name.
 
     Args:
         path: The file, see `load_prices`; None = no prices.
-        recording: Says which models ran.
+        recording: The recording, which names the models.
 
     Raises:
         DataError: A component has no price.
-        SchemaError: The file does not read.
+        SchemaError: The file is not a table of prices.
     """
     if path is None:
         return None

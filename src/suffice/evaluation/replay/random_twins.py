@@ -1,4 +1,4 @@
-"""The random twin of a policy: the same stops, dealt out to the questions at random, so that they carry no information."""
+"""The random twin of a policy: the same stops, assigned to questions at random, so that they carry no information."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from suffice.policy.session import Policy, Stops
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dealt:
-    """The stops of a policy that `random_stop` deals out, by how many rounds questions have; other questions are added.
+    """Counts of a policy's stops by the number of rounds of the questions, for `random_stop`; counts of other questions can be added.
 
     Attributes:
-        size: Questions with as many rounds, shape ``(n_rounds + 1,)``; one that a rule cut counts as if it had all.
-        paid: How many of them stop at each round, shape ``(n_rounds + 1, n_rounds)``.
-        known: Those of them that need no round that never ran, same shape.
-        unrun: How many need one, shape ``(n_rounds + 1,)``.
+        size: Number of questions with each number of rounds, shape ``(n_rounds + 1,)``; a question cut by a rule counts
+            as if it had all rounds.
+        paid: Number of these that stop at each round, shape ``(n_rounds + 1, n_rounds)``.
+        known: Number of these stops that do not need rounds that never ran, same shape.
+        unrun: Number of questions that need such rounds, shape ``(n_rounds + 1,)``.
         rounds: The sum of their stop rounds, same shape.
-        cut: Whether a rule cut any.
+        cut: Whether a rule cut any question.
     """
 
     size: Positions
@@ -71,42 +72,43 @@ class Dealt:
 
     @property
     def strata(self) -> Strata:
-        """The sizes of the strata that there are."""
+        """The sizes of the non-empty strata."""
         return Strata(np.zeros(0, dtype=np.int64), self.size[self.size > 0])
 
     def shares(self, counts: Positions, code: Positions) -> Floats:
-        """Return for each question the mean over its stratum, of counts by stratum."""
+        """Return, for each question, the mean over its stratum of `counts`."""
         sizes = np.maximum(self.size, 1).reshape(-1, *([1] * (counts.ndim - 1)))
         shares: Floats = (counts / sizes)[code]
         return shares
 
 
 def _exchanged(prepared: PreparedRecording, policy: Policy, stopped: Stops) -> Positions:
-    """Return how many rounds each question has, by which stops are exchanged, shape ``(n_questions,)``."""
+    """Return the number of rounds of each question, shape ``(n_questions,)``; stops are exchanged among questions of equal number."""
     cut = stopped.cut(prepared.recording.ends, policy.max_rounds)
     return np.where(cut, len(stopped.view), stopped.view.seen.sum(axis=-1)).astype(np.int64)
 
 
 def random_stop(prepared: PreparedRecording, policy: Policy, stopped: Stops, dealt: Dealt | None = None) -> Run:
-    """Return the exact expectation of `policy` with its stop rounds dealt out to the questions at random.
+    """Return the exact expectation of `policy` if its stop rounds were assigned to the questions at random.
 
-    They are dealt among questions that have as many rounds: a question with two cannot stop at round five, and the
-    expected stop rounds are exactly the rule's.  Under a uniformly random permutation each question gets each stop
-    round with the frequency that it has among those questions, so the expectation is a mean over that distribution: the
-    same stops, no information.  A question that a rule cut has no number of rounds yet: it takes part as if it had all,
-    and is `unrun` as far as it is dealt rounds that never ran.
+    Stops are exchanged among questions with the same number of rounds, since a question with two rounds cannot stop at
+    round five; the stop rounds therefore remain exactly those of the rule.  Under a uniformly random permutation each
+    question gets each stop round with its frequency among those questions, so the expectation is a mean over that
+    distribution.  A question that a rule cut takes part as if it had all rounds, and is `unrun` in proportion to the
+    stops at rounds that never ran.
 
     Args:
         prepared: The recording.
-        policy: Whose stops are dealt out.
+        policy: The policy.
         stopped: Its stops.
-        dealt: Those of all questions, where these are some of them; None = these are all.
+        dealt: The stops of all questions, if `prepared` holds only some of them; None = it holds all.
     """
     every = Dealt.of(prepared, policy, stopped) if dealt is None else dealt
     view, ends = stopped.view, prepared.recording.ends
     length, cut = view.seen.sum(axis=-1), stopped.cut(ends, policy.max_rounds)
     code = _exchanged(prepared, policy, stopped)
-    # Shares of each question's stratum that stop at each round: all of them are paid, those that ran are known.
+    # Shares of each question's stratum that stop at each round: all stops are paid, but only those at rounds that ran
+    # are known.
     paid, shared = every.shares(every.paid, code), every.shares(every.known, code)
     ran = (np.arange(len(view)) < length[:, None]) | ~cut[:, None]
     known = np.where(ran, shared, 0.0)
@@ -121,7 +123,7 @@ def random_stop(prepared: PreparedRecording, policy: Policy, stopped: Stops, dea
     shares: dict[str, Floats] = {}
     support, weights = [], []
     last = length - 1
-    # Who never saw a round is charged nothing, wherever the others stop.
+    # A question without rounds is charged nothing, wherever the others stop.
     for k in np.flatnonzero(paid.any(axis=0)).tolist():
         masks = _blind_masks(prepared, policy.selector, view, np.minimum(k, last), answers[:, k])
         for component, mask in masks.items():
@@ -136,7 +138,8 @@ def random_stop(prepared: PreparedRecording, policy: Policy, stopped: Stops, dea
         unrun=missing > 0,
         ledger=prepared.costs.charge(shares, policy.max_rounds),
         calls=(np.concatenate(support), np.concatenate(weights)),
-        # Of some questions the expected shares; those of all are the policy's own, as far as nothing is missing.
+        # Over all questions the shares are the policy's own unless rounds are missing; over some of them they are
+        # expected values.
         stop_rounds=stop_shares(stopped.rounds, stopped.unrun(ends, policy.max_rounds))
         if dealt is None and not missing.any()
         else _dealt_shares(view, known),
@@ -149,13 +152,13 @@ def random_stop(prepared: PreparedRecording, policy: Policy, stopped: Stops, dea
 
 @dataclass(frozen=True, slots=True)
 class Strata:
-    """Questions that may exchange their stops: the stratum of each, and how many there are in each stratum."""
+    """Groups of questions that may exchange their stops: the stratum of each question, and the size of each stratum."""
 
     code: npt.NDArray[np.int64]
     size: npt.NDArray[np.int64]
 
     def means(self, values: Mask | Positions) -> Floats:
-        """Return for each question the mean over its stratum, shape of `values`, ``(n_questions, n)``."""
+        """Return, for each question, the mean over its stratum, shape of `values`, ``(n_questions, n)``."""
         totals = np.zeros((len(self.size), values.shape[1]))
         np.add.at(totals, self.code, values)
         means: Floats = (totals / self.size[:, None])[self.code]
@@ -173,7 +176,7 @@ def _dealt_shares(view: Rounds, known: Floats) -> dict[int, float]:
 
 
 def twin_notes(strata: Strata, *, cut: bool) -> tuple[str, ...]:
-    """Return what a reader of a random twin's figures must know."""
+    """Return the notes on a random twin."""
     notes = ["exact expectation over random permutations of the rule's own stop rounds"]
     if len(strata.size) > 1:
         notes[0] += ", among questions with as many recorded rounds"
@@ -192,7 +195,7 @@ def twin_notes(strata: Strata, *, cut: bool) -> tuple[str, ...]:
 def _blind_masks(
     prepared: PreparedRecording, selector: Selector, view: Rounds, stop: Positions, answer: Positions
 ) -> Mapping[str, Mask]:
-    """Return what stopping at `stop` pays without reading a signal, except what the selector reads, by component."""
+    """Return the rounds paid, by component, by a stop at `stop` that reads no signals except those of the selector."""
     blind = Stops(view=view, position=stop, answer_position=answer, fired=stop >= 0)
     policy = Policy(selector=selector, start_round=int(view.index[0]))
     return prepared.charging.policy_masks(prepared.costs, policy, blind)

@@ -1,4 +1,4 @@
-"""Whether what a policy reads was recorded: a rule without its signals never fires, which looks like a result."""
+"""Checks that the signals of a policy were recorded: without them a rule never fires, which would look like a result."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ _SIGNAL_REMEDIES: Mapping[str, str] = MappingProxyType(
 def check_recorded(
     policy: Policy, recording: Recording, *, part: bool = False, definedness: Definedness | None = None
 ) -> tuple[str, ...]:
-    """Refuse a policy that reads what was not recorded; return what a reader must know of the rest.
+    """Raise if a policy reads signals that were not recorded; return notes on those that are partly undefined.
 
-    A signal that is undefined in every round in which it may exist never lets a rule fire, nor a selector choose.
+    A signal that is undefined in every round can never make a rule fire or a selector choose.
 
     Args:
         policy: The policy.
         recording: Recorded rounds.
-        part: Whether these are some of the recorded questions: what is undefined in them may be defined in others, so
-            only columns are checked.  `Definedness` adds up the parts.
-        definedness: What the parts added up to, of which `recording` is the header.
+        part: Whether `recording` holds only some of the questions.  Then only columns are checked, since a signal may
+            be defined in other questions; `Definedness` adds up the parts.
+        definedness: The sum over all parts, if `recording` is only their header.
 
     Raises:
         UnknownSignalError: A signal was not recorded, or is undefined everywhere.
@@ -70,11 +70,11 @@ def check_recorded(
 _UNDEFINED_MEANS: Mapping[str, str] = MappingProxyType(
     {ANSWER_ID: ": no vote, since the answer is missing or the policy's normalizer cannot read it"}
 )
-"""What it means that a signal is undefined, where that changes a figure."""
+"""The consequences of an undefined signal, for signals where it changes a figure."""
 
 
 class Definedness:
-    """In how many rounds the signals of a policy are defined, added up over parts of a recording."""
+    """Counts of the rounds in which the signals of a policy are defined, added up over parts of a recording."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -90,7 +90,7 @@ class Definedness:
 
     def add(self, view: Rounds) -> None:
         """Count the rounds of a policy's view, shape ``(n_questions, n_rounds)``."""
-        first = view.seen[:1]  # most often the first question has all rounds
+        first = view.seen[:1]  # usually the first question already has all rounds
         some = first.all() if first.size else False
         self._rounds.update((view.index if some else view.index[view.seen.any(axis=0)]).tolist())
         for name in self.policy.signals:
@@ -109,7 +109,7 @@ class Definedness:
         """Return the share of rounds without a value, for each signal that lacks some.
 
         Args:
-            recording: Where it says whether a signal has values before the policy's first round; None = not looked for.
+            recording: The recording, to check for values before the policy's first round; None = not checked.
 
         Raises:
             UnknownSignalError: A signal is undefined in every round, or the rule reads one that exists in none of them.
@@ -162,7 +162,7 @@ def _with_source(policy: Policy, name: str) -> str:
 
 
 def _remedy(policy: Policy, name: str) -> str:
-    """Return how a signal could have been recorded."""
+    """Return advice on how to record a signal."""
     raw = policy.raw_of(name)
     needs = SIGNALS[raw].needs if raw in SIGNALS else frozenset[str]()
     return next(
@@ -193,7 +193,7 @@ def _check_columns(policy: Policy, recording: Recording) -> None:
 
 
 def _unknown_models(policy: Policy, recording: Recording) -> tuple[str, ...]:
-    """Return a note where a calibrator meets rounds of a model, which may not be the one that it was fitted on."""
+    """Return a note if a calibrator is applied to a recording that may be of another model than it was fitted on."""
     fitted = sorted({calibrator.output for calibrator in policy.calibrators} & set(policy.signals))
     theirs, ours = policy.depends.get("model"), (recording.metadata.get("depends") or {}).get("model")
     if not fitted or (theirs is not None and ours is not None):
@@ -207,11 +207,11 @@ def _unknown_models(policy: Policy, recording: Recording) -> tuple[str, ...]:
 
 
 def run_notes(policy: Policy, n_without: int) -> tuple[str, ...]:
-    """Return what a reader of a policy's figures must know.
+    """Return the notes on a policy's figures.
 
     Args:
         policy: The policy.
-        n_without: Questions that ended before its first round, but not by a rule.
+        n_without: Number of questions that ended before its first round, but not by a rule.
     """
     notes = []
     if "seconds" in policy.signals:

@@ -1,4 +1,4 @@
-"""The baselines of a replay: with which selector they return answers, and which of them each policy is compared with."""
+"""The baselines of a replay: their selectors, and the baseline that each policy is compared with."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ RunOf = Callable[[Policy, str], Run]
 
 
 class Questions(Protocol):
-    """What the comparison with baselines asks of all questions; see `suffice.evaluation.replay.whole.Whole`."""
+    """Protocol of the facts about all questions that baselines need; `suffice.evaluation.replay.whole.Whole` has them."""
 
     @property
     def recording(self) -> Recording:
-        """What was recorded."""
+        """The recording."""
 
     @property
     def ids(self) -> Sequence[str]:
@@ -46,7 +46,7 @@ class Questions(Protocol):
 
     @property
     def cut(self) -> Mask:
-        """Which questions a rule ended."""
+        """Mask of the questions that a rule ended."""
 
     @property
     def highest(self) -> int:
@@ -57,9 +57,9 @@ class Questions(Protocol):
 
 
 def answering_like(policy: Policy) -> Policy:
-    """Return a policy that returns answers as another does: its selector, and the fitted state that this reads.
+    """Return a policy with the selector of another one and the fitted state that the selector reads.
 
-    Its name is what the label of a baseline with that selector ends with: empty for `last`.
+    Its name is the suffix for labels of baselines with that selector: empty for `last`.
     """
     names = policy.selector.signals
     text = str(policy.selector)
@@ -73,9 +73,9 @@ def answering_like(policy: Policy) -> Policy:
 
 
 def selectors_in_use(policies: Sequence[Policy]) -> dict[str, Policy]:
-    """Return by the name of each selector that policies use what answers like them; `last` where there are none.
+    """Return, by name, one policy for each selector in use (see `answering_like`); `last` if there are no policies.
 
-    Selectors of one text that read other fitted state get a number.
+    Selectors with the same text and different fitted state are numbered.
     """
     selectors: dict[str, Policy] = {}
     for policy in policies or [Policy()]:
@@ -97,9 +97,9 @@ def selector_names(policies: Sequence[Policy]) -> list[str]:
 
 
 def baseline_policy(recording: Recording, rule: str | Rule, like: Policy) -> Policy:
-    """Return a rule as a baseline of a policy, with answers by that policy's selector.
+    """Return a rule as the baseline of a policy, with that policy's selector.
 
-    Otherwise the difference would be that of the selectors, too.
+    With another selector, the difference would partly be one between selectors.
     """
     like = answering_like(like)
     fitted = {"calibrators": like.calibrators, "state": like.state, "normalizer": like.normalizer}
@@ -107,21 +107,21 @@ def baseline_policy(recording: Recording, rule: str | Rule, like: Policy) -> Pol
 
 
 def fixed_policies(highest: int, selectors: Mapping[str, Policy]) -> list[tuple[str, Policy]]:
-    """Return every fixed budget, with the name of the selector that it returns answers by."""
+    """Return every fixed budget with every selector, each with the name of its selector."""
     budgets = range(1, highest + 1)
     return [(name, fixed_policy(k, like)) for name, like in selectors.items() for k in budgets]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Available:
-    """Which baselines all questions together allow.
+    """The baselines that are available on all questions together.
 
     Attributes:
         closed_book: Whether round 0 was recorded.
         recorded: Whether a rule ended some questions.
         recorded_from: The first round of the recorded loop.
-        earliest: Whether there is an oracle of the earliest right answer.
-        best: Whether there is one of the best answer.
+        earliest: Whether the oracle of the earliest right answer is available.
+        best: Whether the oracle of the best answer is.
     """
 
     closed_book: bool
@@ -138,12 +138,12 @@ def baseline_runs(
     available: Available,
     start: int,
 ) -> list[Run]:
-    """Return every baseline that there is but fixed budgets, in the order of the table.
+    """Return every available baseline except fixed budgets, in the order of the table.
 
     Args:
         prepared: All questions, or some of them.
         selectors: From `selectors_in_use`.
-        metrics: The metrics, the one that quality means first.
+        metrics: The metrics; the first one is the quality.
         available: Which baselines all questions allow.
         start: The first round of the policies.
     """
@@ -170,10 +170,11 @@ def with_references(
     metrics: Sequence[str],
     run_of: RunOf,
 ) -> tuple[list[Run], list[Run]]:
-    """Return the runs with the baseline among them, and which run each is compared with.
+    """Return the runs with the baseline among them, and the run that each is compared with.
 
-    A rule as a baseline (`fixed_k(3)`, `full`) returns answers by the selector of what it is compared with, see
-    `baseline_policy`.  A policy, or the label of one, is the same for all.  `run_of` replays what has no run yet.
+    A rule as a baseline (`fixed_k(3)`, `full`) uses the selector of the run that is compared with it, see
+    `baseline_policy`.  A policy, or the label of one, is the same for all.  `run_of` replays a baseline that has no run
+    yet.
 
     Raises:
         CensoredError: The baseline goes on past what was recorded.
@@ -219,7 +220,7 @@ def _reference_run(
 
 
 def _spelt(label: str) -> str:
-    """Return the label of a random twin with its rule as rules are printed, so that `random(x>1)` is `random(x > 1)`."""
+    """Return the label of a random twin with its rule as rules are printed: `random(x>1)` becomes `random(x > 1)`."""
     try:
         return f"random({parse_rule(label.removeprefix('random(').removesuffix(')'))})"
     except RuleSyntaxError:
@@ -227,7 +228,7 @@ def _spelt(label: str) -> str:
 
 
 def refuse_unmeasured(whole: Questions, run: Run, metrics: Sequence[str]) -> None:
-    """Raise where a run returns an answer whose metric was not measured."""
+    """Raise if a run returns an answer whose metric was not measured."""
     for name in metrics:
         unknown = np.isnan(run.worst[name])
         if not unknown.any():

@@ -18,7 +18,7 @@ _SPENT = {
     "retrievals": (Column("retrievals", ".2f"), "retrievals"),
     "money": (Column("money", ".3g"), "USD"),
 }
-"""How a sentence names each of `COSTS`."""
+"""The words for each of `COSTS` in a sentence."""
 
 Bounded = float | tuple[float, float]
 """A figure as a table shows it: alone, or as its bounds."""
@@ -47,35 +47,34 @@ class Row:
         label: Its name.
         kind: `rule`, `fixed`, `random`, `recorded`, `closed_book` or `oracle`.
         rule: The text of its rule; empty for oracles.
-        selector: The selector of its answers, by which the fixed_k rows beside it are chosen; empty for the closed book and
-            oracles.
+        selector: The selector of its answers, which its fixed_k baselines share; empty for the closed book and oracles.
         baseline: The label of the row that its differences are taken against.
         metrics: Means over questions, by metric, in [0, 1]; NaN where an answer was not measured or never given.
-        bounds: Where rounds that it wanted never ran (`censored`): the means by metric if every answer that was never
-            given were wrong, and if every one were right.
+        bounds: If rounds that it wanted never ran (`censored`): the means by metric if every missing answer were wrong,
+            and if every one were right.
         deltas: Paired differences to the baseline by metric, and of `calls` and `tokens`; missing where unknown.
-            Metrics have a test, and the policies given its p-value adjusted over all of them.
-        delta_bounds: Where `censored`: the worst and the best mean difference by metric; of `calls` and `tokens` the
-            least, for there is no most.
+            Metrics have a test; for the given policies its p-value is also adjusted for their number.
+        delta_bounds: If `censored`: the worst and the best mean difference by metric; for `calls` and `tokens` only the
+            lower bound, as there is no upper one.
         margins: Non-inferiority and equivalence of the first metric, at each margin.
         calls: Requests to language models per question (loop, judges, gate).  Where `censored`, these and all other
             costs are lower bounds.
         costs: Mean operational cost per question by kind, `tokens`, `retrievals` and `money` (USD) included; NaN where unknown.
         components: The same by component, without money.
-        evaluation: Mean cost per question of what was recorded beyond the operational cost, by kind.
+        evaluation: Mean recorded cost per question beyond the operational cost, by kind.
         stop_rounds: Share of questions that stop at each round; questions that went on past the recording are in none.
-        reasons: Questions by reason of their stop, `unrun` for those.
+        reasons: Number of questions by reason of their stop; `unrun` if the stop lies past the recording.
         n: Questions.
         n_failed: Questions that failed while recording, left out of every row alike.
-        n_censored: Questions for which the policy wanted rounds that the recording lacks, because a rule had ended
-            it: what it would have answered there is unknown.
+        n_censored: Questions for which the policy wanted rounds that are missing because a rule had ended the
+            recording; its answer there is unknown.
         oracle_seen: Means if the best of the seen rounds were returned: what a perfect selector would add.
         cheapest_match: The cheapest fixed_k or random policy with at least the same quality (first metric).
         dominated_by: That policy if it costs at most as much and is strictly better in one; None otherwise.
-        undecided: Which of `cheapest_match` and `dominated_by` could be otherwise, depending on rounds that never ran.
+        undecided: Which of `cheapest_match` and `dominated_by` could differ, depending on rounds that never ran.
         selected_here: Whether the policy was fitted or selected on some of these questions.
-        n_selected: How many of these questions it was fitted or selected on.
-        notes: What a reader must know.
+        n_selected: Number of these questions that it was fitted or selected on.
+        notes: Notes for the reader.
     """
 
     label: str
@@ -107,17 +106,17 @@ class Row:
 
     @property
     def censored(self) -> bool:
-        """Whether some questions wanted rounds that were never recorded."""
+        """True if the policy wanted rounds that were never recorded in some questions."""
         return self.n_censored > 0
 
     @property
     def marked(self) -> str:
-        """The label as tables show it: with † where censored, with * where fitted or selected on these questions."""
+        """The label as tables show it: with † if censored, with * if fitted or selected on these questions."""
         return self.label + ("†" if self.censored else "") + ("*" if self.selected_here else "")
 
     @property
     def verdict(self) -> str:
-        """Whether a baseline does as well for less, in words."""
+        """A few words on a baseline that does as well for less."""
         if self.dominated_by is not None:
             return f"dominated by {self.dominated_by}"
         if self.kind == "rule":
@@ -125,20 +124,20 @@ class Row:
         return "not reachable" if self.kind == "oracle" else ""
 
     def quality(self, metric: str) -> Bounded:
-        """Return the mean of a metric, where `censored` its bounds."""
+        """Return the mean of a metric, or its bounds if `censored`."""
         return self.bounds.get(metric, self.metrics[metric])
 
     def difference(self, name: str) -> tuple[float, ...] | None:
-        """Return a difference to the baseline with its interval, its bounds where it is unknown, None without either."""
+        """Return a difference to the baseline with its interval, or its bounds if it is unknown; None without either."""
         delta = self.deltas.get(name)
         return self.delta_bounds.get(name) if delta is None else (delta.delta, delta.low, delta.high)
 
     def at_least(self, value: float) -> Bounded:
-        """Return a cost as a table shows it: where `censored`, what was recorded of it is a lower bound."""
+        """Return a cost as a table shows it: if `censored`, the recorded cost is only a lower bound."""
         return (value, math.inf) if self.censored and not math.isnan(value) else value
 
     def spent(self, cost: str) -> str:
-        """Return what the row costs per question in words: one of `COSTS`."""
+        """Return one of `COSTS` per question, in words."""
         column, unit = _SPENT[cost]
         return f"{column.text(self.at_least(self.costs[cost]))} {unit}"
 
@@ -148,15 +147,15 @@ class Row:
 
 
 class Replayed(Protocol):
-    """The facts of a replay that its tables and charts read; `ReplayResult` has them."""
+    """Protocol of the facts of a replay that tables and charts read; `ReplayResult` has them."""
 
     @property
     def rows(self) -> Sequence[Row]:
-        """One for each policy, baseline and oracle."""
+        """One row for each policy, baseline and oracle."""
 
     @property
     def metrics(self) -> Sequence[str]:
-        """The metrics, the one that quality means first."""
+        """The metrics; the first one is the quality."""
 
     @property
     def against(self) -> str:
@@ -164,7 +163,7 @@ class Replayed(Protocol):
 
     @property
     def resampling(self) -> Resampling:
-        """How intervals were made."""
+        """The settings behind the intervals."""
 
     @property
     def n(self) -> int:
@@ -172,7 +171,7 @@ class Replayed(Protocol):
 
     @property
     def n_clusters(self) -> int:
-        """Questions, rows that repeat one counted once."""
+        """Number of questions, counting rows that repeat one only once."""
 
     @property
     def ledger(self) -> str:
@@ -180,7 +179,7 @@ class Replayed(Protocol):
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a reader must know."""
+        """Notes for the reader."""
 
     def row(self, label: str) -> Row:
         """Return the row of a label."""

@@ -1,4 +1,4 @@
-"""Many replays of one recording: what does not depend on the policies is computed once, intervals when they are asked for."""
+"""Many replays of one recording: everything that does not depend on the policies is computed once."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ __all__ = ["ComparedRuns", "Replayer"]
 
 
 class Replayer(Comparison):
-    """A recording on which policies are replayed again and again: metrics, baselines and draws are kept.
+    """Replays policies on one recording repeatedly; metrics, baselines and draws are cached.
 
-    `replay` is one comparison of a new one; for the arguments, and what they raise, see there.
+    `replay` does one comparison with a new replayer; its documentation describes the arguments and errors.
 
     >>> from suffice.recordings import bundled_recording
     >>> replayer = Replayer(bundled_recording("self_refine_dv3"), metrics=["target_sentiment"])
@@ -40,7 +40,7 @@ class Replayer(Comparison):
 
     Attributes:
         prepared: The recording without its failed questions.
-        metrics: The metrics, the one that quality means first.
+        metrics: The metrics; the first one is the quality.
         resampling, margins, cost, ledger, data_hash: See `replay`.
     """
 
@@ -78,9 +78,9 @@ class Replayer(Comparison):
         """Replay policies beside every baseline.
 
         Args:
-            policies: See `replay`, also for what is raised.
-            baseline: Likewise.
-            check: Called now and then; what it raises ends the comparison.
+            policies: See `replay`, also for the errors.
+            baseline: See `replay`.
+            check: Called from time to time; an exception that it raises ends the comparison.
         """
         prepared, complete = self.prepared, self.prepared.recording
         items = [policies] if isinstance(policies, str | Rule | Policy) else policies
@@ -139,7 +139,7 @@ class Replayer(Comparison):
         return next((run for other, of, run in self._runs if of == kind and other == policy), None)
 
     def _run(self, policy: Policy, kind: str, n: int) -> Run:
-        """Return the run of a baseline, replayed once."""
+        """Return the run of a baseline; cached."""
         run = self._run_of(policy, kind)
         if run is None:
             run = run_all(self.prepared, [policy], n, self.resampling.seed, kinds=[kind])[0][0]
@@ -147,7 +147,7 @@ class Replayer(Comparison):
         return run
 
     def _other_baselines(self, policies: Sequence[Policy], selectors: dict[str, Policy], n: int) -> list[Run]:
-        """Return every baseline but fixed budgets; they depend on how policies answer and where they start."""
+        """Return every baseline except fixed budgets, for these selectors and this first round."""
         start = min((policy.start_round for policy in policies), default=1)
         key, available = (selectors, start), self.whole.available(start)
         for other, runs in self._others:

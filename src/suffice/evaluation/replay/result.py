@@ -1,4 +1,4 @@
-"""What a replay returns: one row for each policy, baseline and oracle."""
+"""The result of a replay: one row for each policy, baseline and oracle."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class ReplayResult(Evaluation):
 
     Attributes:
         rows: Policies in the order given, then baselines.
-        metrics: The metrics, the one that quality means first.
-        baseline: The label of the row that differences are taken against; that of the first row, if policies with
-            several selectors have one each (`Row.baseline`).
+        metrics: The metrics; the first one is the quality.
+        baseline: The label of the row that differences are taken against; if policies with several selectors have
+            different ones (`Row.baseline`), that of the first row.
         n_clusters: Units that were resampled.
         n_failed: Questions left out because their recording failed.
-        cost: What "cheapest" and "dominated" compare: one of `COSTS`.
-        ledger: Which calls a policy is charged for: `live` or `published`.
+        cost: The cost that "cheapest" and "dominated" compare: one of `COSTS`.
+        ledger: The convention of charging: `live` or `published`.
     """
 
     rows: tuple[Row, ...]
@@ -39,7 +39,7 @@ class ReplayResult(Evaluation):
 
     @property
     def against(self) -> str:
-        """What differences are taken against, as headings name it."""
+        """The baseline of differences, as headings name it."""
         single = len({row.baseline for row in self.rows}) == 1
         return self.baseline if single else "the baseline of its selector"
 
@@ -47,7 +47,7 @@ class ReplayResult(Evaluation):
         """Return the row of a label.
 
         Raises:
-            DataError: There is none.
+            DataError: There is no such row.
         """
         for row in self.rows:
             if row.label == label:
@@ -57,7 +57,7 @@ class ReplayResult(Evaluation):
     def headline(self, label: str) -> str:
         """Return one sentence about a row: quality, difference, calls, and the baseline that does as well for less.
 
-        Where rounds that the row wanted never ran, it gives bounds and says so.
+        If rounds that the row wanted never ran, the sentence gives bounds and says so.
         """
         row = self.row(label)
         parts = []

@@ -1,4 +1,4 @@
-"""Whether a fixed budget or random stopping does as well for less, also where some rounds never ran."""
+"""Rivals: fixed budgets or random stopping that do as well for less, also if some rounds never ran."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Rival:
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """What a run gives and costs, from the worst case to the best: the same where all rounds ran and were measured."""
+    """Bounds of a run's quality and cost; lower and upper bound are equal if all rounds ran and were measured."""
 
     label: str
     worst: float
@@ -40,7 +40,7 @@ class _Point:
         return cls(run.label, worst, best, spent, spent if run.exact else math.inf)
 
     def dominates(self, other: _Point, *, surely: bool) -> bool:
-        """Return whether it costs no more, gives no less, and is better in one: in every case, or in some case."""
+        """Return whether it costs no more, is no worse, and is better in one: in every case (`surely`), or in some case."""
         quality, its_quality = (self.worst, other.best) if surely else (self.best, other.worst)
         spent, its_cost = (self.most, other.least) if surely else (self.least, other.most)
         slack = ROUNDING * max(1.0, abs(other.least))
@@ -54,7 +54,7 @@ def find_rival(run: Run, runs: Sequence[Run], metrics: Sequence[str], cost: str)
     Args:
         run: The run.
         runs: All runs.
-        metrics: The first is the quality; without one there is nothing to say.
+        metrics: The first is the quality; without metrics there is no rival.
         cost: One of `suffice.evaluation.replay.result.COSTS`.
     """
     return find_rivals([run], runs, metrics, cost)[0]
@@ -96,7 +96,7 @@ def _cheapest(points: Sequence[_Point]) -> _Point | None:
 
 
 def check_cost(runs: Sequence[Run], cost: str) -> None:
-    """Raise a `DataError` unless every policy and budget has that cost."""
+    """Raise a `DataError` if that cost is unknown for a policy or a budget."""
     if cost not in COSTS:
         raise NotFoundError(f"there is no cost {cost!r}; allowed: {', '.join(COSTS)}")
     unknown = [

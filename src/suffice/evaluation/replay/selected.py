@@ -1,4 +1,4 @@
-"""Which parts of a policy and a recording have seen the recorded questions before: gate, state, calibrators, choices."""
+"""Overlap of recorded questions with those that a gate, fitted state, calibrators or choices have seen before."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ THE_POLICY = "the policy"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selected:
-    """Which recorded questions something was fitted, chosen or certified on before.
+    """The recorded questions that something was fitted, chosen or certified on before.
 
     Attributes:
-        by_part: How many questions each part has seen, by its name in words; those that saw none are left out.
-        mask: Which questions any part has seen, shape ``(n_questions,)``.
+        by_part: Number of questions that each part has seen, by its name in words; parts that saw none are left out.
+        mask: Questions that any part has seen, shape ``(n_questions,)``.
         unknown: Parts whose questions are not on record.
-        ids_only: Parts for which only ids can be compared, because texts are missing on one side.
+        ids_only: Parts for which only ids could be compared, because texts are missing on one side.
     """
 
     by_part: Mapping[str, int]
@@ -39,7 +39,7 @@ class Selected:
 
     @classmethod
     def joined(cls, blocks: Sequence[Selected]) -> Selected:
-        """Return the same of all questions of several blocks, at least one."""
+        """Join the results of several blocks of questions, at least one."""
         counts: Counter[str] = Counter()
         for block in blocks:
             counts.update(block.by_part)
@@ -52,12 +52,12 @@ class Selected:
 
     @property
     def n(self) -> int:
-        """How many questions any part has seen."""
+        """Number of questions that any part has seen."""
         return int(self.mask.sum())
 
     @property
     def parts(self) -> str:
-        """What has seen how many, in words.
+        """The parts with the number of questions that each has seen, in words.
 
         >>> mask = np.array([True, False])
         >>> Selected(by_part={"the gate": 1}, mask=mask, unknown=(), ids_only=()).parts
@@ -70,7 +70,7 @@ class Selected:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of figures on these questions must know."""
+        """Notes on figures for these questions."""
         notes = []
         if self.by_part:
             notes.append(f"selected here: of these {len(self.mask)} questions {self.parts}, so figures on them flatter")
@@ -87,36 +87,37 @@ class Selected:
 
 
 def seen_from(recording: Recording) -> Seen:
-    """Return the questions of a recording, by their ids, those of their clusters, and their texts."""
-    copies = "orders" in recording.metadata  # the ids are those of each order, and a cluster is the question
+    """Return the questions of a recording, known by their ids, their clusters and their texts."""
+    # Each order of the samples has ids of its own, and the cluster is the question.
+    copies = "orders" in recording.metadata
     names = {*(() if copies else recording.question_ids), *map(str, recording.clusters.tolist())}
     return Seen.of(names, recording.texts or ())
 
 
 def seen_in(recording: Recording, seen: Seen) -> Mask:
-    """Return which questions of a recording are among `seen`, by id, cluster or text, shape ``(n_questions,)``."""
+    """Return a mask of the questions that are among `seen`, by id, cluster or text, shape ``(n_questions,)``."""
     by_cluster = seen.among([str(cluster) for cluster in recording.clusters.tolist()])
     return np.asarray(seen.among(recording.question_ids, recording.texts) | by_cluster, dtype=np.bool_)
 
 
 def dividing_names(recording: Recording) -> list[str]:
-    """Return the names by whose hash questions fall into tune or the rest: their clusters, those of one text together."""
+    """Return the names whose hash divides questions into tune and others: clusters, joined if they share a text."""
     return one_name_per_text([str(cluster) for cluster in recording.clusters.tolist()], recording.texts)
 
 
 def selected_on(
     policies: Policy | Iterable[Policy], recording: Recording, others: Mapping[str, Seen | None] | None = None
 ) -> Selected:
-    """Return which parts of policies and recording have seen which of the recorded questions.
+    """Find the recorded questions that parts of the policies or of the recording have seen before.
 
     Args:
-        policies: Whose calibrators, state, choices and gates count, as far as they read them.
-        recording: Whose models count: a gate where a policy reads it, a reranker that orders passages always.
-        others: More parts, by their names.
+        policies: Policies with the calibrators, state, choices and gates that they read.
+        recording: The recording; its gate counts if a policy reads it, its reranker always.
+        others: Further parts, by name.
     """
     parts: dict[str, list[Seen | None]] = {name: [seen] for name, seen in (others or {}).items()}
     every_policy = [policies] if isinstance(policies, Policy) else list(policies)
-    ordering = (recording.metadata.get("fitted") or {}).get("retriever")  # it orders the passages of every answer
+    ordering = (recording.metadata.get("fitted") or {}).get("retriever")  # a reranker affects every answer
     everywhere = {} if ordering is None else {"the retriever": Seen.from_dict(ordering)}
     for seen_by_part in [everywhere, *(_of_policy(policy, recording) for policy in every_policy)]:
         for name, seen in seen_by_part.items():
@@ -145,7 +146,7 @@ def seen_by(policy: Policy) -> Seen:
 
 
 def tuned_on(policy: Policy, recording: Recording) -> int:
-    """Return how many recorded questions the policy, or a model that it reads, was fitted, selected or certified on."""
+    """Return the number of recorded questions that the policy, or a model that it reads, was fitted, selected or certified on."""
     return selected_on(policy, recording).n
 
 
@@ -158,7 +159,7 @@ def _of_policy(policy: Policy, recording: Recording) -> dict[str, Seen | None]:
 
 
 def _of_signal(name: str, policy: Policy, recording: Recording) -> dict[str, Seen | None]:
-    """Return what a signal that a policy reads was fitted on; nothing where it is not fitted."""
+    """Return the questions that a signal of a policy was fitted on; empty for a signal that is not fitted."""
     state = policy.state.get(name)
     stored = (recording.metadata.get("state") or {}).get(name)
     if state is None and stored is not None:

@@ -1,10 +1,11 @@
-"""The value of stopping, learned from recorded rounds: a rule that stops where going on is worth no more (Stop-RAG).
+"""Learn a stopping rule from recorded rounds: stop when continuing is worth no more than stopping (Stop-RAG).
 
-Stop-RAG (Park et al., 2025) takes a retrieval loop for a Markov decision process with a finite horizon: stopping at a round
-gives the quality of its answer, and the last round stops anyway.  Since a recording holds every round, the value of both actions
+Stop-RAG (Park et al., 2025) models a retrieval loop as a Markov decision process with a finite horizon: stopping at a
+round yields the quality of its answer, and the last round always stops.  Since a recording holds every round, the value
+of both actions
 can be learned from the same trajectories ("full-width"), with forward-view Q(lambda) targets.  The paper's values are a
-fine-tuned encoder over the texts; here they are linear in recorded signals, one set of weights for each round.  A difference
-of linear values is a weighted sum, so that what was learned is an ordinary rule.
+fine-tuned encoder over the texts; here they are linear in recorded signals, one set of weights for each round.  A
+difference of linear values is a weighted sum, so the learned policy is an ordinary rule.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 
 _SAME = 1e-12
-"""A column whose spread is below this share of its size does not vary."""
+"""A column counts as constant if its spread is below this share of its magnitude."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +42,11 @@ class RoundValues:
 
     Attributes:
         round: The round.
-        signals: The signals that vary there; the others say nothing.
+        signals: The signals that vary at this round.
         stop: Weights of Q(stop), one for each signal, then the intercept.
-        go_on: The same of Q(continue).
-        n: Questions that had a choice there and all signals.
-        n_undefined: Questions that had a choice there and lack a signal: the loop goes on.
+        go_on: The weights of Q(continue), likewise.
+        n: Questions that could stop or continue there and have all signals.
+        n_undefined: Questions that could stop or continue there and lack a signal, so that the loop goes on.
     """
 
     round: int
@@ -62,7 +63,7 @@ class RoundValues:
 
     @property
     def rule(self) -> Rule | None:
-        """Return the rule that fires at this round where Q(stop) >= Q(continue); None if that is nowhere."""
+        """Return the rule that fires at this round where Q(stop) >= Q(continue); None if it can never fire."""
         *weights, intercept = self.advantage
         here = (named("round") >= self.round) & (named("round") <= self.round)
         terms = [weight * named(name) for weight, name in zip(weights, self.signals, strict=True) if weight]
@@ -73,15 +74,15 @@ class RoundValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopValues(Result):
-    """What stopping and going on are worth at each round, learned on tune questions.
+    """The values of stopping and of continuing at each round, learned on tune questions.
 
     Attributes:
-        rounds: The rounds at which there is a choice, in order.
-        metric: What an answer is worth.
+        rounds: The rounds at which the loop can stop or continue, in order.
+        metric: The metric of an answer's value.
         trace: Lambda of the targets.
-        price: What one more round costs, in units of the metric.
+        price: Cost of one more round, in units of the metric.
         n: Tune questions.
-        notes: What a reader must know.
+        notes: Notes for the reader.
     """
 
     rounds: tuple[RoundValues, ...]
@@ -125,7 +126,7 @@ def learn_stop(
     ridge: float = 1.0,
     **calibration: Any,
 ) -> tuple[Policy, StopValues]:
-    """Learn from full-width recorded rounds where to stop, and return it as a policy (Stop-RAG, Park et al., 2025).
+    """Learn from full-width recorded rounds when to stop, and return a policy (Stop-RAG, Park et al., 2025).
 
     Backwards from the last round, two ridge regressions on the round's signals learn ``Q(stop)``, the quality of the answer
     there, and ``Q(continue)``, whose target is ``G[t] = (1 - trace) * max(Q(stop), Q(continue))[t + 1] + trace * G[t + 1]``,
@@ -140,15 +141,17 @@ def learn_stop(
     Args:
         recording: Recorded rounds of tune questions, none of them cut by a rule.
         signals: What the values may read: recorded signals, and calibrated ones, which are fitted on the same questions.
-        metric: What an answer is worth, in [0, 1]; None = F1 (EM for multiple choice).
+        metric: The metric of an answer's value, in [0, 1]; None = F1 (EM for multiple choice).
         trace: Lambda in [0, 1].
-        price: What one more round costs, in units of the metric.
-        ridge: Penalty of the squared weights of standardised signals, above 0.
-        calibration: Further arguments of `calibrate`: `selector`, `start_round`, `max_rounds`, `name`, ...; what calibrated
-            signals are fitted to is the metric, unless `target` says otherwise.
+        price: Cost of one more round, in units of the metric.
+        ridge: Penalty of the squared weights of standardised
+            signals, above 0.
+        calibration: Further arguments of `calibrate`: `selector`, `start_round`, `max_rounds`, `name`, ...; calibrated
+            signals are fitted to the metric unless `target` is given.
 
     Raises:
-        DataError: No signals, a setting out of range, a metric that is unknown somewhere or never differs between rounds.
+        DataError: There are no signals, a setting is out of range, or the metric is unknown somewhere or never differs
+            between rounds.
         CensoredError: A rule ended the recording of some questions.
         UnknownSignalError: A signal was not recorded, or is undefined everywhere.
     """
@@ -196,13 +199,14 @@ def learn_stop(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Walks:
-    """The tune questions' rounds.
+    """The rounds of the tune questions as arrays.
 
     Attributes:
         index: The rounds.
         signals: Names of the columns.
         columns: Shape ``(n_questions, n_rounds, n_signals)``.
-        rewards: Of stopping at each round, shape ``(n_questions, n_rounds)``; past the end those of the last round.
+        rewards: Reward of stopping at each round, shape ``(n_questions, n_rounds)``; past the end that of the last
+            round.
         last: Position of each question's last round.
         ridge: Penalty.
     """
@@ -222,14 +226,14 @@ class _Walks:
             going_on = (1 - trace) * best + trace * target
             round_values, rows, inputs = self._fitted(position, going_on)
             learned.append(round_values)
-            # Where a trajectory has ended nothing is left to choose; where a signal is undefined the loop goes on.
+            # After the end of a trajectory there is no choice; if a signal is undefined the loop goes on.
             target = np.where(self.last > position, going_on, self.rewards[:, position])
             best = target.copy()
             best[rows] = np.maximum(inputs @ round_values.stop, inputs @ round_values.go_on)
         return tuple(reversed(learned))
 
     def _fitted(self, position: int, going_on: Floats) -> tuple[RoundValues, Mask, Floats]:
-        """Return the values at one position, the questions that they were fitted on, and these questions' inputs."""
+        """Fit the values at one position; also return the questions they were fitted on and their inputs."""
         columns, has_choice = self.columns[:, position], self.last > position
         defined = np.isfinite(columns)
         listed = [i for i in range(len(self.signals)) if 2 * defined[has_choice, i].sum() > has_choice.sum()]

@@ -1,4 +1,4 @@
-"""Replay of recordings of any size: read in blocks of whole questions, by the code and with the figures of `replay`."""
+"""Replay of recordings of any size, read in blocks of whole questions; code and figures are those of `replay`."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from suffice.recordings.pieces import Piece
 from suffice.recordings.recording import Recording
 
 BLOCK_ROWS = 1 << 16
-"""Rows that are decided at once; memory is proportional to it."""
+"""Number of rows that are decided at once; memory is proportional to it."""
 
 PIECE_ROWS = 1 << 22
-"""Rows of a file that one process reads, about; a smaller file is read by one."""
+"""Approximate number of rows that one process reads; a smaller file is read by one process."""
 
 Progress = Callable[[int, int], None]
 
@@ -65,9 +65,9 @@ def replay_stream(
 ) -> ReplayResult:
     """Replay policies over a recording that need not fit into memory: rows and figures are those of `replay`.
 
-    The rows of a question must follow each other (a recorder writes them so), and only the columns that are needed are read,
-    twice: what a random twin gives to one question depends on where all others stop.  Of each question its name, metrics,
-    calls and tokens under every row stay in memory, about a kilobyte.
+    The rows of a question must follow each other, as a recorder writes them.  The columns that are needed are read
+    twice, because the random twin of a policy depends on the stops of all questions.  About a kilobyte stays in memory
+    for each question: its name, and its metrics, calls and tokens under every row.
 
     Args:
         path: The parquet file, or a folder of parts.
@@ -81,13 +81,14 @@ def replay_stream(
         ledger: See there.
         wave: See there.
         block_rows: Rows that are decided at once.
-        jobs: Processes; each reads parts, or ranges of row groups of a large file, see `suffice.common.processes.over_parts`.
-            None = one for every `PIECE_ROWS` rows, at most one for each processor: a process takes a second to start.  A
-            recording to which a `Recorder` is adding is read in this process.
+        jobs: Number of processes; each reads parts, or ranges of row groups of a large file, see
+            `suffice.common.processes.over_parts`.  None = one for every `PIECE_ROWS` rows (a process takes a second to
+            start), at most one for each processor.  A recording that a `Recorder` is still writing is read in this
+            process.
         on_progress: Called with the number of pieces read, and their total over all passes.
 
     Raises:
-        DataError: The rows of a question do not follow each other, independent samples, or for a reason of `replay`.
+        DataError: The rows of a question do not follow each other, the rounds are independent samples, or as `replay`.
         CensoredError: As `replay`.
         SchemaError: The file is not a recording.
         WorkerDiedError: A process was killed.
@@ -122,7 +123,7 @@ def replay_stream(
     first = plan.first()
     if any(part.n for part in first.facts) and first.highest < int(
         head.index[-1]
-    ):  # only questions that failed have the last rounds
+    ):  # the highest rounds may belong only to questions that failed
         head = plan.source.empty(first.highest)
         plan = replace(plan, highest=first.highest, policies=_asked(head, policies))
         first = plan.first()
@@ -134,7 +135,7 @@ def replay_stream(
 
 
 def _asked(head: Recording, policies: Policy | Rule | str | Sequence[Policy | Rule | str]) -> tuple[Policy, ...]:
-    """Return the policies for a recording, of which the header is known."""
+    """Return the given policies and rules as policies for a recording, of which only the header is known."""
     items = [policies] if isinstance(policies, str | Rule | Policy) else policies
     asked = labelled([item if isinstance(item, Policy) else policy_for(head, item, name=str(item)) for item in items])
     for policy in asked:
@@ -144,14 +145,14 @@ def _asked(head: Recording, policies: Policy | Rule | str | Sequence[Policy | Ru
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _First:
-    """What the first pass finds out about some questions; those of others are added.
+    """Results of the first pass over some questions; results of other questions can be added.
 
     Attributes:
         facts: About the questions.
         dealt: The stops of each policy.
-        definedness: Of each policy's signals.
-        selected: Which questions anything was fitted on, of each block.
-        keys: The keys of the questions, also of those that failed, of each block.
+        definedness: Counts of defined signals, for each policy.
+        selected: Questions that something was fitted on, by block.
+        keys: The keys of the questions, failed ones included, by block.
         highest: The highest round of questions that did not fail.
     """
 
@@ -177,14 +178,14 @@ class _First:
 
 @dataclass(frozen=True, kw_only=True)
 class _Plan:
-    """How a recording is read, and by what its questions are replayed; other processes receive it.
+    """The plan of a streamed replay, which is sent to other processes: source, policies, metrics and options.
 
     Attributes:
         source: The recording.
         policies: The policies.
         metrics: See `outcome`.
         prices, ledger, wave, block_rows, jobs, on_progress: See `replay_stream`.
-        undecided: Whether the first pass decides which of the metrics count, so that one may be missing.
+        undecided: Whether the metrics are candidates, among which the first pass decides, so that one may be missing.
         highest: The highest round of questions that did not fail; None = the highest recorded one.
     """
 
@@ -206,7 +207,7 @@ class _Plan:
         return self.source.empty(self.highest)
 
     def prepared(self, block: RecordingBlock) -> PreparedRecording | None:
-        """Return a block prepared, None if all its questions failed."""
+        """Prepare a block for replay; return None if all its questions failed."""
         if block.failed.all():
             return None
         n_failed = int(block.failed.sum())
@@ -216,27 +217,27 @@ class _Plan:
         return replace(prepared, n_failed=n_failed)
 
     def check(self, policy: Policy, block: RecordingBlock) -> None:
-        """Refuse a policy that goes on past the recorded rounds of a block; the rest does not depend on the rows."""
+        """Raise if a policy goes on past the recorded rounds of a block; other checks do not depend on the rows."""
         if policy.max_rounds > self.head.index[-1] and not block.failed.all():
             check_policy(
                 policy, block.select(~block.failed) if self.highest is None else block.up_to(self.highest), part=True
             )
 
     def columns(self, read: Sequence[Policy], more: Sequence[str] = ()) -> list[str]:
-        """Return the columns that must be read for policies, and further ones as far as they were recorded."""
+        """Return the columns that must be read for policies, and those of `more` that were recorded."""
         signals = {column for policy in read for column in policy.raw_columns}
         fitted = any(map(_is_fitted, read))
         names = self.source.schema.names
         wanted = {*more, "em", "stop_round", *(["question", "cluster"] if fitted else [])}
         if any(name not in names for name in self.metrics):
-            wanted.add("golds")  # by which a metric is computed that was not recorded
+            wanted.add("golds")  # a metric that was not recorded is computed from these
         if self.source.empty().independent:
             wanted |= {"member", "model"}
         chosen = {*self.source.columns(signals, self.metrics), *wanted}
         return [name for name in names if name in chosen]
 
     def over(self, function: Callable[[Piece], tuple[Any, PieceFacts]], columns: Sequence[str], done: int) -> list[Any]:
-        """Return what a function finds in every piece, and compare what was read with what the files say."""
+        """Return the results of a function for every piece, and check the pieces against the checksums in the files."""
         pieces = self.source.pieces(columns, PIECE_ROWS)
         progress = self.on_progress
 
@@ -249,7 +250,7 @@ class _Plan:
         return [each for each, _ in found]
 
     def first(self) -> _First:
-        """Return what the first pass finds out."""
+        """Do the first pass."""
         charged = any(name.startswith("cost.retrieval.") for name in self.source.schema.names)
         more = ["question", "cluster", "golds", *([] if charged else ["passage_ids"])]
         columns = self.columns(self.policies, more)
@@ -265,7 +266,7 @@ class _FirstPass:
     columns: list[str]
 
     def of_piece(self, piece: Piece) -> tuple[_First, PieceFacts]:
-        """Return what is found out about the questions that begin in a piece."""
+        """Do the first pass over the questions that begin in a piece."""
         plan = self.plan
         reader = plan.source.blocks(piece, self.columns, plan.block_rows)
         found = _First()
@@ -297,7 +298,7 @@ class _FirstPass:
 
 @dataclass(frozen=True, kw_only=True)
 class _RunsPass:
-    """Replays every row of the table on some questions."""
+    """The second pass: replays every row of the table on some questions."""
 
     plan: _Plan
     columns: list[str]
@@ -329,7 +330,7 @@ class _RunsPass:
 
 @dataclass(frozen=True, kw_only=True)
 class _BaselinePass:
-    """Replays one more baseline on some questions."""
+    """A further pass: replays one more baseline on some questions."""
 
     plan: _Plan
     columns: list[str]
@@ -337,7 +338,7 @@ class _BaselinePass:
     kind: str
 
     def of_piece(self, piece: Piece) -> tuple[tuple[list[list[Run]], Definedness], PieceFacts]:
-        """Return its run on the questions that begin in a piece, and in how many rounds its signals are defined."""
+        """Return the baseline's run on the questions that begin in a piece, and the definedness of its signals."""
         reader = self.plan.source.blocks(piece, self.columns, self.plan.block_rows)
         definedness, runs = Definedness(self.policy), []
         for block in reader:
@@ -351,7 +352,7 @@ class _BaselinePass:
 
 
 def _joined(parts: Sequence[list[list[Run]]]) -> list[list[Run]]:
-    """Return groups of runs of all questions from those of parts; parts without questions have none."""
+    """Join the groups of runs of all parts; parts without questions have no runs."""
     known = [part for part in parts if part]
     return [
         [joined_run([part[group][place] for part in known]) for place in range(len(known[0][group]))]
@@ -421,7 +422,7 @@ class _Streamed(Comparison):
 
 
 def _is_fitted(policy: Policy) -> bool:
-    """Return whether something is on record that has seen questions: their texts must then be read to compare."""
+    """Return whether the policy records the questions that it was fitted on, so that texts must be read to compare."""
     return bool(seen_by(policy) or policy.state or policy.provenance.get("fitted"))
 
 

@@ -1,4 +1,4 @@
-"""One threshold of a policy moved over a range: what each value stops, returns and pays."""
+"""Move one threshold of a policy over a range; find the stops, answers and costs for each value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def even_thresholds(column: Floats, n: int = 40) -> Floats:
 
     Args:
         column: A signal, any shape, NaN where undefined.
-        n: How many.
+        n: Number of values.
 
     Returns:
         Shape ``(n,)``; ``(1,)`` if the signal has one value, ``(0,)`` if it is defined nowhere.
@@ -40,12 +40,12 @@ def even_thresholds(column: Floats, n: int = 40) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Held(Rule):
-    """A threshold whose comparisons are made already: it fires where `mask` says, and reads what the threshold reads.
+    """A stand-in for a threshold with a fixed outcome: it fires where `mask` is True and reads the threshold's signal.
 
     Attributes:
         name: The signal of the threshold.
-        mask: Where it fires, shape of the rounds.
-        text: What stands for it in the text of a rule.
+        mask: True where it fires, shape of the rounds.
+        text: Its text within a rule.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Held(Rule):
         return frozenset({self.name})
 
     def reads(self, rounds: Rounds, asked: Mask) -> Mapping[str, Mask]:
-        """Return what the threshold would read."""
+        """Return the rounds at which the threshold would read its signal."""
         return {self.name: rounds.seen & asked}
 
     def __str__(self) -> str:
@@ -72,16 +72,16 @@ class Held(Rule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regions:
-    """All that one threshold of a policy can do to each question, without loss.
+    """All distinct outcomes that moving one threshold of a policy can have for each question.
 
-    A question's stop changes only where the threshold passes one of the values that its own rounds hold.  So with the
-    values in ascending order, region j is all thresholds that j of them stay below (for ``>`` and ``<=``: do not
-    exceed), and one run for each region says all there is.
+    The stop of a question can only change when the threshold passes one of the signal's values in its own rounds.  With
+    these values in ascending order, region j contains all thresholds with exactly j values below them (for ``>`` and
+    ``<=``: not above them), so one run for each region covers every threshold.
 
     Attributes:
         values: The signal of each question's rounds, ascending, NaN last, shape ``(n_questions, n_rounds)``.
         closed: Whether a value equal to the threshold counts as below it: for ``>`` and ``<=``.
-        runs: What the policy does in each region, ``n_rounds + 1`` of them.
+        runs: The run of the policy in each of the ``n_rounds + 1`` regions.
     """
 
     values: Floats
@@ -100,13 +100,13 @@ def regions(prepared: PreparedRecording, policy: Policy, literal: Threshold) -> 
 
     Args:
         prepared: The recording.
-        policy: What is varied.
+        policy: The policy that is varied.
         literal: One of the thresholds of its rule.
     """
     view = prepared.view(policy)
     column = np.where(view.seen, view[literal.name], np.nan)
     order = np.argsort(column, axis=1, kind="stable")  # NaN last
-    rank = np.argsort(order, axis=1, kind="stable")  # the place of each round's value among those of its question
+    rank = np.argsort(order, axis=1, kind="stable")  # the rank of each round's value among those of its question
     known = ~np.isnan(column)
     upward = literal.comparison in (">", ">=")
     # In region j the threshold lies above j values: an upward comparison holds from rank j on, a downward one before it.
@@ -123,8 +123,8 @@ def regions(prepared: PreparedRecording, policy: Policy, literal: Threshold) -> 
 def equivalent_thresholds(policy: Policy, raw: Rounds, literal: Threshold) -> tuple[float, float]:
     """Return the interval of thresholds that stop every question where the literal's own value does.
 
-    Between two neighbouring values of the signal nothing changes, and a rule's stops move one way as one threshold
-    does; so the ends are found by bisection over the values of the signal.  For ``>`` and ``<=`` the lower end belongs
+    Nothing changes between two neighbouring values of the signal, and stops move in one direction with the threshold,
+    so the ends are found by bisection over the values of the signal.  For ``>`` and ``<=`` the lower end belongs
     to the interval and the upper does not, for ``>=`` and ``<`` the other way round.
 
     Args:
@@ -133,7 +133,7 @@ def equivalent_thresholds(policy: Policy, raw: Rounds, literal: Threshold) -> tu
         literal: One of the thresholds of its rule.
 
     Returns:
-        ``(low, high)``; infinite where no value on that side changes a stop.
+        ``(low, high)``; infinite if no value on that side changes a stop.
     """
     view = policy.view(raw)
     column = view[literal.name]
@@ -142,7 +142,7 @@ def equivalent_thresholds(policy: Policy, raw: Rounds, literal: Threshold) -> tu
     upper_closed = literal.comparison in (">=", "<")
 
     def same(region: int) -> bool:
-        """Whether a threshold between ``places[region - 1]`` and ``places[region]`` stops alike."""
+        """Return whether a threshold between ``places[region - 1]`` and ``places[region]`` has the same stops."""
         if upper_closed:
             value = places[region] if region < len(places) else np.nextafter(places[-1], np.inf)
         else:
@@ -152,7 +152,8 @@ def equivalent_thresholds(policy: Policy, raw: Rounds, literal: Threshold) -> tu
 
     if len(places) == 0:
         return -np.inf, np.inf
-    # Regions alike lie together around the literal's own: the first of them below it, and the first after them.
+    # Regions with the same stops are contiguous around the literal's own: find the first of them, and the first after
+    # them.
     here = int(np.searchsorted(places, literal.value, side="left" if upper_closed else "right"))
     first = bisect_left(range(here), x=True, key=same)
     last = here + bisect_left(range(here + 1, len(places) + 1), x=True, key=lambda region: not same(region))

@@ -38,7 +38,7 @@ _COST_COLUMNS = {
 
 
 def replay_tables(result: Replayed) -> list[Table]:
-    """Return the result of a replay as tables: outcomes, tests, costs, stops, and margins; none that has no rows."""
+    """Return the tables of a replay that have rows: outcomes, tests, costs, stops, and margins."""
     tables = [outcomes_table(result), costs_table(result), stops_table(result)]
     if result.metrics:
         tables = [tables[0], differences_table(result), *tables[1:], margin_tests_table(result)]
@@ -82,7 +82,7 @@ def outcomes_table(result: Replayed) -> Table:
 
 
 def differences_table(result: Replayed) -> Table:
-    """Return the test of each policy's difference in each metric, corrected for how many policies there are."""
+    """Return the test of each policy's difference in each metric, corrected for the number of policies."""
     family = [row for row in result.rows if any(not math.isnan(delta.p_holm) for delta in row.deltas.values())]
     lines = [(row, name, row.deltas[name]) for name in result.metrics for row in family if name in row.deltas]
     return Table(
@@ -163,7 +163,7 @@ def margin_tests_table(result: Replayed) -> Table:
                 "non-inferior" if test.kind == "non_inferiority" else "equivalent",
                 test.margin,
                 test.delta,
-                # Pairs that do not vary have no spread, and a bound made of one would be none.
+                # Differences without variance give a bound of no width, which would not be a bound.
                 test.low if math.isfinite(test.d_z) else None,
                 test.low_bootstrap if math.isfinite(test.d_z) else None,
                 test.level,
@@ -187,7 +187,7 @@ def margin_tests_table(result: Replayed) -> Table:
 
 
 def replay_notes(result: Replayed) -> tuple[str, ...]:
-    """Return what a reader of the result must know, the notes of its rows included, each once."""
+    """Return the notes of the result and of its rows, each once."""
     rows = (
         f"{'random(...)' if row.kind == 'random' else row.label}: {note}" for row in result.rows for note in row.notes
     )

@@ -1,4 +1,4 @@
-"""Samples that are requested several at once: when their costs fall due, and how long each wave keeps one waiting."""
+"""Waves of samples that are requested at once: the rounds at which costs are incurred, and the seconds of each wave."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from suffice.recordings.recording import Recording
 
 
 def due_in_waves(column: Floats, kind: str, width: int, before: int = 0, until: int | None = None) -> Floats:
-    """Return a column of costs by the round in which each falls due, if rounds are requested `width` at once.
+    """Return a column of costs by the round in which each is incurred, if rounds are requested `width` at once.
 
-    The requests of a wave are all sent with its first round.  Seconds are those by which a round prolongs its wave, since the
-    policy decides in the order of the requests.
+    All requests of a wave are sent with its first round.  The seconds of a round are those by which it prolongs the
+    wave so far, since the policy decides in the order of the requests.
 
     >>> due_in_waves(np.array([[1.0, 1.0, 1.0, 1.0]]), "calls", 3).tolist()
     [[3.0, 0.0, 0.0, 1.0]]
@@ -23,9 +23,9 @@ def due_in_waves(column: Floats, kind: str, width: int, before: int = 0, until: 
     Args:
         column: Shape ``(n_questions, n_rounds)``.
         kind: The kind of cost.
-        width: Rounds of a wave.
-        before: Rounds before the first wave, which are requested by themselves.
-        until: How many rounds may be requested; None = all.
+        width: Rounds in a wave.
+        before: Rounds before the first wave, which are requested one by one.
+        until: Number of rounds that may be requested; None = all.
     """
     if width == 1:
         return column
@@ -41,7 +41,7 @@ def due_in_waves(column: Floats, kind: str, width: int, before: int = 0, until: 
 
 
 def wave_of(recording: Recording, wave: int | None) -> int:
-    """Return how many samples are requested at once: as asked, or as the choices of one request were recorded.
+    """Return the number of samples requested at once: `wave`, or the number of choices of each recorded request.
 
     Raises:
         DataError: The rounds follow one another, or the recorded requests were for another number of choices.
@@ -65,7 +65,7 @@ def wave_of(recording: Recording, wave: int | None) -> int:
 
 
 def wave_note(width: int) -> tuple[str, ...]:
-    """Return what a reader must know of costs in waves."""
+    """Return the note on costs in waves."""
     note = (
         f"samples are requested {width} at once: a stop pays for its whole wave, an upper bound where the rest is cancelled, and "
         "seconds are those of the slowest sample up to the stop"

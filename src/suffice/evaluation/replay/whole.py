@@ -1,6 +1,6 @@
-"""What a replay says of all questions beside its rows: their units, what was recorded, and what a reader must know.
+"""Facts about all questions of a replay: their units, the recorded rounds and their costs, and notes.
 
-`Facts` are those of some questions; parts are added up by `Whole.of`, of which a recording in memory has one.
+`Facts` describe some questions, and `Whole` all of them, in parts; a recording in memory has one part.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from suffice.recordings.recording import Recording
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known of some questions, without those that failed.
+    """Facts about some questions, without those that failed.
 
     Attributes:
         ids: Their ids.
         clusters: Their clusters, None where one is missing.
         texts: Hashes of their normalised texts, "" where one is missing; empty without a column of texts.
         n_failed: Questions left out because their recording failed.
-        cut: Which of them a rule ended.
+        cut: Mask of the questions that a rule ended.
         only_closed_book: Whether a rule ended some of them at their first round.
-        recorded: What all recorded rounds cost on average, see `cost_means`.
+        recorded: Mean costs of all recorded rounds, see `cost_means`.
         gaps: Costs that are unknown.
-        choice: What shows multiple choice.
-        agreement: With which answers agreement compares; None where it is not measured.
-        measured: By metric, whether some round was measured, and whether one before the last was.
-        panel: Who gave each answer by the columns that say so, and the metrics; empty for other recordings.
+        choice: Evidence of multiple choice.
+        agreement: Counts of the answers that agreement compares with; None if it is not measured.
+        measured: By metric, whether it was measured in some round, and whether in one before the last.
+        panel: For a panel, the columns that name the model of each answer, and the metrics; else empty.
     """
 
     ids: Sequence[str] = ()
@@ -75,7 +75,7 @@ class Facts:
 
         Args:
             prepared: The questions.
-            metrics: What may be asked for, as far as it was recorded.
+            metrics: The metrics that may be needed; those that were not recorded are left out.
         """
         recording = prepared.recording
         n = prepared.n
@@ -103,7 +103,7 @@ class Facts:
 
 
 def _text_key(text: str | None) -> str:
-    """Return one short word for each normalised text, which normalises to itself; "" where there is none."""
+    """Return a short key for each normalised text, which is itself unchanged by normalisation; "" without a text."""
     known = normalize_answer(text or "")
     return id_hash(known) if known else ""
 
@@ -132,10 +132,10 @@ class Whole:
     """All questions of a replay.
 
     Attributes:
-        recording: What was recorded; without its rows where they are read part by part.
-        facts: Of all questions, in parts.
-        charging: Which calls a policy pays for.
-        metrics: The metrics, the one that quality means first.
+        recording: The recording, or only its header if its rows are read part by part.
+        facts: Facts about all questions, in parts.
+        charging: The convention that says which calls a policy pays for.
+        metrics: The metrics; the first one is the quality.
     """
 
     recording: Recording
@@ -179,7 +179,7 @@ class Whole:
 
     @cached_property
     def cut(self) -> Mask:
-        """Which questions a rule ended before the recording's highest round."""
+        """Mask of the questions that a rule ended before the recording's highest round."""
         return np.concatenate([part.cut for part in self.facts])
 
     @property
@@ -193,10 +193,10 @@ class Whole:
         return int(self.recording.index[0])
 
     def available(self, start: int) -> Available:
-        """Return which baselines there are beside policies that start at a round."""
+        """Return the baselines that are available for policies that start at this round."""
         return Available(
             closed_book=self.first == 0,
-            # Where a rule ended questions at round 0, as a gate does, the recorded loop ran from there on.
+            # If a rule ended questions at round 0, as a gate does, the recorded loop began there.
             recorded=bool(self.cut.any()),
             recorded_from=0 if self.first == 0 and any(part.only_closed_book for part in self.facts) else 1,
             earliest=self.highest >= start and self.is_measured("em"),
@@ -205,7 +205,7 @@ class Whole:
 
     @cached_property
     def recorded(self) -> dict[str, float]:
-        """What all recorded rounds cost on average, by kind."""
+        """Mean costs of all recorded rounds, by kind."""
         known = [part for part in self.facts if part.n]
         return {name: sum(part.recorded[name] * part.n for part in known) / self.n for name in known[0].recorded}
 
@@ -220,12 +220,12 @@ class Whole:
 
     @cached_property
     def choice(self) -> MultipleChoice:
-        """What shows multiple choice."""
+        """Evidence of multiple choice."""
         return reduce(add, (part.choice for part in self.facts))
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of any replay of these questions must know."""
+        """Notes on these questions, for every replay of them."""
         gaps = reduce(add, (part.gaps for part in self.facts if part.n))
         notes = [*gaps.notes, *filter(None, [self.charging.note])]
         if any(map(is_agreement, self.metrics)):
@@ -248,7 +248,7 @@ class Whole:
         return tuple(notes)
 
     def _single_note(self) -> list[str]:
-        """Return what the best single model of a panel gives."""
+        """Return the note on the best single model of a panel."""
         parts = [part.panel for part in self.facts if part.panel]
         if not parts:
             return []

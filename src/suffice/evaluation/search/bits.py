@@ -1,4 +1,4 @@
-"""Where rules stop, by bits: "fires at round r" is bit r of a byte (wider beyond eight rounds) per question."""
+"""Stops of rules as bits: bit r of a byte (or a wider integer, beyond eight rounds) is "fires at round r", for each question."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Bits = npt.NDArray[Any]
 _WIDTHS = ((8, np.uint8), (16, np.uint16), (32, np.uint32), (64, np.uint64))
 _FIRST = np.array([8, *((byte & -byte).bit_length() - 1 for byte in range(1, 256))], dtype=np.uint8)
 _TABLE_ROWS = 4096
-"""Most rows of a table of joined literals: with 300 questions it stays in the processor's cache."""
+"""Most rows of a table of combined literals: with 300 questions it fits into the processor's cache."""
 
 
 def pack_bits(fires: Mask) -> Bits:
-    """Return rounds as bits, the first round lowest: shape ``(..., n_rounds)`` to ``(...)``.
+    """Pack rounds into bits, the first round lowest: shape ``(..., n_rounds)`` to ``(...)``.
 
     >>> pack_bits(np.array([[False, True, True], [False, False, False]])).tolist()
     [6, 0]
@@ -57,7 +57,7 @@ def first_bit(bits: Bits, none: int, dtype: npt.DTypeLike = np.int64) -> npt.NDA
 
 
 def in_a_row(bits: Bits, n: int) -> Bits:
-    """Return where the last `n` rounds all fired (`Patience`).
+    """Return the rounds at which the last `n` rounds all fired (`Patience`).
 
     >>> in_a_row(np.array([0b10110], dtype=np.uint8), 2).tolist() == [0b00100]
     True
@@ -88,14 +88,14 @@ class LiteralBits:
             self.rows.append(np.concatenate([self.never, *(row[None] for row in fired)]))
 
     def tables(self, neutral: Bits, join: Callable[[Bits, Bits], Bits]) -> list[tuple[slice, list[int], Bits]]:
-        """Return all combinations of neighbouring literals, as many together as a table holds.
+        """Return tables of all combinations of neighbouring literals, as many literals in each as fit.
 
         Args:
-            neutral: What an absent literal is, shape ``(1, n_questions)``.
-            join: How literals are joined.
+            neutral: The bits of an absent literal, shape ``(1, n_questions)``.
+            join: The bitwise operation that joins literals.
 
         Returns:
-            The literals of each table, their place values (the first counts single rows), and the table.
+            For each table its literals, the row stride of each (1 for the first), and the table.
         """
         tables: list[tuple[slice, list[int], Bits]] = []
         start = 0
@@ -131,9 +131,9 @@ def evaluator(family: FormFamily, view: Rounds) -> Callable[[RuleCodes], Bits]:
 
 
 def reader(family: FormFamily, view: Rounds, signals: Collection[str]) -> Callable[[RuleCodes], Mask]:
-    """Return the function from rules to where a lazy evaluation reads one of some signals in the first round.
+    """Return the function from rules to the questions in which a lazy evaluation reads one of `signals` at the first round.
 
-    As `Rule.reads`: literals are evaluated in order, and one is skipped where those before it settled the outcome.
+    As in `Rule.reads`, literals are evaluated in order and skipped once the outcome is settled.
 
     Args:
         family: The family.
@@ -167,13 +167,14 @@ def reader(family: FormFamily, view: Rounds, signals: Collection[str]) -> Callab
 def _in_order(
     fired: list[Mask], member: Mask, k: npt.NDArray[Any], wanted: list[bool]
 ) -> tuple[Mask, npt.NDArray[np.bool_]]:
-    """Return where an evaluation that needs `k` members, in order, comes to one that is wanted, and where it fires."""
+    """Evaluate members in order until `k` fired; return where a wanted member is reached, and where the evaluation fires."""
     votes = np.zeros((len(member), fired[0].shape[1]), dtype=np.int64)
     open_members, least = member.sum(axis=1)[:, None], k.astype(np.int64)[:, None]
     comes: Mask = np.zeros(votes.shape, dtype=np.bool_)
     for i, wants in enumerate(wanted):
         here = member[:, i, None]
-        if wants:  # read only while the outcome is open: neither enough votes yet, nor too few members left
+        # A member is read only while the outcome is open: not yet enough votes, and enough members left.
+        if wants:
             comes |= here & (votes < least) & (votes + open_members >= least)
         votes += fired[i] & here
         open_members = open_members - here
@@ -195,7 +196,7 @@ def _normal_form(tables: list[tuple[slice, list[int], Bits]], codes: RuleCodes) 
     for label in range(1, int(codes.labels.max(initial=1)) + 1):
         member = codes.labels == label
         term = _joined(tables, np.where(member, codes.digits, 0), np.bitwise_and)
-        term[~member.any(axis=1)] = 0  # a conjunction of nothing would always hold
+        term[~member.any(axis=1)] = 0  # an empty conjunction would always hold
         fires = term if fires is None else fires | term
     assert fires is not None
     return fires
@@ -203,7 +204,8 @@ def _normal_form(tables: list[tuple[slice, list[int], Bits]], codes: RuleCodes) 
 
 def _fires_by_votes(literals: LiteralBits, codes: RuleCodes) -> Bits:
     assert codes.votes is not None
-    # at_least[k] are the rounds in which more than k of the literals so far fired: a counter in bits, all rules at once.
+    # at_least[k] has the rounds in which more than k of the literals so far fired: a bitwise counter for all rules at
+    # once.
     most = int(codes.votes.max(initial=1))
     shape = (len(codes.digits), literals.n_questions)
     at_least = [np.zeros(shape, dtype=literals.never.dtype) for _ in range(most)]

@@ -1,4 +1,4 @@
-"""What a search tries, and what tune questions choose."""
+"""Choose the space of a search, and the rule by tune questions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
 
 _ON_DEMAND = frozenset({"critic_approved", "judge_entailment", "rerank_score"})
-"""Signals whose components are called where a rule reads them."""
+"""Signals whose components are only called when a rule reads them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """What a search looks for: the best metric within a budget of calls, against a baseline."""
+    """The goal of a search: the best metric within a budget of calls, against a baseline."""
 
     metric: str
     budget: float
@@ -40,13 +40,13 @@ def space_of(
 
     Args:
         space: A space, the name of a preset, or `available`.
-        defined: By prompt, what tune questions have.
-        patience: In place of the space's; None = as the space says.
-        max_rounds: The same for its highest rounds.
-        highest: The last rounds of the tune questions and of those searched: rules run to the later one in both.
+        defined: By prompt, the signals that tune questions have.
+        patience: Replaces the patience of the space; None = keep it.
+        max_rounds: Replaces the highest rounds of the space; None = keep them.
+        highest: The last rounds of the tune questions and of those searched: rules run to the later of the two.
 
     Raises:
-        DataError: It has no rules or too many, or `available` would read several prompts.
+        DataError: The space has no rules or too many, or it is `available` and the recording has several prompts.
     """
     spec = space if isinstance(space, Space) else _available(defined) if space == "available" else preset(space)
     spec = replace(
@@ -72,7 +72,7 @@ def _available(defined: Mapping[str, Defined]) -> Space:
 
 
 def wanted_signals(space: Space, defined: Mapping[str, Defined]) -> dict[str, list[str]]:
-    """Return by prompt every signal of the space there, and those of `tasr` where it can be read."""
+    """Return, by prompt, the signals that the space reads, and those of `tasr` if they are available."""
     named = [block.prompt for block in space.blocks]
     wanted: dict[str, dict[str, None]] = {}
     for block in space.blocks:
@@ -88,13 +88,13 @@ def wanted_signals(space: Space, defined: Mapping[str, Defined]) -> dict[str, li
 def chosen_policy(
     trials: Trials, best: int, policies: Mapping[str, Policy], goal: Goal, seen: Seen
 ) -> tuple[Policy, str]:
-    """Return what tune selects as a policy, and the prompt whose rounds it reads.
+    """Return the rule that tune selects as a policy, and the prompt whose rounds it reads.
 
     Args:
         trials: The rules on tune questions.
         best: The position of the selected one.
         policies: By prompt, the fitted state.
-        goal: What was looked for.
+        goal: The goal of the search.
         seen: The tune questions.
     """
     explorer, number = trials.explorer, trials.distinct.number[[best]]
@@ -122,7 +122,7 @@ def chosen_policy(
 
 
 def left_out_notes(defined: Mapping[str, Defined]) -> list[str]:
-    """Return which signal the available space lacks, although the column that it is fitted on is there."""
+    """Return a note on signals that the space `available` lacks, although the column that they are fitted on was recorded."""
     there = next(iter(defined.values()))
     if there.same_score and "top_score_z" not in there.columns:
         return ["top_score_z is not searched: top_score is the same in all tune questions"]
@@ -130,7 +130,7 @@ def left_out_notes(defined: Mapping[str, Defined]) -> list[str]:
 
 
 def on_demand_notes(space: Space) -> list[str]:
-    """Return what the calls of rules leave out, if a rule of the space reads what is computed on demand."""
+    """Return a note that calls of judges and the like are not counted, if a rule of the space reads such signals."""
     signals = {literal.signal for block in space.blocks for literal in block.literals}
     if on_demand := sorted(signals & _ON_DEMAND):
         return [f"calls are the loop's own: what {', '.join(on_demand)} costs is charged by replay, rule by rule"]
@@ -138,7 +138,7 @@ def on_demand_notes(space: Space) -> list[str]:
 
 
 def empty_notes(chosen: object | None, best: int | None, goal: Goal) -> list[str]:
-    """Return where no rule meets the budget: on tune, where nothing is then chosen, and on the searched questions."""
+    """Return notes if no rule meets the budget: on tune, so that nothing is chosen, or on the searched questions."""
     notes = []
     if chosen is None:
         notes.append(f"no rule needs at most {goal.budget:g} mean calls on tune: nothing was selected there")

@@ -1,4 +1,4 @@
-"""What a search reads of a recording: signals, outcomes of a stop at each round, and the baseline."""
+"""Prepare a recording for a search: signals, outcomes of a stop at each round, and the baseline."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from suffice.policy.signals import CRITIC
 from suffice.recordings.recording import Recording
 
 OUTCOMES = ("quality", "calls", "tokens")
-"""What a stop gives and costs, in the order of every array that holds all three."""
+"""The outcomes of a stop, in the order of every array that holds all three."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,16 +35,17 @@ class Side:
     """The rounds of one prompt; one row for each question.
 
     Attributes:
-        recording: Where they come from, in its own order.
-        policy: The fitted state with which rules read them.
+        recording: The recording of these rounds, in its own order.
+        policy: A policy with the fitted state that rules need.
         view: The signals, shape ``(n_questions, n_rounds)``.
-        tables: By name in `OUTCOMES`: what a stop at each round gives, same shape; a stop past the end is one at the
-            last round.  Tokens are NaN where they are unknown.  From round 0 on the same once more, for rules that
-            have the closed-book answer generated without stopping on it: shape ``(n_questions, 2 * n_rounds)``.
+        tables: By name in `OUTCOMES`: the outcome of a stop at each round, same shape; a stop past the end counts as
+            one at the last round.  Tokens are NaN where unknown.  From round 0 on the table has a second half, for
+            rules that pay for the closed-book answer without returning it: shape ``(n_questions, 2 * n_rounds)``.
         last: Position of the last round, shape ``(n_questions,)``; -1 without rounds.
-        baseline: By name in `OUTCOMES`: the same for the baseline, shape ``(n_questions,)``.
-        paid: From round 0 on: which stops pay for the closed-book answer whatever a rule reads, shape of `view`.
-        gated: The same questions from round 0 on, for rules that read a gate; None where no rule does.
+        baseline: By name in `OUTCOMES`: the outcome of the baseline, shape ``(n_questions,)``.
+        paid: If rounds start at 0: stops that pay for the closed-book answer no matter what a rule reads, shape of
+            `view`.
+        gated: The same questions from round 0 on, for rules that read a gate; None if no rule does.
     """
 
     recording: Recording
@@ -57,7 +58,7 @@ class Side:
     gated: Side | None = None
 
     def of(self, *, gated: bool) -> Side:
-        """Return what rules read that start at round 1, or those with a gate, which start at round 0."""
+        """Return the side for rules with a gate, which start at round 0, or for the others."""
         if not gated:
             return self
         assert self.gated is not None
@@ -71,7 +72,7 @@ class Side:
         return replace(self.rows(rows), recording=recording, gated=gated)
 
     def rows(self, rows: npt.NDArray[np.int64]) -> Side:
-        """Return what rules read of some of its questions; the recording stays that of all."""
+        """Return the arrays of some of its questions; `recording` still has all of them."""
         return replace(
             self,
             view=self.view.taken(lambda values: values[rows], self.view.index),
@@ -88,11 +89,12 @@ class Questions:
     """The questions of a search, the same rows in every side.
 
     Attributes:
-        sides: By prompt; under "" the only one of a recording that names none.
+        sides: One side for each prompt; under "" if the recording names no prompt.
         clusters: The unit of each row, shape ``(n_questions,)``.
-        keys: The key of each row by its own name, the same in every order and division; shape ``(n_questions,)``.
-        units: The key of each row's unit: what is drawn, and what a fold holds together; same shape.
-        notes: What a reader must know.
+        keys: The key of each row, from its name, so that it does not depend on order or parts; shape
+            ``(n_questions,)``.
+        units: The key of each row's unit, which is drawn and assigned to a fold as a whole; same shape.
+        notes: Notes for the reader.
         left_out: Units that some prompt lacks.
     """
 
@@ -107,7 +109,7 @@ class Questions:
         return len(self.keys)
 
     def rows(self, rows: npt.NDArray[np.int64]) -> Questions:
-        """Return what rules read of some of the questions."""
+        """Return the arrays of some of the questions."""
         return replace(
             self,
             sides={prompt: side.rows(rows) for prompt, side in self.sides.items()},
@@ -125,13 +127,13 @@ class Questions:
         metric: str,
         baseline: str,
     ) -> Questions:
-        """Prepare recorded questions for a search: some of a recording, so that nothing is said of all of them.
+        """Prepare recorded questions for a search; they may be only some of a recording.
 
         Args:
             recordings: By prompt.
             policies: By prompt: fitted state, and a rule that reads every signal of the search.
-            metric: What quality means: a column in [0, 1] or `agreement`.
-            baseline: A rule's text, `fixed_k(3)` or `full`; each prompt has its own.
+            metric: The quality: a column in [0, 1] or `agreement`.
+            baseline: A rule's text, `fixed_k(3)` or `full`; each prompt has its own baseline.
 
         Raises:
             DataError: The metric is missing or was not measured, or a prompt has a question twice.
@@ -168,7 +170,7 @@ class Questions:
 
 
 def seen_before(policy: Policy, recording: Recording) -> Selected:
-    """Return which questions the recording's own models have seen: what tune fits and chooses is what a search is about."""
+    """Return the questions that the recording's models were fitted on; the search's own tune fits are ignored."""
     return selected_on(replace(policy, calibrators=(), state={}, provenance={}), recording)
 
 
@@ -181,11 +183,11 @@ def prompt_names(recording: Recording) -> npt.NDArray[np.object_]:
 
 
 def by_prompt(recording: Recording, *, several: bool = False) -> dict[str, Recording]:
-    """Return the recording of each prompt: the name before the ``@`` of the column `prompt_id`, "" without one.
+    """Split a recording by prompt: the name before the ``@`` in the column `prompt_id`, "" without one.
 
     Args:
         recording: Recorded rounds.
-        several: Whether these are some questions of a recording with several prompts, where one without a name is "unnamed".
+        several: Whether the whole recording has several prompts, so that one without a name is called "unnamed".
     """
     if "prompt_id" not in recording.table.column_names:
         return {"unnamed" if several else "": recording}
@@ -194,7 +196,7 @@ def by_prompt(recording: Recording, *, several: bool = False) -> dict[str, Recor
     if len(prompt_of) == 1 and not several:
         return {str(next(iter(prompt_of))): recording}
     parts = {name: recording.select(np.asarray(names == name, dtype=np.bool_)) for name in prompt_of}
-    if "prompts" in (recording.metadata.get("config") or {}):  # merged: the prompt of each part is known again
+    if "prompts" in (recording.metadata.get("config") or {}):  # a merged recording: each part gets its own prompt again
         for name, part in parts.items():
             part.metadata["depends"] = {**part.metadata.get("depends", {}), "prompt_id": prompt_of[name]}
     return {str(name) or "unnamed": part for name, part in parts.items()}
@@ -208,8 +210,8 @@ def find_prompt(wanted: str, prompts: Iterable[str], named: Iterable[str]) -> st
 
     Args:
         wanted: The prompt of the block, "" for the one that no block names.
-        prompts: Those of the recording.
-        named: Those of all blocks.
+        prompts: The prompts of the recording.
+        named: The prompts that blocks name.
 
     Raises:
         ConfigMismatchError: The recording has no such prompt, or several that might be meant.
@@ -232,10 +234,10 @@ def find_prompt(wanted: str, prompts: Iterable[str], named: Iterable[str]) -> st
 
 
 def refuse_shared(shared: int, n: int) -> None:
-    """Refuse tune questions that are also searched: `shared` of the `n` searched ones.
+    """Raise if tune questions are also searched: `shared` of the `n` searched ones.
 
     Raises:
-        ConfigMismatchError: There are such questions.
+        ConfigMismatchError: `shared` is above 0.
     """
     if shared:
         raise ConfigMismatchError(
@@ -253,7 +255,7 @@ def no_shared_questions(prompts: Iterable[str]) -> DataError:
 
 
 def _readers(policy: Policy, recording: Recording) -> dict[int, Policy]:
-    """Return by start round a policy that reads what rules read which start there: from round 0 on if one is a gate."""
+    """Return, by start round, a policy with the signals of the rules that start there: round 0 for rules with a gate."""
     gates = {name for name in policy.rule.signals if reads_round_0(Threshold(name, ">", 0.0))}
     if not gates:
         return {1: replace(policy, start_round=1)}
@@ -279,7 +281,7 @@ def _side(prepared: PreparedRecording, readers: Mapping[int, Policy], baseline: 
     tables, paid = outcomes[baseline.start_round]
     place = np.maximum(stopped.position, 0)
     if paid is not None:
-        # The second half of the tables counts the closed-book answer, whatever the rule does with it.
+        # In the second half of the tables the closed-book answer is always paid.
         place = place + len(stopped.view) * answered_closed_book(prepared.costs, baseline, stopped)
     rows = np.arange(len(place))
     against = {name: table[rows, place] for name, table in tables.items()}
@@ -302,12 +304,12 @@ def policy_of_baseline(recording: Recording, policy: Policy, baseline: str) -> P
     """Return the policy that differences are taken against.
 
     Args:
-        recording: Recorded rounds, or some of them, or none.
-        policy: The fitted state.
+        recording: Recorded rounds; only the header is read.
+        policy: A policy with the fitted state.
         baseline: A rule's text or `full`.
 
     Raises:
-        DataError: It reads what no rule of the search reads.
+        DataError: The baseline reads a signal that no rule of the search reads.
     """
     highest = int(recording.index[-1])
     rule = fixed_k(highest) if baseline == "full" else parse_rule(baseline)
@@ -340,7 +342,8 @@ def _stop_tables(prepared: PreparedRecording, view: Rounds) -> tuple[dict[str, F
         tables[name] = np.cumsum(prepared.in_view(tables[name], view), axis=1)
     if view.index[0] > 0:
         return tables, None
-    # A rule pays for the closed-book answer if it returns it, or if it costs nothing; otherwise only if it reads it.
+    # A rule pays for the closed-book answer if it returns the answer or the answer is free; otherwise only if it reads
+    # it.
     paid: Mask = (answers_by_stop(Last(), view) <= 0) | (closed["calls"] + closed["tokens"] == 0)
     return {
         name: np.concatenate([table + np.where(paid, closed[name], 0.0), table + closed[name]], axis=1)
@@ -349,7 +352,7 @@ def _stop_tables(prepared: PreparedRecording, view: Rounds) -> tuple[dict[str, F
 
 
 def _columns(costs: CostTable, component: str) -> Iterator[tuple[str, Floats]]:
-    """Yield what adds to calls and to tokens, shape ``(n_questions, n_rounds)`` of the recording."""
+    """Yield the columns that add to calls and to tokens, shape ``(n_questions, n_rounds)`` of the recording."""
     if component in costs.call_columns:
         yield "calls", costs.call_columns[component]
     for kind in TOKEN_KINDS:
@@ -357,7 +360,7 @@ def _columns(costs: CostTable, component: str) -> Iterator[tuple[str, Floats]]:
 
 
 def _due(component: str, column: Floats) -> Floats:
-    """Return a cost by the round that makes it due: a critic's reply is read by the next draft, so a stop saves it."""
+    """Return a cost by the round that incurs it: a critic's reply is paid with the next draft, so a stop saves it."""
     return np.pad(column, ((0, 0), (1, 0)))[:, :-1] if component == CRITIC else column
 
 
@@ -381,7 +384,7 @@ def _refuse_unmeasured(recording: Recording, quality: Floats, view: Rounds, metr
 def _paired(
     clusters: Mapping[str, npt.NDArray[np.object_]],
 ) -> tuple[npt.NDArray[np.object_], dict[str, npt.NDArray[np.int64]], int]:
-    """Return the questions that every prompt has, their rows in each, and how many are left out."""
+    """Return the questions that every prompt has, their rows in each, and the number of questions left out."""
     places = {}
     for prompt, names in clusters.items():
         places[prompt] = {name: row for row, name in enumerate(names.tolist())}

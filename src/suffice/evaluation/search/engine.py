@@ -1,4 +1,4 @@
-"""The search: thresholds and the choice of a rule on tune questions, figures on others, in passes over parts."""
+"""The search: choose thresholds and a rule on tune questions, and report on others, in passes over parts of a recording."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ from suffice.recordings.recording import Recording
 
 _ORDERS = 10
 _DECIMALS = 12
-"""Decimals by which means are compared: the order in which parts are added changes those beyond."""
+"""Decimals to which means are compared; later ones depend on the order in which parts are added."""
 
 _SHOWN_HOW = "the intervals of rules are t intervals of the mean; those of estimates, and p-values, are by bootstrap"
 
@@ -91,11 +91,12 @@ def search(
     orders: int | None = None,
     jobs: int = 1,
 ) -> SearchResult:
-    """Try every rule of a space on recorded rounds: calibrators, thresholds and the choice by tune, figures of the others.
+    """Try every rule of a space on recorded rounds; tune questions fit calibrators, thresholds and the choice, the others judge.
 
-    A recording in memory is one part.  One at a path is read part by part, in `jobs` processes, with the same figures; of the
-    rules sums are in memory, of the questions one part at a time.  Answers are those of the stop round, calls and tokens those
-    of the loop itself; of independent samples the answer is their majority, and `available` means votes.
+    A recording in memory is one part.  One at a path is read part by part in `jobs` processes, with the same figures;
+    memory holds sums for the rules, and the questions of one part at a time.  The answer is that of the stop round,
+    calls and tokens are those of the loop alone.  For independent samples the answer is their majority, and `available`
+    is a space of votes.
 
     >>> from suffice import Resampling, search
     >>> from suffice.evaluation.search import Block, Literal, Space
@@ -112,16 +113,18 @@ def search(
         space: A space, the name of a preset, or `available`.
         tune: Tune questions, recorded alike; None = `tune_share` of the recording's, drawn by id hash and seed.
         tune_share: In (0, 1).
-        patience: In place of the space's; None = as the space says.
-        max_rounds: The same for its highest rounds.
-        metric: What quality means: a column in [0, 1] or `agreement`; None = `f1`, and `em` for multiple choice.
-        budget: Most mean calls of a locked threshold and of what is selected.
-        baseline: What differences are taken against: a rule's text or `full`.
-        target: What calibrators are fitted to; None = `em`, or `metric` where that needs no gold answers.
-        resampling: How intervals are made; with 0 resamples there are none, and no optimism.  Its seed draws folds and split.
-        folds: Of the cross-fitted estimate.
-        progress: Called with parts done and parts in all, in each pass over them.
-        orders: Of independent samples, in how many random orders each question counts, as one cluster; None = 10.
+        patience: Replaces the patience of the space; None = keep it.
+        max_rounds: Replaces the highest rounds of the space; None = keep them.
+        metric: The quality: a column in [0, 1] or `agreement`; None = `f1`, and `em` for multiple choice.
+        budget: Most mean calls of a locked threshold and of the selected rule.
+        baseline: The baseline of differences: a rule's text or `full`.
+        target: The outcome that calibrators predict; None = `em`, or `metric` where that needs no gold answers.
+        resampling: Settings of the intervals; with 0 resamples there are no intervals and no estimate of optimism.  Its
+            seed draws folds and split.
+        folds: Number of folds of the cross-fitted estimate.
+        progress: Called with parts done and parts in all, in each
+            pass over them.
+        orders: Number of random orders of each question's independent samples, as rows of one cluster; None = 10.
         jobs: Processes that read the parts of a path.
 
     Raises:
@@ -149,7 +152,7 @@ def search(
         folds=folds,
         orders=n_orders(recordings[0].empty(), _ORDERS if orders is None and exchangeable else orders, []),
     )
-    jobs = jobs if is_on_disk else 1  # rounds that a recorder has not written yet are in this process alone
+    jobs = jobs if is_on_disk else 1  # rounds that a recorder has not written yet exist only in this process
     with process_pool(min(jobs, len(reading.pieces(())))) as pool:
         passes = Passes(reading=reading, jobs=jobs, pool=pool, progress=progress)
         return _search_in_passes(passes, space, patience=patience, max_rounds=max_rounds, target=target)
@@ -157,7 +160,7 @@ def search(
 
 @dataclass(frozen=True, kw_only=True)
 class _Intervals:
-    """The intervals of thresholds, for which questions are read once more; what was read stays known."""
+    """The intervals of equivalent thresholds, computed on demand by one more pass over the questions, and cached."""
 
     passes: Passes
     space: Space
@@ -190,8 +193,8 @@ def _search_in_passes(
     wanted = wanted_signals(spec, defined)
     _check_prompts(facts, [*wanted])
     tune_block, policies = _fitted_state(passes, wanted, defined, target)
-    n_orders(reading.recordings[0].empty(), orders, [*policies.values()])  # refuses signals that look back
-    # Processes need not be sent the names of all tune questions.
+    n_orders(reading.recordings[0].empty(), orders, [*policies.values()])  # raises for signals that look back
+    # The names of all tune questions need not be sent to other processes.
     passes = passes.of(policies={prompt: replace(policy, provenance={}) for prompt, policy in policies.items()})
     locked_space, locked = _lock_thresholds(passes, spec)
 
@@ -235,15 +238,15 @@ def _search_in_passes(
         ),
     )
     shown = [*result.shown, *([] if trials.best is None else [trials.best])]
-    intervals(trials.distinct.number[shown])  # what is shown is known to both
+    intervals(trials.distinct.number[shown])  # intervals of rules that the result shows are computed now
     return result
 
 
 def _facts(passes: Passes) -> tuple[Passes, list[Facts]]:
-    """Return what is known of the searched recording, and of the tune recording if there is one; and how they are read.
+    """Collect the facts about the searched recording, and about the tune recording if there is one; also return how they are read.
 
     Raises:
-        ConfigMismatchError: Questions are in both.
+        ConfigMismatchError: A question is in both recordings.
     """
     reading = passes.reading
     facts = [Facts.none() for _ in reading.recordings]
@@ -269,7 +272,7 @@ def _facts(passes: Passes) -> tuple[Passes, list[Facts]]:
 
 
 def _linked(passes: Passes, facts: Facts) -> TuneShare | None:
-    """Return the division into tune questions and others in which questions of one text are together."""
+    """Return a division into tune questions and others that keeps questions with the same text together."""
     share = passes.reading.share
     if share is None or not len(facts.repeated_texts):
         return share
@@ -279,7 +282,7 @@ def _linked(passes: Passes, facts: Facts) -> TuneShare | None:
 
 
 def _together(passes: Passes, facts: Sequence[Facts]) -> Passes:
-    """Return the same with the questions of files in memory that belong to units of several: parts might divide a unit."""
+    """Return the passes with all units of several questions in memory, since the parts of a file might divide such a unit."""
     reading = passes.reading
     apart = {
         i: each.together(is_clustered=is_clustered(recording.schema))
@@ -338,7 +341,7 @@ def _no_division(passes: Passes) -> DataError:
 def _fitted_state(
     passes: Passes, wanted: Mapping[str, Sequence[str]], defined: Mapping[str, Defined], target: str | None
 ) -> tuple[RecordingBlock, dict[str, Policy]]:
-    """Return the tune questions, with the columns that are fitted alone, and by prompt the fitted state."""
+    """Return the tune questions (only the columns that something is fitted on), and the fitted state by prompt."""
     reading = passes.reading
     recording, metric = reading.recordings[-1], reading.goal.metric
     columns = {"question_id", "round", "end", "em", "cluster", "prompt_id"}
@@ -348,12 +351,12 @@ def _fitted_state(
         columns |= columns_of_metric(recording.schema, name)
     if recording.empty().independent:
         columns |= {"answer", "model"}
-    # Samples in several orders are rows of a cluster each, whether the recording has that column or not.
+    # Several orders of a question's samples form a cluster, even if the recording has no such column.
     read = [*recording.schema.names, *([] if is_clustered(recording.schema) else ["cluster"])]
     read = [name for name in read if name in columns]
     tables = [table for _, part in passes.each(tables_in, read, columns=read, tune=True) for table in part]
     table = pa.concat_tables(tables).combine_chunks()
-    # In the order of their names: what is fitted must not depend on the parts, not even by a rounding.
+    # Sorted by name, so that fits do not depend on the parts, not even by rounding.
     table = table.sort_by([("question_id", "ascending"), ("round", "ascending")])
     header = ordered_metadata(recording.header, reading.orders) if recording.empty().exchangeable else recording.header
     block = RecordingBlock(table, header, recording.index, run_starts(table.column("question_id")))
@@ -365,7 +368,7 @@ def _fitted_state(
 
 
 def _lock_thresholds(passes: Passes, space: Space) -> tuple[Space, tuple[Locked, ...]]:
-    """Return the space with all thresholds known; see `with_thresholds`."""
+    """Find all thresholds of the space that are still open; see `with_thresholds`."""
     prompts = [*passes.reading.policies]
     literals = open_literals(space, prompts)
     if not literals:
@@ -389,7 +392,7 @@ def _lock_thresholds(passes: Passes, space: Space) -> tuple[Space, tuple[Locked,
 
 
 def _sums_of_sides(passes: Passes, space: Space) -> tuple[tuple[RuleSums, RuleSums], tuple[Checks, Checks]]:
-    """Return the sums of all rules over tune questions, and over searched ones, with what a reader must know."""
+    """Return the sums of all rules over tune questions and over searched ones, and the checks of each side."""
     space.check()
     sums = RuleSums.zero(space.count), passes.reading.searched_sums(space.count)
     checks = Checks(), Checks()
@@ -404,7 +407,7 @@ def _sums_of_sides(passes: Passes, space: Space) -> tuple[tuple[RuleSums, RuleSu
 
 
 def _explorer(passes: Passes, space: Space) -> Explorer:
-    """Return the space on the first searched questions, for all that does not depend on which they are."""
+    """Return an explorer on the first searched questions, for everything that does not depend on the questions."""
     reading = passes.reading
     for place in reading.pieces(reading.columns, tune=False):
         for questions in reading.questions(place, tune=False):
@@ -421,7 +424,7 @@ def _trials(explorer: Explorer, sums: RuleSums, budget: float) -> Trials:
 def _seen(facts: Facts, tune_block: RecordingBlock) -> Seen:
     """Return the tune questions, by their names, those of their units, and their texts."""
     units = keys_of(unit_names(tune_block))
-    in_orders = "orders" in tune_block.metadata  # the ids are those of each order
+    in_orders = "orders" in tune_block.metadata  # each order of the samples has ids of its own
     names = np.unique(units if in_orders else np.concatenate([units, keys_of(tune_block.question_ids)]))
     mine = np.isin(facts.units if in_orders else facts.keys, names)
     texts = np.unique(facts.texts[mine & (facts.texts != 0)])
@@ -429,7 +432,7 @@ def _seen(facts: Facts, tune_block: RecordingBlock) -> Seen:
 
 
 def _notes(passes: Passes, facts: Sequence[Facts], checks: tuple[Checks, Checks], n: int) -> Iterable[str]:
-    """Return what a reader must know of the questions, `n` rows of them searched."""
+    """Return the notes on the questions, of which `n` rows are searched."""
     reading, (tune, searched) = passes.reading, checks
     metric = reading.goal.metric
     if reading.resampling.n_resamples:

@@ -1,10 +1,10 @@
-"""How far a threshold can move before any question stops elsewhere: exactly, for many rules at once.
+"""Exact intervals in which a threshold can move without changing any stop, for many rules at once.
 
-Every rule of a search fires more often as one of its literals does.  So round t fires exactly where the threshold v of
-a literal lies below a critical value c: infinite where the rule fires without the literal, minus infinite where it
-does not even with it, and the literal's signal in between.  Patience turns c into its least value over the window.
-A question then stops at the first round with c > v: nothing changes while v stays at or above every c before the stop,
-and below c at it.
+A rule of a search fires more often if one of its literals fires more often.  So the rule fires at round t exactly if
+the literal's threshold v lies below a critical value c: infinity if the rule fires without the literal, minus infinity
+if it does not fire even with it, and otherwise the literal's signal.  With patience, c is the smallest of these over
+the window.  A question stops at the first round with c > v, so its stop stays the same while v is at or above every
+earlier c and below the c of the stop.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from suffice.evaluation.search.space import Block
 from suffice.policy.rounds import Floats, Positions
 
 ThresholdIntervals = dict[str, tuple[float, float]]
-"""By literal (``p_correct >``): the thresholds that stop every question alike; infinite where there is no end."""
+"""By literal (``p_correct >``): the interval of thresholds with the same stops; infinite if it has no end."""
 
 _MOST = sys.float_info.max
 
 
 def equivalent_intervals(explorer: Explorer, numbers: Positions) -> list[ThresholdIntervals]:
-    """Return the interval of each threshold of the rules of sorted `numbers`.
+    """Return the interval of each threshold of the rules with sorted `numbers`.
 
-    As `suffice.evaluation.replay.equivalent_thresholds`, which finds one interval by bisection.  For ``>`` and ``<=`` the lower
+    The result equals `suffice.evaluation.replay.equivalent_thresholds`, which finds one interval by bisection.  For
+    ``>`` and ``<=`` the lower
     end belongs to the interval and the upper does not, for ``>=`` and ``<`` the other way round.
     """
     intervals: list[ThresholdIntervals] = [{} for _ in numbers]
@@ -40,7 +41,7 @@ def equivalent_intervals(explorer: Explorer, numbers: Positions) -> list[Thresho
         if section.start not in evaluators:
             evaluators[section.start] = evaluator(FormFamily(_with_extremes(family.block)), side.view)
         patience, end = section.variants[variant]
-        # The critical values are floats of every round, where stops are bits: fewer rules fit into the cache.
+        # Critical values are floats for every round, while stops are bits, so fewer rules fit into the cache.
         step = max(1, explorer.step // max(1, 4 * len(side.view)))
         for begin in range(0, len(within), step):
             codes = family.decode(within[begin : begin + step])
@@ -66,7 +67,7 @@ def equivalent_intervals(explorer: Explorer, numbers: Positions) -> list[Thresho
 
 
 def _with_extremes(block: Block) -> Block:
-    """Return the block with two more thresholds for each literal: one that every defined value passes, one that none does."""
+    """Return the block with two more thresholds for each literal: one that every defined value passes, and one that no value passes."""
     easy = [-_MOST if literal.comparison.startswith(">") else _MOST for literal in block.literals]
     literals = (
         replace(literal, thresholds=(*literal.thresholds, value, -value))
@@ -76,7 +77,7 @@ def _with_extremes(block: Block) -> Block:
 
 
 def _with_digit(codes: RuleCodes, rows: Positions, literal: int, digit: int) -> RuleCodes:
-    """Return some of the rules, with another digit for one literal."""
+    """Return some of the rules with another threshold digit for one literal."""
     digits = codes.digits[rows]
     digits[:, literal] = digit
     return RuleCodes(
@@ -98,11 +99,12 @@ def _threshold_ends(
     """Return the least and the greatest threshold of each rule, each of shape ``(n_rules,)``.
 
     Args:
-        with_it: Where the rules fire if the literal does wherever its signal is defined.
-        without: Where they fire if it never does.
-        column: The signal, turned so that larger values fire, shape ``(n_questions, n_rounds)``.
-        stops: Where the rules stop, shape ``(n_rules, n_questions)``.
-        patience: In how many rounds in a row they must fire.
+        with_it: Rounds where the rules fire if the literal fires wherever its signal is defined.
+        without: Rounds where they fire if the literal never fires.
+        column: The signal, with its sign turned if needed so that larger values fire, shape ``(n_questions,
+            n_rounds)``.
+        stops: Stops of the rules, shape ``(n_rules, n_questions)``.
+        patience: Number of consecutive rounds in which they must fire.
         last: The position at which every question stops at the latest.
     """
     width = column.shape[1]
@@ -112,7 +114,7 @@ def _threshold_ends(
     for r in range(width):
         inside = np.where((with_it >> bit[r]) & one, column[:, r], -np.inf)
         critical[r] = np.where((without >> bit[r]) & one, np.inf, inside)
-    # A rule with patience fires where the last rounds all do: their smallest critical value decides.
+    # A rule with patience fires if all of the last rounds fire, so their smallest critical value decides.
     windowed = critical.copy()
     for back in range(1, patience):
         windowed[back:] = np.minimum(windowed[back:], critical[: width - back])

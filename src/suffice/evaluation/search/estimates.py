@@ -32,11 +32,11 @@ _OfPiece = TypeVar("_OfPiece")
 
 @dataclass(frozen=True, kw_only=True)
 class Passes:
-    """What is computed of every piece, in processes.
+    """Runs functions over every piece of the recordings, in several processes.
 
     Attributes:
-        reading: How pieces are read.
-        jobs: Processes.
+        reading: The settings for reading pieces.
+        jobs: Number of processes.
         pool: The processes, if they are kept from one pass to the next.
         progress: Called with the pieces done and their number, anew in each pass.
     """
@@ -53,20 +53,20 @@ class Passes:
         columns: Sequence[str] | None = None,
         tune: bool | None = None,
     ) -> Iterator[tuple[PlacedPiece, _OfPiece]]:
-        """Yield each piece and what a function of `suffice.evaluation.search.passes` returns for it, in their order.
+        """Yield each piece with the result of a function of `suffice.evaluation.search.passes` for it, in order.
 
         Args:
-            function: Called with how pieces are read, the arguments and the piece.
-            arguments: What else it takes.
+            function: Called with `reading`, the arguments and the piece.
+            arguments: Its other arguments.
             columns: The columns that it reads; None = those of a search.
-            tune: Which questions it reads; None = all.
+            tune: Whether it reads tune questions or searched ones; None = all.
 
         Raises:
-            SchemaError: What was read is damaged; that shows after the last piece.
+            SchemaError: A file is damaged, which is reported after the last piece.
         """
         reading = self.reading
         pieces = reading.pieces(reading.columns if columns is None else columns, tune=tune)
-        # What is in the memory of this process is not sent to others: it comes last.
+        # Pieces in the memory of this process are not sent to others; they come last.
         near = [place for place in pieces if reading.is_in_memory(place)]
         far = [place for place in pieces if not reading.is_in_memory(place)]
         facts: list[list[tuple[Piece, PieceFacts]]] = [[] for _ in reading.recordings]
@@ -91,23 +91,23 @@ class Passes:
         return None if progress is None else lambda done, _: progress(before + done, total)
 
     def of(self, **changes: Any) -> Passes:
-        """Return the same with other fields of `reading`; nothing that was prepared for the former ones is kept."""
+        """Return passes with changed fields of `reading`; cached questions are dropped."""
         return replace(self, reading=replace(self.reading, **{"kept": {}, **changes}))
 
 
 _MOST_SUMS_DRAWN = 2**24
-"""Rules times draws up to which the lead is tested against the whole family, a bound on memory (128 MiB)."""
+"""Most rules times draws for which the lead is tested against the whole family: a bound on memory (128 MiB)."""
 
 _MOST_PAIRS_TESTED = 2**29
-"""Rules times questions up to which it is, a bound on time: a minute or two on one core with 1,000 draws."""
+"""Most rules times questions for that test: a bound on time, a minute or two on one core with 1,000 draws."""
 
 
 def difference_columns_of(sums: RuleSums, trials: Trials, level: float) -> dict[str, Floats]:
     """Return mean differences to the baseline with t intervals, for quality and (with a prefix) calls.
 
-    In a simulation of 60 to 300 questions of which 3 to 30 % differ they cover the mean about as often as bootstrap
-    intervals, and far more often where few differ (92 instead of 79 % at 60 questions of which 5 % differ).  They need no
-    draws of every rule.
+    In a simulation of 60 to 300 questions of which 3 to 30 % differ, t intervals cover the mean about as often as
+    bootstrap intervals, and far more often where few differ (92 instead of 79 % at 60 questions of which 5 % differ).
+    They need no draws for every rule.
     """
     from scipy.special import stdtrit
 
@@ -122,7 +122,7 @@ def difference_columns_of(sums: RuleSums, trials: Trials, level: float) -> dict[
 
 @dataclass(frozen=True, kw_only=True)
 class Estimates:
-    """What is compared question by question, and the tests of the best rule's lead."""
+    """Comparisons of single rules question by question, and the tests of the best rule's lead."""
 
     trials: Trials
     comparisons: Comparisons
@@ -134,7 +134,7 @@ class Estimates:
 
     @classmethod
     def of(cls, passes: Passes, trials: Trials, on_tune: Trials, sums: RuleSums) -> Estimates:
-        """Compare the best rule, the one that tune selects, those of the folds, and `tasr`."""
+        """Compare the best rule, the one that tune selects, those that the folds select, and `tasr`."""
         rules = {}
         for how, side in (("naive", trials), ("nested", on_tune)):
             if side.best is not None:
@@ -175,7 +175,7 @@ class Estimates:
         )
 
     def named(self, trials: Trials) -> tuple[Named, ...]:
-        """Return `tasr` on the rounds of every prompt that has its signals."""
+        """Return `tasr` for every prompt that has its signals."""
         names, n = self.comparisons.names, self.sums.deltas.counts.rows
         return tuple(
             Named(
@@ -190,7 +190,7 @@ class Estimates:
         )
 
     def chosen(self, policy: Policy, prompt: str, on_tune: Trials, goal: Goal) -> Chosen:
-        """Return what tune selects with its figures on the searched questions."""
+        """Return the rule that tune selects with its figures on the searched questions."""
         assert on_tune.best is not None
         estimate = self._estimate("nested")
         quality, delta = figure(estimate.quality, ".1f", 100), figure(estimate.delta.triple, "+.1f", 100)
@@ -204,7 +204,7 @@ class Estimates:
         )
 
     def optimism(self) -> Optimism | None:
-        """Return what selecting the best rule within the budget is worth."""
+        """Return the estimates of what selecting the best rule within the budget is worth."""
         if self.trials.best is None:
             return None
         hows = [how for how in ("naive", "nested", "cross-fitted") if how in self.comparisons.names]
@@ -219,7 +219,7 @@ class Estimates:
 
 
 def _one(sums: ComparisonSums, place: int) -> float:
-    """Return the p-value of one difference as if it were the only one."""
+    """Return the p-value of one difference, not corrected for the others."""
     deltas, one = sums.deltas, slice(place, place + 1)
     return p_of_largest(0, deltas.means[one], deltas.errors[one], deltas.drawn.drawn[one], deltas.drawn.sizes)
 
@@ -229,7 +229,7 @@ def _affordable(trials: Trials) -> Positions:
 
 
 def _picked(trials: Trials, sums: RuleSums) -> tuple[int, ...]:
-    """Return the number of the rule that the other folds select, for each fold; empty where that cannot be done."""
+    """Return, for each fold, the number of the rule that the other folds select; empty if that is impossible."""
     numbers, picked = trials.distinct.number, []
     totals = {name: sums.folds[name].sum(axis=0)[numbers] for name in FOLDED}
     for fold, size in enumerate(sums.sizes.tolist()):
@@ -244,7 +244,7 @@ def _picked(trials: Trials, sums: RuleSums) -> tuple[int, ...]:
 
 
 def _p_corrected(passes: Passes, trials: Trials, sums: RuleSums) -> float:
-    """Return the p-value of the best rule's lead among all rules within the budget; NaN where they are too many."""
+    """Return the p-value of the best rule's lead, corrected for all rules within the budget; NaN if they are too many."""
     within, n_resamples = _affordable(trials), passes.reading.resampling.n_resamples
     too_many = len(within) * n_resamples > _MOST_SUMS_DRAWN or len(within) * sums.n > _MOST_PAIRS_TESTED
     if trials.best is None or not n_resamples or too_many:

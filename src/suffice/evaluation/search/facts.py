@@ -1,4 +1,4 @@
-"""What a search must know of all questions before it fits anything, and which of them are for tuning."""
+"""Facts about all questions that a search needs before it fits anything, and the choice of tune questions."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ from suffice.policy.seen import id_hash, one_name_per_text
 from suffice.recordings.recording import Recording
 
 HASHED = ("question_id", "round", "answer")
-"""Columns that the hash of the data reads, beside metrics."""
+"""Columns that the hash of the data covers, besides metrics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneShare:
-    """Which questions of one recording are for tuning: by the hash of their unit's name and a seed.
+    """The rule that chooses tune questions of a recording, by the hash of their unit's name and a seed.
 
     Attributes:
         share: In (0, 1).
         seed: Another seed gives another division.
-        linked: The name by which a unit is divided that shares its text with another, by its own.
+        linked: For units that share a text with another one: maps the unit's name to the common name that is hashed
+            instead.
     """
 
     share: float
@@ -46,7 +47,7 @@ class TuneShare:
             raise DataError(f"the tune share lies strictly between 0 and 1, as 0.5, not {self.share!r}")
 
     def of(self, block: Recording) -> Mask:
-        """Return which questions are for tuning."""
+        """Return a mask of the tune questions of a block."""
         return self._of_names([self.linked.get(name, name) for name in unit_names(block)])
 
     def _of_names(self, names: Sequence[str]) -> Mask:
@@ -54,15 +55,15 @@ class TuneShare:
         return places
 
     def divided(self, recording: Recording) -> Mask:
-        """Return which questions of a whole recording are for tuning: those of one text are on one side."""
+        """Return a mask of the tune questions of a whole recording; questions with the same text are on the same side."""
         return self._of_names(dividing_names(recording))
 
 
 def split(recording: Recording, share: float, seed: int) -> tuple[Recording, Recording]:
-    """Return tune questions and the rest, by the hash of each cluster's name and the seed: the same in every file.
+    """Split a recording into tune questions and the rest, by the hash of each cluster's name and the seed, alike in every file.
 
     Raises:
-        DataError: A share outside (0, 1), or a side without questions.
+        DataError: The share is outside (0, 1), or a side has no questions.
     """
     tune = TuneShare(share=share, seed=seed).divided(recording)
     if tune.all() or not tune.any():
@@ -75,16 +76,16 @@ def split(recording: Recording, share: float, seed: int) -> tuple[Recording, Rec
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Facts:
-    """What a search must know of all questions before it fits anything, also of those that failed; parts are added.
+    """Facts about questions, failed ones included, that a search needs before it fits anything; facts of parts can be added.
 
     Attributes:
-        keys: Of the names of the questions.
-        units: Of the names of their units, see `unit_names`.
-        texts: Of their normalised texts, 0 where one is missing.
+        keys: Keys of the names of the questions.
+        units: Keys of the names of their units, see `unit_names`.
+        texts: Keys of their normalised texts, 0 where one is missing.
         prompts: Their prompts.
         choice: Whether they are multiple choice.
-        digest: Of identities, answers and metrics, whatever the order of the questions.
-        failed: Which of them failed while recording; prompts, choice and digest are without these.
+        digest: Hash of identities, answers and metrics; independent of the order of the questions.
+        failed: Keys of the questions that failed while recording; prompts, choice and digest leave them out.
     """
 
     keys: Keys
@@ -115,19 +116,19 @@ class Facts:
 
     @property
     def n_failed(self) -> int:
-        """How many questions failed while recording."""
+        """Number of questions that failed while recording."""
         return int(self.failed.sum())
 
     @property
     def complete(self) -> Facts:
-        """The same without the questions that failed."""
+        """The facts without the questions that failed."""
         keep = ~self.failed
         kept = {name: getattr(self, name)[keep] for name in ("keys", "units", "texts", "failed")}
         return replace(self, **kept)
 
     @property
     def several_prompts(self) -> bool:
-        """Whether rounds are of more than one prompt."""
+        """True if the rounds have more than one prompt."""
         return len(self.prompts) > 1
 
     @property
@@ -136,10 +137,10 @@ class Facts:
         return _repeated(self.texts[self.texts != 0])
 
     def together(self, *, is_clustered: bool) -> Keys:
-        """Return the keys of the complete questions whose unit has others, sorted: these must be looked at together.
+        """Return the sorted keys of the complete questions that share their unit with others and must be read together.
 
         Args:
-            is_clustered: Whether a column names the units; otherwise questions of one text are one.
+            is_clustered: Whether a column names the units; otherwise questions with the same text form one unit.
         """
         own = self.complete
         several = np.isin(own.units, _repeated(own.units))
@@ -148,14 +149,14 @@ class Facts:
         return np.sort(own.keys[several])
 
     def seen_in(self, other: Facts) -> Mask:
-        """Return which of these questions are among others, by name, unit or text."""
+        """Return a mask of the questions that are also in `other`, by name, unit or text."""
         names = np.concatenate([other.keys, other.units])
         same_text: Mask = (self.texts != 0) & np.isin(self.texts, other.texts)
         same: Mask = np.isin(self.keys, names) | np.isin(self.units, names) | same_text
         return same
 
     def refuse_repeated(self) -> None:
-        """Raise a `DataError` if a question is there twice, which no part shows."""
+        """Raise a `DataError` if a question occurs twice, which cannot be seen in a single part."""
         if len(np.unique(self.keys)) < len(self.keys):
             raise DataError(
                 "the rows of some questions do not follow each other: sort the parts by question_id and round"
@@ -202,7 +203,7 @@ def _text_key(text: str | None) -> int:
 def _content_digest(block: RecordingBlock, metrics: Sequence[str]) -> int:
     names = [name for name in (*HASHED, *metrics) if name in block.table.column_names]
     rounds = block.table.column("round").to_numpy()
-    rows = pa.array(np.lexsort((rounds, block.row_question)))  # the order of rounds in the file means nothing
+    rows = pa.array(np.lexsort((rounds, block.row_question)))  # the order of rounds in the file must not matter
     columns = [block.table.column(name).take(rows).to_pylist() for name in names]
     ends = [*np.flatnonzero(np.diff(block.row_question)) + 1, block.table.num_rows]
     total, start = 0, 0
@@ -214,7 +215,7 @@ def _content_digest(block: RecordingBlock, metrics: Sequence[str]) -> int:
 
 
 def questions_with_texts(block: RecordingBlock, texts: Keys) -> list[tuple[str, str]]:
-    """Return the unit and the text of the questions that have one of some texts."""
+    """Return the unit and the text of the questions whose text is among `texts`."""
     wanted = {*texts.tolist()}
     return [
         (name, text)
@@ -224,7 +225,7 @@ def questions_with_texts(block: RecordingBlock, texts: Keys) -> list[tuple[str, 
 
 
 def linked_names(questions: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the names by which units of one text are divided, by their own."""
+    """Return, for units that share a text, the common name that divides them, by their own names."""
     pairs = [*questions]
     names = [name for name, _ in pairs]
     return dict(zip(names, one_name_per_text(names, [text for _, text in pairs]), strict=True))

@@ -1,4 +1,4 @@
-"""From the number of a rule to the rule: every block is counted through without making a single `Rule`.
+"""Numbered rules of a block: they are decoded from their numbers, without creating `Rule` objects.
 
 A rule of a block is a row of *digits*, one for each literal (0 = not in this rule, d = its d-th threshold), and for
 `dnf` and `k_of_n` a *shape*: which literals are joined by ``&``, or how many must fire.
@@ -26,10 +26,10 @@ class RuleCodes:
     """Rules of a block.
 
     Attributes:
-        digits: Which threshold of each literal, from 1; 0 where the literal is not in the rule; shape
+        digits: The threshold of each literal, counted from 1; 0 if the literal is not in the rule; shape
             ``(n_rules, n_literals)``.
-        labels: For `dnf`, which conjunction a literal belongs to, from 1; 0 where it is not in the rule; same shape.
-        votes: For `k_of_n`, how many literals must fire, shape ``(n_rules,)``.
+        labels: For `dnf`, the conjunction of each literal, counted from 1; 0 if it is not in the rule; same shape.
+        votes: For `k_of_n`, the number of literals that must fire, shape ``(n_rules,)``.
     """
 
     digits: Ints
@@ -38,26 +38,26 @@ class RuleCodes:
 
 
 class FormFamily:
-    """All rules of a block, or those of them that have a gate, numbered from 0.
+    """All rules of a block, or those with a gate, numbered from 0.
 
     Args:
         block: A block whose literals have their thresholds.
-        gates: How many of its first literals are gates; every rule then has one of them.  0 = all rules.
+        gates: Number of its first literals that are gates; every rule then has at least one gate.  0 = all rules.
     """
 
     def __init__(self, block: Block, gates: int = 0) -> None:
         self.block = block
         self.widths = [len(literal.thresholds) for literal in block.literals]
         self._gates = gates
-        # The rules without a gate are numbered before all others, and left out.
+        # Rules without a gate have the lowest numbers; they are skipped.
         self._first = replace(block, literals=block.literals[gates:]).count if gates else 0
         self.count = block.count - self._first
 
     @classmethod
     def of(cls, block: Block) -> list[FormFamily]:
-        """Return the rules of a block by where they start: those from round 1, and those with a gate, from round 0.
+        """Return the rules of a block in families by start round: from round 1, and those with a gate from round 0.
 
-        In rules with gates these come first, so that a lazy evaluation comes to them before it needs an answer.
+        Gates come first in their rules, so that a lazy evaluation reads them before it needs an answer.
         """
         gates = tuple(literal for literal in block.literals if literal.is_gate)
         others = tuple(literal for literal in block.literals if not literal.is_gate)
@@ -66,7 +66,7 @@ class FormFamily:
 
     @property
     def is_gated(self) -> bool:
-        """Whether its rules start at round 0."""
+        """True if its rules start at round 0."""
         return self._gates > 0
 
     @cached_property
@@ -87,7 +87,7 @@ class FormFamily:
         ]
 
     def _gates_first(self, columns: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return columns of literals, the last of which are gates, in the order of the block."""
+        """Move the columns of gates from the end to the front, which is the order of the block."""
         n = len(self.widths)
         return np.concatenate([np.roll(columns[:, :n], self._gates, axis=1), columns[:, n:]], axis=1)
 
@@ -97,7 +97,7 @@ class FormFamily:
         if self.block.form in ("or", "and"):
             radices = [1 + width for width in (*self.widths[self._gates :], *self.widths[: self._gates])]
             return RuleCodes(digits=self._gates_first(_mixed_radix(numbers + 1, radices)))
-        # Rules of one shape are numbered together: the shape first, then the digits of the literals that are in it.
+        # Rules of one shape have consecutive numbers: the shape is decoded first, then the digits of its literals.
         labels, first = self._shapes
         shape = np.searchsorted(first, numbers, side="right") - 1
         n, rest = len(self.widths), numbers - first[shape]
@@ -115,14 +115,14 @@ class FormFamily:
         return RuleCodes(digits=digits, votes=chosen[:, n])
 
     def sizes(self, codes: RuleCodes) -> Ints:
-        """Return how many characters the literals of each rule have, the measure by which a text is short."""
+        """Return the number of characters of each rule's literals, which says which of several rules is shortest."""
         total = np.zeros(len(codes.digits), dtype=np.int64)
         for i, lengths in enumerate(self._lengths):
             total += lengths[codes.digits[:, i]]
         return total
 
     def rule(self, codes: RuleCodes, row: int) -> Rule:
-        """Return one of the rules as a value."""
+        """Return one of the rules as a `Rule`."""
         digits = codes.digits[row].tolist()
         members: list[Rule] = [
             literal.threshold(d - 1) for literal, d in zip(self.block.literals, digits, strict=True) if d
@@ -155,10 +155,11 @@ def _mixed_radix(numbers: Ints, radices: list[int]) -> Ints:
 def _partitions(n: int) -> Bytes:
     """Return every set partition of every non-empty subset of n things, shape ``(bell(n + 1) - 1, n)``.
 
-    Labels grow: a thing gets 0 (left out), one of the labels so far, or the next one.
+    Each thing gets the label 0 (left out), one of the labels so far, or the next new one.
     """
     rows, highest = np.zeros((1, 0), dtype=np.uint8), np.zeros(1, dtype=np.uint8)
-    # Each pass gives every row all its possible next labels at once, so the loop runs over things, not over partitions.
+    # Each pass extends every row by all of its possible next labels at once, so the loop runs over things, not
+    # partitions.
     for _ in range(n):
         children = highest.astype(np.int64) + 2  # 0, 1..highest, highest + 1
         parent = np.repeat(np.arange(len(rows)), children)
@@ -171,10 +172,10 @@ def _partitions(n: int) -> Bytes:
 
 @lru_cache(maxsize=4)
 def _vote_shapes(n: int) -> Bytes:
-    """Return every non-empty subset of n things with every k up to its size, k in a last column."""
+    """Return all pairs of a non-empty subset of n things and a k up to its size; the last column holds k."""
     subsets = _mixed_radix(np.arange(1, prod([2] * n)), [2] * n).astype(np.uint8)
     sizes = subsets.sum(axis=1, dtype=np.int64)
     parent = np.repeat(np.arange(len(subsets)), sizes)
-    # Counts up from 1 within each subset: the place among all rows, less that of the subset's first row.
+    # k counts from 1 within each subset: the position of the row less that of the subset's first row.
     k = np.arange(len(parent)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + 1
     return np.column_stack([subsets[parent], k.astype(np.uint8)])

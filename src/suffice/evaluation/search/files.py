@@ -17,7 +17,7 @@ def read_space(path: str | Path) -> Space:
 
     Raises:
         DataError: There is no such file, or a value is not allowed.
-        SchemaError: It is not TOML, or has unknown fields.
+        SchemaError: The file is not TOML, or has unknown fields.
     """
     source = Path(path)
     try:

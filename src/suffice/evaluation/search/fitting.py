@@ -1,4 +1,4 @@
-"""What a search could read of tune questions, and the fitted state that it reads with."""
+"""Find the signals that a search can read on tune questions, and fit the state that they need."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _UNREAD = frozenset({"calls", "tokens", "seconds"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defined:
-    """What a search could read of some questions; parts are joined by `|`.
+    """The signals that a search could read for some questions; parts are joined by `|`.
 
     Attributes:
         recorded: The signals that were recorded.
-        signals: Those with a value somewhere.
+        signals: The recorded signals with a value somewhere.
         scores: The smallest and the largest `top_score` of a question; infinite without one.
         independent: Whether rounds are independent answers that vote.
     """
@@ -41,7 +41,7 @@ class Defined:
 
     @classmethod
     def of(cls, recording: Recording) -> Defined:
-        """Look through all signals of a recording."""
+        """Examine all signals of a recording."""
         own = {*recording.names("signal")}
         names = [name for name in recording.table.column_names if name in SIGNALS or name in own]
         signals = frozenset(name for name in names if np.isfinite(recording.column(name)).any())
@@ -57,14 +57,14 @@ class Defined:
 
     @property
     def same_score(self) -> bool:
-        """Whether `top_score` is the same in every question, so that it has no z-score."""
+        """True if `top_score` is the same in every question, so that it has no z-score."""
         return "top_score" in self.signals and not self.scores[0] < self.scores[1]
 
     @property
     def columns(self) -> dict[str, str]:
-        """The signals that can be read, those that are fitted included, with the column that each is read from.
+        """The signals that can be read or fitted, with the column that each is read from.
 
-        A recorded column wins over one that could be fitted.
+        A recorded column is preferred to a fitted one.
         """
         there = {name: name for name in self.signals}
         fitted = {name: source for name, source in _FITTED.items() if source in there}
@@ -82,17 +82,18 @@ def fit(
     metric: str = "em",
     defined: Defined | None = None,
 ) -> Policy:
-    """Return a policy with the fitted state of those signals that are not columns of their own, fitted on tune.
+    """Fit the signals that were not recorded as columns on tune questions, and return a policy with that state.
 
     Args:
         tune: Tune questions.
-        signals: What a search reads.
-        target: What calibrators are fitted to; None = `em`, or `metric` where that needs no gold answers.
-        metric: What quality means; also the target where there is no `em` and nothing to calibrate.
-        defined: What there is, if `tune` has only the columns that are fitted.
+        signals: The signals that a search reads.
+        target: The outcome that calibrators predict; None = `em`, or `metric` where that needs no gold answers.
+        metric: The quality; also the target if there is no `em` and nothing to calibrate.
+        defined: The available signals, if `tune` has only the columns that something is fitted on.
 
     Raises:
-        UnknownSignalError: A signal is neither recorded, with a value somewhere, nor can be fitted; naming all.
+        UnknownSignalError: Signals were neither recorded with a value somewhere nor can be fitted; the message names
+            all of them.
     """
     of = Defined.of(tune) if defined is None else defined
     computed = {name: name for name in signals if name not in tune.table.column_names and is_computed(name)}

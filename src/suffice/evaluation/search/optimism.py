@@ -1,4 +1,4 @@
-"""How much of the best rule's lead is luck: the naive best beside estimates that did not select on what they report."""
+"""Optimism of the best rule's lead: the naive estimate beside estimates that select and report on different questions."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from suffice.policy.rounds import Floats
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleEstimate:
-    """What selecting the best rule within the budget is worth, by one way of estimating it.
+    """One estimate of the gain from selecting the best rule within the budget.
 
     Attributes:
         how: `naive` (selected and reported on the same questions), `nested` (selected on tune), or `cross-fitted`
             (each question counts with the rule that the other folds select).
-        rules: What was selected, most frequent first.
+        rules: The selected rules, most frequent first.
         quality: Mean of the metric, in [0, 1].
         calls: Mean calls.
-        delta: The difference to the baseline, with its interval.  The interval takes the selection as given.
+        delta: The difference to the baseline, with its interval.  The interval does not account for the selection.
     """
 
     how: str
@@ -34,16 +34,16 @@ class RuleEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimism:
-    """The optimism of a search.
+    """Estimates of how much of a search's best lead is luck.
 
     Attributes:
         estimates: Naive, nested and cross-fitted, as far as they are available.
-        n_rules: Rules that were tried.
-        n_distinct: Different sets of stops among them.
-        n_within: Those within the budget, among which the best was selected.
+        n_rules: Number of rules that were tried.
+        n_distinct: Number of distinct sets of stops among them.
+        n_within: Number of these within the budget, among which the best was selected.
         p_raw: One-sided bootstrap p-value of the naive best's lead, as if it had been the only rule.
-        p_corrected: The same against the largest of all lead statistics of the rules within the budget.  NaN where
-            these are too many to test together.
+        p_corrected: The p-value corrected for choosing the best: against the largest lead statistic of all rules within
+            the budget.  NaN if these are too many to test together.
     """
 
     estimates: tuple[RuleEstimate, ...]
@@ -60,13 +60,13 @@ class Optimism:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trials:
-    """All rules of a space on some questions, with what each gives and costs.
+    """All rules of a space on some questions, with mean metric and costs.
 
     Attributes:
         explorer: The space on the questions.
-        distinct: The rules that stand for all that stop alike.
+        distinct: One rule for each set of stops.
         means: Mean outcomes of each of them, by name in `OUTCOMES`.
-        budget: Most mean calls of what is selected.
+        budget: Most mean calls of a selected rule.
     """
 
     explorer: Explorer

@@ -1,4 +1,4 @@
-"""Independent samples in several random orders of each question, drawn by its name: rows of one unit."""
+"""Several random orders of each question's independent samples, as rows of one unit; orders follow from the question's name."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _ORDERS_STREAM = 0x0DE5 << 40
 
 
 def keyed_orders(recording: Recording, n: int, seed: int) -> list[npt.NDArray[np.int64]]:
-    """Return `n` orders: where each round goes, shape ``(n_questions, n_rounds)``, for `Recording.reordered`.
+    """Return `n` orders as the new position of each round, shape ``(n_questions, n_rounds)``, for `Recording.reordered`.
 
-    The order of a question's rounds follows from its name, the seed and the number of the order, so that it is the same
-    whatever questions are around it.  A closed-book round 0 stays where it is.
+    The order of a question's rounds follows from its name, the seed and the number of the order, so it does not depend
+    on the other questions.  A closed-book round 0 keeps its place.
     """
     keys = keys_of(recording.question_ids)
     orders = []
@@ -42,7 +42,7 @@ def ordered_metadata(metadata: Mapping[str, Any], n: int) -> dict[str, Any]:
 
 
 def in_orders(recording: Recording, n: int, seed: int) -> RecordingBlock:
-    """Return each question in `n` orders of its samples, as rows of one cluster: who draws clusters draws questions."""
+    """Return each question in `n` orders of its samples, as rows of one cluster, so that resampling draws whole questions."""
     units = np.array([str(unit) for unit in recording.clusters.tolist()], dtype=object)[recording.row_question]
     whole = Recording(recording.table, recording.metadata) if isinstance(recording, RecordingBlock) else recording
     tables = []

@@ -1,4 +1,4 @@
-"""What a search computes of one part of a recording, in whatever process: each result adds up over parts."""
+"""Functions that a search runs on one part of a recording, in any process; their results can be added over parts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from suffice.policy.rounds import Floats, Positions
 from suffice.policy.rules import tasr
 
 _DRAWN_AT_ONCE = 4_096
-"""Questions whose draws are in memory: 32 MB of 1,000 draws."""
+"""Number of questions whose draws are in memory at once: 32 MB for 1,000 draws."""
 
 _OfPiece = TypeVar("_OfPiece")
 
@@ -42,13 +42,13 @@ def with_facts(
 
 
 def facts_in(reading: SearchReading, columns: Sequence[str], place: PlacedPiece) -> Facts:
-    """Return what is known of all questions of a piece."""
+    """Return the facts about all questions of a piece."""
     return reduce(add, map(facts_of, reading.stored(place, columns)), Facts.none())
 
 
 def names_in(reading: SearchReading, texts: Keys, place: PlacedPiece) -> list[tuple[str, str]]:
-    """Return unit and text of the questions that have one of some texts."""
-    blocks = reading.stored(place, {"question"})  # those that failed as well: they link others in `split`, too
+    """Return the unit and the text of the questions whose text is among `texts`."""
+    blocks = reading.stored(place, {"question"})  # failed questions count too, since they also link others in `split`
     return [question for block in blocks for question in questions_with_texts(block, texts)]
 
 
@@ -65,7 +65,7 @@ def rows_in(
 
 
 def defined_in(reading: SearchReading, columns: Sequence[str], place: PlacedPiece) -> dict[str, Defined]:
-    """Return by prompt what tune questions have of the columns of signals."""
+    """Return, by prompt, the signals that tune questions have among `columns`."""
     there: dict[str, Defined] = {}
     for block in reading.blocks(place, columns, tune=True):
         for prompt, part in reading.by_prompt(place, block).items():
@@ -75,7 +75,7 @@ def defined_in(reading: SearchReading, columns: Sequence[str], place: PlacedPiec
 
 
 def tables_in(reading: SearchReading, columns: Sequence[str], place: PlacedPiece) -> list[pa.Table]:
-    """Return some columns of the tune questions, to fit what needs all of them at once."""
+    """Return some columns of the tune questions, for fits that need all questions at once."""
     blocks = reading.blocks(place, columns, tune=True)
     return [block.table.select([name for name in columns if name in block.table.column_names]) for block in blocks]
 
@@ -102,12 +102,12 @@ def sums_alone_in(reading: SearchReading, spaces: Sequence[Space], place: Placed
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Checks:
-    """What a reader must know of the questions of one side; parts are added.
+    """Checks and notes on the questions of one side; those of other parts can be added.
 
     Attributes:
         notes: In words.
-        definedness: By prompt and start round, in how many rounds each signal is defined.
-        selected: Which questions the recording's own models have seen.
+        definedness: Counts of defined signals, by prompt and start round.
+        selected: Questions that the recording's own models have seen.
         silent: Questions in which no round has an answer, if the metric compares answers.
         left_out: Units that some prompt lacks.
     """
@@ -119,7 +119,7 @@ class Checks:
     left_out: int = 0
 
     def add(self, other: Checks) -> None:
-        """Add what is known of other questions."""
+        """Add the checks of other questions."""
         self.notes |= other.notes
         for key, counts in other.definedness.items():
             if key in self.definedness:
@@ -131,7 +131,7 @@ class Checks:
         self.left_out += other.left_out
 
     def add_questions(self, questions: Questions, metric: str) -> None:
-        """Add what is known of questions."""
+        """Check questions and add the results."""
         self.notes |= dict.fromkeys(questions.notes)
         self.left_out += questions.left_out
         for number, (prompt, side) in enumerate(questions.sides.items()):
@@ -145,7 +145,7 @@ class Checks:
 
     @property
     def sentences(self) -> list[str]:
-        """All of it in words.
+        """Return all notes in words.
 
         Raises:
             UnknownSignalError: A signal is undefined in every round.
@@ -166,7 +166,7 @@ class Checks:
 def sums_in(
     reading: SearchReading, space: Space, place: PlacedPiece
 ) -> tuple[tuple[RuleSums, Checks], tuple[RuleSums, Checks]]:
-    """Return the sums of every rule over tune questions, and over searched ones, with what a reader must know."""
+    """Return the sums of every rule over tune questions and over searched ones, and the checks of each side."""
     tune, searched = (RuleSums.zero(space.count), Checks()), (reading.searched_sums(space.count), Checks())
     for is_tune, (sums, checks) in ((True, tune), (False, searched)):
         for questions in reading.questions(place, tune=is_tune):
@@ -178,12 +178,12 @@ def sums_in(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparisons:
-    """What is compared with the baseline question by question.
+    """The rules that are compared with the baseline question by question.
 
     Attributes:
-        rules: By a name, the number of a rule.
-        by_fold: The number of the rule that each fold counts with; empty = not compared.
-        named: What `tasr` is called on the rounds of each prompt on which it is compared.
+        rules: Numbers of rules, by name.
+        by_fold: The number of the rule that is evaluated on each fold; empty = not compared.
+        named: The name of `tasr` for each prompt on which it is compared.
     """
 
     rules: dict[str, int]
@@ -192,19 +192,19 @@ class Comparisons:
 
     @property
     def names(self) -> list[str]:
-        """Names of all that is compared."""
+        """Names of all compared rules."""
         return [*self.rules, *(["cross-fitted"] if self.by_fold else []), *self.named.values()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ComparisonSums:
-    """What is compared, over some questions; parts are added.
+    """Sums of the compared rules over some questions; sums of other parts can be added.
 
     Attributes:
         quality: Sums of the metric, shape ``(n_compared,)``.
         calls: Sums of calls, same shape.
         deltas: Differences of the metric to the baseline, and their draws.
-        hashes: Of the stops of `tasr` on the rounds of each prompt.
+        hashes: Hash of the stops of `tasr`, for each prompt.
     """
 
     quality: Floats
@@ -224,7 +224,7 @@ class ComparisonSums:
 def comparisons_in(
     reading: SearchReading, space: Space, comparisons: Comparisons, place: PlacedPiece
 ) -> ComparisonSums | None:
-    """Return what is compared over the searched questions of a part; None if there are none."""
+    """Return the sums of the compared rules over the searched questions of a part; None if there are none."""
     total: ComparisonSums | None = None
     for questions in reading.questions(place, tune=False):
         for rows in whole_units(np.argsort(questions.units, kind="stable"), questions.units, _DRAWN_AT_ONCE):
@@ -267,13 +267,13 @@ def _comparison_sums(
 
 
 def family_in(reading: SearchReading, space: Space, numbers: Positions, place: PlacedPiece) -> tuple[Floats, Floats]:
-    """Return the sums of the differences of many rules in every draw, and the rows of every draw."""
+    """Return, for every draw, the sums of the differences of many rules and the number of rows."""
     n_resamples = reading.resampling.n_resamples
     drawn, sizes = np.zeros((len(numbers), n_resamples)), np.zeros(n_resamples)
     for questions in reading.questions(place, tune=False):
         for rows in slices(np.arange(len(questions)), _DRAWN_AT_ONCE):
             some = questions.rows(rows)
-            weights = reading.weights(some.units)  # rows of one unit have the same
+            weights = reading.weights(some.units)  # all rows of a unit have the same weights
             sizes += weights.sum(axis=1)
             for part, deltas in Explorer(space, some).deltas(numbers):
                 drawn[part] += deltas["quality"] @ weights.T
@@ -283,7 +283,7 @@ def family_in(reading: SearchReading, space: Space, numbers: Positions, place: P
 def intervals_in(
     reading: SearchReading, space: Space, numbers: Positions, place: PlacedPiece
 ) -> list[ThresholdIntervals]:
-    """Return how far the thresholds of some rules can move before a searched question of the part stops elsewhere."""
+    """Return the intervals in which thresholds of some rules can move without changing a stop in the part."""
     intervals: list[ThresholdIntervals] = []
     for questions in reading.questions(place, tune=False):
         for rows in slices(np.arange(len(questions)), _DRAWN_AT_ONCE):
@@ -292,7 +292,7 @@ def intervals_in(
 
 
 def narrowed(first: Sequence[ThresholdIntervals], second: Sequence[ThresholdIntervals]) -> list[ThresholdIntervals]:
-    """Return the thresholds that are in both intervals, rule by rule; all if one has no questions."""
+    """Intersect two lists of intervals rule by rule; one without questions leaves the other unchanged."""
     if not first or not second:
         return [*(first or second)]
     return [

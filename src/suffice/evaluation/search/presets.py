@@ -1,4 +1,4 @@
-"""The published spaces, and the same form on whatever a recording has."""
+"""The published spaces, and spaces of the same form for the signals that a recording has."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _WITHOUT_MARGIN = (
 _WITH_MARGIN = ("p_correct", "answer_stable", "calibrated_confidence", "overlap", "top_score_z_pool", "score_gap")
 _AVAILABLE = tuple(dict.fromkeys((*_WITH_MARGIN[:4], "top_score_z", "score_gap", *_WITHOUT_MARGIN)))
 _LOWEST = {"overlap": 0.0}
-"""Where the published grids start: the authors' column is 0 in round 1, in which the signal is undefined here."""
+"""Lower end of the published grids: 0, because the authors' column is 0 in round 1, where the signal is undefined here."""
 
 
 def _literals(names: Iterable[str], low: Mapping[str, float] = _LOWEST) -> tuple[Literal, ...]:
-    """Return one literal for each signal: a yes or no must hold, of all others the threshold is found on tune."""
+    """Return one literal for each signal: a boolean must hold, and for other signals the threshold is found on tune."""
     return tuple(
         Literal(signal=name, comparison=">=", thresholds=(1.0,))
         if SIGNALS[name].unit == "bool"
@@ -53,7 +53,7 @@ PRESETS: Mapping[str, Space] = {
 
 
 def available(columns: Collection[str]) -> Space:
-    """Return the form of `tasr-dnf-876` on those of TASR's signals that there are, the global z-score among them.
+    """Return a space of the form of `tasr-dnf-876` on the available signals of TASR, including the global z-score.
 
     >>> available(["answer_stable", "overlap", "answer_margin"]).count
     4
@@ -74,7 +74,7 @@ def available(columns: Collection[str]) -> Space:
 
 
 def votes() -> Space:
-    """Return what is searched on samples: leads, posteriors, shares and windows, alone and together.
+    """Return the space for independent samples: leads, posteriors, shares and windows, alone and combined.
 
     >>> votes().count
     143

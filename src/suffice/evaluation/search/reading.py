@@ -1,4 +1,4 @@
-"""How every piece of a search is read: block by block, each question on its side of the split, prompt by prompt."""
+"""Read the pieces of a search: block by block, divided into tune and searched questions, and by prompt."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from suffice.policy.session import Policy
 from suffice.recordings.pieces import Piece
 
 PIECE_ROWS = 1 << 19
-"""Rows of a large file that one process reads at a time, about; the sums of all rules come back for each piece."""
+"""Approximate number of rows of a large file that one process reads at a time; each piece returns sums of all rules."""
 
 _FOLD_SEED = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedPiece:
-    """A piece, and which recording it is of.
+    """A piece and the recording that it belongs to.
 
     Attributes:
         recording: The position in `SearchReading.recordings`.
         piece: The piece.
-        is_together: Whether it is the questions of that recording in `SearchReading.together`.
+        is_together: Whether it consists of the questions of that recording in `SearchReading.together`.
     """
 
     recording: int
@@ -53,22 +53,22 @@ class PlacedPiece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchReading:
-    """How every piece is read.
+    """The settings for reading every piece of a search.
 
     Attributes:
-        recordings: The one that is searched; with a tune recording of its own, that is the second.
-        share: Which questions are for tuning; None where these have a recording of their own.
-        goal: What is looked for.
-        resampling: How questions are drawn.
-        folds: Of the cross-fitted estimate.
-        orders: In how many orders each question of independent samples counts; 1 = rounds follow one another.
-        several: Of each recording, whether its rounds are of several prompts.
+        recordings: The searched recording, and second the tune recording, if there is one.
+        share: The rule that chooses tune questions; None if they have a recording of their own.
+        goal: The goal of the search.
+        resampling: Settings of the draws of questions.
+        folds: Number of folds of the cross-fitted estimate.
+        orders: Number of random orders of each question's independent samples; 1 = rounds follow one another.
+        several: For each recording, whether its rounds have several prompts.
         policies: By prompt, the fitted state with a rule that reads every signal of the search; none before anything is
             fitted.
-        apart: By recording, the sorted keys of the questions of a file that its pieces are read without.
-        together: Those questions, which belong to units of several: in memory, for parts might divide a unit.
-        facts: What was read of a piece, to be compared with what its file says of itself; added to as it is read.
-        kept: The prepared questions of what is in memory, by piece and side: they are read in every pass.
+        apart: By recording, the sorted keys of questions that are skipped when its pieces are read.
+        together: The skipped questions, in memory: they share units with others, and parts might divide a unit.
+        facts: Facts of the pieces read so far, to compare with the headers of their files.
+        kept: Cache of the prepared questions of pieces in memory, by piece and side.
     """
 
     recordings: tuple[SearchSource | MemorySource, ...]
@@ -85,11 +85,11 @@ class SearchReading:
     kept: dict[tuple[PlacedPiece, bool], list[Questions]] = field(default_factory=dict)
 
     def pieces(self, columns: Iterable[str], *, tune: bool | None = None) -> list[PlacedPiece]:
-        """Return the pieces that have tune questions, or those that have searched ones.
+        """Return the pieces with tune questions, or those with searched ones.
 
         Args:
-            columns: What will be read of them.
-            tune: Which; None = all.
+            columns: The columns to be read.
+            tune: Whether to return those with tune questions or with searched ones; None = all.
         """
         names = [*columns]
         places = []
@@ -110,11 +110,11 @@ class SearchReading:
 
     @property
     def sent(self) -> SearchReading:
-        """What other processes need of it."""
+        """A copy to send to other processes, without what they do not need."""
         return replace(self, together={}, kept={})
 
     def stored(self, place: PlacedPiece, columns: Iterable[str]) -> Iterator[RecordingBlock]:
-        """Yield the questions of a piece; of a file, without those that are kept together."""
+        """Yield the questions of a piece in blocks, skipping questions of a file that are kept in memory."""
         reader = self._source(place).reader(place.piece, columns)
         apart = None if place.is_together else self.apart.get(place.recording)
         for block in reader:
@@ -127,7 +127,7 @@ class SearchReading:
         self.facts.append(reader.facts)
 
     def blocks(self, place: PlacedPiece, columns: Iterable[str], *, tune: bool) -> Iterator[RecordingBlock]:
-        """Yield the tune questions of a piece, or the searched ones, without those that failed; samples in every order."""
+        """Yield the tune questions or the searched ones of a piece without failed ones; samples in all their orders."""
         if self.share is None and tune != (place.recording == 1):
             return
         for block in filter(None, map(complete, self.stored(place, columns))):
@@ -147,12 +147,14 @@ class SearchReading:
         read = {"answer", "prompt_id"}
         for policy in self.policies.values():
             read |= {*policy.raw_columns}
-            for recording in self.recordings:  # one may lack columns that the other has
+            for recording in self.recordings:  # one recording may lack columns of the other
                 read |= {*policy_of_baseline(recording.empty(), policy, self.goal.baseline).raw_columns}
         for recording in self.recordings:
             read |= columns_of_metric(recording.schema, self.goal.metric) | cost_columns(recording.empty())
             if recording.header.get("fitted") or recording.header.get("state"):
-                read.add("question")  # what the recording's own models have seen is also known by its text
+                read.add(
+                    "question"
+                )  # questions that the recording's own models have seen are also recognised by their text
         return read
 
     def questions(self, place: PlacedPiece, *, tune: bool) -> Iterator[Questions]:
@@ -170,15 +172,15 @@ class SearchReading:
             yield from some
 
     def _prepared(self, place: PlacedPiece, block: RecordingBlock) -> Questions | None:
-        """Return the questions of a block for a search; None where it has no rounds of the prompts that rules read."""
+        """Prepare the questions of a block for a search; None if it has no rounds of the prompts that rules read."""
         parts, (first, *others) = self.by_prompt(place, block), self.policies
         if not others and not first and len(parts) == 1 and not self.several[place.recording]:
-            parts = {first: next(iter(parts.values()))}  # the only prompt, whatever its name
+            parts = {first: next(iter(parts.values()))}  # the only prompt counts under any name
         there = {prompt: parts[prompt] for prompt in self.policies if prompt in parts}
         if not there:
             return None
         goal = self.goal
-        if len(there) < len(self.policies):  # in this block no question has every prompt
+        if len(there) < len(self.policies):  # no question of this block has every prompt
             clusters = {name for part in there.values() for name in unit_names(part)}
             none = np.empty(0, dtype=np.uint64)
             names = np.empty(0, dtype=object)
@@ -186,7 +188,7 @@ class SearchReading:
         return Questions.of(there, self.policies, metric=goal.metric, baseline=goal.baseline)
 
     def searched_sums(self, n_rules: int) -> RuleSums:
-        """Return the sums of rules over no searched questions; folds and errors belong to draws."""
+        """Return empty sums of rules for searched questions; folds and errors are only kept if there are draws."""
         draws = self.resampling.n_resamples > 0
         return RuleSums.zero(n_rules, self.folds if draws else 1, tokens=True, errors=draws)
 
@@ -196,5 +198,5 @@ class SearchReading:
         return (numbers % np.uint64(self.folds)).astype(np.int64)
 
     def weights(self, units: Keys) -> Floats:
-        """Return the draws of units; without any, one, which shows no spread."""
+        """Return the draws of units; if resampling is off, a single draw, which shows no spread."""
         return poisson_weights(units, max(1, self.resampling.n_resamples), seed=self.resampling.seed)

@@ -1,4 +1,4 @@
-"""The result of a search: one row for all rules that stop alike, as columns, tables and parquet."""
+"""The result of a search: one row for each distinct set of stops, as columns, tables and parquet."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from suffice.policy.rounds import Floats, Positions
 from suffice.policy.session import Policy
 
 _WRITTEN_AT_ONCE = 20_000
-"""Rules whose texts are made and written at once."""
+"""Number of rules whose texts are created and written at once."""
 
 _RULE_MARKS = {
     "other rules": ("var(--accent-soft)", "circle"),
@@ -67,7 +67,7 @@ class Named:
         quality: Mean of the metric.
         calls: Mean calls.
         delta: The difference to the baseline; None without draws.
-        members: How many rules of the space stop as it does.
+        members: Number of rules of the space with the same stops.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Chosen:
         quality: Mean of the metric on tune, "selected there".
         calls: Mean calls on tune.
         headline: One sentence about the searched questions.
-        estimate: What it gives on the searched questions, which had no part in selecting it.
+        estimate: Its estimate on the searched questions, which were not used to select it.
     """
 
     policy: Policy
@@ -110,21 +110,23 @@ class SearchResult(Evaluation):
 
     Attributes:
         explorer: The space, with its thresholds, on the searched questions of the first part; in memory, on all.
-        intervals: Returns the intervals of the thresholds of rules, see `equivalent_intervals`, by reading the questions
-            again.
+        intervals: A function that reads the questions again and returns the intervals of rules' thresholds, see
+            `equivalent_intervals`.
         baselines: By prompt: mean quality and calls of the baseline.
-        distinct: The rules that stand for all that stop alike.
+        distinct: One rule for each set of stops.
         columns: By name: `quality`, `calls`, `tokens`; with draws also `delta`, `low`, `high` and the same
             with the prefix `calls_`: differences to the baseline with t intervals.
-        front: Whether no rule needs at most the calls and has at least the quality, and is better in one.
-        metric: What quality means.
-        budget: Most mean calls of what is selected.
-        baseline: What differences are taken against.
+        front: True for rules on the Pareto front: no other has at most their calls and at least their quality, and is
+            better in one.
+        metric: The quality.
+        budget: Most mean calls of a selected rule.
+        baseline: The baseline of differences.
         locked: The thresholds that were found on tune.
         named: Published rules outside the count.
         best: The position of the naive best within the budget, "selected here"; None if there is none.
-        chosen: What tune selects; None where no rule meets the budget there.
-        optimism: How much of the best's lead is luck; None without draws, or where no rule meets the budget.
+        chosen: The rule that tune selects; None if no rule meets the budget there.
+        optimism: Estimates of how much of the best rule's lead is luck; None without draws, or if no rule meets the
+            budget.
         n_tune: Tune questions.
     """
 
@@ -178,7 +180,7 @@ class SearchResult(Evaluation):
 
     @property
     def shown(self) -> list[int]:
-        """The positions of the front, by calls; of a long one an even selection with both ends and the best."""
+        """The positions of the front, by calls; if it is long, an even selection with both ends and the best."""
         front = np.flatnonzero(self.front)
         front = front[np.argsort(self.columns["calls"][front], kind="stable")]
         if len(front) > _MOST_SHOWN:
@@ -192,7 +194,7 @@ class SearchResult(Evaluation):
         return "" if self.chosen is None else self.chosen.headline
 
     def plot(self) -> Chart:
-        """Return the chart of quality against calls: the rules, those that no other dominates, and what was selected."""
+        """Return the chart of quality against calls: all rules, the Pareto front, and the selected rules."""
         return Chart(search_chart(self))
 
     def tables(self) -> list[Table]:
@@ -202,7 +204,7 @@ class SearchResult(Evaluation):
         return [*locked, _front_table(self), *optimism]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; NaN becomes None.  Of the rules, those of the front."""
+        """Return JSON-ready values with only the rules of the front; NaN becomes None."""
         chosen = self.chosen
         values: dict[str, Any] = jsonable(
             {
@@ -262,7 +264,7 @@ def _finite_ends(intervals: ThresholdIntervals) -> dict[str, list[float | None]]
 
 
 def _with_intervals(row: Mapping[str, Any]) -> str:
-    """Return a rule's text with the interval of equivalent values in the place of each threshold other than a yes or no."""
+    """Return a rule's text with each threshold, except those on booleans, replaced by its interval of equivalent values."""
     text = str(row["rule"])
     for literal, (low, high) in row["thresholds"].items():
         ends = ["" if end is None else f"{end:.4g}" for end in (low, high)]
@@ -381,10 +383,10 @@ def search_chart(result: SearchResult) -> dict[str, Any]:
 
 
 def _rule_points(result: SearchResult) -> list[dict[str, Any]]:
-    """Return what is drawn, in the order of `_RULE_MARKS`."""
+    """Return the points of the chart, in the order of `_RULE_MARKS`."""
     others = np.flatnonzero(~result.front)
     shown = others[np.linspace(0, len(others) - 1, min(_MOST_POINTS, len(others))).astype(np.int64)]
-    positions = np.union1d(shown, np.flatnonzero(result.front))  # ascending, as the explorer wants numbers
+    positions = np.union1d(shown, np.flatnonzero(result.front))  # ascending, as the explorer requires
     points = []
     rules = result.explorer.rules(result.distinct.number[positions])
     for at, stopping in zip(positions.tolist(), rules, strict=True):

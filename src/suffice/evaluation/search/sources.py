@@ -1,4 +1,4 @@
-"""The recordings that a search reads, in memory and on disk, block by block."""
+"""Recordings in memory or on disk, as sources that a search reads block by block."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from suffice.recordings.schema import column_kind
 _ALWAYS = ("question_id", "round", "end", "cluster")
 
 _BLOCK_ROWS = 1 << 16
-"""Rows of a file that are looked at together; memory is proportional to it."""
+"""Number of rows of a file that are read together; memory is proportional to it."""
 
 
 class SearchSource(Source):
-    """A recording on disk that is searched piece by piece, in whatever process.
+    """A recording on disk that is searched piece by piece, in any process.
 
     Raises:
         DataError: There is no such recording, or it has no rows.
@@ -38,14 +38,14 @@ class SearchSource(Source):
 
         Args:
             piece: The piece.
-            columns: Those that are read; the name of the question, its rounds, end and cluster always are.
+            columns: The columns to read; the name of the question, its rounds, end and cluster are always added.
         """
         wanted = {*_ALWAYS, *source_columns({*columns}, self.schema)}
         return self.blocks(piece, [name for name in self.schema.names if name in wanted], _BLOCK_ROWS)
 
 
 class MemorySource:
-    """A recording in memory that is searched as one piece, by question and round in the order of their names.
+    """A recording in memory that is searched as one piece, sorted by question and round.
 
     Args:
         table: Its rows, in any order.
@@ -58,20 +58,20 @@ class MemorySource:
     def __init__(self, table: pa.Table, header: Mapping[str, object], index: npt.NDArray[np.int64]) -> None:
         self.path, self.schema, self.header, self.index = "the recording", table.schema, dict(header), index
         self._table = table
-        # Figures must not depend on the order of rows, not even by a rounding.
+        # Sorted, so that figures do not depend on the order of rows, not even by rounding.
         order = [("question_id", "ascending"), ("round", "ascending")]
         self._order = pc.sort_indices(table.select(["question_id", "round"]), sort_keys=order)
 
     def empty(self) -> RecordingBlock:
-        """Return the recording without its rows: enough to fit a policy to it."""
+        """Return the recording without its rows, which is enough to build a policy for it."""
         return RecordingBlock(self.schema.empty_table(), self.header, self.index, np.zeros(0, dtype=np.int64))
 
     def pieces(self, columns: Sequence[str], rows: int) -> list[Piece]:  # noqa: ARG002 - as of a file
-        """Return the one piece; it has no name, for there is no other part that an error might mean."""
+        """Return the one piece; it needs no name, since an error cannot mean another part."""
         return [Piece(0, range(0), "")]
 
     def reader(self, piece: Piece, columns: Iterable[str]) -> _WholeReader:  # noqa: ARG002 - there is one
-        """Return all questions as one block; their texts are read where these say which belong together."""
+        """Return all questions as one block; texts are read if they decide which questions belong together."""
         wanted = {
             *_ALWAYS,
             *source_columns({*columns}, self.schema),
@@ -82,11 +82,11 @@ class MemorySource:
         return _WholeReader(RecordingBlock(table, self.header, self.index, run_starts(table.column("question_id"))))
 
     def check(self, read: Sequence[tuple[Piece, PieceFacts]]) -> None:
-        """Compare nothing: what is in memory has no checksums."""
+        """Do nothing, since a recording in memory has no checksums."""
 
 
 def _decoded(table: pa.Table) -> pa.Table:
-    """Return a table whose texts are stored as in a file: a table of one's own may have them in a dictionary."""
+    """Return a table with texts stored as in a file; a user's table may have dictionary-encoded columns."""
     for place, column in enumerate(table.schema):
         if pa.types.is_dictionary(column.type):
             plain = column.with_type(column.type.value_type)
@@ -102,7 +102,7 @@ class _WholeReader:
 
     @property
     def facts(self) -> PieceFacts:
-        """Nothing that a file would say of itself."""
+        """Empty facts, since there is no file to compare with."""
         return PieceFacts(digests={}, rounds=None)
 
     def __iter__(self) -> Iterator[RecordingBlock]:
@@ -110,14 +110,14 @@ class _WholeReader:
 
 
 def source_of(recording: Recording | str | Path) -> SearchSource | MemorySource:
-    """Return what reads a recording in memory, or one at a path."""
+    """Return the source of a recording in memory, or of one at a path."""
     if isinstance(recording, Recording):
         return MemorySource(recording.table, recording.metadata, recording.index)
     return SearchSource(recording)
 
 
 def is_clustered(schema: pa.Schema) -> bool:
-    """Return whether a column says which questions belong together; otherwise their texts do."""
+    """Return whether a column says which questions belong together; otherwise questions with the same text do."""
     return "cluster" in schema.names
 
 
@@ -128,8 +128,8 @@ def columns_of_metric(schema: pa.Schema, metric: str) -> set[str]:
 
 
 def cost_columns(empty: RecordingBlock) -> set[str]:
-    """Return the columns that costs follow from."""
-    # What a gate or a panel costs depends on there being its signal, and on the model of each round.
+    """Return the columns that costs are computed from."""
+    # The costs of a gate depend on whether its signal was recorded, those of a panel on the model of each round.
     more = {*gate_signals(empty), *(["model"] if empty.independent else [])}
     return {name for name in empty.table.column_names if column_kind(name) == "cost"} | more
 
@@ -143,7 +143,7 @@ def complete(block: RecordingBlock) -> RecordingBlock | None:
 
 
 def unit_names(recording: Recording) -> list[str]:
-    """Return the cluster of each question, and its own name where there is none."""
+    """Return the cluster of each question, or its own name if it has none."""
     if "cluster" not in recording.table.column_names:
         return recording.question_ids
     clusters = recording.per_question("cluster", []).tolist()

@@ -1,4 +1,4 @@
-"""Spaces: which rules a search tries, as a value whose size is known by formula before anything is built."""
+"""Spaces of rules for a search, as values whose size is known by formula before any rule is built."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RuleForm = Choice["or", "and", "dnf", "k_of_n"]
 FORMS: tuple[str, ...] = get_args(RuleForm)
 
 MOST_RULES = 20_000_000
-"""Most rules of one search: a minute's work, and half a gigabyte of bookkeeping when no two stop alike."""
+"""Most rules of one search: they take a minute, and half a gigabyte of memory if all have different stops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +27,10 @@ class Literal:
         signal: The signal.
         comparison: `>`, `>=`, `<` or `<=`.
         thresholds: The values, in the signal's unit; empty = found on tune questions.
-        grid: Where `thresholds` is empty: how many evenly spaced values between the signal's extremes on tune the
-            search tries; 0 = one value, the best by itself, locked before the search.
-        low: Where `thresholds` is empty: where those values start if the signal's smallest on tune lies above; None =
-            they start at the smallest.
+        grid: If `thresholds` is empty: the number of evenly spaced values between the signal's extremes on tune to try;
+            0 = one value, which is best by itself and locked before the search.
+        low: If `thresholds` is empty: lower end of those values if the signal's smallest value on tune is higher; None
+            = they start at the smallest value.
     """
 
     signal: str
@@ -40,7 +40,7 @@ class Literal:
     low: float | None = None
 
     def __post_init__(self) -> None:
-        Threshold(self.signal, self.comparison, 0.0)  # refuses what is not a name or a comparison
+        Threshold(self.signal, self.comparison, 0.0)  # raises if the name or the comparison is not valid
         for value in self.thresholds:
             Threshold(self.signal, self.comparison, value)
         if len(set(self.thresholds)) != len(self.thresholds):
@@ -58,12 +58,12 @@ class Literal:
 
     @property
     def width(self) -> int:
-        """How many thresholds are tried."""
+        """Number of thresholds that are tried."""
         return len(self.thresholds) or self.grid or 1
 
     @property
     def is_gate(self) -> bool:
-        """Whether rules with it start at round 0, where alone its signal is known."""
+        """True if its signal is only known at round 0, so that rules with it start there."""
         return reads_round_0(Threshold(self.signal, self.comparison, 0.0))
 
     def threshold(self, position: int) -> Threshold:
@@ -98,7 +98,7 @@ class Block:
 
     @property
     def count(self) -> int:
-        """How many rules there are, by formula.
+        """Number of rules, computed by formula.
 
         With e_m the sum over all subsets of m literals of the product of their numbers of thresholds: the sum over m of
         e_m for `or` and `and`, of Bell(m) * e_m for `dnf`, of m * e_m for `k_of_n`.
@@ -115,13 +115,13 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """What a search tries.
+    """A set of rules to search, as families with values of patience and highest round.
 
     Attributes:
-        name: What reports call it.
+        name: Its name in reports.
         blocks: The families of rules; a rule that is in two of them counts twice.
-        patience: In how many rounds in a row a rule must have fired; each value is tried with every rule.
-        max_rounds: Highest rounds; each value is tried with every rule.  Empty = as far as was recorded.
+        patience: Numbers of consecutive rounds in which a rule must fire; each value is tried with every rule.
+        max_rounds: Highest rounds; each value is tried with every rule.  Empty = the highest recorded round.
     """
 
     name: str
@@ -136,19 +136,19 @@ class Space:
 
     @property
     def variants(self) -> int:
-        """How many combinations of patience and highest round each rule of a block is tried with."""
+        """Number of combinations of patience and highest round that each rule of a block is tried with."""
         return len(self.patience) * max(1, len(self.max_rounds))
 
     @property
     def count(self) -> int:
-        """How many rules there are, by formula."""
+        """Number of rules, computed by formula."""
         return self.variants * sum(block.count for block in self.blocks)
 
     def check(self) -> None:
-        """Refuse a space without rules, or with more than `MOST_RULES`.
+        """Raise if the space has no rules, or more than `MOST_RULES`.
 
         Raises:
-            DataError: Naming the count, and a way out.
+            DataError: The number of rules is 0 or too large; the message says what to change.
         """
         if self.count == 0:
             raise DataError(f"the space {self.name!r} has 0 rules: give a block at least one literal")
@@ -182,7 +182,7 @@ def _symmetric(widths: Iterable[int]) -> list[int]:
     """Return the elementary symmetric polynomials e_0, e_1, ... of the widths."""
     polynomials = [1]
     for width in widths:
-        # Each subset of the widths so far, once without the new one and once multiplied by it.
+        # Each subset of the widths so far counts once without the new width and once multiplied by it.
         shifted = [0, *(width * e for e in polynomials)]
         polynomials = [a + b for a, b in zip([*polynomials, 0], shifted, strict=True)]
     return polynomials

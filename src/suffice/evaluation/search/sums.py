@@ -1,4 +1,4 @@
-"""Sums of every rule of a space over questions, which add up over parts: memory is rules times a few numbers."""
+"""Sums of outcomes over questions for every rule of a space; they add up over parts, and take a few numbers per rule."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from suffice.evaluation.statistics import ROUNDING, DrawnSums, Keys, PairedResul
 from suffice.policy.rounds import Floats, Positions
 
 FOLDED = ("quality", "calls")
-"""Outcomes that are summed fold by fold: what a rule is selected by."""
+"""Outcomes that are summed by fold, because rules are selected by them."""
 
 _SQUARES = ("quality_squares", "calls_squares")
 """Sums of the squares of each unit's difference to the baseline, from which errors follow."""
 
 _SLICE = 512
-"""Questions whose rules are evaluated at once: a few hundred rules of them fit into the processor's cache."""
+"""Number of questions evaluated at once: for a few hundred rules they fit into the processor's cache."""
 
 _PAIRS = 2**19
-"""Rules times questions that are evaluated at once where there are few rules."""
+"""Number of rules times questions that are evaluated at once if there are few rules."""
 
 _COMBINATIONS = 1024
-"""Most combinations of stops of neighbouring questions that are one look-up."""
+"""Most combinations of stops of neighbouring questions in one look-up table."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class UnitCounts:
-    """How many units and rows were added up; parts are added.
+    """Counts of units and rows; counts of other parts can be added.
 
     Attributes:
-        units: Units: questions, or clusters of rows that repeat one.
-        rows: Their rows.
+        units: Number of units: questions, or clusters of rows that repeat one.
+        rows: Number of their rows.
         squares: The sum of the squares of each unit's number of rows.
     """
 
@@ -57,9 +57,10 @@ class UnitCounts:
         self.squares += other.squares
 
     def errors(self, sums: Floats, squares: Floats, products: Floats) -> Floats:
-        """Return the standard error of means over rows, that of a ratio of sums; 0 without variance, NaN from one unit.
+        """Return the standard errors of means over rows, as ratios of sums; 0 without variance, NaN from one unit.
 
-        Cochran (1977), section 6.3; `suffice.evaluation.statistics.units.standard_errors` computes it of all rows at once.
+        Cochran (1977), section 6.3; `suffice.evaluation.statistics.units.standard_errors` computes the same from all
+        rows at once.
 
         Args:
             sums: Over all rows.
@@ -70,17 +71,17 @@ class UnitCounts:
             return np.full(len(sums), np.nan)
         mean = sums / self.rows
         spread = squares - 2 * mean * products + mean**2 * self.squares
-        spread[spread <= ROUNDING * squares] = 0.0  # equal numbers may differ by a rounding
+        spread[spread <= ROUNDING * squares] = 0.0  # equal numbers may differ by rounding
         errors: Floats = np.sqrt(self.units / (self.units - 1) * spread) / self.rows
         return errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UnitSums:
-    """Sums of several paired differences over units, as they are and in every draw; parts of whole units are added.
+    """Sums of several paired differences over units, in total and in every draw; sums of other units can be added.
 
     Attributes:
-        drawn: Sums of each unit's rows; in every draw, of all rows.
+        drawn: Sums of each unit's rows, and in every draw over all rows.
         products: The sums of each unit's sum times its number of rows, shape ``(n_differences,)``.
         counts: Of the units.
     """
@@ -96,7 +97,7 @@ class UnitSums:
         Args:
             deltas: The differences.
             units: The key of each row's unit.
-            weights: From keys to how often each is drawn, shape ``(n_resamples, n_units)``.
+            weights: Function from keys to how often each unit is drawn, shape ``(n_resamples, n_units)``.
         """
         keys, place, sizes = np.unique(units, return_inverse=True, return_counts=True)
         order = np.argsort(place.reshape(-1), kind="stable")
@@ -118,7 +119,7 @@ class UnitSums:
 
     @property
     def errors(self) -> Floats:
-        """Their standard errors."""
+        """The standard error of each mean."""
         return self.counts.errors(self.drawn.sums, self.drawn.squares, self.products)
 
     def paired(self, resampling: Resampling) -> list[PairedResult]:
@@ -131,13 +132,14 @@ class UnitSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RuleSums:
-    """What all rules of a space give and cost over some questions; parts of whole units are added.
+    """Sums of metric and costs for all rules of a space over some questions; sums of other units can be added.
 
     Attributes:
-        hashes: A hash of where each rule stops, shape ``(n_rules,)``: a sum of random numbers modulo 2**64.
+        hashes: A hash of each rule's stops, shape ``(n_rules,)``: a sum of random numbers modulo 2**64.
         folds: By name in `FOLDED`: sums over the questions of each fold, shape ``(n_folds, n_rules)``.
-        more: By name: further sums, shape ``(n_rules,)``; empty where only the choice of a rule matters.
-        repeats: By name in `FOLDED`: sums of each unit's difference times its number of rows above one; empty without such.
+        more: By name: further sums, shape ``(n_rules,)``; empty if only the choice of a rule matters.
+        repeats: By name in `FOLDED`: sums of each unit's difference times its number of rows beyond the first; empty if
+            no unit has several rows.
         sizes: Questions in each fold, shape ``(n_folds,)``.
         counts: Units and rows.
         baseline: By prompt and name in `FOLDED`: the sum of the baseline over all questions.
@@ -158,8 +160,8 @@ class RuleSums:
         Args:
             n_rules: Rules of the space.
             n_folds: Folds.
-            tokens: Whether these are wanted beside what rules are selected by.
-            errors: Whether the errors of differences are.
+            tokens: Whether to sum tokens too.
+            errors: Whether to sum what standard errors of differences need.
         """
         more = [*(["tokens"] if tokens else []), *(_SQUARES if errors else [])]
         return cls(
@@ -188,7 +190,7 @@ class RuleSums:
         return {name: values / self.n for name, values in sums.items()}
 
     def differences(self, explorer: Explorer, name: str, numbers: Positions) -> tuple[Floats, Floats]:
-        """Return the mean differences of the rules of sorted `numbers` to the baseline of their prompt, and the errors."""
+        """Return the mean differences of the rules with sorted `numbers` to the baseline of their prompt, and the standard errors."""
         total = self.folds[name].sum(axis=0)[numbers]
         for part, section, _, _ in explorer.where(numbers):
             total[part] -= self.baseline[section.prompt][name]
@@ -212,12 +214,13 @@ class RuleSums:
             mine[name] += sums[name]
 
     def add_questions(self, space: Space, questions: Questions, fold: Positions | None = None) -> None:
-        """Add the sums over questions, all of a unit at once.
+        """Add the sums over questions; a unit must be added as a whole.
 
         Args:
             space: With its thresholds.
             questions: The questions.
-            fold: The fold of each, the same in a unit, shape ``(n_questions,)``; None = all are in the first.
+            fold: The fold of each question, the same within a unit, shape ``(n_questions,)``; None = all are in the
+                first fold.
         """
         if not len(questions):
             return
@@ -238,7 +241,7 @@ class RuleSums:
                 self._add_units(space, questions.rows(rows), number)
 
     def _add_units(self, space: Space, questions: Questions, fold: int) -> None:
-        """Add units of several rows, which lie together: the squares are of their sums."""
+        """Add units of several rows, which must be adjacent, since the squares are of their sums."""
         explorer = Explorer(space, questions)
         begin = np.flatnonzero(np.concatenate([[True], questions.units[1:] != questions.units[:-1]]))
         sizes = np.diff(begin, append=len(questions))
@@ -283,7 +286,7 @@ def slices(rows: Positions, size: int) -> Iterator[Positions]:
 
 
 def whole_units(rows: Positions, units: Keys, size: int) -> Iterator[Positions]:
-    """Yield rows, those of a unit next to each other, in pieces of whole units of about a size."""
+    """Yield rows sorted by unit, in pieces of whole units with about `size` rows."""
     ends = np.flatnonzero(np.diff(units[rows])) + 1
     begin = 0
     for end in [*ends.tolist(), len(rows)]:
@@ -293,7 +296,7 @@ def whole_units(rows: Positions, units: Keys, size: int) -> Iterator[Positions]:
 
 
 def _rule_places(section: Section, step: int) -> Iterator[tuple[slice, Positions]]:
-    """Yield the rules of a section in parts: their numbers in the space, and their places ``(n_rules, n_questions)``."""
+    """Yield the rules of a section in parts: their numbers in the space, and their columns in the tables, ``(n_rules, n_questions)``."""
     for start in range(0, section.family.count, step):
         numbers = np.arange(start, min(start + step, section.family.count))
         codes = section.family.decode(numbers)
@@ -306,13 +309,13 @@ def _rule_places(section: Section, step: int) -> Iterator[tuple[slice, Positions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StopTables:
-    """Outcomes of a side, those of several questions added up for every combination of their places.
+    """Look-up tables of a side's outcomes, summed over groups of questions for every combination of their stops.
 
     Attributes:
-        width: Places of one question.
-        groups: Where the first, the second, ... question of each group lie, as slices of the questions.
+        width: Number of possible stops of one question.
+        groups: Slices of the questions: the first questions of all groups, then the second ones, and so on.
         values: Flat tables, one for each outcome.
-        hashes: The same of random numbers.
+        hashes: Flat table of the random numbers.
     """
 
     width: int
@@ -326,7 +329,7 @@ class _StopTables:
         together = 1
         while width ** (together + 1) <= _COMBINATIONS:
             together += 1
-        # The first questions of all groups, then the second ones: columns that lie together are read together.
+        # First the first questions of all groups, then the second ones, so that adjacent columns are read together.
         count = -(-n // together)
         ends = [min(i * count, n) for i in range(together + 1)]
         groups = [(slice(a, b), b - a) for a, b in pairwise(ends) if b > a]
@@ -338,7 +341,7 @@ class _StopTables:
         )
 
     def at(self, place: Positions) -> Positions:
-        """Return where the sums of each group lie in the tables, shape ``(n_rules, n_groups)``."""
+        """Return the index of each group's sums in the flat tables, shape ``(n_rules, n_groups)``."""
         (first, count), *others = self.groups
         index = place[:, first].astype(np.uint16)
         for group, n in others:
@@ -355,7 +358,7 @@ def _combined(table: npt.NDArray[Any], groups: Sequence[tuple[slice, int]]) -> n
     sums = table[first]
     for group, n in others:
         more = np.zeros((count, table.shape[1]), dtype=table.dtype)
-        more[:n] = table[group]  # the last group may lack a question, which then adds nothing
+        more[:n] = table[group]  # the last group may have fewer questions; a missing one adds nothing
         sums = (sums[:, :, None] + more[:, None, :]).reshape(count, -1)
     return sums.ravel()
 

@@ -1,4 +1,4 @@
-"""Each signal's own threshold, found on tune questions before the search and locked (TASR section 5.3)."""
+"""The best threshold of each signal by itself, found on tune questions and locked before the search (TASR section 5.3)."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from suffice.evaluation.statistics import ROUNDING
 from suffice.policy.rounds import Floats
 
 N_THRESHOLDS = 40
-"""Evenly spaced values that are tried for a signal by itself."""
+"""Number of evenly spaced values that are tried for a signal by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locked:
-    """The threshold that one signal got.
+    """The threshold that was locked for one signal.
 
     Attributes:
         prompt: The prompt whose rounds were read.
-        literal: With its threshold.
-        quality: Mean of the metric on tune if this literal alone stops.
+        literal: The literal with its threshold.
+        quality: Mean of the metric on tune if the rule is this literal alone.
         calls: Mean calls.
-        n_tried: Different values that were tried.
+        n_tried: Number of distinct values that were tried.
         within_budget: Whether the calls meet the budget.
     """
 
@@ -41,12 +41,12 @@ class Locked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdTrial:
-    """A literal without thresholds, with those that are tried for it.
+    """A literal without thresholds, with the values that are tried for it.
 
     Attributes:
         prompt: The prompt whose rounds it reads.
-        literal: With all of them.
-        is_locked: Whether it gets one of them; a grid gets all.
+        literal: The literal with all of these values.
+        is_locked: Whether one of the values is locked for it; a grid keeps all.
     """
 
     prompt: str
@@ -55,7 +55,7 @@ class ThresholdTrial:
 
     @property
     def alone(self) -> Space:
-        """The space of the literal by itself."""
+        """The space of the rules with only this literal."""
         blocks = (Block(form="or", literals=(self.literal,), prompt=self.prompt),)
         return Space(name=self.literal.signal, blocks=blocks)
 
@@ -72,12 +72,12 @@ def open_literals(space: Space, prompts: Sequence[str]) -> list[tuple[str, Liter
 def threshold_trials(
     space: Space, prompts: Sequence[str], column: Callable[[str, Literal], Floats]
 ) -> dict[tuple[str, Literal], ThresholdTrial]:
-    """Return what is tried for each literal without thresholds.
+    """Return the values to try for each literal without thresholds.
 
     Args:
         space: A space.
         prompts: Those of the recording.
-        column: Returns what a literal of a prompt reads on tune, or no more than its smallest and largest value.
+        column: Returns the values that a literal reads on tune for a prompt; the smallest and the largest are enough.
 
     Raises:
         DataError: A signal has no value on tune.
@@ -97,7 +97,7 @@ def with_thresholds(
     means: Iterable[Mapping[str, Floats]],
     budget: float,
 ) -> tuple[Space, tuple[Locked, ...]]:
-    """Return the space with all thresholds known, and those that were locked.
+    """Return the space with all thresholds filled in, and the locked ones.
 
     A literal without thresholds gets, of 40 evenly spaced values between the smallest and the largest on tune, the one
     with the best quality among those within the budget: the one of fewest calls among equals, and then the lowest.
@@ -107,7 +107,7 @@ def with_thresholds(
         space: A space.
         prompts: Those of the recording.
         tried: See `threshold_trials`.
-        means: Of each literal that is locked, in order: mean outcomes on tune of each of its thresholds by itself.
+        means: For each literal to be locked, in order: mean outcomes on tune of each of its thresholds by itself.
         budget: Most mean calls.
     """
     outcomes = iter(means)
@@ -134,7 +134,9 @@ def _tried_values(column: Floats, literal: Literal) -> tuple[float, ...]:
 def _best_threshold(tried: ThresholdTrial, means: Mapping[str, Floats], budget: float) -> Locked:
     quality, calls = means["quality"], means["calls"]
     allowed = calls <= budget + ROUNDING
-    if allowed.any():  # means that differ by a rounding are equal: the order of summation must not choose
+    if (
+        allowed.any()
+    ):  # means that differ only by rounding count as equal, so that the order of summation does not decide
         allowed &= quality >= quality[allowed].max() - ROUNDING
     within = bool(allowed.any())
     candidates = np.flatnonzero(allowed) if within else np.arange(len(calls))

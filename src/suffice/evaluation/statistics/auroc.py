@@ -19,7 +19,7 @@ _FEWEST = 2
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """A column as its different values, and which of them each row has: what ranks and counts need, sorted once.
+    """A column as its sorted distinct values and the position of each row's value among them, from which ranks and counts are fast.
 
     Attributes:
         values: The different values, ascending, shape ``(n_values,)``.
@@ -40,11 +40,11 @@ class Coded:
 
     @property
     def defined(self) -> Mask:
-        """Which rows have a value, shape ``(n_rows,)``."""
+        """Mask of the rows that have a value, shape ``(n_rows,)``."""
         return self.codes >= 0
 
     def counts(self, rows: Mask) -> Codes:
-        """Return how many of the rows have each value, shape ``(n_values,)``."""
+        """Return the number of rows with each value, shape ``(n_values,)``."""
         return np.bincount(self.codes[rows & self.defined], minlength=len(self.values))
 
     def ranks(self, rows: Mask) -> Floats:
@@ -116,7 +116,9 @@ def area_under_roc(
         return undefined
     beaten = (np.cumsum(below) - below / 2) / n_wrong  # by a right row of each value: share of wrong rows
     beating = 1 - (np.cumsum(above) - above / 2) / n_right  # a wrong row of each value: share of right rows
-    area = float((above * beaten).sum()) / n_right  # no BLAS here: its threads cost more than such short sums
+    area = (
+        float((above * beaten).sum()) / n_right
+    )  # no BLAS here, since starting its threads takes longer than such short sums
     units = np.arange(len(label)) if unit is None else unit
     n_units = int(units.max()) + 1
     won = np.bincount(units[right], beaten[score.codes[right]] - area, n_units)
@@ -139,7 +141,7 @@ def area_under_roc(
 
 
 def areas_by_draw(scores: Floats, labels: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Return the areas under the ROC and the precision-recall curve in each draw; equal scores are one step.
+    """Return the areas under the ROC and the precision-recall curve in each draw; equal scores form one step.
 
     The second is the average precision of the positives.
 

@@ -18,20 +18,20 @@ from suffice.evaluation.statistics.units import Units
 from suffice.policy.rounds import Floats
 
 Weights = Floats | KeyedWeights
-"""How often each unit is drawn, shape ``(n_resamples, n_units)``: a matrix, or what makes one piece by piece."""
+"""How often each unit is drawn, shape ``(n_resamples, n_units)``: a matrix, or an object that generates it in pieces."""
 
 _LARGEST_BLOCK = 2**23
 """Resampled means held at once, a bound on memory (64 MiB)."""
 
 _WORTH_THREADS = 2**18
-"""Numbers from which partitioning on several threads pays."""
+"""Fewest numbers for which partitioning on several threads pays."""
 
 
 def products(rows: Floats, weights: Weights) -> Floats:
     """Return the weighted sum of each row of values in every draw, ``(..., n_units)`` to ``(..., n_resamples)``."""
     if isinstance(weights, KeyedWeights):
         return weights.sums(rows)
-    sums: Floats = rows @ weights.T  # of whole numbers (EM, calls) exact, whatever the order of summation
+    sums: Floats = rows @ weights.T  # exact for whole numbers (EM, calls), in any order of summation
     return sums
 
 
@@ -57,7 +57,7 @@ def blocks(n_rules: int, n_resamples: int) -> Iterator[slice]:
 def resampled_means(deltas: Floats, weights: Weights, units: Units) -> Iterator[tuple[slice, Floats]]:
     """Yield blocks of rules with their resampled means, shape ``(n_rules_in_block, n_resamples)``.
 
-    A mean is a ratio of two sums: a resample has its own number of rows, which follows from the names of its questions.
+    A resampled mean is a ratio of two sums, since resamples differ in their number of rows.
     """
     check_weights(weights, units)
     sums, rows = units.sums(deltas), products(units.sizes, weights)
@@ -68,7 +68,7 @@ def resampled_means(deltas: Floats, weights: Weights, units: Units) -> Iterator[
 
 
 def quantiles(means: Floats, levels: tuple[float, float]) -> tuple[Floats, Floats]:
-    """Return two quantiles of each row, linear between order statistics (numpy's and scipy's default); reorders rows.
+    """Return two quantiles of each row, linear between order statistics (numpy's and scipy's default); `means` is reordered.
 
     One draw, or none, shows no spread: the quantiles are NaN.
     """

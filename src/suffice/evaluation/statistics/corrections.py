@@ -75,8 +75,8 @@ class MaxStatistic:
         error: Its standard error; 0 without variance, NaN for one unit.
         low: Lower bounds that hold for all rules at once with confidence `level`: pick any rule, its bound holds.
         p: One-sided p-values of "no better than the baseline", adjusted in a single step: small where `low` is above 0.
-        p_step_down: The same, stepped down from the best rule: never larger, without a bound of its own.
-        critical: What `low` subtracts, in standard errors.
+        p_step_down: The same, stepped down from the best rule: never larger than `p`, and without a matching bound.
+        critical: The number of standard errors between `delta` and `low`.
         level: Simultaneous confidence.
         n_resamples: Draws.
     """
@@ -153,9 +153,10 @@ def max_statistic(deltas: Floats, weights: Weights, *, clusters: Clusters = None
 def _running_maxima(
     deltas: Floats, order: npt.NDArray[np.int64], delta: Floats, error: Floats, *, weights: Weights, units: Units
 ) -> tuple[npt.NDArray[np.int64], Floats]:
-    """Return how many draws reach each rule's score by it or a worse rule, and the largest score of each draw.
+    """Return, for each rule, the number of draws in which it or a worse rule reaches its score, and the largest score of each draw.
 
-    Rules come in the order of their scores, in blocks: the running maximum over worse rules is all that is kept.
+    Rules are processed in blocks in the order of their scores, so that only the running maximum over worse rules is
+    kept.
     """
     exceeded = np.zeros(len(order), dtype=np.int64)
     largest = np.full(count_of(weights), -np.inf)

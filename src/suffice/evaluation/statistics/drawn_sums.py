@@ -1,4 +1,4 @@
-"""A bootstrap of questions that are never together in memory: draws by question, and sums that add up over parts.
+"""A bootstrap of questions that need not be in memory together: draws by question, and sums that add up over parts.
 
 How often a question is drawn depends on its key and the seed alone (Poisson bootstrap; Chamandy et al. 2012, "Estimating
 uncertainty for massive data streams"): any division of the questions into parts, in any order, gives the same draws.
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _TIE = 1e-9
-"""Standard errors by which a draw may miss a mean and reach it: sums in another order differ by less."""
+"""Tolerance in standard errors for a draw to reach a mean; sums in another order differ by less."""
 
 _STREAMED_INTERVALS = ("expanded", "percentile")
 
@@ -49,21 +49,21 @@ def error_of_sums(n: int, sums: Floats, squares: Floats) -> Floats:
     if n < 2:  # noqa: PLR2004
         return np.full(len(sums), np.nan)
     spread = squares - sums**2 / n
-    spread[spread <= ROUNDING * squares] = 0.0  # equal numbers may differ by a rounding
+    spread[spread <= ROUNDING * squares] = 0.0  # equal numbers may differ by rounding
     errors: Floats = np.sqrt(spread / (n - 1) / n)
     return errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DrawnSums:
-    """Sums of several paired differences over some questions, as they are and in every draw; parts are added.
+    """Sums of several paired differences over some questions, in total and in every draw; other parts can be added.
 
     Attributes:
         n: Questions.
-        sums: Of each difference, shape ``(n_differences,)``.
-        squares: The same of their squares.
-        nonzero: How many are not 0.
-        few: Those that are not 0, of each difference the first `FEW_NONZERO`.
+        sums: Sum of each difference, shape ``(n_differences,)``.
+        squares: Sum of the squares of each difference.
+        nonzero: Number of values that are not 0.
+        few: The values that are not 0, for each difference the first `FEW_NONZERO`.
         drawn: Sums in every draw, shape ``(n_differences, n_resamples)``.
         sizes: Questions in every draw, shape ``(n_resamples,)``.
     """
@@ -118,7 +118,7 @@ class DrawnSums:
         if self.n == 1:
             ends = (np.full(len(self.sums), np.nan),) * 2
         else:
-            some = self.sizes > 0  # of few questions, a draw may have none and no mean
+            some = self.sizes > 0  # with few questions, a draw may be empty and have no mean
             ends = quantiles(self.drawn[:, some] / self.sizes[some], (tail, 1 - tail))
         return [
             PairedResult(
@@ -154,7 +154,7 @@ def p_of_largest(position: int, delta: Floats, errors: Floats, drawn: Floats, si
     """
     if not errors[position] > 0:
         return 1.0 if math.isnan(errors[position]) or delta[position] <= ROUNDING else 0.0
-    some = sizes > 0  # of few questions, a draw may have none and no mean
+    some = sizes > 0  # with few questions, a draw may be empty and have no mean
     largest = np.full(len(sizes), -np.inf)
     for row in np.flatnonzero(errors > 0).tolist():
         np.maximum(largest, (drawn[row] - delta[row] * sizes) / errors[row], out=largest)

@@ -21,10 +21,10 @@ from suffice.evaluation.statistics.units import Clusters, paired_rows, standard_
 from suffice.policy.rounds import Floats
 
 _ENUMERABLE = 20
-"""Non-zero pairs whose sign patterns are enumerated: 2**20 sums take 8 MiB."""
+"""Most non-zero pairs whose sign patterns are enumerated: 2**20 sums take 8 MiB."""
 
 _COUNTABLE = 50
-"""Distinct signed ranks whose sums are counted, as scipy's `wilcoxon` does: 2**50 sets are exact in doubles."""
+"""Most distinct signed ranks whose sums are counted, as scipy's `wilcoxon` does: 2**50 sets are exact in doubles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,8 +203,8 @@ def paired_t_test(deltas: Floats, *, clusters: Clusters = None) -> Floats:
 def wilcoxon_test(differences: npt.ArrayLike, *, clusters: Clusters = None) -> float:
     """Return the two-sided p-value of Wilcoxon's signed-rank test; zeros are left out (Wilcoxon 1945).
 
-    It tests the symmetry of the non-zero differences about zero, by ranks: a shift of the mean that one large loss
-    makes is not what it looks for.  Up to 20 non-zero differences the distribution is enumerated, ties included, and
+    It tests by ranks whether the non-zero differences are symmetric about zero, so a single large loss, which shifts
+    the mean, hardly affects it.  Up to 20 non-zero differences the distribution is enumerated, ties included, and
     up to 50 without ties it is counted, as scipy does; beyond, it is the normal approximation with ties, without
     continuity correction.  Without any, p is 1.
 
@@ -235,8 +235,8 @@ def wilcoxon_test(differences: npt.ArrayLike, *, clusters: Clusters = None) -> f
 def _signed_rank_p(ranks: Floats) -> float:
     """Return the exact two-sided p-value of distinct signed ranks 1..n, shape ``(n,)``, n at most 50.
 
-    Of the 2**n equally likely sets of positive ranks those are counted, by their sums, that are as extreme: integers
-    below 2**53, so that the doubles are exact.
+    It counts, among the 2**n equally likely sets of positive ranks, those with a sum as extreme: integers below 2**53,
+    so the doubles are exact.
     """
     n = len(ranks)
     counts = np.ones(1)

@@ -39,7 +39,7 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resampled:
-    """A block of rules and its resampled means: what a method turns into intervals.
+    """A block of rules with its resampled means, the input of a method of intervals.
 
     Attributes:
         deltas: Differences to the baseline, shape ``(n_rules, n_rows)``.
@@ -55,7 +55,7 @@ class Resampled:
 
     @property
     def away(self) -> Floats:
-        """How far each draw is from the estimate, exactly 0 where they differ by rounding only."""
+        """Difference of each draw from the estimate, exactly 0 if they differ only by rounding."""
         away: Floats = self.means - self.deltas.mean(axis=-1, keepdims=True)
         away[np.abs(away) <= ROUNDING * np.abs(self.deltas).mean(axis=-1, keepdims=True)] = 0.0
         return away
@@ -159,7 +159,9 @@ def _resampled_errors(block: Resampled, away: Floats) -> Floats:
     units, weights = block.units, block.weights
     centred = units.sums(block.deltas) - units.sizes * block.deltas.mean(axis=-1, keepdims=True)
     rows, moments = products(units.sizes, weights), products(centred**2, weights)
-    if units.codes is None:  # each unit is one row: the centred ones of a draw add up to its rows times how far it is
+    if (
+        units.codes is None
+    ):  # each unit is one row, so the centred rows of a draw add up to its number of rows times its difference
         squares = moments - rows * away**2
     else:
         crossed = products(centred * units.sizes, weights)
@@ -170,7 +172,7 @@ def _resampled_errors(block: Resampled, away: Floats) -> Floats:
 
 
 def _between(ordered: Floats, exact: float) -> Floats:
-    """Return the value at a place between two order statistics: the infinite one of them if there is one."""
+    """Interpolate between two order statistics; the result is infinite if one of them is."""
     place = int(exact)
     first, second = ordered[:, place], ordered[:, min(place + 1, ordered.shape[-1] - 1)]
     finite = np.isfinite(first) & np.isfinite(second)
@@ -184,7 +186,7 @@ INTERVALS: Mapping[str, Callable[[Resampled, float], tuple[Floats, Floats]]] = M
 """Methods of `paired_bootstrap`: each takes a block of resampled means and the share of each tail."""
 
 DEFAULT_INTERVAL = "expanded"
-"""It has its nominal coverage in docs/results/coverage.md from 60 normal or 100 sparse differences on."""
+"""It reaches its nominal coverage from 60 normal or 100 sparse differences on (docs/results/coverage.md)."""
 
 
 def paired_bootstrap(

@@ -1,7 +1,8 @@
-"""Draws that follow from a seed and a name: how often a resample takes each question, and the signs of a permutation.
+"""Draws computed from a seed and a question's name: how often a resample takes it, and its sign in a permutation test.
 
-A question has the same draws whatever stands around it, so figures depend neither on the order of the rows, nor on their
-division into parts, nor on the machine (Poisson bootstrap; Chamandy et al. 2012, "Estimating uncertainty for massive data
+The draws of a question do not depend on other questions, so figures depend neither on the order of the rows, nor on
+their division into parts, nor on the machine (Poisson bootstrap; Chamandy et al. 2012, "Estimating uncertainty for
+massive data
 streams").  docs/results/weights.md compares the coverage of these weights with that of others.
 """
 
@@ -43,7 +44,7 @@ def keys_of(names: Iterable[str]) -> Keys:
 
 
 def keyed_numbers(keys: Keys, n: int, *, seed: int) -> npt.NDArray[np.uint64]:
-    """Return `n` random 64-bit numbers for each key, shape ``(n_keys, n)``: the same for a key, whatever is around it.
+    """Return `n` random 64-bit numbers for each key, shape ``(n_keys, n)``; those of a key do not depend on other keys.
 
     SplitMix64 (Steele, Lea and Flood 2014): the numbers are a counter, mixed.
 
@@ -99,7 +100,7 @@ def poisson_weights(keys: Keys, n_resamples: int, *, seed: int) -> Floats:
 
 
 def keyed_signs(keys: Keys, n: int, *, seed: int) -> Floats:
-    """Return `n` random signs for each key, shape ``(n, n_keys)``, each -1 or 1: the same for a key, whatever is around it.
+    """Return `n` random signs for each key, shape ``(n, n_keys)``, each -1 or 1; those of a key do not depend on other keys.
 
     >>> keyed_signs(keys_of(["a", "b"]), 3, seed=1).shape
     (3, 2)
@@ -111,9 +112,10 @@ def keyed_signs(keys: Keys, n: int, *, seed: int) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyedWeights:
-    """The weights of `poisson_weights` for more units than fit into memory: they are made anew for each product.
+    """The weights of `poisson_weights` for more units than fit into memory; they are generated anew for each product.
 
-    Making them takes most of the time, so the sums of each row of values are kept: intervals and margins ask for the same ones.
+    Generating them takes most of the time, so the sums of each row of values are cached; intervals and margins use the
+    same ones.
 
     Attributes:
         keys: Of the units, see `keys_of`.

@@ -21,15 +21,15 @@ from suffice.policy.rounds import Floats
 
 _ORDER_SALT = "margin, order:"
 _HALVINGS = 20
-"""Of an interval in which the smallest margin lies: to a millionth."""
+"""Number of bisection steps for the smallest margin, which is then exact to a millionth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarginTest:
     """A test of paired differences against a margin: one-sided (non-inferiority) or both sides (equivalence).
 
-    The bounds and p-values of paired t and bootstrap are those that papers publish, and promise more than they keep where few
-    pairs differ.  What is *shown* rests on the exact test alone: betting on the means of the units, as a certificate does,
+    Papers publish the bounds and p-values of paired t and bootstrap, which are too optimistic if few pairs differ.
+    What is *shown* rests on the exact test alone: betting on the means of the units, as a certificate does,
     valid for every distribution of differences in [-1, 1] and every number of questions.  Ties alone prove nothing.
 
     Attributes:
@@ -45,11 +45,11 @@ class MarginTest:
         low_bootstrap: Lower bound, percentile bootstrap.
         high_bootstrap: Upper bound, percentile bootstrap; +inf for non-inferiority.
         passed_bootstrap: Whether the bootstrap's bounds lie inside the margin.
-        smallest_margin: It passes by these two methods at every margin above this one, and at none below; +inf if at none.
+        smallest_margin: Smallest margin above which both methods pass; below it they do not.  +inf if there is none.
         p_exact: p-value of the exact test, the larger of the two for equivalence; NaN where a difference or the margin lies
             outside its range, so that nothing is shown.
         shown: Whether the exact test shows it: `p_exact` is at most 1 - `level`.
-        shown_above: It is shown at every margin above this one, and at none below; +inf if at none.
+        shown_above: Smallest margin above which the exact test shows it; below it does not.  +inf if there is none.
         n: Rows.
         n_clusters: Units.
         warning: What limits the test; empty if nothing does.
@@ -152,8 +152,8 @@ def both_margin_tests(
         weights: See there.
         clusters: See there.
         level: See there.
-        names: The unit of each row by name, also where each is its own: the betting goes in the order of their hashes. None =
-            by the numbers of the rows.
+        names: The name of each row's unit, even if each row is its own unit; bets follow the order of the names'
+            hashes.  None = use row numbers as names.
     """
     check_level(level)
     (row,), units = paired_rows(np.ravel(differences), clusters)
@@ -174,7 +174,7 @@ class _Betting:
     """The exact test: betting on the mean loss of each unit, in an order that does not depend on the losses.
 
     Attributes:
-        losses: Of the units, in [-1, 1]; None where a difference lies outside, so that nothing can be shown.
+        losses: Mean losses of the units, in [-1, 1]; None if a difference lies outside, so that nothing can be shown.
         level: One-sided confidence.
         shown_above: The smallest margins of non-inferiority and equivalence; +inf if there is none.
     """
@@ -185,8 +185,8 @@ class _Betting:
 
     @property
     def delta(self) -> float:
-        """The risk of showing what is not so."""
-        return round(1 - self.level, 12)  # 1 - 0.95 is a little more than 0.05
+        """The risk of a false proof, 1 - `level`."""
+        return round(1 - self.level, 12)  # rounded, because 1 - 0.95 is slightly more than 0.05
 
     @classmethod
     def on(cls, row: Floats, units: Units, names: Clusters, level: float) -> _Betting:
@@ -206,7 +206,7 @@ class _Betting:
         return float(betting_p_value((sides + 1) / 2, (margin + 1) / 2, level=self.delta).max())
 
     def _smallest(self, *, both: bool) -> float:
-        """Return the margin where the verdict turns: each factor of the capital grows with the margin, so it turns once."""
+        """Return the smallest margin that is shown, by bisection: the capital grows with the margin, so the outcome changes only once."""
         low, high = 0.0, 1.0
         if self.p(low, both=both) <= self.delta:
             return 0.0

@@ -20,14 +20,14 @@ FEW_NONZERO = 10
 
 
 ONE_UNIT = "one question (or one cluster of them) shows no spread, so its intervals are not defined (n/a)"
-"""What a reader of figures over one unit must know."""
+"""The note on figures for a single unit."""
 
 ONE_DRAW = "one bootstrap draw shows no spread, so intervals are not defined (n/a): draw more"
-"""What a reader of figures with one draw must know."""
+"""The note on figures with a single draw."""
 
 
 def undefined_notes(n_units: int, n_resamples: int) -> list[str]:
-    """Return why intervals are not defined, if they are not.
+    """Return notes that say why intervals are undefined; empty if they are defined.
 
     >>> undefined_notes(20, 1000)
     []
@@ -123,7 +123,7 @@ def paired_results(
 
 
 def few_warning(nonzero: int, n_units: int) -> str:
-    """Return what a reader must know when only `nonzero` of `n_units` pairs differ."""
+    """Return the warning for intervals if only `nonzero` of `n_units` pairs differ."""
     if n_units == 1:
         return ONE_UNIT
     differ = "pair differs" if nonzero == 1 else "pairs differ"

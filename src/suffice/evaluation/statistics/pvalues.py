@@ -13,10 +13,10 @@ from suffice.errors import DataError
 from suffice.policy.rounds import Floats
 
 _SUM_ERROR = 1e-9
-"""Sums of losses carry rounding errors, and Bentkus rounds the sum up to a whole number."""
+"""Tolerance for rounding errors in sums of losses, because Bentkus' bound rounds the sum up to a whole number."""
 
 _LARGEST_BET = 0.99
-"""Share of the largest bet that cannot ruin; one more than all would lose everything at a single loss of 1."""
+"""Largest stake, as a share of the stake that a single loss of 1 would ruin."""
 
 
 def hoeffding_bentkus_p_value(

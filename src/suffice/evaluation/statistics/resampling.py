@@ -1,4 +1,4 @@
-"""How questions are drawn, and what is compared on one set of draws: intervals, tests, margins and ratios."""
+"""Draws of questions, and comparisons on one set of draws: intervals, tests, margins and ratios."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from suffice.policy.rounds import Floats
 Key = TypeVar("Key", bound=Hashable)
 
 _MOST_WEIGHTS = 2**26
-"""Weights that are kept, a bound on memory (512 MiB); more are made anew for each product."""
+"""Most weights that are kept in memory (512 MiB); more are generated anew for each product."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resampling(Inlined):
-    """How intervals are made; the same value gives the same draws of the same questions, whatever is compared on them.
+    """Settings of the bootstrap; equal settings give the same questions the same draws, whatever is compared on them.
 
     >>> draws = Resampling(seed=1).draws(["q1", "q2", "q3", "q1"])
     >>> draws.units.n_units, round(draws.paired(np.array([1.0, 0.0, 0.0, 1.0])).high, 2)
@@ -36,7 +36,7 @@ class Resampling(Inlined):
 
     Attributes:
         n_resamples: Bootstrap draws; 0 draws nothing, which only a search accepts.
-        seed: Of the draws, and of random signs where a test needs them.
+        seed: Seed of the draws, and of random signs if a test needs them.
         level: Nominal coverage of intervals, in (0, 1).
         interval: Method of the intervals, see `paired_bootstrap`.
 
@@ -57,7 +57,7 @@ class Resampling(Inlined):
             raise DataError(f"{self.interval!r} is not a method of intervals; allowed: {', '.join(INTERVALS)}")
 
     def draws(self, names: Iterable[Any]) -> Draws:
-        """Return the draws of questions: how often a resample takes each follows from the seed and its name alone.
+        """Return the draws of questions; how often a resample takes a question depends only on the seed and its name.
 
         Other rows in another order, or only some of them, have the same draws.  A resample has about as many questions
         as there are, so a resampled mean is a ratio of sums; resamples without any question are left out.
@@ -70,7 +70,7 @@ class Resampling(Inlined):
         """
         named = [str(name) for name in names]
         units, keys = Units.of(len(named), named), keys_of(dict.fromkeys(named))
-        # With every row a unit of its own, no test has to look for clusters again.
+        # If every row is its own unit, tests need not look for clusters again.
         own = None if units.codes is None else named
         weights = self._weights(keys)
         return Draws(resampling=self, clusters=own, names=named, units=units, weights=weights, keys=keys)
@@ -105,15 +105,15 @@ class Resampling(Inlined):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Draws:
-    """The draws of one set of questions: everything that is compared on them shares their noise.
+    """The draws of one set of questions; all comparisons on them share the same noise.
 
     Attributes:
         resampling: How they were drawn.
         clusters: The unit of each row; None if each is its own.
-        names: The unit of each row by name, also where each is its own; None = without names.
+        names: The name of each row's unit, even if each row is its own unit; None = without names.
         units: The units.
         weights: How often each unit is drawn, shape ``(n_resamples, n_units)``.
-        keys: Of the units, from which the signs of permutation tests follow; None = they follow from the places.
+        keys: Keys of the units, from which signs of permutation tests are drawn; None = signs depend on the positions.
     """
 
     resampling: Resampling
@@ -125,7 +125,7 @@ class Draws:
 
     @property
     def by_row(self) -> Floats:
-        """How often each row is drawn, shape ``(n_draws, n_rows)``."""
+        """Number of times that each row is drawn, shape ``(n_draws, n_rows)``."""
         weights = self.weights
         if isinstance(weights, KeyedWeights):
             weights = poisson_weights(weights.keys, weights.n_resamples, seed=weights.seed)
@@ -147,12 +147,12 @@ class Draws:
     def compare(
         self, deltas: Mapping[Key, Floats], *, family: Collection[Key] | None = None
     ) -> dict[Key, PairedResult]:
-        """Return the mean of each paired difference; those that are unknown (NaN) for some row are left out.
+        """Return the mean of each paired difference; differences with an unknown value (NaN) are left out.
 
         Args:
             deltas: By name, shape ``(n_rows,)``.
-            family: Names whose tests Holm's correction counts together.  With it, every difference has a permutation
-                test; None = no tests.
+            family: Names of the differences that Holm's correction covers.  If it is given, every difference has a
+                permutation test; None = no tests.
         """
         known = {name: delta for name, delta in deltas.items() if not np.isnan(delta).any()}
         if not known:

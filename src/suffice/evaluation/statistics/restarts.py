@@ -1,4 +1,4 @@
-"""An alarm that may be listened to for ever: betting that a mean loss has passed its bound, begun anew after every audit."""
+"""An alarm that can run for ever: bets that a mean loss has passed its bound, begun anew after every audit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from suffice.policy.rounds import Floats, Mask
 
 _STAKES_EACH = 10
 EVEN = 100
-"""So many first beginnings own about as much each: no change is noticed after fewer audits anyway."""
+"""Number of first beginnings with about equal shares, since no change is noticed after fewer audits anyway."""
 _NEAR_RUIN = 0.99
 """Share of the stake that the best possible observation would ruin."""
 _SMALL_EXCESS = 0.005
@@ -142,7 +142,7 @@ class Alarm:
 
     @property
     def rings(self) -> Mask:
-        """Whether the alarm has rung, `shape`; once rung, it stays so."""
+        """True once the alarm has rung, `shape`; it never resets."""
         rings: Mask = np.asarray(self.rang_at > 0)
         return rings
 

@@ -1,4 +1,4 @@
-"""What counts as equal."""
+"""The tolerance within which figures count as equal."""
 
 ROUNDING = 1e-12
-"""How far apart figures of size 1 may be that differ by rounding alone, as sums in another order do."""
+"""Largest difference between figures of size 1 that differ only by rounding, as sums in another order do."""

@@ -15,8 +15,8 @@ from suffice.evaluation.statistics.shares import share
 from suffice.policy.rounds import Floats
 
 _NARROWEST_AT = 12.5
-"""Squares of the range: 1,000 losses in [-1, 1] of which one in twenty is not 0."""
-_NEWTON_STEPS = 60  # of Newton's method, which needs about eight
+"""The default of `narrowest_at` in squares of the range: it suits 1,000 losses in [-1, 1] of which one in twenty is not 0."""
+_NEWTON_STEPS = 60  # most steps of Newton's method, which needs about eight
 _PRECISION = 1e-12
 
 

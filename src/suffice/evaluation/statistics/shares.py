@@ -1,4 +1,4 @@
-"""One whole, shared out over infinitely many parts: what looks, windows or restarts without an end may spend."""
+"""Divide a total of 1 over infinitely many parts, for an unlimited number of looks, windows or restarts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def share(number: npt.ArrayLike, even: float = 1.0) -> Floats:
 
     Args:
         number: k, any shape.
-        even: About how many of the first parts are nearly even.
+        even: Approximate number of first parts with nearly equal shares.
     """
     k = np.asarray(number, dtype=np.float64)
     # share_left(k) - share_left(k + 1), without cancellation

@@ -1,4 +1,4 @@
-"""What is drawn: the question, or the cluster of rows that repeat it."""
+"""Units of resampling: the question, or the cluster of rows that repeat it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Clusters = Sequence[Any] | npt.NDArray[Any] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Units:
-    """What a resample draws: the clusters of the rows.
+    """The units that a resample draws: rows, or clusters of rows.
 
     Attributes:
         codes: The unit of each row, shape ``(n_rows,)``, integers 0..n_units - 1; None if each row is its own unit.
@@ -57,7 +57,7 @@ class Units:
 
     @property
     def n_units(self) -> int:
-        """Units, which are what a resample draws."""
+        """Number of units."""
         return len(self.sizes)
 
     def sums(self, rows: Floats) -> Floats:
@@ -119,5 +119,5 @@ def standard_errors(deltas: Floats, units: Units) -> Floats:
     squares = np.einsum("ru,ru->r", residuals, residuals)
     errors = np.sqrt(units.n_units / (units.n_units - 1) * squares) / units.n_rows
     means = sums / units.sizes
-    # A mean of equal numbers may differ from them by a rounding, so their ends decide.
+    # The mean of equal numbers may differ from them by rounding, so their extremes decide whether they vary.
     return np.where(means.min(axis=-1) == means.max(axis=-1), 0.0, errors)

@@ -27,7 +27,7 @@ class CalibrationMap(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """The fallback of a degenerate round: its mean (TASR section 3.3)."""
+    """The fallback for a round where no curve can be fitted: its mean (TASR section 3.3)."""
 
     value: float
 
@@ -87,7 +87,7 @@ def fit_isotonic(values: Floats, target: Floats, weights: Floats) -> Calibration
         target: Outcome in [0, 1], shape ``(n,)``.
         weights: Positive, shape ``(n,)``; weight 2 equals the row given twice.
     """
-    # Rows with one value form one block with their mean, as pooling would make of them anyway.
+    # Rows with equal values form one block with their mean, as pooling would do anyway.
     knots, inverse = np.unique(values, return_inverse=True)
     total = np.bincount(inverse, weights)
     means = np.bincount(inverse, weights * target) / total

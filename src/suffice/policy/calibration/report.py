@@ -1,4 +1,4 @@
-"""How well probabilities match outcomes: Brier score, expected calibration error, reliability bins."""
+"""The match of probabilities and outcomes: Brier score, expected calibration error, reliability bins."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Embedder(Protocol):
 
     @property
     def pooling(self) -> str:
-        """How the vectors of tokens, and of pieces of a long text, are combined."""
+        """The method that combines the vectors of tokens, and of pieces of a long text."""
         ...
 
     def embed(self, texts: Sequence[str]) -> Vectors:

@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LONGEST_TEXT = 1000
-"""Characters beyond which a text is not one expression; of a longer one only what its last box holds is read."""
+"""Most characters of an expression; of a longer text only the content of its last box is read."""
 
 _SECONDS = 5.0
-"""Of the processor for one text, a hundred times what an answer takes."""
+"""Processor seconds allowed for one text: a hundred times what a usual answer takes."""
 
 _WALL_FACTOR = 24
-"""As many times longer by the clock a process may take that does not stop itself, as where there are no timers."""
+"""Factor from processor seconds to seconds of the clock, after which a process that did not stop itself is ended."""
 
 _BOX = "\\boxed"
 _LATEX = re.compile(r"\\[A-Za-z]+|\$[^$\s](?:[^$]*[^$\s])?\$|[\^_]\{")
 
 
 def looks_mathematical(text: str) -> bool:
-    r"""Return whether a text has LaTeX in it: a command, dollars around something, an exponent in braces.
+    r"""Return whether a text contains LaTeX: a command, dollars around something, or an exponent in braces.
 
     >>> looks_mathematical("\\frac{1}{2}"), looks_mathematical("$x$"), looks_mathematical("from $5 to $9")
     (True, True, False)
@@ -54,10 +54,10 @@ def is_available() -> bool:
 
 @lru_cache(maxsize=1 << 16)
 def expression_key(text: str) -> str | None:
-    r"""Return a key that expressions with the same meaning share; None for a text that is none.
+    r"""Return a key that expressions with the same meaning share; None for a text that is not an expression.
 
-    The key is made of the text alone, so the texts with one key are a class: equality is transitive, and no other answer
-    and no order has a part in it.  A number is its value: fractions, roots and decimals, a decimal exactly as it is written.
+    The key depends only on the text, so equality is transitive and does not depend on other answers or their order.  A
+    number is its value: fractions, roots and decimals, a decimal exactly as it is written.
     An expression with variables is its values at fixed points.  Sets, intervals, points and matrices are made of the keys of
     their parts.  ``x = 5`` is 5, units and percent signs do not count, and a word such as ``\text{even}`` is itself.
 
@@ -76,7 +76,7 @@ def expression_key(text: str) -> str | None:
 
 
 class _Parser:
-    """The process, started when it is first asked, and again after it was stopped or this process was forked."""
+    """The parser process, started at the first request, and again after it was stopped or this process was forked."""
 
     def __init__(self, seconds: float = _SECONDS) -> None:
         self._seconds = seconds
@@ -111,7 +111,7 @@ class _Parser:
 
         from suffice.common.processes import start_python
 
-        self._process = start_python(  # by its path, so that nothing of this package is loaded there
+        self._process = start_python(  # started by its path, so that it does not import this package
             str(Path(__file__).with_name("parser.py")),
             str(self._seconds),
             stdin=subprocess.PIPE,
@@ -137,7 +137,7 @@ class _Parser:
         process.kill()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                with contextlib.suppress(OSError):  # what was not sent yet
+                with contextlib.suppress(OSError):  # a request may not have been sent completely
                     pipe.close()
         process.wait()
 

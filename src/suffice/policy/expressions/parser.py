@@ -1,8 +1,8 @@
 """The process behind `expression_key`: reads texts as lines of JSON, and writes their keys.
 
-It imports nothing of this package.  What would have more digits than anybody reads is not evaluated: its text is its key, on
-every machine alike.  Each text has a bounded time of the processor, and all of them a bounded memory, too; whoever needs more
-is ended by the system.
+It imports nothing of this package.  Expressions whose value has too many digits are not evaluated: their text is the
+key, on every machine.  Processor time is bounded for each text, and memory for all together; the system ends a process
+that needs more.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from sympy.logic.boolalg import Boolean
 
 MEMORY = 2 << 30
 DIGITS = 15
-"""Significant digits by which irrational values are compared."""
+"""Number of significant digits to which irrational values are compared."""
 
 LARGEST_DIGITS = 4300
-"""Digits of a number beyond which an expression is compared by its text."""
+"""Most digits of a number; an expression with larger numbers is compared by its text."""
 
 LARGEST_BITS = 1 << 20
-"""Size of a number beyond which a power is not computed on the way to a value."""
+"""Most bits of a power that is computed on the way to a value."""
 
 LARGEST_FACTORIAL = 2000
 LARGEST_SPAN = 1000
-"""Terms of a sum or product beyond which it is not computed term by term."""
+"""Most terms of a sum or product that is computed term by term."""
 
 PRECISION = 50
 POINTS = 4
@@ -54,11 +54,11 @@ _BOXED = re.compile(r"\\f?box(?:ed)?\s*\{")
 
 
 class TooLargeError(BaseException):
-    """An expression that is not evaluated; nothing on the way to `key_of` may take it for a failure of its own."""
+    """Raised for an expression that is too large to evaluate; code between it and `key_of` must not catch it."""
 
 
 def _guard_powers() -> None:
-    """Let no power of a whole number or fraction be computed that is larger than `LARGEST_BITS`."""
+    """Prevent the computation of powers of whole numbers and fractions with more than `LARGEST_BITS` bits."""
 
     def guarded(power: Any) -> Any:
         def bounded(base: Any, exponent: Any) -> Any:
@@ -75,7 +75,7 @@ def _guard_powers() -> None:
 
 
 def _guard_factorials() -> None:
-    """Let no factorial or binomial coefficient be computed with more than `LARGEST_FACTORIAL` factors."""
+    """Prevent the computation of factorials and binomial coefficients with more than `LARGEST_FACTORIAL` factors."""
 
     def guarded(kind: Any, factors: Any) -> Any:
         inner = kind.eval.__func__
@@ -128,7 +128,7 @@ def _fraction_of(match: re.Match[str]) -> str:
 
 
 def _unboxed(text: str) -> str:
-    """Return what the last box of a text holds, between dollars; the text itself without one."""
+    """Return the content of the last box of a text, between dollars; the text itself without a box."""
     boxes = list(_BOXED.finditer(text))
     if not boxes:
         return text
@@ -235,7 +235,7 @@ def _values(value: Any, scaled: str = "") -> str | None:
 
 
 def _exact(value: Any) -> Any:
-    """Return an expression with decimals as fractions and everything that can be computed computed; percents do not count."""
+    """Evaluate an expression as far as possible, with decimals as fractions and without percent signs."""
     for part in value.atoms(sympy.Sum, sympy.Product):
         _bound_terms(part)
     value = value.replace(
@@ -246,7 +246,7 @@ def _exact(value: Any) -> Any:
 
 
 def _bound_terms(value: Any) -> None:
-    """Raise if a sum or product has too many terms, and no closed form as that of a polynomial."""
+    """Raise if a sum or product has too many terms and no closed form, as sums of polynomials have."""
     for name, start, end in value.limits:
         terms = (end - start).doit()
         has_closed_form = isinstance(value, sympy.Sum) and value.function.is_polynomial(name)
@@ -255,7 +255,7 @@ def _bound_terms(value: Any) -> None:
 
 
 def _point(name: str, place: int) -> Any:
-    """Return a fraction between -2 and 2 for a variable, by its name; negative for all at the last point."""
+    """Return the value of a variable at a point: a fraction between -2 and 2 computed from its name; at the last point all are negative."""
     drawn = int.from_bytes(hashlib.sha256(f"{name} {place}".encode()).digest()[:4])
     size = sympy.Rational(drawn % 1_999_993 + 7, 1_000_003)
     return -size if place == POINTS - 1 else size
@@ -303,15 +303,17 @@ def bound_memory() -> None:
 
 
 def set_timer(seconds: float) -> None:
-    """Have this process ended after that time of the processor; 0 ends the waiting."""
+    """Let the system end this process after that many processor seconds; 0 cancels the timer."""
     if hasattr(signal, "setitimer"):
-        signal.setitimer(signal.ITIMER_PROF, seconds)  # by default its signal ends a process, whatever it computes
+        signal.setitimer(
+            signal.ITIMER_PROF, seconds
+        )  # the timer's signal ends the process by default, whatever it computes
 
 
 def main() -> None:
     """Answer until the input ends."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what a library prints is not a reply
+    os.dup2(2, 1)  # text that a library prints must not be taken for a reply
     logging.disable(logging.CRITICAL)
     sys.setrecursionlimit(3000)
     bound_memory()

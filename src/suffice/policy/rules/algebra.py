@@ -1,4 +1,4 @@
-"""The rules: thresholds on signals, and what combines them."""
+"""The rules: thresholds on signals, and combinations of rules."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class WeightedSum(Rule):
 
     def fires(self, rounds: Rounds) -> Mask:
         total: Floats = np.zeros(rounds.shape)
-        with np.errstate(over="ignore", invalid="ignore"):  # a sum beyond all doubles is infinite, or undefined
+        with np.errstate(over="ignore", invalid="ignore"):  # a sum that overflows is infinite, or undefined
             for weight, name in self.terms:
                 column = rounds[name]
                 if weight != 0:
@@ -244,7 +244,8 @@ class Patience(Rule):
         return fires
 
     def reads(self, rounds: Rounds, asked: Mask) -> Mapping[str, Mask]:
-        # A later round looks back on this one, asked or not, and what was not measured then is gone.
+        # A later round looks back on this one even if its outcome is not needed now, and signals cannot be measured
+        # afterwards.
         return self.rule.reads(rounds, asked if self.n == 1 else rounds.seen)
 
     def __str__(self) -> str:

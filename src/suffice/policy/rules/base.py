@@ -1,4 +1,4 @@
-"""The one idea: a rule is a value that reads columns; and what ``&`` and ``|`` build."""
+"""Rules as values that read columns, and the combinations that ``&`` and ``|`` build."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from suffice.policy.rounds import Mask, Rounds
 class Rule(ABC):
     """A predicate over rounds; combine rules with ``&`` and ``|``.
 
-    A rule of one's own is a frozen dataclass with `fires`, and with `signals` if it reads columns itself; the rules in
-    its fields are known.  The text of a rule, ``str(rule)``, is its only specification: ``parse_rule(str(rule)) == rule``.
+    Your own rule is a frozen dataclass with `fires`, and with `signals` if it reads columns itself; rules in its fields
+    are found automatically.  The text of a rule, ``str(rule)``, specifies it completely: ``parse_rule(str(rule)) ==
+    rule``.
     By default it is a call with the fields as arguments, under the name that `register_rule` gave to the class.
     """
 
@@ -41,11 +42,11 @@ class Rule(ABC):
 
         Args:
             rounds: The rounds.
-            asked: Where somebody wants to know whether this rule fires, shape ``(..., n_rounds)``.
+            asked: Mask of the rounds at which it matters whether this rule fires, shape ``(..., n_rounds)``.
 
-        Members are evaluated in order, and a member is skipped where an earlier one has settled the outcome. What a
-        policy pays for judges and gates follows from this.  By default every signal is read at every round, which is
-        right for any rule and dear for one that could be lazy.
+        Members are evaluated in order, and a member is skipped where an earlier one has settled the outcome. This
+        decides what a policy pays for judges and gates.  By default every signal is read at every round, which is
+        correct for any rule, but expensive for one that could be lazy.
         """
         del asked
         return dict.fromkeys(sorted(self.signals), rounds.seen)
@@ -77,7 +78,7 @@ class Rule(ABC):
 
 
 CALLED: dict[type, str] = {}
-"""The names under which text calls the classes of rules and selectors that were registered."""
+"""The names of registered classes of rules and selectors in the text of rules."""
 
 
 def spelled_call(value: Any) -> str:
@@ -104,7 +105,7 @@ def merge_reads(reads: list[Mapping[str, Mask]]) -> dict[str, Mask]:
             earlier = merged.get(name)
             if earlier is not None:
                 if not earlier[..., -1:].any():
-                    del merged[name]  # skipped so far: this member is the first that reads it
+                    del merged[name]  # all earlier members were skipped, so this member is the first that reads it
                 mask = np.logical_or(earlier, mask)  # noqa: PLW2901
             merged[name] = mask
     return merged
@@ -123,7 +124,7 @@ def check_rules(owner: str, rules: Any, least: int) -> tuple[Rule, ...]:
 
 
 class Members(Rule):
-    """What the rules that hold several others share."""
+    """Base class of the rules that contain several others."""
 
     __slots__ = ()
     rules: tuple[Rule, ...]
@@ -134,7 +135,7 @@ class Members(Rule):
 
 
 def _reads_in_order(members: tuple[Rule, ...], rounds: Rounds, asked: Mask, *, settled_by: bool) -> Mapping[str, Mask]:
-    """Return what members read when one that evaluates to `settled_by` spares the later ones."""
+    """Return the signals that members read in order, until one that evaluates to `settled_by` makes the later ones unnecessary."""
     reads: list[Mapping[str, Mask]] = []
     for member in members:
         reads.append(member.reads(rounds, asked))
@@ -170,7 +171,7 @@ class AllOf(Members):
 
 
 class Either(Members):
-    """What ``|`` and `FirstOf` share: they fire at the same rounds."""
+    """Base class of ``|`` and `FirstOf`, which fire at the same rounds."""
 
     __slots__ = ()
 

@@ -18,7 +18,7 @@ DSC_WINDOW = 4
 """Answers of a window of difficulty-adaptive self-consistency, as in its authors' code."""
 
 TASR_THRESHOLD = 0.25
-"""The locked floor of `p_correct`; the knee of a sweep over .20-.35 (TASR section 3.4)."""
+"""The locked threshold of `p_correct`: the knee of a sweep over .20-.35 (TASR section 3.4)."""
 
 
 SIMILAR_THRESHOLD = 0.8
@@ -29,7 +29,7 @@ BGE_EPS = 0.06
 """The published floor of `semantic_distance`: for embeddings by bge-small-en-v1.5, and for no other embedder."""
 
 BGE_PATIENCE = 2
-"""For how many rounds in a row the distance must be below it."""
+"""Number of consecutive rounds in which the distance must be below it."""
 
 
 def answer_stable() -> Rule:
@@ -204,7 +204,7 @@ def error_of_lead(votes: float, p: float) -> float:
     q = 1 - p
     if p < q:
         return float(1 / (1 + (p / q) ** votes))
-    ruin = float((q / p) ** votes)  # at most 1, where its inverse may be too large for a number
+    ruin = float((q / p) ** votes)  # at most 1, while its inverse might overflow
     return ruin / (1 + ruin)
 
 
@@ -265,7 +265,7 @@ class NamedRule:
 
     Attributes:
         build: Makes it from `arity` numbers.
-        arity: The counts of numbers that it takes.
+        arity: The possible numbers of arguments.
         doc: One line for listings.
     """
 

@@ -27,10 +27,10 @@ _FUNCTIONS = ("k_of", "patience", "first_of", "never")
 _Parsed = TypeVar("_Parsed")
 
 OWN_RULES: dict[str, Callable[..., Rule]] = {}
-"""What `register_rule` was given, by name."""
+"""Rules registered by `register_rule`, by name."""
 
 OWN_SELECTORS: dict[str, Callable[..., Selector]] = {}
-"""What `register_selector` was given, by name."""
+"""Selectors registered by `register_selector`, by name."""
 
 
 _OwnRule = TypeVar("_OwnRule", bound=Callable[..., Rule])
@@ -46,7 +46,7 @@ def register_rule(name: str, build: _OwnRule) -> _OwnRule: ...
 
 
 def register_rule(name: str, build: Any = None) -> Any:
-    """Let the text of rules, and so policy files and the command line, name a rule of one's own; also a decorator.
+    """Register your own rule under a name for the text of rules, policy files and the command line; also a decorator.
 
     ``name(argument, ...)`` calls `build`, and ``name`` alone calls it without arguments.  A signal's name in the text
     is given as a `str`, a number as an `int` or a `float`, and a rule in parentheses as a `Rule`.  The text of a rule
@@ -82,7 +82,7 @@ def register_selector(name: str, build: _OwnSelector) -> _OwnSelector: ...
 
 
 def register_selector(name: str, build: Any = None) -> Any:
-    """Let the text of selectors name a selector of one's own, as `register_rule` does for rules.
+    """Register your own selector under a name for the text of selectors; see `register_rule`.
 
     Args:
         name: An ASCII identifier that no other selector has.
@@ -113,7 +113,7 @@ def _check_name_is_free(name: str, taken: set[str], kind: str) -> None:
 
 
 def parse_rule(text: str) -> Rule:
-    """Return the rule that `text` spells; nothing is executed.
+    """Return the rule that `text` describes; nothing is executed.
 
     >>> rule = parse_rule("(answer_stable >= 1) & (p_correct > 0.25)")
     >>> parse_rule(str(rule)) == rule == parse_rule("tasr")
@@ -134,7 +134,7 @@ def parse_rule(text: str) -> Rule:
 
 
 def _parsed(text: str, what: str, example: str, build: Callable[[ast.expr], _Parsed]) -> _Parsed:
-    """Return what `build` makes of the syntax tree of a text; every other error is one about the text."""
+    """Build a value from the syntax tree of a text; all errors become errors about the text."""
     if len(text) > _LONGEST_TEXT:
         raise RuleSyntaxError(f"a {what} of {len(text)} characters is too long; allowed: {_LONGEST_TEXT}")
     try:
@@ -157,13 +157,13 @@ def _with_words(text: str) -> tuple[str, list[int]]:
 
 
 def _span(node: ast.expr, text: str) -> tuple[int, int]:
-    """Return the first character of a part of the syntax tree, and the one after its last."""
+    """Return the start and end of a node of the syntax tree in the text."""
     first = (node.lineno, node.col_offset)
     return _original_span(text, first, (node.end_lineno or 0, node.end_col_offset or 0), of_bytes=True)
 
 
 def _reported(error: SyntaxError, text: str) -> tuple[int, int]:
-    """Return the characters that Python's parser refuses; an empty span at the end if the text is incomplete."""
+    """Return the span of the text that Python's parser rejects; an empty span at the end if the text is incomplete."""
     if not error.offset or not error.lineno:
         return len(text.rstrip()), len(text.rstrip())
     last = (error.end_lineno or error.lineno, (error.end_offset or 0) - 1)
@@ -319,7 +319,7 @@ _OF_A_SIGNAL: Mapping[str, Callable[[str], Selector]] = {"max": MaxSignal, "min"
 
 
 def parse_selector(text: str) -> Selector:
-    """Return the selector that `text` names or spells; nothing is executed.
+    """Return the selector that `text` names or describes; nothing is executed.
 
     >>> str(parse_selector("max_answer_margin")), str(parse_selector("longest_run(semantic_distance < 0.05)"))
     ('max_answer_margin', 'longest_run(semantic_distance < 0.05)')

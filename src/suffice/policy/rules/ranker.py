@@ -1,4 +1,4 @@
-"""A learned selector: a weighted sum of what is known at the stop, whose text holds all its numbers."""
+"""A learned selector: a weighted sum of features that are known at the stop; its text contains all of its numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ answer, whether this is the latest of them, whether it is the earliest."""
 
 _SUM, _BEST = "sum_", "best_"
 _HUGE = 1e100
-"""Beyond it neither weights nor signals count: products and sums stay finite."""
+"""Limit of the size of weights and signals, so that products and sums stay finite."""
 _EXAMPLE = "ranked(p_correct=(1.25, 0.31), votes=(0.4, 0.0))"
 
 

@@ -1,4 +1,4 @@
-"""Which of the seen rounds' answers to return."""
+"""Selectors, which choose the answer to return among the seen rounds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _answers(rounds: Rounds) -> npt.NDArray[np.object_]:
 
 
 def _keys(rounds: Rounds) -> npt.NDArray[np.object_]:
-    """Return what makes two answers the same, shape ``(..., n_rounds)``; "" where there is none."""
+    """Return the key by which answers are compared, shape ``(..., n_rounds)``; "" without an answer."""
     key_of = rounds.normalizer or answer_key
     if isinstance(key_of, Grouping):
         ids = key_of.ids_of(_answers(rounds))
@@ -50,13 +50,15 @@ def _nonblank(rounds: Rounds) -> Mask:
     given = answers.astype(np.bool_) & rounds.seen  # neither None nor ""
     try:
         blank = np.asarray(_ISSPACE(np.broadcast_to(answers, given.shape)[given]), dtype=np.bool_)
-    except TypeError:  # not a text, such as a NaN of a foreign table: not an answer either
+    except TypeError:  # other values, such as a NaN from a foreign table, are not answers either
         return np.asarray(_keys(rounds) != "", dtype=np.bool_) & rounds.seen
     given[given] = ~blank
     return given
 
 
-_ISSPACE = np.frompyfunc(str.isspace, 1, 1)  # called without a Python frame: the largest part of a large replay
+_ISSPACE = np.frompyfunc(
+    str.isspace, 1, 1
+)  # a C function without a Python frame, since this takes the largest part of a large replay
 
 
 def same_answers(rounds: Rounds) -> Mask:
@@ -92,7 +94,7 @@ class Selector(ABC):
         return np.where(position >= 0, position, fallback)
 
     def shares(self, rounds: Rounds, stop: Positions) -> Floats | None:
-        """Return with which probability each round's answer is returned, shape of `rounds`; None = `select` is certain.
+        """Return the probability that each round's answer is returned, shape of `rounds`; None = `select` is deterministic.
 
         A selector that draws among tied answers by a seed returns the shares over all seeds.
 
@@ -116,7 +118,7 @@ class Selector(ABC):
 
     @abstractmethod
     def among(self, rounds: Rounds, candidates: Mask) -> Positions:
-        """Return the chosen position among `candidates`, -1 where the selector has nothing to go by."""
+        """Return the chosen position among `candidates`; -1 if the values that the selector reads are undefined."""
 
     @property
     def signals(self) -> frozenset[str]:
@@ -138,7 +140,8 @@ class Last(Selector):
     """The latest answer."""
 
     def select(self, rounds: Rounds, stop: Positions) -> Positions:
-        # The stop itself nearly always has an answer: most of a large replay would be spent on looking at the others.
+        # The stop itself nearly always has an answer; looking at the other rounds would take most of the time of a
+        # large replay.
         stop = np.asarray(stop)
         if stop.ndim != 1 or rounds.seen.ndim != 2:
             return Selector.select(self, rounds, stop)
@@ -275,7 +278,8 @@ class MedianSignal(Selector):
     def among(self, rounds: Rounds, candidates: Mask) -> Positions:
         column = np.broadcast_to(rounds[self.name], candidates.shape)
         usable = candidates & ~np.isnan(column)
-        # Sorted with what is not usable last, so that the prefix of a recording and a live question agree to the bit.
+        # Unusable values are sorted last, so that the prefix of a recording and a live question give exactly the same
+        # numbers.
         ordered = np.sort(np.where(usable, column, np.inf), axis=-1)
         n = usable.sum(axis=-1, keepdims=True)
         middle = (np.maximum(n - 1, 0) // 2, np.minimum(n // 2, column.shape[-1] - 1))

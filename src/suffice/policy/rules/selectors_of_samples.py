@@ -24,8 +24,8 @@ _MIXING = tuple(
 class MajorityOfSamples(Selector):
     """The answer given most often, by the policy's normalizer; among tied answers one at random, by seed.
 
-    Of samples that have no order the last is no better than another, so `majority`, which prefers it, would favour chance.
-    An answer that cannot be read casts no vote.  Which of the tied answers is returned follows from the seed and from the
+    Samples have no order, so the last one deserves no preference, as `majority` gives it.  An unreadable answer casts
+    no vote.  Which of the tied answers is returned follows from the seed and from the
     votes alone, so it is the same live and replayed; a replay takes the expectation over all seeds (`shares`).
 
     Attributes:
@@ -67,7 +67,7 @@ class MajorityOfSamples(Selector):
         return means if begun.all() else np.where(begun, means, otherwise())
 
     def _votes(self, rounds: Rounds, candidates: Mask) -> tuple[Floats, Mask, Floats]:
-        """Return the answers, which of them vote, and with what weight, each of shape ``(..., n_rounds)``."""
+        """Return the answers' numbers, a mask of those that vote, and their weights, each of shape ``(..., n_rounds)``."""
         ids = np.broadcast_to(rounds[ANSWER_ID], candidates.shape)
         voting = candidates & ~np.isnan(ids)
         if self.weight is None:

@@ -1,4 +1,4 @@
-"""Which questions go on after the stop, so that the rule can be judged: a share of all, drawn by their ids."""
+"""Audits: a share of the questions, drawn by their ids, goes on after the stop, so that the rule can be judged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _VALUES = 2 ** (8 * _BYTES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """What an audit drew for one question.
+    """The draw of an audit for one question.
 
     Attributes:
         question_id: The id by which it was drawn.

@@ -1,4 +1,4 @@
-"""What a rule reads: measured columns, and those that a policy's own settings make of them and of the answers."""
+"""The columns that a rule reads: measured ones, and those that a policy's settings derive from them and from answers."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from suffice.policy.signals.votes import VOTES, answer_ids, vote_signal, weights
 
 @dataclass(frozen=True, kw_only=True)
 class Derivation:
-    """How the columns of a policy's view come from raw ones; see `Policy` for the attributes.
+    """The derivation of the columns of a policy's view from raw ones; see `Policy` for the attributes.
 
     Attributes:
         signals: The signals that the rule and the selector read.
         calibrators: Fitted maps.
         state: Fitted state by signal.
         normalizer: Which answers are the same.
-        abstain_patterns: What counts as a refusal to answer; None = as it was measured.
-        label: What messages call the policy.
+        abstain_patterns: Patterns of refusals to answer; None = as measured.
+        label: Name of the policy in messages.
     """
 
     signals: tuple[str, ...]
@@ -54,7 +54,7 @@ class Derivation:
         return sources
 
     def raw_of(self, name: str) -> str:
-        """Return the measured signal behind one that the rule reads: itself, unless fitted state makes it."""
+        """Return the measured signal that a signal of the rule is computed from by fitted state, or the signal itself."""
         return self.sources[name][0] if name in self.sources else name
 
     @cached_property
@@ -106,7 +106,7 @@ class Derivation:
         return clean_column(name, raw[name], index=raw.index)
 
     def _compared(self, name: str, raw: Rounds) -> Floats:
-        """Return a signal that the policy's own settings make of the answers."""
+        """Compute a signal from the answers by the policy's own settings."""
         if raw.answers is None:
             raise DataError(f"the policy {self.label!r} reads {name!r}, and these rounds carry no answers: record them")
         if name == "abstained":

@@ -1,4 +1,4 @@
-"""What a session says of a round that lacks what its policy reads."""
+"""The errors of a session about a round that lacks signals of its policy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def lack_error(policy: Policy, r: int, missing: Mapping[str, str]) -> NotFittedE
     """Return the error that says what round `r` lacks, and the ways to decide all the same.
 
     Args:
-        policy: What decides.
+        policy: The policy.
         r: The round.
         missing: What each signal lacks, see `suffice.policy.signals.lacking`.
     """

@@ -1,4 +1,4 @@
-"""What an observed round must be, and where its costs are written."""
+"""Check an observed round, and write its costs into columns."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _UNKNOWN_COST = Cost(**dict.fromkeys(COST_KINDS, math.nan))
 
 
 def check_round(observed: Any) -> None:
-    """Refuse what is no round, or has an answer or costs of another type.
+    """Raise if a value is not a round, or has an answer or costs of another type.
 
     Raises:
-        DataError: It is none.
+        DataError: The value is not such a round.
     """
     if not isinstance(observed, Round):
         raise DataError(f"a session observes a Round, not {observed!r}: give Round(...), or a text as draft=...")

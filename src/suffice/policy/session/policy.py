@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 Missing = Literal["error", "warn", "ignore"]
-"""The ways in which a session takes a round that does not bring what the policy reads."""
+"""Reactions of a session to a round without the signals that the policy reads."""
 
 _sessions: list[Callable[..., Any]] = []
 
@@ -54,7 +54,7 @@ POLICY_FORMAT = "suffice.policy"
 POLICY_VERSION = 1
 _OPTIONAL_FIELDS = frozenset({"certificate", "normalizer"})  # files of older releases do not have them
 _ADVICE = "Use an endpoint that gives it, or a rule that works on text alone (answer_stable)"
-_MOST_ROUNDS = 100_000  # far more than loops run; a policy from elsewhere cannot ask for endless rounds
+_MOST_ROUNDS = 100_000  # far more than loops run, so that a foreign policy file cannot ask for endless rounds
 
 _NOT_DECIDING = ("name", "provenance", "certificate", "format", "version")
 
@@ -75,7 +75,7 @@ class Policy(Displayed):
         calibrators: Fitted maps, one for each calibrated signal that is used.
         state: Fitted state of signals that need statistics beyond their own question, by signal.
         answer_position: Where the answer is in the generated text.
-        abstain_patterns: What counts as a refusal to answer; None = the default list.
+        abstain_patterns: Patterns of refusals to answer; None = the default list.
         normalizer: Which answers are the same, for votes, `answer_stable` and `majority`: a name in `NORMALIZERS`.
         depends: What else the fitted state belongs to (model, prompt, retriever), by name.
         provenance: Where it comes from: data hash, versions, fit figures.
@@ -134,7 +134,7 @@ class Policy(Displayed):
 
     @property
     def certified(self) -> bool:
-        """Whether there is a certificate, given to exactly this policy: one that was changed since has none.
+        """True if there is a certificate for exactly this policy; one that was changed since has none.
 
         One that is suspended does not count, see `suspended_because`.
         """
@@ -176,7 +176,7 @@ class Policy(Displayed):
         )
 
     def raw_of(self, name: str) -> str:
-        """Return the measured signal behind one that the rule reads: itself, unless fitted state makes it."""
+        """Return the measured signal that a signal of the rule is computed from by fitted state, or the signal itself."""
         return self._derivation.raw_of(name)
 
     @cached_property
@@ -186,7 +186,7 @@ class Policy(Displayed):
 
     @cached_property
     def reads_every_answer(self) -> bool:
-        """Whether it may look back on the answer, or the cost, of any round: a gated round 0 is then always answered.
+        """True if it may read the answer, or the cost, of any earlier round: a gated round 0 is then always answered.
 
         So do a selector among several answers, the signals that add up costs since the start round, and a signal that
         looks back as far as round 0.
@@ -231,7 +231,7 @@ class Policy(Displayed):
 
     @property
     def needs(self) -> frozenset[str]:
-        """What the model or a measurement must give for this policy to decide, in the words of `Signal.needs`."""
+        """The inputs that a model or a measurement must provide for this policy, in the terms of `Signal.needs`."""
         return frozenset().union(*(SIGNALS[name].needs for name in self.raw_signals if name in SIGNALS))
 
     def unfitted(self, name: str) -> bool:

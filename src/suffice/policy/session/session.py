@@ -28,7 +28,7 @@ __all__ = ["Missing", "Session"]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _FIRST_WIDTH = 16
-"""For how many rounds a new session has room; it doubles when they are full."""
+"""Number of rounds that a new session has room for; it doubles when they are full."""
 
 
 class Session:
@@ -41,10 +41,10 @@ class Session:
     >>> session.observe(Round(index=2, answer="The Tempest")).answer
     'The Tempest'
 
-    A policy whose signals are not there never stops the loop, so the session says what is missing: at the first round
-    with an answer at which a signal may exist, for a signal with a call of its own (a judge, an embedder, a critic)
-    where the rule comes to read it.  The round counts all the same: `end` returns the best answer, and the loop may go
-    on.  Later a signal that was there once may be undefined without a word, as one reply may lack what others have.
+    A policy without its signals never stops the loop, so the session reports what is missing: at the first round with
+    an answer at which a signal may exist, or, for a signal with a call of its own (a judge, an embedder, a critic),
+    where the rule reads it.  The round counts nevertheless: `end` returns the best answer, and the loop may go on.  A
+    signal that was present once may later be undefined without an error, as one reply may lack what others have.
 
     Args:
         policy: What decides: a policy, a policy file (a path, or text that ends in ``.json``), or a rule or its text.
@@ -57,7 +57,7 @@ class Session:
         question_id: Names the question; an audit draws by it.
 
     Attributes:
-        policy: What decides.
+        policy: The policy.
         rounds: The rounds so far, those of an audit among them.
         draw: Whether the audit drew this question, and with which probability; None without an audit.
 
@@ -88,7 +88,7 @@ class Session:
             policy.check(capabilities)
         self.policy = policy
         self._missing = missing
-        # What only the host can give: signals of its own, and fitted ones for which the policy has no state.
+        # Only the host can provide these: signals of its own, and fitted ones for which the policy has no state.
         self._hosts = [n for n in policy.raw_signals if n not in SIGNALS or policy.unfitted(n)]
         expected = policy.signals if capabilities is None else self._hosts
         self._unproven = set() if missing == "ignore" else set(expected) - {"round"}
@@ -114,7 +114,7 @@ class Session:
 
     @property
     def auditing(self) -> bool:
-        """Whether rounds of an audit remain: the decision is final, and `observe` takes further rounds up to the last."""
+        """True while rounds of an audit remain: the decision is final, and `observe` takes further rounds up to the last."""
         is_drawn = self.draw is not None and self.draw.audited
         return (
             is_drawn
@@ -125,10 +125,10 @@ class Session:
 
     @property
     def shadows(self) -> dict[str, Decision | None]:
-        """What each shadow policy decided on the rounds so far, by its label; None where it would go on past them.
+        """The decision of each shadow policy on the rounds so far, by its label; None if it would go on past them.
 
-        A shadow that cannot decide, for instance because `missing` is `error` and a signal is, decides nothing, with a
-        warning.
+        A shadow that cannot decide, for instance because a signal is missing and `missing` is `error`, has no decision,
+        and a warning says so.
         """
         return self._shadows.decisions(self.rounds, self._ended)
 
@@ -362,7 +362,7 @@ class Session:
         position = len(self.rounds)
         if position == len(self._index):
             self._widen(position)
-        if self._hosts:  # what the host has not measured counts as undefined
+        if self._hosts:  # signals that the host has not measured count as undefined
             observed = replace(observed, signals={**dict.fromkeys(self._hosts, math.nan), **observed.signals})
         values = compute_signals([*self.rounds, observed], self.policy.raw_signals, state=self.policy.state)
         for name, value in values.items():
@@ -378,9 +378,9 @@ class Session:
         return [*read, *sorted(self.policy.selector.signals)]
 
     def _prove(self, view: Rounds) -> None:
-        """See that the last round brought what the policy reads there for the first time, and values in range."""
+        """Check that the last round has the signals that the policy reads there for the first time, with values in range."""
         observed = self.rounds[-1]
-        if not (observed.answer or "").strip():  # a reply that failed proves nothing
+        if not (observed.answer or "").strip():  # a failed reply does not show what the host can provide
             return
         position, missing = len(self.rounds) - 1, dict[str, str]()
         for name, raw in self._ranged.items() if observed.signals else ():

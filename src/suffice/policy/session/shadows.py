@@ -1,4 +1,4 @@
-"""What other policies would have decided on the rounds of a live question."""
+"""Shadows: the decisions of other policies on the rounds of a live question."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Following(Protocol):
 
     @property
     def policy(self) -> Policy:
-        """What decides."""
+        """The policy."""
 
     @property
     def decision(self) -> Decision | None:
-        """What it decided, if it has."""
+        """Its final decision; None before the stop."""
 
     @property
     def next_round(self) -> int:

@@ -18,10 +18,10 @@ _PLAIN_VERSION = 1  # of a session without audit and shadows, which older releas
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionState:
-    """What a session is rebuilt from; its columns are computed from the rounds by the code that computed them first.
+    """The values from which a session is restored; its columns are computed again from the rounds.
 
     Attributes:
-        policy: What decides.
+        policy: The policy.
         missing: What to do if a round does not bring what the policy reads.
         unproven: The signals that no round had to bring so far.
         rounds: The observed rounds.
@@ -42,7 +42,7 @@ class SessionState:
 
     @property
     def n_decided(self) -> int:
-        """How many of the rounds ran before the decision; the others belong to the audit."""
+        """Number of rounds that ran before the decision; the others belong to the audit."""
         stop = None if self.decision is None else self.decision.stop_round
         return len(self.rounds) if stop is None else stop - self.policy.start_round + 1
 

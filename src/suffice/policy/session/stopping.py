@@ -1,4 +1,4 @@
-"""Where a policy stops on many recorded questions at once."""
+"""The stops of a policy on many recorded questions at once."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def stops(policy: Policy, raw: Rounds) -> Stops:
     """Return where `policy` stops on recorded questions.
 
     Args:
-        policy: What decides.
+        policy: The policy.
         raw: Raw columns, shape ``(n_questions, n_rounds)``, with answers.
     """
     view = policy.view(raw)

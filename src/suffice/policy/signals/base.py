@@ -29,7 +29,8 @@ class Signal:
 
     Attributes:
         name: The name in rules and the column in recordings.
-        compute: Computes its value at the last of the given rounds; returns NaN instead of raising.  None if a model, a host, fitted state or the policy's view provides the value.
+        compute: Computes its value at the last of the given rounds; returns NaN instead of raising.  None if a model, a
+            host, fitted state or the policy's view provides the value.
         range: Lowest and highest value; values outside are undefined, or clipped if `clip` is set.
         unit: `nats`, `probability`, `bool`, `score`, `count`, `seconds`, `ratio` or `z`.
         needs: What the model or the host must provide, in the terms of `Answerer.capabilities`.

@@ -1,4 +1,4 @@
-"""What models say of their own knowledge: gates before an answer, and readings of a reply."""
+"""Signals of a model's own knowledge: gates before an answer, and readings of a reply."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Enricher(Protocol):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What it provides besides the model, in the terms of `Signal.needs`."""
+        """The inputs that it provides besides the model, in the terms of `Signal.needs`."""
         ...
 
     def fingerprint(self) -> Mapping[str, Any]:

@@ -193,12 +193,12 @@ def top_score(rounds: Sequence[Round]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Allocation(FittedState):
-    """How many samples a question is given by its difficulty: the signal `allocated` of `dsc`.
+    """The number of samples for a question of given difficulty: the signal `allocated` of `dsc`.
 
-    Difficulty-adaptive self-consistency (Wang et al., 2025) ranks questions by difficulty.  From the hardest down it looks for
-    a run of questions whose first samples agree: that run and all easier questions are given one sample.  A harder question
-    is given as many as similar, easier ones needed.  Here tune questions say both, so that a question's own samples have no
-    part in what it is given.
+    Difficulty-adaptive self-consistency (Wang et al., 2025) ranks questions by difficulty.  Going down from the
+    hardest, it looks for consecutive questions whose first samples agree: these and all easier questions are given one
+    sample.  A harder question is given as many as similar, easier ones needed.  Here both numbers are learned from tune
+    questions, so they do not depend on a question's own samples.
 
     Attributes:
         difficulties: Of the tune questions, ascending.
@@ -230,7 +230,7 @@ class Allocation(FittedState):
         judged: int = 32,
         similar: int = 16,
     ) -> Allocation:
-        """Return the allocation that tune questions say; the defaults are those of the authors' code.
+        """Fit the allocation on tune questions; the defaults are those of the authors' code.
 
         >>> fitted = Allocation.fit([1, 2, 3, 4], [True, True, False, False], [4, 4, 9, 15], judged=1, similar=2)
         >>> fitted.easy, fitted.sizes

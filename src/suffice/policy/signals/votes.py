@@ -22,20 +22,20 @@ from suffice.policy.signals.base import declare
 from suffice.policy.signals.state import DIFFICULTY
 
 ALLOCATED = "allocated"
-"""The signal that says how many samples a question is given beforehand."""
+"""The signal with the number of samples that a question is given beforehand."""
 
 WEIGHT = "p_correct"
 """The signal that weighted votes count each answer by."""
 
 _CONSISTENCY = "Adaptive-Consistency, Aggarwal et al. (2023)"
 _VOTES_RANGE = (0.0, math.inf)
-_MOST_FREQUENT = 5  # as many of the most frequent answers as Adaptive-Consistency's code integrates over
+_MOST_FREQUENT = 5  # number of the most frequent answers that Adaptive-Consistency's code integrates over
 
 VoteCounts = npt.NDArray[np.float64]
 
 
 def answer_ids(answers: npt.NDArray[np.object_], normalizer: Normalizer) -> Floats:
-    """Return which of its question's distinct answers each round gives, numbered by first appearance.
+    """Return the number of each round's answer among the question's distinct answers, by first appearance.
 
     >>> from suffice.policy.normalizers import normalizer_of
     >>> answer_ids(np.array([["18", "20", None, "18.0", "no idea"]], dtype=object), normalizer_of("number"))
@@ -224,7 +224,7 @@ VOTES = frozenset({ANSWER_ID, *_WINDOW_SIZES, *_WINDOW_ENDS, *_FROM_COUNTS})
 
 
 def weights_of(names: Iterable[str]) -> frozenset[str]:
-    """Return the signals that vote signals among `names` weigh answers by."""
+    """Return the signals that weighted votes among `names` use as weights."""
     return frozenset({WEIGHT} if any(name.startswith("weighted_") for name in VOTES.intersection(names)) else ())
 
 
@@ -238,7 +238,7 @@ def vote_signal(name: str, ids: Floats, weights: Floats | None = None) -> Floats
     Args:
         name: The signal.
         ids: From `answer_ids`, shape ``(..., n_rounds)``.
-        weights: For a weighted vote, what each answer counts, same shape; who has NaN does not vote.
+        weights: For a weighted vote, the weight of each answer, same shape; an answer with NaN does not vote.
     """
     if name == ANSWER_ID:
         return ids

@@ -22,7 +22,7 @@ ASSUMES = (
     "the same model, prompt, decoding, retriever and corpus as in the recording, and no response that depends on others",
     "family, order, calibrators and thresholds were fixed before the certification set was looked at, and it was used once",
 )
-"""What the guarantee assumes."""
+"""The assumptions of the guarantee."""
 
 BREAKS = (
     "any change of the policy: then this certificate is void",
@@ -30,42 +30,44 @@ BREAKS = (
     "certifying again on the same questions, with another family or epsilon, until it succeeds",
     "reading it for one question or one group of questions: it bounds the expected loss over all",
 )
-"""What ends the guarantee."""
+"""The changes that end the guarantee."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate(Result):
     """The expected loss of one policy against a baseline is at most epsilon, with confidence.
 
-    Over repeated certification sets, at most a share ``1 - confidence`` of all runs gives any false certificate.
+    Over repeated certification sets, at most a share ``1 - confidence`` of all runs gives a false certificate.
 
     Attributes:
         policy_digest: `Policy.digest` of its policy.
         loss: `net` or `harm`, see `Claim`.
-        metric: What quality means.
-        baseline: What the policy is compared with.
+        metric: The quality.
+        baseline: The baseline that the policy is compared with.
         epsilon: The largest expected loss, in the unit of the metric.
         confidence: 1 - delta.
         method: The test.
-        p_value: Of the chosen policy.
+        p_value: The p-value of the chosen policy.
         level: The largest p-value that certifies: delta, or a share of it.
         procedure: `fixed-sequence` or `bonferroni`.
-        family: What was tested, in words.
-        family_size: How many policies.
-        position: Place of the chosen one in the test order, from 0.
+        family: The tested family, in words.
+        family_size: Number of policies in it.
+        position: Position of the chosen one in the test order, from 0.
         sequence: The family in test order: rule, p_value, certified, mean loss and calls.
         n: Certification questions.
         n_failed: Questions whose recording failed.
-        figures: Means on the certification set, "selected here": of the policy and of the baseline. The loss counts every
-            question, the others those that did not fail.
-        data_hash: Of the certification recording.
+        figures: Means of the policy and of the baseline on the certification set, "selected here".  The loss covers
+            every question, other means only those that did not fail.
+        data_hash: Hash of the certification recording.
         question_ids: Hashes of the ids of the certification questions, sorted.
         question_texts: Hashes of their normalised texts, sorted; empty where the texts were not recorded.
-        notes: What a reader must know.
+        notes: Notes for the reader.
         versions: Of the software.
-        leave_out_failed: Whether failed questions are left out, as in certificates from before 0.4; otherwise each counts as lost.
-        seed: Of the order of the betting in certificates from before 0.4; None = the hash of the questions' names.
-        suspended: Why and since when it is suspended, as `suffice watch` says; empty where it is not.
+        leave_out_failed: Whether failed questions are left out, as in certificates from before 0.4; otherwise each
+            counts as lost.
+        seed: Seed of the betting order in certificates from before 0.4; None = order by the hash of the questions'
+            names.
+        suspended: The reason and time of its suspension, as `suffice watch` reports it; empty if it is not suspended.
     """
 
     policy_digest: str
@@ -133,12 +135,12 @@ class Certificate(Result):
         """Return the certificate of a policy, valid or void; None if it has none.
 
         Raises:
-            SchemaError: What it carries is not a certificate.
+            SchemaError: The policy's field does not hold a valid certificate.
         """
         return None if policy.certificate is None else cls.from_dict(policy.certificate)
 
     def holds_for(self, policy: Policy) -> bool:
-        """Return whether it belongs to exactly this policy."""
+        """Return whether the certificate was issued for exactly this policy."""
         return policy.digest == self.policy_digest
 
     @property
@@ -155,7 +157,7 @@ class Certificate(Result):
 
     @property
     def failed(self) -> str:
-        """What became of failed questions; empty without any."""
+        """The treatment of failed questions, in words; empty if none failed."""
         text = failed_text(self.n_failed, left_out=self.leave_out_failed)
         return f"{text}, so it says nothing about such" if text and self.leave_out_failed else text
 
@@ -169,7 +171,7 @@ class Certificate(Result):
         )
 
     def table(self) -> Table:
-        """Return its facts, a table of names and values."""
+        """Return its fields as a table of names and values."""
         loss = "metric(baseline) - metric(policy)" if self.loss == "net" else "max(0, net)"
         facts = {
             "loss": f"{self.loss}: {loss}",

@@ -1,4 +1,4 @@
-"""The chart of a certificate: what each policy of the family loses, against what it costs."""
+"""The chart of a certificate: the loss of each policy of the family against its cost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def family_chart(sequence: Sequence[Mapping[str, Any]], epsilon: float, kind: st
         sequence: The family in test order, see `Certificate.sequence`.
         epsilon: The largest expected loss.
         kind: The loss in words.
-        chosen: The place of the chosen policy; None if there is none.
+        chosen: The position of the chosen policy; None if there is none.
     """
     data = [
         {
@@ -51,7 +51,7 @@ def family_chart(sequence: Sequence[Mapping[str, Any]], epsilon: float, kind: st
     encoding = {"x": x, "y": y, "color": colour, "tooltip": tooltip}
     layers = [
         bound_layer("y", "epsilon", epsilon, f"epsilon = {epsilon:g}"),
-        # Larger, so that it shows under others that do the same.
+        # Larger, so that it stays visible under other points at the same place.
         point_layer(encoding, "datum.state === 'chosen'", (220, 80)),
     ]
     states = {member["state"] for member in data}

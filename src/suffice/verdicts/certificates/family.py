@@ -1,4 +1,4 @@
-"""A declared family of policies: what is tested, and in which order, fixed before the certification set is looked at."""
+"""A declared family of policies in test order, fixed before anybody looks at the certification set."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Family:
     Attributes:
         policies: At least one.
         kind: `path`, one threshold moved from conservative to cheap, or `list`.
-        text: What it is and where its order comes from, for the certificate.
-        seen: The tune questions that its order comes from.
+        text: A description of the family and of its order, for the certificate.
+        seen: The tune questions that determined its order.
     """
 
     policies: tuple[Policy, ...]
@@ -40,9 +40,9 @@ class Family:
 
 
 def threshold_path(policy: Policy, signal: str, values: Iterable[float]) -> Family:
-    """Return the policy with each value in its threshold on a signal, from conservative to cheap.
+    """Return the family of one policy with different thresholds on a signal, from conservative to cheap.
 
-    A rule stops earlier the easier one of its thresholds fires, so the order is known without data.
+    A rule stops earlier if one of its thresholds fires more easily, so the order is known without data.
 
     >>> from suffice.policy.rules import tasr
     >>> path = threshold_path(Policy(rule=tasr()), "p_correct", [0.25, 0.75, 0.5])
@@ -50,8 +50,8 @@ def threshold_path(policy: Policy, signal: str, values: Iterable[float]) -> Fami
     ['(answer_stable >= 1) & (p_correct > 0.75)', '(answer_stable >= 1) & (p_correct > 0.5)']
 
     Args:
-        policy: What is varied; its calibrators stay.
-        signal: The signal whose only threshold in the rule moves.
+        policy: The policy that is varied; its calibrators stay the same.
+        signal: The signal whose only threshold in the rule is varied.
         values: The thresholds, finite, in any order.
 
     Raises:
@@ -75,10 +75,10 @@ def path_values(policy: Policy, signal: str, tune: Recording, n: int = 40) -> Fl
     """Return evenly spaced thresholds, of four digits, over the values of a signal on tune questions (as in TASR's repository).
 
     Args:
-        policy: Whose calibrators make the signal.
-        signal: One that its rule reads.
+        policy: The policy, whose calibrators compute the signal.
+        signal: A signal that its rule reads.
         tune: Recorded tune questions.
-        n: How many.
+        n: Number of thresholds.
 
     Raises:
         RuleSyntaxError: The rule has no single threshold on the signal.
@@ -93,17 +93,17 @@ def path_values(policy: Policy, signal: str, tune: Recording, n: int = 40) -> Fl
 def listed(
     policies: Sequence[Policy | Rule | str], base: Policy | Recording, *, start_round: int | None = None
 ) -> Family:
-    """Return an explicit list, tested in the order given unless `arranged` puts it into that of tune questions.
+    """Return a family from an explicit list, tested in the given order unless `arranged` reorders it by tune questions.
 
     Args:
         policies: Policies; or rules and their texts.
-        base: What completes a rule: the recording, by `policy_for`; or a policy whose calibrators, rounds and selector
-            it takes, starting at round 0 if the rule reads a signal that is known only there (`p_known`).
-        start_round: Where rules start; None = as `base` says.
+        base: Completes a rule to a policy: a recording, by `policy_for`; or a policy, whose calibrators, rounds and
+            selector it gets, starting at round 0 if the rule reads a signal that is only known there (`p_known`).
+        start_round: First round of the rules; None = as `base` says.
 
     Raises:
         RuleSyntaxError: Text is not a rule.
-        DataError: None, or one of them twice.
+        DataError: There are no policies, or one is given twice.
     """
     members = [item if isinstance(item, Policy) else _completed(item, base, start_round) for item in policies]
     digests = [member.digest for member in members]
@@ -124,17 +124,17 @@ def _completed(item: Rule | str, base: Policy | Recording, start_round: int | No
 
 
 def arranged(family: Family, tune: Recording, claim: Claim, cheapest: str = "calls") -> Family:
-    """Return the family without members that are idle on tune questions, a list in the order of its tune p-values.
+    """Drop the members that are idle on tune questions, and order a list by its p-values there.
 
-    Idle are members that save nothing (`cheapest`) against the baseline, and all but the first of those that do the same to every
-    tune question.  Testing the surest members first makes a fixed sequence powerful ("Learn then test", split fixed
-    sequence), and is allowed because the tune questions are not those of the certificate.
+    A member is idle if it saves nothing (of `cheapest`) against the baseline, or if an earlier member behaves the same
+    on every tune question.  Testing the most certain members first makes a fixed sequence powerful ("Learn then test",
+    split fixed sequence).  That is allowed because the tune questions are not those of the certificate.
 
     Args:
-        family: What was declared.
+        family: The declared family.
         tune: Recorded tune questions, disjoint from the certification set.
-        claim: What to certify.
-        cheapest: What to save: `calls`, `tokens` or `retrievals`.
+        claim: The claim to certify.
+        cheapest: The cost to save: `calls`, `tokens` or `retrievals`.
 
     Raises:
         DataError: No member saves any of it on the tune questions.
@@ -159,7 +159,7 @@ def arranged(family: Family, tune: Recording, claim: Claim, cheapest: str = "cal
 
 
 def _useful(measured: MeasuredLosses, cheapest: str) -> list[int]:
-    """Return the places of the members that save something, the first of those that do the same to every question."""
+    """Return the positions of the members that save something, without those that behave like an earlier one on every question."""
     spent, baseline = measured.spent(cheapest)
     saving = [place for place, costs in enumerate(spent) if costs.mean() < baseline.mean()]
     first = {(measured.values[place].tobytes(), spent[place].tobytes()): place for place in reversed(saving)}
@@ -167,10 +167,10 @@ def _useful(measured: MeasuredLosses, cheapest: str) -> list[int]:
 
 
 def refuse_used_questions(family: Family, claim: Claim, recording: Recording) -> Selected:
-    """Return what is known of the questions that family, baseline and recorded models were fitted or chosen on.
+    """Raise if a certification question was used to fit or choose the family, the baseline or recorded models; return what was checked.
 
     Raises:
-        ConfigMismatchError: One of them is a certification question, or a policy with fitted state does not name the
+        ConfigMismatchError: A certification question was used before, or a policy with fitted state does not name the
             questions that it was fitted on.
     """
     involved = claim.with_baseline(family.policies)

@@ -1,4 +1,4 @@
-"""What each policy of a family loses against the baseline, question by question."""
+"""Measure the loss of each policy of a family against the baseline, question by question."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ _ORDER_SALT = "certify, order:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What to certify: the expected loss against the baseline is at most epsilon, with confidence.
+    """The claim to certify: the expected loss against the baseline is at most epsilon, with confidence.
 
     Attributes:
         epsilon: The largest expected loss, in the unit of the metric, in (0, 1).
         confidence: 1 - delta, in (0, 1): at most a share delta of all certification sets leads to a false certificate.
         metric: A column in [0, 1], or `agreement` (see `suffice.evaluation.replay.outcome`).
-        loss: `net` is metric(baseline) - metric(policy), in [-1, 1]; `harm` is max(0, net), in [0, 1], which no gain
-            on another question makes up for: its bound holds for `net` too.
+        loss: `net` is metric(baseline) - metric(policy), in [-1, 1]; `harm` is max(0, net), in [0, 1], so that gains on
+            other questions do not count: its bound holds for `net` too.
         baseline: `full` for the whole budget or the text of another rule, both with the selector of the policies; a
             policy, `closed_book` or an oracle.
-        orders: For independent samples, over how many random orders of its samples the loss of a question is averaged;
-            None = 100, and for rounds that follow one another the recorded order.
+        orders: Number of random orders of a question's independent samples over which its loss is averaged; None = 100,
+            and the recorded order for rounds that follow one another.
         leave_out_failed: Leave out the questions whose recording failed, and say so; otherwise each counts as lost (a loss
-            of 1), because it may have failed for what a policy would have changed.
+            of 1), because the cause of the failure may be something that a policy changes.
         repeated: Whether rows repeat questions, whose loss is then a mean and not 0 or 1; `averaged_over` sets it.
     """
 
@@ -85,17 +85,18 @@ class Claim:
         return round(1 - self.confidence, 12)  # 1 - 0.95 is a little more than 0.05
 
     def averaged_over(self, recording: Recording, policies: Sequence[Policy]) -> Claim:
-        """Return the claim with what the loss of a question is averaged over on a recording: orders, and rows.
+        """Return the claim with `orders` and `repeated` set for a recording.
 
         Raises:
-            DataError: A number of orders for rounds that have one, see `suffice.evaluation.replay.orders.n_orders`.
+            DataError: `orders` was given although the rounds follow one another, see
+                `suffice.evaluation.replay.orders.n_orders`.
         """
         orders = n_orders(recording, self.orders, self.with_baseline(policies))
         repeated = len(set(dividing_names(recording))) < len(recording.question_ids)
         return replace(self, orders=orders if recording.exchangeable else None, repeated=repeated)
 
     def with_baseline(self, policies: Sequence[Policy]) -> list[Policy]:
-        """Return policies, and the baseline if it is one."""
+        """Return the policies, and the baseline if it is a policy."""
         return [*policies, *([self.baseline] if isinstance(self.baseline, Policy) else [])]
 
     @property
@@ -105,11 +106,11 @@ class Claim:
 
     @property
     def binary(self) -> bool:
-        """Whether the harm can only be 0 or 1, by the definition of the metric; a mean over orders or rows is neither."""
+        """True if the harm can only be 0 or 1 by the definition of the metric, and is not a mean over orders or rows."""
         return self.orders is None and not self.repeated and (self.metric in BINARY_METRICS or ">" in self.metric)
 
     def reference_p_values(self, losses: Floats) -> Floats:
-        """Return Hoeffding-Bentkus p-values of each row: what `harm` is tested by, and a comparison for `net`."""
+        """Return the Hoeffding-Bentkus p-value of each row, which is the test for `harm` and a comparison for `net`."""
         mean, n = losses.mean(axis=-1), losses.shape[-1]
         if self.loss == "net":  # shifted to [0, 1]
             return hoeffding_bentkus_p_value((mean + 1) / 2, n, (self.epsilon + 1) / 2)
@@ -134,9 +135,9 @@ class MeasuredLosses:
     """A family on recorded questions, in the order of betting.
 
     Attributes:
-        losses: Of the claim's kind, the largest that what is known allows, shape ``(n_policies, n_questions)``; 1 where the
-            recording failed, a mean where rows repeat a question.
-        open: The part of these in which something is unknown, same shape.
+        losses: Losses of the claim's kind, the largest that is possible where something is unknown, shape
+            ``(n_policies, n_questions)``; 1 where the recording failed, a mean where rows repeat a question.
+        open: The part of these losses that is due to unknown outcomes, same shape.
         values: The metric under each policy, shape ``(n_policies, n_recorded)``, 0 where unknown: failed questions have none.
         costs: Each of `COST_NAMES` under each policy, shape of `values`; NaN where unknown.
         baseline_values: The metric under the baseline, shape ``(n_recorded,)``.
@@ -144,7 +145,7 @@ class MeasuredLosses:
         baseline: Its name.
         question_ids: Hashes of the questions' ids, in the order of the losses; of repeated ones that of the first row.
         n_failed: Questions whose recording failed: each counts as lost, unless the claim leaves them out.
-        notes: What a reader must know.
+        notes: Notes for the reader.
         rivals: For each policy the cheapest fixed_k or random policy of at least its quality on these questions, and
             whether one dominates it; empty if not requested.
     """
@@ -176,17 +177,17 @@ class MeasuredLosses:
 def measure_losses(
     recording: Recording, policies: Sequence[Policy], claim: Claim, *, rivals_by: str | None = None
 ) -> MeasuredLosses:
-    """Return what policies lose against the baseline of a claim, one row for each question.
+    """Measure the losses of policies against the baseline of a claim, for each question.
 
     Args:
         recording: Recorded rounds, full width.
         policies: At least one.
-        claim: Metric, loss and baseline, and what becomes of failed questions.
+        claim: Metric, loss and baseline, and the treatment of failed questions.
         rivals_by: One of `COST_NAMES`: compare each policy with fixed budgets and its random twin by this cost, too.
 
     Raises:
         DataError: The metric is missing or leaves [0, 1].
-        CensoredError: The baseline wanted rounds that a rule kept from being recorded.
+        CensoredError: The baseline needs rounds that were not recorded because a rule ended the question.
         ConfigMismatchError: A policy belongs to another model, prompt or retriever than the recording.
         NotFittedError: A policy reads a calibrated signal and has no calibrator.
     """
@@ -221,7 +222,7 @@ def measure_losses(
     order_of_recorded = recorded.order(_ORDER_SALT)
 
     def in_order(rows: Sequence[Floats]) -> Floats:
-        """Return means of the questions that have a row that did not fail; the last row is the baseline's."""
+        """Return the means of all questions with a row that did not fail; the last row is the baseline's."""
         means: Floats = recorded.means(np.stack(rows), failed=np.nan)[..., order_of_recorded]
         return means
 
@@ -251,13 +252,13 @@ def measure_losses(
 
 
 def _checked(policy: Policy, recording: Recording) -> tuple[str, ...]:
-    """Refuse a policy that cannot decide on a recording; return what a reader must know."""
+    """Raise if a policy cannot decide on a recording; return notes."""
     policy.check()
     return check_policy(policy, recording)
 
 
 def _baseline_of(recording: Recording, claim: Claim, policies: Sequence[Policy]) -> Baseline:
-    """Return what the losses of a claim are against."""
+    """Return the baseline of a claim."""
     if isinstance(claim.baseline, Policy):
         return claim.baseline
     if claim.baseline in _SPECIAL:
@@ -266,7 +267,7 @@ def _baseline_of(recording: Recording, claim: Claim, policies: Sequence[Policy])
 
 
 def _rule_baseline(recording: Recording, rule: str, policies: Sequence[Policy]) -> Policy:
-    """Return a rule as a baseline: its answers are selected as the policies' are, or the loss would be the selectors'.
+    """Return a rule as a baseline with the selector of the policies, so that the loss is not one between selectors.
 
     Raises:
         DataError: The policies have several selectors.
@@ -281,7 +282,7 @@ def _rule_baseline(recording: Recording, rule: str, policies: Sequence[Policy]) 
 
 
 def _repeated_notes(questions: Questions) -> list[str]:
-    """Return a note where rows repeat questions."""
+    """Return a note if rows repeat questions."""
     n_rows, n_questions = len(questions.names), questions.units.n_units
     if n_rows == n_questions:
         return []
@@ -290,7 +291,7 @@ def _repeated_notes(questions: Questions) -> list[str]:
 
 
 def _missing_notes(measured: Sequence[PolicyLoss], questions: Questions) -> list[str]:
-    """Return how many outcomes are unknown: of all questions, and where a policy goes on past what was recorded."""
+    """Return notes on the number of unknown outcomes: of all questions, and because a policy goes on past the recording."""
     unknown = np.any([loss.low < loss.high for loss in measured], axis=0)
     n_unknown = int((questions.means(unknown, failed=0.0) > 0).sum())
     notes = [unknown_text(n_unknown, questions.units.n_units)] if n_unknown else []
@@ -305,7 +306,7 @@ def _missing_notes(measured: Sequence[PolicyLoss], questions: Questions) -> list
 
 
 def _check_binary(runs: Sequence[Run], claim: Claim) -> None:
-    """Refuse a metric of 0 and 1 by its name that has other values."""
+    """Raise if a metric that must be 0 or 1 according to its name has other values."""
     values = [run.values[claim.metric] for run in runs]
     if claim.binary and not all(np.isin(known[~np.isnan(known)], (0.0, 1.0)).all() for known in values):
         raise DataError(

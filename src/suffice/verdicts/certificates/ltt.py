@@ -1,7 +1,7 @@
-"""Learn-then-Test: which of several hypotheses can be rejected together, and how many questions more would need.
+"""Learn-then-Test: reject several hypotheses together, and estimate the number of questions that further ones would need.
 
-Rejecting "the expected loss of policy j is at least epsilon" certifies policy j.  Both procedures keep the chance that
-even one certificate of the family is false at delta (Angelopoulos et al. 2021), so any certified policy may be chosen
+Rejecting "the expected loss of policy j is at least epsilon" certifies policy j.  Both procedures bound the chance of
+any false certificate in the family by delta (Angelopoulos et al. 2021), so any certified policy may be chosen
 afterwards, by any criterion.
 """
 
@@ -24,11 +24,11 @@ PROCEDURES: tuple[ProcedureName, ...] = ("fixed-sequence", "bonferroni")
 without the certification set.  `bonferroni` tests each of m at delta / m, in no order."""
 
 MOST_QUESTIONS = 200_000
-"""Where `questions_needed` gives up."""
+"""The number of questions at which `questions_needed` gives up."""
 
 _MOST_SETS = 64
 _SUCCESS = 0.8
-_MOST_LOSSES = 2**21  # resampled at once, a bound on memory
+_MOST_LOSSES = 2**21  # losses that are resampled at once, a bound on memory
 
 
 def level_of(procedure: ProcedureName, m: int, delta: float) -> float:
@@ -43,7 +43,7 @@ def level_of(procedure: ProcedureName, m: int, delta: float) -> float:
 
 
 def rejected(p_values: npt.ArrayLike, delta: float, procedure: ProcedureName) -> Mask:
-    """Return which hypotheses are rejected with family-wise error at most delta.
+    """Return a mask of the hypotheses that are rejected, with family-wise error at most delta.
 
     >>> rejected([0.01, 0.04, 0.2, 0.01], 0.05, "fixed-sequence").tolist()
     [True, True, False, False]
@@ -63,17 +63,17 @@ def rejected(p_values: npt.ArrayLike, delta: float, procedure: ProcedureName) ->
 def questions_needed(losses: Floats, claim: Claim, level: float, *, rng: int = 0) -> int | None:
     """Return about how many questions would bring the p-value to `level` four times in five.
 
-    If losses stay distributed as observed: sets of other sizes are resampled from them; the size is found by doubling
-    and bisection.  A rough guide: the observed losses are a sample themselves.
+    It assumes that losses stay distributed as observed: sets of other sizes are resampled from them, and the size is
+    found by doubling and bisection.  This is a rough guide, because the observed losses are only a sample.
 
     >>> import numpy as np
     >>> questions_needed(np.zeros(50), Claim(epsilon=0.02, loss="harm"), 0.05)  # 0.98 ** 149 < 0.05
     149
 
     Args:
-        losses: Of one policy, shape ``(n_questions,)``.
-        claim: What to certify.
-        level: What the p-value must reach.
+        losses: Losses of one policy, shape ``(n_questions,)``.
+        claim: The claim to certify.
+        level: The largest p-value that certifies.
         rng: Seed of the resampling.
 
     Returns:

@@ -30,7 +30,7 @@ from suffice.verdicts.certificates.ltt import MOST_QUESTIONS, ProcedureName, lev
 from suffice.verdicts.losses import failed_text, open_text
 
 _CLAIMED = ("epsilon", "confidence", "metric", "loss", "leave_out_failed")
-"""Attributes of a claim that are JSON as they are."""
+"""Attributes of a claim that are stored in JSON unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +38,8 @@ class Need:
     """The questions that certifying one more policy would take.
 
     Attributes:
-        rule: The policy in question: the first that failed in a fixed sequence, the nearest to its level otherwise.
-        p_value: What it reached.
+        rule: The policy: in a fixed sequence the first that failed, otherwise the one with the smallest p-value.
+        p_value: Its p-value.
         loss: Its mean loss on the certification set.
         calls: Its mean calls there.
         questions: About how many questions would be enough, four times in five, if losses stay distributed as observed;
@@ -58,17 +58,17 @@ class Certification(Result):
     """The result of a certification.
 
     Attributes:
-        claim: What was tested.
+        claim: The claim that was tested.
         family: The tested policies, in this order.
-        procedure: How several tests share delta.
+        procedure: The procedure by which several tests share delta.
         level: The largest p-value that certifies.
         p_values: Of each policy, shape ``(n_policies,)``.
         reference: For net losses the p-values of Hoeffding-Bentkus on (L + 1) / 2, for comparison only; for harm the
             same as `p_values`.
-        certified: Which policies are certified, same shape.
+        certified: Mask of the certified policies, same shape.
         measured: Losses, values and calls on the certification set.
         policy: The cheapest certified policy with its certificate; None if there is none.
-        need: What the next policy lacks; None if all are certified.
+        need: The questions that the next policy would need; None if all are certified.
         cheapest: The cost by which the policy was chosen, one of `COST_NAMES`.
     """
 
@@ -125,19 +125,19 @@ class Certification(Result):
         )
 
     def _open(self, place: int, before: str = "; ", after: str = "") -> str:
-        """How much of the loss of a policy is unknown, between two texts; empty where nothing is."""
+        """Return the unknown part of a policy's loss in words, between two texts; empty if nothing is unknown."""
         text = open_text(float(self.measured.open[place].mean()))
         return f"{before}{text}{after}" if text else ""
 
     @property
     def _open_of_next(self) -> str:
-        """The same of the policy that was tested first and not certified."""
+        """The unknown part of the loss of the first policy that was not certified, in words."""
         rules = [str(policy.rule) for policy in self.family.policies]
         return "" if self.need is None else self._open(rules.index(self.need.rule))
 
     @property
     def _failed(self) -> str:
-        """What became of failed questions, after a semicolon; empty without any."""
+        """The treatment of failed questions, after a semicolon; empty if none failed."""
         text = failed_text(self.measured.n_failed, left_out=self.claim.leave_out_failed)
         return f"; {text}" if text else ""
 
@@ -162,7 +162,7 @@ class Certification(Result):
 
     @property
     def missing(self) -> str:
-        """What the next policy lacks, in words; empty if all are certified."""
+        """The questions that the next policy would need, in words; empty if all are certified."""
         need = self.need
         if need is None:
             return ""
@@ -215,7 +215,7 @@ class Certification(Result):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; without a certificate `certificate` is None and `need` says why."""
+        """Return JSON-ready values; without a certificate `certificate` is None and `need` says what is missing."""
         claim = {name: getattr(self.claim, name) for name in _CLAIMED}
         baseline = self.claim.baseline
         values = {
@@ -260,9 +260,9 @@ def certify(
 ) -> Certification:
     """Certify, among a declared family, the cheapest policy whose expected loss is at most epsilon.
 
-    All certified policies hold together with the stated confidence, so the cheapest of them is chosen by its mean cost
-    on the certification set itself; ties go to the one tested first.  The figures of the chosen one are then
-    "selected here": the bound holds, the savings are slightly optimistic.
+    The claims for all certified policies hold together with the stated confidence, so the cheapest of them may be
+    chosen by its mean cost on the certification set itself; ties go to the one tested first.  Its figures are then
+    "selected here": the bound holds, but the savings are slightly optimistic.
 
     >>> from suffice import Claim, certify
     >>> from suffice.recordings import bundled_recording
@@ -316,7 +316,7 @@ def certify(
         need=None,
     )
     if not certified.all():
-        # The first that failed; without an order, the one with the smallest p-value.
+        # In a fixed sequence the first that failed; without an order the one with the smallest p-value.
         next_best = certified if procedure == "fixed-sequence" else np.where(certified, np.inf, p)
         result = replace(result, need=_need(result, int(np.argmin(next_best))))
     if not certified.any():
@@ -348,7 +348,7 @@ def _issue(result: Certification, position: int, recording: Recording) -> Certif
         "baseline_value": measured.baseline_values,
     }
     for name in COST_NAMES:
-        if name != "retrievals" or result.cheapest == name:  # elsewhere a search is cheap beside the calls
+        if name != "retrievals" or result.cheapest == name:  # the search is quick compared with the calls that it saves
             figures |= {name: measured.costs[name][position], f"baseline_{name}": measured.baseline_costs[name]}
     return Certificate(
         policy_digest=result.family.policies[position].digest,

@@ -1,4 +1,4 @@
-"""Advice: one sentence with a verb, the few figures behind it, and the trial that goes on with more questions."""
+"""Advice: one sentence with a verb, the few figures behind it, and the trial that more questions can extend."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from suffice.verdicts.losses import failed_text, open_text
 
 FORMAT = "suffice-decision"
 VERSION = 2
-"""Written; files of version 1 divide the capital of the bets evenly, and an older release would go on as if all did."""
+"""The version that is written.  In files of version 1 the bets share their capital evenly; an older release would wrongly assume the same of this one."""
 _READ = (1, VERSION)
 
 AdviceKind = Literal["do it", "not enough data", "keep what you have", "cannot be judged"]
@@ -47,14 +47,14 @@ _MOST_ROWS = 5
 
 @dataclass(frozen=True, slots=False, kw_only=True)
 class Advice(Result):
-    """What to do about a loop, how sure that is, and what it rests on.
+    """Advice about a loop, with its certainty and the figures behind it.
 
     Every figure is of the verdict part: questions that neither chose nor fitted a candidate.
 
     Attributes:
         trial: The declared question and the evidence.
-        notes: What a reader must know.
-        rounds_text: What the log did by itself, in words.
+        notes: Notes for the reader.
+        rounds_text: The behaviour of the logged loop, in words.
     """
 
     trial: Trial
@@ -68,7 +68,7 @@ class Advice(Result):
 
     @cached_property
     def chosen(self) -> int | None:
-        """The place of the candidate that the sentence is about; None where there is none.
+        """The position of the candidate that the sentence is about; None if there is none.
 
         The cheapest that saves and is proved; else, of those that are tested, save, and seem to lose less than `max_loss`,
         the one that the fewest further questions would prove.
@@ -90,13 +90,13 @@ class Advice(Result):
 
     @property
     def saves(self) -> Mask:
-        """Which candidates save on the verdict part; none where there are no questions."""
+        """Mask of the candidates that save on the verdict part; all False without questions."""
         saves: Mask = self.trial.totals.saving(self.trial.cost) > 0
         return saves
 
     @cached_property
     def unjudged(self) -> str:
-        """Why nothing can be said: the metric cannot show a loss, or too much is unknown of all that saves; else empty."""
+        """The reason why nothing can be judged: the metric cannot show a loss, or too much is unknown of all candidates that save; else empty."""
         trial, totals = self.trial, self.trial.totals
         if trial.answers is not None and (reason := trial.answers.unreadable(trial.metric)):
             return reason
@@ -122,26 +122,26 @@ class Advice(Result):
 
     @cached_property
     def verdict(self) -> AdviceKind:
-        """What to do."""
+        """The recommended action."""
         trial = self.trial
         if self.unjudged:
             return "cannot be judged"
         if (trial.proved & self.saves).any():
             return "do it"
-        if self.n and trial.hopeless[self.saves].all():  # also where nothing saves
+        if self.n and trial.hopeless[self.saves].all():  # also if no candidate saves
             return "keep what you have"
         return "not enough data"
 
     def knows(self, recording: Recording) -> bool:
-        """Return whether a question of the recording chose, or was counted, here, by its id.
+        """Return whether the trial has already used a question of the recording, by its id.
 
-        One that another loop was asked, too, is not enough.
+        That does not show that the recording comes from the same loop, which may have been asked the same questions.
         """
         return any(id_hash(name) in self.trial.marks for name in recording.question_ids)
 
     @property
     def policy(self) -> Policy | None:
-        """The policy to deploy; None unless the verdict is to do it."""
+        """The policy to deploy; None unless the advice is to change the loop."""
         if self.verdict != "do it":
             return None
         assert self.chosen is not None
@@ -152,7 +152,7 @@ class Advice(Result):
 
     @property
     def sentence(self) -> str:
-        """The advice, a verb first, and how questions count of which something is missing."""
+        """The advice, beginning with a verb, and the treatment of questions with missing data."""
         if self.verdict == "cannot be judged":
             return AdviceWords(self).verdict
         missing = [failed_text(self.trial.totals.failed, left_out=False)]
@@ -169,14 +169,14 @@ class Advice(Result):
 
     @property
     def unexplained(self) -> str:
-        """How many questions have fewer rounds than others, while nothing says why."""
+        """Number of questions that have fewer rounds than others for no recorded reason."""
         n = self.trial.totals.unexplained
         have = "has" if n == 1 else "have"
         return f"{n:,} of {counted(self.n, 'question')} {have} fewer than {self.trial.loop.highest} rounds, and the log does not say why"
 
     @property
     def against(self) -> str:
-        """The baseline in words; empty where it is what the log did itself."""
+        """The baseline in words; empty if it is the logged loop itself."""
         return "" if self.trial.baseline == "recorded" else f" against {self.trial.baseline}"
 
     @property
@@ -185,11 +185,11 @@ class Advice(Result):
         return self.sentence
 
     def questions_needed(self, place: int) -> int | None:
-        """Return about how many more questions would prove a tested candidate; None if its own evidence is complete."""
+        """Return the approximate number of further questions that would prove a tested candidate; None if its own evidence is complete."""
         return None if place in self.trial.waiting_for else self._needed_in_order(place)
 
     def _needed_in_order(self, place: int) -> int | None:
-        """Return the most that any candidate up to a tested one needs: the sequence ends at the first that fails."""
+        """Return the largest number of questions that a candidate up to this one needs, since the sequence of tests ends at the first failure."""
         upto = self.trial.sequence[: self.trial.sequence.index(place) + 1]
         shown = self.trial.below.shown(self.trial.alpha) & ~self.trial.contradicted
         numbers = [self.trial.below.more_losses(self.trial.alpha, before) for before in upto if not shown[before]]
@@ -198,9 +198,9 @@ class Advice(Result):
 
     @cached_property
     def rival(self) -> int | None:
-        """The place of the cheapest other fixed budget with at least the metric of the chosen one for no more.
+        """The position of the cheapest other fixed budget that has at least the metric of the chosen one and costs no more.
 
-        One that loses more than `max_loss` at the worst of what is unknown is none.
+        A budget that may lose more than `max_loss`, given what is unknown, does not count.
         """
         if self.chosen is None:
             return None
@@ -220,10 +220,10 @@ class Advice(Result):
         return min(others, key=lambda place: costs[place]) if others else None
 
     def _rows(self) -> list[int]:
-        """Return the places of the table's rows under the baseline: the advised one, its rival, then others in order."""
+        """Return the positions of the candidates in the short table: the advised one, its rival, then others in order."""
         wanted = [place for place in (self.chosen, self.rival) if place is not None]
         sequence = list(self.trial.sequence)
-        if self.chosen in sequence:  # the neighbours of what is advised are the next questions of a reader
+        if self.chosen in sequence:  # a reader will ask next about the neighbours of the advised candidate
             at = sequence.index(self.chosen)
             sequence.sort(key=lambda place: abs(self.trial.sequence.index(place) - at))
         rest = [*sequence, *range(len(self.trial.candidates))]
@@ -233,29 +233,29 @@ class Advice(Result):
 
     @property
     def figures(self) -> list[CandidateFigures]:
-        """What is known of each candidate, in their order."""
+        """The figures of each candidate, in their order."""
         advised = self.chosen if self.verdict == "do it" else None
         return candidate_figures(
             self.trial, advised, {place: self.questions_needed(place) for place in self.trial.sequence}
         )
 
     def plot(self) -> Chart:
-        """Return the chart of what each candidate changes, with its interval, against what it costs."""
+        """Return the chart of each candidate's change of the metric, with its interval, against its cost."""
         return advice_chart(self.figures, self.trial, self.now)
 
     @property
     def now(self) -> str:
-        """What differences are taken against, in words."""
+        """The baseline of differences, in words."""
         if self.against:
             return f"baseline: {self.trial.baseline}"
         return f"now: {self.rounds_text}" if self.rounds_text else "now"
 
     def table(self) -> Table:
-        """Return what you have, what is advised and its neighbours: at most five rows."""
+        """Return a table of the current loop, the advised candidate and its neighbours: at most five rows."""
         return self._table(self._rows(), "What you have, and what you could do")
 
     def tables(self) -> list[Table]:
-        """Return the short table, then every candidate in it."""
+        """Return the short table, and one with every candidate."""
         costs = self.trial.totals.costs[self.trial.cost]
         everything = sorted(range(len(self.trial.candidates)), key=lambda place: -costs[place])
         twins = twin_table(self.figures, self.trial)
@@ -270,7 +270,7 @@ class Advice(Result):
         return Table(title=heading, columns=candidate_columns(trial), rows=rows, notes=self.notes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values, from which `Advice.from_dict` goes on."""
+        """Return JSON-ready values for `Advice.from_dict`."""
         trial, policy = self.trial, self.policy
         values: dict[str, Any] = jsonable(
             {
@@ -296,7 +296,7 @@ class Advice(Result):
         """Return the advice that `to_dict` wrote; nothing in it is executed.
 
         Raises:
-            SchemaError: It is no decision, of another version, or its trial does not read.
+            SchemaError: It is not a decision, has another version, or its trial cannot be read.
         """
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             raise SchemaError(f"this is not a decision: the field 'format' must be {FORMAT!r}")
@@ -322,8 +322,8 @@ class Advice(Result):
         """Read a decision file.
 
         Raises:
-            NotFoundError: There is none.
-            SchemaError: It is no decision that this release reads.
+            NotFoundError: There is no such file.
+            SchemaError: The file is not a decision that this release reads.
         """
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=refuse_constant)

@@ -1,4 +1,4 @@
-"""Counts of the answers behind a metric: whether they could be read, and whether a loss could show in it."""
+"""Counts of the answers behind a metric, which say whether they could be read and whether the metric could show a loss."""
 
 from __future__ import annotations
 
@@ -27,25 +27,26 @@ Characters are contained by chance, too: 7 in 173.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerCounts:
-    """How the answers of some questions could be read and scored; counts of other questions are added.
+    """Counts of answers by whether they could be read and scored; counts of other questions can be added.
 
     Questions whose recording failed are not counted: they count as lost anyway.
 
     Attributes:
         questions: Questions.
         answered: Those with an answer in some round.
-        differing: Those in which the answers of two rounds differ; for a score that was not computed from answers, a round without one
-            differs, too.
+        differing: Questions with different answers in two rounds; for a score that was not computed from answers, a
+            round without an answer counts as different.
         texts: Answers of all rounds that were compared by the recording's normalizer.
-        unread: Those of them that the normalizer cannot read.
+        unread: Those of these answers that the normalizer cannot read.
         silent: Questions without an answer where the metric needs one: in the last round; of samples, in all of them.
         samples: Questions whose rounds are independent samples.
         without_gold: Questions without a readable gold answer where the metric needs one and was not recorded.
-        scored: Questions whose last answer (of samples: whose answers) was compared with a gold answer.
-        equal: How many of those answers equal a gold answer; of samples a mean for each question.
-        contained: How many of them contain a gold answer.
-        said: How many of them contain one as whole words.
-        given: Questions whose score was not computed here, though the metric can be: a column of the log, or no gold answer is there.
+        scored: Questions whose last answer (for samples: all answers) was compared with a gold answer.
+        equal: Number of those answers that equal a gold answer; for samples each question adds its mean.
+        contained: Number of them that contain a gold answer.
+        said: Number of them that contain one as whole words.
+        given: Questions whose score comes from a column of the log although the metric could be computed, or that have
+            no gold answer.
     """
 
     questions: int = 0
@@ -79,7 +80,7 @@ class AnswerCounts:
             for row, seen in zip(recording.answers, recording.seen, strict=True)
         ]
         of_answers = _is_of_answers(recording, metric)
-        skipped = {""} if of_answers else set()  # selectors skip rounds without an answer, and so does such a metric
+        skipped = {""} if of_answers else set()  # such a metric skips rounds without an answer, as selectors do
         counts: dict[str, Any] = {
             "questions": n,
             "answered": sum(any(row) for row in texts),
@@ -134,12 +135,12 @@ class AnswerCounts:
 
     @property
     def all_equal(self) -> bool:
-        """Whether every question has one answer in all of its rounds, so that no stop can lose anything."""
+        """True if every question has the same answer in all of its rounds, so that no stop can lose anything."""
         return self.answered == self.questions and not self.differing
 
     @property
     def often_differ(self) -> bool:
-        """Whether the answers of more than a few questions differ between rounds, or are not on record."""
+        """True if the answers of more than a few questions differ between rounds, or were not recorded."""
         return self.differing + self.questions - self.answered > _MOST_UNREAD * self.questions
 
     def to_dict(self) -> dict[str, Any]:
@@ -158,20 +159,20 @@ class AnswerCounts:
 def why_blind(
     answers: AnswerCounts | None, metric: str, constant: float | None, never_varied: bool, n_units: int
 ) -> str:
-    """Return why a metric cannot show a loss, because it did not vary where answers did; empty if it can.
+    """Return the reason why a metric cannot show a loss (it does not vary although answers do); empty if it can.
 
-    Equal answers lose nothing, whatever the metric.
+    If all answers are equal, a stop loses nothing under any metric.
 
     Args:
-        answers: Their counts; None in a file of a release that did not count them.
+        answers: Their counts; None in a file from a release that did not count them.
         metric: The declared metric.
-        constant: What every answer scores, if all score the same.
+        constant: The score, if all answers score the same.
         never_varied: Whether every question scores the same under all candidates and the baseline.
         n_units: Independent questions.
     """
     if answers is None:
         is_blind = constant is not None and constant < 1
-    elif is_agreement(metric):  # it is 1 wherever answers are equal
+    elif is_agreement(metric):  # it is 1 if answers are equal
         is_blind = False
     elif constant is not None:
         is_blind = not answers.all_equal
@@ -200,7 +201,7 @@ def _is_of_answers(recording: Recording, metric: str) -> bool:
 
 
 def _is_given(recording: Recording, metric: str) -> bool:
-    """Return whether a score that could be computed was not: it is a column of the log, or there are no gold answers."""
+    """Return whether a score could be computed but was not, because it is a column of the log or there are no gold answers."""
     if not is_computed(metric) or is_agreement(metric):
         return False
     has_golds = "golds" in recording.table.column_names and any(recording.per_question("golds", []).tolist())
@@ -224,7 +225,7 @@ def _blank(recording: Recording) -> Mask:
 
 
 def _read(recording: Recording, texts: list[list[str]], metric: str) -> dict[str, int]:
-    """Return how many answers there are, could not be read, and are missing."""
+    """Return the numbers of answers, of unreadable ones, and of missing ones."""
     if not recording.independent and base_name(metric) != MATCH:
         return {"silent": sum(not (row and row[-1]) for row in texts)}
     ids = recording.answer_ids(recording.metadata.get("normalizer") or DEFAULT_NORMALIZER)
@@ -236,7 +237,7 @@ def _read(recording: Recording, texts: list[list[str]], metric: str) -> dict[str
 
 
 def _scored(recording: Recording, texts: list[list[str]], metric: str) -> dict[str, float]:
-    """Return how many questions have no gold answer, and how many answers equal and contain one."""
+    """Return the number of questions without a gold answer, and the numbers of answers that equal and that contain one."""
     name = base_name(metric)
     if is_agreement(metric):
         return {}

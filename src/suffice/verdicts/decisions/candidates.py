@@ -1,4 +1,4 @@
-"""What may be advised: every fixed budget, and the rules that the recorded signals allow."""
+"""The candidates for advice: every fixed budget, and the rules that the recorded signals allow."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
 
 _OPTIONAL_SIGNALS = ("answer_stable", "answer_margin", "critic_approved", "semantic_distance")
-"""Signals that a log may lack, and that candidates read."""
+"""Signals of candidates that a log may lack."""
 _PROBABILITIES = (0.5, 0.7, 0.9)
-"""Thresholds of what is a probability: of a correct answer, or of knowing the answer without evidence."""
+"""Thresholds for probabilities: of a correct answer, or of knowing the answer without evidence."""
 _LEADS = range(2, 7)
 _WINDOWS = (3, 5)
 """Leads, and windows of early-stopping self-consistency, for votes."""
 _QUANTILES = (0.25, 0.5)
-"""Thresholds of the drafts' distance, whose scale depends on the embedder: shares of the rounds of tune questions."""
+"""Thresholds for the drafts' distance as quantiles over the rounds of tune questions, since its scale depends on the embedder."""
 
 
 def candidates(
@@ -34,14 +34,15 @@ def candidates(
 ) -> tuple[tuple[Policy, ...], tuple[str, ...]]:
     """Return the policies that may be advised, and notes on the rules that the recording does not allow.
 
-    Everything about them is fixed by the columns and by tune questions: calibrators and thresholds are fitted there.
+    They depend only on the recorded columns and on tune questions, where calibrators and thresholds are fitted.
 
     Args:
         tune: Recorded tune questions.
-        metric: What must not be lost.  Calibrated signals are fitted to it, to exact match where it measures answers.
-        selector: How all of them return answers.
-        highest: The highest round of all questions; those of tune may happen to be shorter.
-        start_round: Where the loop starts.
+        metric: The metric that must not be lost.  Calibrated signals are fitted to it, or to exact match if it scores
+            answers.
+        selector: The selector of all candidates.
+        highest: The highest round of all questions; tune questions alone may be shorter.
+        start_round: The first round of the loop.
     """
     policies = [
         policy_for(tune, fixed_k(k), max_rounds=k, start_round=start_round, selector=selector, name=f"fixed_k({k})")
@@ -61,7 +62,7 @@ def candidates(
 
 
 def change_text(policy: Policy, highest: int | None) -> str:
-    """Return what following a policy means, a verb first.
+    """Return the change that a policy means for the loop, beginning with a verb.
 
     >>> change_text(Policy(rule=fixed_k(3), max_rounds=3), 5), change_text(Policy(rule=fixed_k(3), max_rounds=3), None)
     ('lower the cap from 5 to 3', 'lower the cap to 3')
@@ -72,7 +73,7 @@ def change_text(policy: Policy, highest: int | None) -> str:
 
     Args:
         policy: A candidate.
-        highest: The cap that one has; None where differences are taken against something else.
+        highest: The present cap; None if differences are taken against something else.
     """
     if is_vote(policy):
         return _vote_change(policy, highest)
@@ -84,7 +85,7 @@ def change_text(policy: Policy, highest: int | None) -> str:
 
 
 def is_fixed_budget(policy: Policy) -> bool:
-    """Return whether a candidate is a smaller cap alone.
+    """Return whether a candidate is only a smaller cap.
 
     >>> is_fixed_budget(Policy(rule=fixed_k(3), max_rounds=3)), is_fixed_budget(Policy(rule="tasr"))
     (True, False)
@@ -119,7 +120,7 @@ def _vote_change(policy: Policy, highest: int | None) -> str:
 
 
 def _votes(highest: int) -> Iterator[str]:
-    """Yield the text of each rule for a vote among at most `highest` samples."""
+    """Yield the text of each rule that stops a vote among at most `highest` samples."""
     yield f"settled({highest})"
     yield from (f"lead({k})" for k in _LEADS if k < highest)
     yield "adaptive_consistency"
@@ -132,7 +133,7 @@ def _signals_with_values(tune: Recording) -> set[str]:
 
 
 def _rules(tune: Recording) -> Iterator[str]:
-    """Yield the text of each rule whose signals were recorded, in the order in which they are listed."""
+    """Yield the text of each candidate rule whose signals were recorded."""
     columns = _signals_with_values(tune)
     if "answer_stable" in columns:
         yield "answer_stable"
@@ -154,17 +155,17 @@ def _rules(tune: Recording) -> Iterator[str]:
 
 
 def _fitted_policy(tune: Recording, rule: str, metric: str, selector: Selector, start_round: int) -> Policy:
-    """Return the rule as a policy with what it needs, fitted on tune questions.
+    """Return the rule as a policy with all fitted state, fitted on tune questions.
 
     Raises:
-        SufficeError: It cannot decide there.
+        SufficeError: The rule cannot decide on tune questions.
     """
     draft = policy_for(tune, rule, selector=selector)
     if any(map(draft.unfitted, draft.signals)):
-        # As `calibrate` does by default, so that a rule of one name is one policy everywhere.
+        # The defaults of `calibrate`, so that a rule with the same name is the same policy everywhere.
         target = "em" if metric in METRICS and has_outcome(tune, "em") else metric
         draft, _ = calibrate(tune, rule=rule, target=target, selector=selector)
-        # The trial keeps the tune questions once, for all candidates.
+        # The trial stores the tune questions once for all candidates, so the policies need not.
         draft = replace(draft, provenance={})
     draft = replace(draft, start_round=min(draft.start_round, start_round))
     check_policy(draft, tune)

@@ -1,4 +1,4 @@
-"""What is known of each candidate, for tables, charts and JSON."""
+"""Figures of each candidate, for tables, charts and JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COLOURS = {
     "not tested": "var(--muted)",
     "loses more": "var(--text)",
 }
-"""What the evidence says of a candidate, with its colour."""
+"""The states of a candidate, with their colours."""
 
 _INTERVAL_LETTERS = 15
 """Letters of an interval that is drawn as text."""
@@ -40,14 +40,15 @@ class CandidateFigures:
 
     Attributes:
         policy: Its label.
-        state: What the evidence says: `advised`, `proved`, `open`, `loses more`, or `not tested` (another
-            one loses as little for less, on tune questions).
+        state: `advised`, `proved`, `open`, `loses more`, or `not tested` (on tune questions another one loses as little
+            for less).
         value: The metric, mean.
         change: Mean change of the metric against the baseline, and the ends of its interval.
         spent: Mean costs by name; NaN where unknown.
         saving: Share of what is to be saved; NaN where unknown.
         tested: Whether it is in the sequence of tests.
-        needed: About how many further questions would prove it; None where none are needed, or how many cannot be said.
+        needed: Approximate number of further questions that would prove it; None if none are needed, or the number is
+            unknown.
         waits_for: The candidate before it in the order that is still open while its own evidence is complete; else empty.
         evidence: The highest wealth of the bet that it loses less than the largest accepted loss.
         twin: The metric of stopping at random, as often at each round; NaN where it is not a tested rule.
@@ -69,7 +70,7 @@ class CandidateFigures:
 
     @property
     def selected_here(self) -> bool:
-        """Whether these questions also selected the candidate, so that its change is likely to look too good."""
+        """True if these questions also selected the candidate, so that its change probably looks too good."""
         return self.state == "advised"
 
     def row(self, cost: str, max_loss: float) -> tuple[Any, ...]:
@@ -108,8 +109,8 @@ def candidate_figures(trial: Trial, advised: int | None, needed: Mapping[int, in
 
     Args:
         trial: The evidence.
-        advised: The place of the candidate to deploy; None if none is.
-        needed: By place of a tested candidate, how many further questions would prove it.
+        advised: The position of the candidate to deploy; None if there is none.
+        needed: Number of further questions that would prove a tested candidate, by its position.
     """
     n, totals = max(trial.totals.n, 1), trial.totals
     mean, low, high = totals.interval()
@@ -162,7 +163,7 @@ def bar_heading(max_loss: float) -> str:
 
 
 def twin_table(figures: Iterable[CandidateFigures], trial: Trial) -> Table | None:
-    """Return what tested rules give beside stopping at random; None where no rule is tested."""
+    """Return the table of tested rules beside stopping at random; None if no rule is tested."""
     rows = tuple((item.policy, item.value, item.twin, item.gain) for item in figures if not np.isnan(item.twin))
     if not rows:
         return None
@@ -201,8 +202,8 @@ def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) ->
 
     Args:
         figures: Of all candidates.
-        trial: What was declared, and the costs of the baseline.
-        now: What the log did by itself, in words.
+        trial: The trial, with the declaration and the costs of the baseline.
+        now: The behaviour of the logged loop, in words.
     """
     baseline = float(trial.totals.costs[trial.cost][-1] / max(trial.totals.n, 1))
     points = [{"policy": now, "state": "now", "cost": baseline, "change": 0.0, "low": 0.0, "high": 0.0}]

@@ -1,4 +1,4 @@
-"""What each candidate loses and costs, question by question; what is unknown counts at its worst."""
+"""Measure the loss and cost of each candidate question by question; unknown outcomes count at their worst."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ _COST_REMEDIES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Candidates and the baseline on units; sums have the baseline as their last value.
+    """Losses and costs of candidates and the baseline on units; the baseline is the last value of each sum.
 
     Attributes:
         worst: The largest possible loss of each candidate, shape ``(n_candidates, n_units)``, in [-1, 1].
         best: The smallest possible loss, same shape; the same where everything is known.
-        unknown: In which units an outcome is unknown under some candidate, shape ``(n_units,)``.
-        failed: In which units a recording failed, same shape; those questions count as lost.
-        unexplained: In which units nothing says why there are fewer rounds than in others, same shape: what the loop returned
-            there is unknown.
+        unknown: Mask of the units with an unknown outcome under some candidate, shape ``(n_units,)``.
+        failed: Mask of the units whose recording failed, same shape; those questions count as lost.
+        unexplained: Mask of the units with fewer rounds than others for no recorded reason, same shape: the loop's own
+            answer there is unknown.
         values: Sum of the metric, shape ``(n_candidates + 1,)``, with the worst case of what is unknown.
         squared: Sum of the squares of the baseline's metric.
         costs: Sums by name in `SAVABLE`, shape of `values`; NaN where some are unknown.
-        unpriced: In how many units a cost is unknown, by its name.
+        unpriced: Number of units in which a cost is unknown, by its name.
         twins: Sum of the metric of each candidate's random twin, which stops as often at each round, shape
             ``(n_candidates,)``, with the worst case of what is unknown; NaN where none was asked for.
         gains: Sum of the smallest possible gains of each candidate over its twin, same shape.
@@ -78,7 +78,7 @@ class Measured:
         return replace(self, **arrays)
 
     def require_cost(self, name: str) -> None:
-        """Raise a `DataError` where what is to be saved is unknown."""
+        """Raise a `DataError` if the cost to save is unknown in some unit."""
         if self.unpriced[name]:
             raise DataError(
                 f"{name} {'is' if name == 'money' else 'are'} unknown in {self.unpriced[name]:,} of {counted(self.n, 'question')}, so what a change would "
@@ -87,7 +87,7 @@ class Measured:
 
 
 def prices_text(prices: Price | Mapping[str, Price] | None) -> str:
-    """Return prices as text to compare them by; empty without any."""
+    """Return prices as a text by which they can be compared; empty without prices."""
     if prices is None:
         return ""
     if isinstance(prices, Price):
@@ -96,10 +96,10 @@ def prices_text(prices: Price | Mapping[str, Price] | None) -> str:
 
 
 def uncut(recording: Recording) -> Recording:
-    """Return the recording with the loop's own stops as its ends: what the loop never ran is no part of the question.
+    """Return the recording with the loop's own stops as ends, as if no further rounds had been possible.
 
-    Candidates then stop where the loop stopped, or earlier, and for those every outcome is known.  Where nothing says that the
-    loop stopped there by itself (`Recording.unexplained`), it may have gone on, and that question stays cut.
+    Candidates then stop where the loop stopped or earlier, so every outcome is known.  If nothing says that the loop
+    stopped there by itself (`Recording.unexplained`), it may have gone on, and the question stays cut.
     """
     own = ((recording.ends == "rule") & ~recording.unexplained)[recording.row_question]
     if not own.any():
@@ -124,12 +124,12 @@ def measure_candidates(
     with_twins: Collection[int] = (),
     orders: int = 1,
 ) -> Measured:
-    """Return what candidates lose against the baseline.
+    """Measure the losses of candidates against the baseline.
 
     Args:
         recording: Recorded rounds, failed questions included.
         policies: The candidates, all with one selector.
-        baseline: `recorded` for what the log did itself, or a rule (`fixed_k(5)`, `full`).
+        baseline: `recorded` for the logged loop itself, or a rule (`fixed_k(5)`, `full`).
         metric: See `suffice.evaluation.replay.outcome`.
         prices: For money; None = unknown.
         with_twins: Places of the candidates that are compared with stopping at random.
@@ -163,7 +163,7 @@ def measure_candidates(
     unknown = np.zeros(questions.units.n_units, dtype=np.bool_)
 
     def add(place: int, run: Run) -> Floats:
-        """Add what a run gives and costs; return the metric of each unit."""
+        """Add the metric and costs of a run to the sums; return the metric of each unit."""
         scores = questions.means(np.nan_to_num(run.worst[metric]), failed=0.0)
         values[place] = scores.sum()
         for name in SAVABLE:
@@ -200,7 +200,7 @@ def measure_candidates(
 
 
 def _refuse_endless(run: Run, prepared: PreparedRecording) -> None:
-    """Refuse a budget as a baseline that is beyond the cap of the recording.
+    """Raise if the baseline is a budget beyond the cap of the recording.
 
     Raises:
         DataError: It stops nowhere, and the recording ends at its cap.

@@ -1,4 +1,4 @@
-"""Decide: whether to change a loop, judged on questions that chose nothing."""
+"""Decide whether to change a loop, on questions that were not used to choose the change."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ def decide(
     previous: Advice | None = None,
     orders: int | None = None,
 ) -> Advice:
-    """Return whether to change a loop: keep it, lower its cap, or stop by a rule.
+    """Advise whether to keep a loop, lower its cap, or stop by a rule.
 
-    Tune questions fix the candidates and their order; the other questions judge them, by bets that may be looked at
-    after every question.  So it is allowed to come back with more questions, every week if you like: the risk of advice
-    that loses more than `max_loss` stays `alpha`.
+    Tune questions fix the candidates and their order.  The other questions judge them, by bets that are valid after
+    every question, so you may add more questions as often as you like: the risk of advice that loses more than
+    `max_loss` stays `alpha`.
 
     >>> from suffice import decide
     >>> from suffice.recordings import bundled_recording
@@ -81,13 +81,14 @@ def decide(
 
     Args:
         recording: Recorded rounds.
-        metric: What must not be lost: a column in [0, 1], or `agreement` with the log's own last answer.  None = F1 (EM for
+        metric: The metric that must not be lost: a column in [0, 1], or `agreement` with the log's own last answer.
+            None = F1 (EM for
             multiple choice) where it was measured, else `agreement`.
         max_loss: The largest mean loss that you would accept, in (0, 1), in the unit of the metric; None = 0.02.
         alpha: The risk of false advice, in (0, 1); None = 0.05.
-        cost: What is to be saved: `calls` (None), `tokens` or `money`.
-        baseline: What differences are taken against: `recorded` (None), what the log did itself, or a rule (`fixed_k(5)`).
-        selector: How candidates, and the baseline, return answers; None = `last`, of independent samples their majority.
+        cost: The cost to save: `calls` (None), `tokens` or `money`.
+        baseline: The baseline of differences: `recorded` (None), the logged loop itself, or a rule (`fixed_k(5)`).
+        selector: The selector of candidates and baseline; None = `last`, of independent samples their majority.
         tune: Tune questions, recorded alike; None = `tune_share` of the recording's, by the hash of their names.
         tune_share: In (0, 1); None = 0.3.
         prices: For money, one for all language models or by component.
@@ -145,7 +146,7 @@ def decide(
         prices = _same_prices(prices, trial, notes)
         fresh = _new_questions(logged, trial, notes)
     verdict_part, extent = _unseen(logged, fresh, trial, notes), rounds_text(recording)
-    del recording, logged  # of a million rounds they are large, and the measurement is of the verdict part alone
+    del recording, logged  # for a million rounds they are large, and only the verdict part is measured from here on
     if verdict_part is None:
         if previous is None:
             raise DataError(
@@ -177,7 +178,7 @@ def decide(
 
 
 def _logged(recording: Recording, baseline: str, leave_out_failed: bool, notes: list[str]) -> Recording:
-    """Return the questions that count, and where the baseline is what the log did itself, the rounds it did."""
+    """Return the questions that count; if the baseline is the logged loop itself, only with the rounds that it ran."""
     logged = uncut(recording) if baseline == "recorded" else recording
     failed = logged.failed
     if not leave_out_failed or not failed.any():
@@ -195,7 +196,7 @@ def _begun(
     prices: Price | Mapping[str, Price] | None,
     notes: list[str],
 ) -> tuple[Trial, Mask]:
-    """Return the trial that tune questions declare, and which questions are not among them, shape ``(n_questions,)``."""
+    """Declare a trial by tune questions; also return a mask of the other questions, shape ``(n_questions,)``."""
     stated = declared.pop("metric", None)
     metric = stated or _default_metric(logged)
     if _is_of_answers(metric, logged):
@@ -223,7 +224,7 @@ def _begun(
 
 
 def _unseen(logged: Recording, fresh: Mask, trial: Trial, notes: list[str]) -> Recording | None:
-    """Return the fresh questions that no gate, retriever or other fitted part has seen; None if none is left."""
+    """Return the new questions that no gate, retriever or other fitted part has seen; None if none is left."""
     if not fresh.any():
         return None
     recording = logged.select(fresh)
@@ -239,12 +240,12 @@ def _unseen(logged: Recording, fresh: Mask, trial: Trial, notes: list[str]) -> R
 
 
 def _is_of_answers(metric: str, recording: Recording) -> bool:
-    """Return whether a metric says nothing without answers: agreement, or one that scores answers and is nowhere above 0."""
+    """Return whether a metric is meaningless without answers: agreement, or one that scores answers and is never above 0."""
     return is_agreement(metric) or (metric in METRICS and not np.nansum(outcome(recording, metric)))
 
 
 def _require_answers(recording: Recording) -> None:
-    """Refuse to judge where no round has an answer: what is missing everywhere agrees everywhere, and is wrong everywhere."""
+    """Raise if no round has an answer: missing answers would all agree with each other, and all score 0."""
     if unanswered(recording) == len(recording.question_ids):
         raise DataError(
             "there is nothing to judge by: no round has an answer, so that nothing could be lost by any change, and there is no "
@@ -253,7 +254,7 @@ def _require_answers(recording: Recording) -> None:
 
 
 def _candidate_notes(recording: Recording, trial: Trial) -> list[str]:
-    """Refuse questions on which a candidate cannot decide; return what a reader must know of the tested ones."""
+    """Raise if a candidate cannot decide on the questions; return notes on the tested candidates."""
     if _is_of_answers(trial.metric, recording):
         _require_answers(recording)
     highest = int(recording.index[-1])  # few questions of a loop that stops by itself may all be short
@@ -283,7 +284,7 @@ def _refuse_other_declaration(trial: Trial, given: Mapping[str, Any]) -> None:
 def _same_prices(
     prices: Price | Mapping[str, Price] | None, trial: Trial, notes: list[str]
 ) -> Price | Mapping[str, Price] | None:
-    """Return prices if they are those of an earlier decision, else None: sums of two price lists are not money."""
+    """Return the prices if they equal those of an earlier decision, else None, since sums over two price lists make no sense."""
     if prices is None or not trial.prices or prices_text(prices) == trial.prices:
         return prices
     if trial.cost == "money":
@@ -310,7 +311,7 @@ def _default_metric(recording: Recording) -> str:
 
 
 def _metric_notes(recording: Recording, metric: str, selector: Selector, *, stated: bool) -> list[str]:
-    """Return what a reader must know of a metric that somebody else defined."""
+    """Return notes on a metric that was defined outside of this library."""
     name = metric.split(">", maxsplit=1)[0].strip()
     notes = []
     if name in selector.signals:
@@ -325,7 +326,7 @@ def _metric_notes(recording: Recording, metric: str, selector: Selector, *, stat
 
 
 def _name_notes(recording: Recording) -> list[str]:
-    """Return how questions are told apart, where that may not be by id and text."""
+    """Return a note on how questions are identified, if that is not by id and text."""
     notes = []
     if not seen_from(recording).texts:
         notes.append("the texts of the questions are not on record: one that returns under another name counts again")
@@ -337,7 +338,7 @@ def _name_notes(recording: Recording) -> list[str]:
 
 
 def _divided(recording: Recording, tune: Recording | float, baseline: str, notes: list[str]) -> tuple[Recording, Mask]:
-    """Return tune questions, and which of the recorded ones are not among them, shape ``(n_questions,)``."""
+    """Return tune questions, and a mask of the recorded questions that are not among them, shape ``(n_questions,)``."""
     if isinstance(tune, Recording):
         shared = seen_in(recording, seen_from(tune))
         if shared.any():
@@ -353,7 +354,7 @@ def _divided(recording: Recording, tune: Recording | float, baseline: str, notes
 
 
 def _new_questions(recording: Recording, trial: Trial, notes: list[str]) -> Mask:
-    """Return which questions an earlier trial has not seen, shape ``(n_questions,)``."""
+    """Return a mask of the questions that an earlier trial has not seen, shape ``(n_questions,)``."""
     known = seen_in(recording, trial.tune | trial.counted)
     if known.any():
         said = f"{counted(int(known.sum()), 'question')} counted before, or used to choose the candidates, by id, text or cluster"

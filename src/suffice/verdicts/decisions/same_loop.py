@@ -1,4 +1,4 @@
-"""Whether later questions come from the loop that a decision is about."""
+"""Checks that later questions come from the loop that a decision is about."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BLOCK = 65_536  # rows at once, a bound on memory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopStops:
-    """How far a loop goes by itself.
+    """The rounds at which a loop stops by itself, and its labels.
 
     Attributes:
         highest: The highest recorded round.
@@ -41,7 +41,7 @@ class LoopStops:
 
     @classmethod
     def of(cls, recording: Recording) -> LoopStops:
-        """Return how far the loop went in a recording."""
+        """Read the stops of the loop from a recording."""
         last, ends = _last_rounds(recording), recording.ends
         capped = last[ends == "max_rounds"]
         lowest_cap = int(capped.min()) if len(capped) else 0
@@ -56,14 +56,14 @@ class LoopStops:
         )
 
     def refuse_others(self, recording: Recording, *, own_is_baseline: bool) -> None:
-        """Raise a `ConfigMismatchError` where a recording is of a loop that goes further, or stops earlier.
+        """Raise a `ConfigMismatchError` if a recording comes from a loop that goes further, or stops earlier.
 
-        A loop that follows the advice already shows nothing about the one before: the two stop alike, so that nothing is
-        ever lost.
+        A loop that already follows the advice is no evidence about the old loop: compared with itself it never loses
+        anything.
 
         Args:
             recording: Of later questions.
-            own_is_baseline: Whether differences are taken against what the log did itself.
+            own_is_baseline: Whether the baseline is the logged loop itself.
         """
         other = LoopStops.of(recording)
         for name in self.labels.keys() & other.labels.keys():
@@ -122,7 +122,7 @@ class LoopStops:
 
 
 def fingerprints(recording: Recording, metric: str) -> dict[str, str]:
-    """Return for each question, by the hash of its id, a hash of what its rounds answered and scored.
+    """Return a hash of the answers and scores of each question, by the hash of its id.
 
     Args:
         recording: Recorded rounds.
@@ -170,7 +170,7 @@ def refuse_other_outcomes(known: Mapping[str, str], recording: Recording, metric
 
 
 def rounds_text(recording: Recording) -> str:
-    """Return what the log did by itself, in words."""
+    """Return the behaviour of the logged loop, in words."""
     lengths = recording.seen[:, recording.index >= 1].sum(axis=1)
     low, high = int(lengths.min()), int(lengths.max())
     if recording.independent:

@@ -1,4 +1,4 @@
-"""A trial: what was declared before the verdict, and the evidence so far; more questions may be added at any time."""
+"""A trial: the declaration made before the verdict, and the evidence so far; more questions can be added at any time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from suffice.verdicts.decisions.wealth import Wealth
 _Z = 1.959964  # two-sided 95 %
 _ONE_SIDED_Z = 1.644854
 _PLAIN = ("metric", "max_loss", "alpha", "cost", "baseline", "leave_out_failed", "prices")
-"""Attributes of a trial that are JSON as they are."""
+"""Attributes of a trial that are stored in JSON unchanged."""
 _SUMS = ("losses", "open", "squares", "values", "twins", "gains", "squared_gains")
 """Attributes of totals that are sums over units."""
 _SLACK = 1e-12  # means are sums in another order
@@ -90,16 +90,16 @@ class Totals:
         )
 
     def blocked(self, max_loss: float) -> Mask:
-        """Return for which candidates no number of such units would do, shape ``(n_candidates,)``.
+        """Return a mask of the candidates that no number of such units could prove, shape ``(n_candidates,)``.
 
-        What is unknown alone may lose more than `max_loss`, and what is known does not make up for it.
+        The unknown outcomes alone may lose more than `max_loss`, and the known ones do not make up for that.
         """
         blocked: Mask = np.minimum(self.open, self.losses) > self.n * max_loss
         return blocked
 
     @property
     def constant(self) -> float | None:
-        """What the answers of the baseline and of all candidates score in every unit alike; None where it varies."""
+        """The score, if the answers of the baseline and of all candidates score the same in every unit; else None."""
         if self.n < 2 or self.squares.any():  # noqa: PLR2004 - one value varies from nothing
             return None
         mean = float(self.values[-1] / self.n)
@@ -107,7 +107,7 @@ class Totals:
 
     @property
     def never_varied(self) -> bool:
-        """Whether no candidate lost or gained anything in any unit."""
+        """True if no candidate lost or gained anything in any unit."""
         return self.n > 1 and not self.squares.any()
 
     def saving(self, cost: str) -> Floats:
@@ -118,8 +118,8 @@ class Totals:
     def interval(self) -> tuple[Floats, Floats, Floats]:
         """Return mean losses and the ends of their normal 95 % intervals, NaN for fewer than two units.
 
-        They are for reading: valid for the number of units that there happens to be, in large samples.  The verdict
-        rests on the wealth.
+        They are only for information: valid in large samples whose size was fixed beforehand.  The verdict rests on the
+            wealth.
         """
         return _normal_interval(self.losses, self.squares, self.n)
 
@@ -151,20 +151,20 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """The question that was put, the candidates in their order, and the evidence for and against each.
+    """A declared comparison: metric and largest loss, candidates in their order, and the evidence for and against each.
 
     Attributes:
-        metric: What must not be lost, see `suffice.evaluation.replay.outcome`.
+        metric: The metric that must not be lost, see `suffice.evaluation.replay.outcome`.
         max_loss: The largest mean loss against the baseline that one would accept, in (0, 1), unit of the metric.
         alpha: The risk of advice whose true loss is larger, in (0, 1).
-        cost: What is to be saved, one of `SAVABLE`.
+        cost: The cost to save, one of `SAVABLE`.
         baseline: `recorded`, or the text of a rule.
-        loop: How far the loop goes by itself.
-        candidates: Everything that may be advised.
+        loop: The stops of the logged loop.
+        candidates: All policies that may be advised.
         sequence: Places of the candidates that are tested, from conservative to cheap, as tune questions order them.
         tune: The questions that fixed candidates and sequence; the verdict never counts them.
         counted: The questions that the evidence is made of; each counts once, whenever it returns.
-        marks: What the rounds of both answered and scored, see `fingerprints`.
+        marks: Hashes of answers and scores of both kinds of questions, see `fingerprints`.
         below: The evidence that a candidate loses less than `max_loss`.
         above: The evidence that it loses more.
         totals: Sums behind the figures.
@@ -172,7 +172,7 @@ class Trial:
         prices: What tokens cost, see `prices_text`; empty if that is unknown.
         orders: Of independent samples, over how many random orders a loss is averaged; 1 is the stored order.
         answers: Counts of the answers behind the metric; None in a file of a release that did not count them.
-        notes: What a reader must know of the declaration.
+        notes: Notes on the declaration.
     """
 
     metric: str
@@ -205,18 +205,18 @@ class Trial:
         cost: str,
         **fields: Any,
     ) -> Trial:
-        """Return a trial without evidence: candidates in the order that tune questions suggest.
+        """Declare a trial without evidence; tune questions decide the order of the candidates.
 
         Args:
             candidates: At least one.
-            on_tune: They, and the baseline, on tune questions.
+            on_tune: Losses and costs of candidates and baseline on tune questions.
             max_loss: See the class.
             cost: See the class.
             fields: The other attributes of the declaration.
         """
         spent = on_tune.costs[cost] / on_tune.n
-        # Few questions say little about a mean.  A candidate that changes few answers is shown to lose little sooner
-        # than one that changes many and happened to gain here, so what counts is how much each may lose.
+        # Few questions say little about a mean.  A candidate that changes few answers is proved sooner than one that
+        # changes many and happened to gain here, so candidates are ordered by how much each may lose.
         losses = on_tune.worst
         may_lose = losses.mean(axis=-1) + _ONE_SIDED_Z * losses.std(axis=-1) / np.sqrt(on_tune.n)
         return cls(
@@ -232,12 +232,12 @@ class Trial:
 
     @property
     def twinned(self) -> frozenset[int]:
-        """Places of the tested candidates that are more than a smaller cap: they must beat stopping at random."""
+        """Positions of the tested candidates that are more than a smaller cap, and must beat stopping at random."""
         return frozenset(place for place in self.sequence if not is_fixed_budget(self.candidates[place]))
 
     @property
     def selector(self) -> str:
-        """How all candidates return answers."""
+        """The selector of all candidates."""
         return str(self.candidates[0].selector)
 
     def extended(
@@ -247,7 +247,7 @@ class Trial:
         marks: Mapping[str, str] | None = None,
         answers: AnswerCounts | None = None,
     ) -> Trial:
-        """Return the trial with the evidence of further units, in the order in which they are bet on."""
+        """Return the trial with the evidence of further units, which must come in the order of betting."""
         both = [counts for counts in (self.answers, answers) if counts is not None]
         return replace(
             self,
@@ -261,18 +261,17 @@ class Trial:
 
     @property
     def proved(self) -> Mask:
-        """Which candidates are shown to lose less than `max_loss`, shape ``(n_candidates,)``.
+        """Mask of the candidates that are shown to lose less than `max_loss`, shape ``(n_candidates,)``.
 
-        Candidates are tested one after the other, and the first that is not shown ends the sequence: a false one can
-        only be shown if the first false one is, so the risk of any false one is alpha (fixed-sequence testing;
-        "Learn then test", section 4.1, with evidence that holds at any time).  What later questions contradict is not
-        shown any more, see `contradicted`.
+        Candidates are tested in order until one is not shown.  A false proof requires a false proof of the first bad
+        candidate, so the risk of any is alpha (fixed-sequence testing; "Learn then test", section 4.1, with evidence
+        that is valid at any time).  Candidates that later questions contradict are excluded, see `contradicted`.
         """
         return self._before_the_first_failure(self.below.shown(self.alpha) & ~self.contradicted)
 
     @property
     def proved_once(self) -> Mask:
-        """Which candidates were shown to lose less than `max_loss` after some question so far, same shape."""
+        """Mask of the candidates that were shown to lose less than `max_loss` after some question so far, same shape."""
         return self._before_the_first_failure(self.below.shown(self.alpha))
 
     def _before_the_first_failure(self, shown: Mask) -> Mask:
@@ -285,7 +284,7 @@ class Trial:
 
     @property
     def waiting_for(self) -> dict[int, int]:
-        """The candidates whose own evidence is complete, by place, with the place of the first open one before them.
+        """Positions of the candidates whose own evidence is complete, each with the position of the first open candidate before it.
 
         Their proof does not count until the earlier candidate is proved, too: the order keeps the risk of any false
         advice at `alpha` only if the tests stop at the first candidate that is not shown.
@@ -299,18 +298,18 @@ class Trial:
 
     @property
     def contradicted(self) -> Mask:
-        """Which candidates were shown to lose less than `max_loss`, and by now lost more, shape ``(n_candidates,)``.
+        """Mask of the candidates that were shown to lose less than `max_loss` and have lost more by now, shape ``(n_candidates,)``.
 
-        Evidence that was enough once remains so if all questions are of one kind; these do not look it.
+        Evidence remains valid if the loss does not change over time; here it seems to have changed.
         """
         losing: Mask = self.totals.losses >= self.totals.n * self.max_loss
         return self.below.shown(self.alpha) & losing
 
     @property
     def hopeless(self) -> Mask:
-        """Which candidates are shown to lose more than `max_loss`, each at alpha, shape ``(n_candidates,)``.
+        """Mask of the candidates that are shown to lose more than `max_loss`, each at alpha, shape ``(n_candidates,)``.
 
-        As for `proved`, not those that lost less on all questions so far.
+        As for `proved`, candidates that lost less on all questions so far are excluded.
         """
         losing: Mask = self.totals.losses > self.totals.n * self.max_loss
         return self.above.shown(self.alpha) & losing
@@ -373,7 +372,7 @@ class Trial:
 
 
 def _normal_interval(sums: Floats, squares: Floats, n: int) -> tuple[Floats, Floats, Floats]:
-    """Return means and the ends of their normal 95 % intervals, of sums over n units and of sums of squares."""
+    """Return means with the ends of their normal 95 % intervals, from sums and sums of squares over n units."""
     undefined = np.full(len(sums), np.nan)
     if not n:
         return undefined, undefined, undefined
@@ -385,7 +384,7 @@ def _normal_interval(sums: Floats, squares: Floats, n: int) -> tuple[Floats, Flo
 
 
 def frontier(losses: Floats, costs: Floats, baseline: float) -> tuple[int, ...]:
-    """Return the places of the candidates worth testing, from dear to cheap: none other loses as little for as little.
+    """Return the positions of the candidates worth testing, from expensive to cheap: no other one loses as little for the same cost.
 
     >>> frontier(np.array([0.0, 0.01, 0.02, 0.3]), np.array([4.0, 3.0, 3.5, 5.0]), 5.0)
     (0, 1)

@@ -1,4 +1,4 @@
-"""Betting against a bound on the mean loss: evidence that may be looked at after every question."""
+"""Betting against a bound on the mean loss: evidence that is valid after every question."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Wealth:
         return replace(self, log_capital=capital, log_highest=highest, squares=squares, n=n)
 
     def more_losses(self, alpha: float, place: int) -> int | None:
-        """Return about how many further losses would show, four times in five, what is bet on a candidate.
+        """Return the approximate number of further losses with which the bet on a candidate would succeed four times in five.
 
         If losses stay distributed as they were, the capital of a constant stake grows by a normal number of known mean
         and variance; the best stake counts.  Few losses rarely contain the rare ones, so that the number is computed as
@@ -134,15 +134,15 @@ class Wealth:
             place: The candidate.
 
         Returns:
-            None if no number would do: with that loss the mean is not on that side, more than a million would be needed, or
-            there were no losses yet.
+            None if no number is enough (with that loss the mean is on the other side), more than a million would be
+            needed, or there were no losses yet.
         """
         if not self.n:
             return None
         worse = self.bet(np.full((len(self.log_highest), 1), 1.0 if self.side == "below" else -1.0))
         mean = worse.log_capital[place] / worse.n
         spread = np.sqrt(np.maximum(worse.squares[place] / worse.n - mean**2, 0.0))
-        # One gambler of many must carry the wealth alone.
+        # Assume that one gambler of many has all of the wealth.
         lacking = -np.log(alpha) - self.log_shares - worse.log_capital[place]
         with np.errstate(divide="ignore", invalid="ignore"):
             root = (_POWER_Z * spread + np.sqrt((_POWER_Z * spread) ** 2 + 4 * mean * np.maximum(lacking, 0))) / (
@@ -152,7 +152,7 @@ class Wealth:
         return None if number > _MOST_LOSSES else two_digits(math.ceil(number))
 
     def shown(self, alpha: float) -> np.typing.NDArray[np.bool_]:
-        """Return for which candidates the wealth has reached 1 / alpha, shape ``(n_candidates,)``."""
+        """Return a mask of the candidates whose wealth has reached 1 / alpha, shape ``(n_candidates,)``."""
         reached: np.typing.NDArray[np.bool_] = self.log_highest >= -np.log(alpha)
         return reached
 

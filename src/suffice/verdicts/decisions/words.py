@@ -14,7 +14,7 @@ from suffice.verdicts.decisions.trial import Trial
 
 
 class Advised(Protocol):
-    """The facts of a piece of advice that its words are about; `Advice` has them."""
+    """Protocol of the facts behind the words of an advice; `Advice` has them."""
 
     @property
     def trial(self) -> Trial:
@@ -46,7 +46,7 @@ class Advised(Protocol):
 
     @property
     def saves(self) -> Mask:
-        """Whether each candidate costs less than the loop."""
+        """Mask of the candidates that cost less than the loop."""
 
     @property
     def against(self) -> str:
@@ -58,7 +58,7 @@ class Advised(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AdviceWords:
-    """What is said about a piece of advice.
+    """The sentences about an advice.
 
     Attributes:
         advice: The advice.
@@ -139,7 +139,7 @@ class AdviceWords:
         return f"{text}Here {first} lost more than that, so put new questions to a new decision (-o OTHER.json)."
 
     def _taken(self, before: str, after: str) -> str:
-        """Return how many samples a vote takes that stops by a rule, between two texts; of other candidates nothing."""
+        """Return the number of samples that a vote with a stopping rule takes, between two texts; empty for other candidates."""
         place = self.advice.chosen
         if place is None or place not in self.advice.trial.twinned or not is_vote(self.advice.trial.candidates[place]):
             return ""
@@ -172,7 +172,7 @@ class AdviceWords:
         return figure((0.0 - mean[place], 0.0 - high[place], 0.0 - low[place]), "+.1f", 100)
 
     def _rivals_text(self) -> str:
-        """Return what does as well as the chosen one without reading a signal; empty where it beats that."""
+        """Return the sentence on rivals that do as well as the chosen candidate without signals; empty if there are none."""
         if self.advice.chosen is None:
             return ""
         text = ""

@@ -1,4 +1,4 @@
-"""How well calibrators fit other questions, by round and by form, with the rule's quality and calls beside it."""
+"""The fit of calibrators on other questions, by round and by form, beside the rule's quality and calls."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class CalibratorForm:
 
     Attributes:
         output: The calibrated signal.
-        form: How it was fitted: one of `CALIBRATOR_FORMS` (on tune), `the policy's`, or `as recorded`.
+        form: The form: one of `CALIBRATOR_FORMS` (on tune), `the policy's`, or `as recorded`.
         overall: Brier score, expected calibration error and reliability bins over all rounds.
-        by_round: The same at each round that has both a probability and an outcome.
-        quality: Mean quality under the rule with this form; NaN where no rule was given, or where the rule goes on past
-            what another rule left of some questions.
+        by_round: The report for each round that has both a probability and an outcome.
+        quality: Mean quality under the rule with this form; NaN without a rule, or if the rule needs rounds that were
+            not recorded because another rule ended them.
         calls: Mean calls under it; NaN likewise.
     """
 
@@ -59,11 +59,11 @@ class Reliability(Result):
     """Every calibrated signal in every form.
 
     Attributes:
-        forms: One for each; the first of each signal is the one in use: the policy's, else as recorded, else fitted.
-        target: What the probabilities are of.
+        forms: All forms; for each signal the form in use comes first: the policy's, else as recorded, else fitted.
+        target: The outcome that the probabilities predict.
         quality_metric: The metric of `CalibratorForm.quality`.
         rule: The rule whose quality and calls are shown beside the fit.
-        notes: What a reader must know.
+        notes: Notes for the reader.
     """
 
     forms: tuple[CalibratorForm, ...]
@@ -157,9 +157,9 @@ def judge_calibrators(
 
     Args:
         prepared: The recording.
-        policy: Its calibrators are judged, and its rule is run with every form.
-        tune: What the forms are fitted on.
-        target: What the probabilities are of, 0 or 1.
+        policy: The policy; its calibrators are judged, and its rule is run with every form.
+        tune: Tune questions to fit the forms on.
+        target: The outcome that the probabilities predict, 0 or 1.
         quality: One of the metrics of `prepared`.
 
     Returns:

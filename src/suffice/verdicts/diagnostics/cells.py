@@ -1,4 +1,4 @@
-"""Across models and corpora: one threshold on the raw margin against one on the calibrated margin."""
+"""Compare one threshold on the raw margin with one on the calibrated margin, across models and corpora."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class CellRow:
         raw_stops: Share of questions that the rule on the raw margin stops before their last round.
         raw_quality: Mean quality under it.
         raw_calls: Mean calls under it.
-        stops: The same of the rule on `p_correct`.
-        quality: Mean quality under that.
-        calls: Mean calls under that.
+        stops: Share of questions that the rule on `p_correct` stops before their last round.
+        quality: Mean quality under that rule.
+        calls: Mean calls under that rule.
     """
 
     cell: str
@@ -63,11 +63,11 @@ class CellTable(Result):
     """Cells under one raw and one calibrated threshold.
 
     Attributes:
-        cells: The first is the one that the raw threshold is matched in.
+        cells: The cells; the raw threshold is matched in the first one.
         rule: The rule on `p_correct`.
-        raw_rule: The same with the raw margin in its place.
+        raw_rule: The same rule with the raw margin instead.
         raw_threshold: Its threshold, nats.
-        metric: What counts as right.
+        metric: The metric that says which answers are right.
         quality_metric: The quality.
     """
 
@@ -79,7 +79,7 @@ class CellTable(Result):
     quality_metric: str
 
     def table(self) -> Table:
-        """Return margins, and what either rule does, by cell."""
+        """Return the margins and the figures of both rules by cell."""
         name = self.quality_metric.upper()
         return Table.of(
             f"Raw against calibrated margin: {self.rule}, and the same with a margin above {self.raw_threshold:.3g} nats",
@@ -106,15 +106,16 @@ class CellTable(Result):
 
 
 def cross_fitted_signal(recording: Recording, output: str = CALIBRATED_NAME, *, target: str = "em") -> Floats:
-    """Return a calibrated signal whose map never saw the question, shape ``(n_questions, n_rounds)``.
+    """Return a cross-fitted calibrated signal: each question's map was fitted on other questions, shape ``(n_questions, n_rounds)``.
 
-    Questions fall into folds by the hash of their cluster, so that a recording always has the same ones.  NaN where the
+    Questions are divided into folds by the hash of their cluster, so that a recording always has the same folds.  NaN
+    where the
     raw signal is undefined, or where the other folds have nothing to fit on.
 
     Args:
         recording: Recorded rounds with the raw signal and the target.
         output: The calibrated signal.
-        target: What it is a probability of.
+        target: The outcome that it predicts.
     """
     source = CALIBRATED[output]
     raw, goal = recording.column(source), right_or_wrong(recording, target)
@@ -132,7 +133,7 @@ def cross_fitted_signal(recording: Recording, output: str = CALIBRATED_NAME, *, 
 
 
 def matching_threshold(raw: Floats, fires: Mask) -> float:
-    """Return the raw threshold that as many rounds exceed as another rule fires in; NaN where no round has the signal.
+    """Return the raw threshold that fires in as many rounds as another rule; NaN if no round has the signal.
 
     >>> import numpy as np
     >>> matching_threshold(np.array([1.0, 2.0, 3.0, 4.0]), np.array([False, False, True, True]))
@@ -145,7 +146,7 @@ def matching_threshold(raw: Floats, fires: Mask) -> float:
     ordered = np.sort(raw[np.isfinite(raw)])
     if not len(ordered):
         return math.nan
-    # All values above the threshold fire, so it is the largest of those that stay quiet.
+    # All values above the threshold fire, so it is the largest value that does not fire.
     quiet = len(ordered) - int((fires & np.isfinite(raw)).sum())
     return float(ordered[quiet - 1]) if quiet else float(np.nextafter(ordered[0], -np.inf))
 
@@ -155,13 +156,13 @@ def compare_cells(
 ) -> CellTable | None:
     """Compare the same raw threshold with the same calibrated one in several cells.
 
-    A model's margins have a scale of their own (TASR section 6.2), so a threshold in nats that fits one cell stops too
-    often or too seldom in another; a probability means the same everywhere.
+    The margins of each model have their own scale (TASR section 6.2), so a threshold in nats that fits one cell stops
+    too often or too rarely in another; a probability means the same everywhere.
 
     Args:
         cells: Recordings by name, of any sizes; the raw threshold is matched in the first.
         rule: A rule with one lower bound on `p_correct`; None, or a rule without: TASR.
-        metric: What counts as right.
+        metric: The metric that says which answers are right.
         quality: The quality.
 
     Returns:
@@ -211,7 +212,7 @@ def compare_cells(
 
 
 def _with_floor(rule: Rule | None) -> tuple[Rule, Threshold]:
-    """Return a rule and its one lower bound on `p_correct`; TASR and its own where it has none."""
+    """Return a rule and its only lower bound on `p_correct`; if it has none, TASR and the bound of TASR."""
     bounds = [] if rule is None else [item for item in thresholds(rule) if item.name == CALIBRATED_NAME]
     if rule is not None and len(bounds) == 1 and bounds[0].comparison in (">", ">="):
         return rule, bounds[0]
@@ -240,7 +241,7 @@ def _p_correct(recording: Recording, target: str) -> tuple[Floats, str]:
 def _figures(recording: Recording, rule: Rule, quality: str, added: Mapping[str, Floats]) -> tuple[float, float, float]:
     """Return the share of early stops, the mean quality and the mean calls of a rule.
 
-    NaN where it cannot run, or goes on past what another rule left of some questions.
+    NaN if the rule cannot run, or needs rounds that were not recorded because another rule ended them.
     """
     policy = policy_for(recording, rule)
     metrics = [quality] if has_metric(recording, quality) else []

@@ -1,4 +1,4 @@
-"""Which signals carry the same information: Spearman's rank correlation of every pair."""
+"""Spearman's rank correlation of every pair of signals, which shows those that carry the same information."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Diagnosis(Evaluation):
         parts: By name, in the order of the report: `signals`, `correlations`, `drift`, `calibration`, one
             ``sweep LITERAL`` for each threshold that can move, `types`, `premature`, `floor`, `cells`; those whose
             inputs are missing are left out.
-        metric: What counts as right.
+        metric: The metric that says which answers are right.
         n_rounds: Recorded rounds of all questions.
     """
 
@@ -105,13 +105,13 @@ def diagnose(
             calibrated on `tune` where it needs that.
         tune: The recording that calibrators are fitted on and that drift is measured from.
         cells: Other recordings by name, other models or corpora.
-        metric: What counts as right: `em`, a threshold such as ``f1 > 0.5``, `agreement`, or a column of 0 and 1.
+        metric: The metric of right answers: `em`, a threshold such as ``f1 > 0.5``, `agreement`, or a column of 0 and 1.
         quality: The metric of the policy's answers; None = `f1` where it was recorded (`em` for multiple choice), else `metric`.
         baseline: The reference of differences in quality: a rule or its text, `full`, `recorded`, or a policy.
             None = `fixed_k(3)`, or `recorded` where a rule ended some recordings.
         type_column: The column of question types.
         name: The name of the recording among the cells.
-        resampling: How intervals are made.
+        resampling: Settings of the intervals.
 
     Raises:
         DataError: `metric` takes other values than 0 and 1, or all questions failed.
@@ -170,7 +170,7 @@ def _resolved_policy(recording: Recording, tune: Recording | None, policy: Polic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Inputs:
-    """What the parts are computed from, as `diagnose` takes it; each part adds what it lacks to the notes."""
+    """The inputs of `diagnose`, from which its parts are computed; each part notes the inputs that it lacks."""
 
     prepared: PreparedRecording
     policy: Policy | None
@@ -186,7 +186,7 @@ class _Inputs:
         return self.prepared.recording
 
     def check(self) -> None:
-        """Refuse a policy that does not belong to the recording; note what a reader must know of the inputs."""
+        """Raise if the policy does not belong to the recording; add notes on the inputs."""
         recording, notes = self.recording, self.notes
         cut = int((recording.ends == "rule").sum())
         if cut:

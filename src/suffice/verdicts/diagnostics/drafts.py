@@ -1,4 +1,4 @@
-"""The usual ways to choose among drafts, as far as a recording has what they read."""
+"""The usual ways to choose among drafts, limited to those whose signals a recording has."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DRAFT_SELECTORS = (
 """Selectors without a judge and without a threshold."""
 
 EPS = (0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3)
-"""The distances below which drafts may count as near: fixed before they were compared on any marks."""
+"""Distances below which drafts may count as near; they were fixed before any comparison on marks."""
 
 
 def usable_selectors(recording: Recording) -> list[str]:
@@ -33,11 +33,11 @@ def usable_selectors(recording: Recording) -> list[str]:
 
 
 def draft_families(recording: Recording, *, judged: bool = True) -> dict[str, tuple[Procedure, ...]]:
-    """Return ways to choose by name: without a judge, and with few calls of one; see `suffice.verdicts.diagnostics.judging`.
+    """Return families of ways to choose, by name: without a judge, and with few calls of one; see `suffice.verdicts.diagnostics.judging`.
 
     Args:
-        recording: What was recorded decides which are there.
-        judged: Whether to list those that ask a judge.
+        recording: The recording; families whose signals it lacks are left out.
+        judged: Whether to include those that ask a judge.
     """
     names = usable_selectors(recording)
     families: dict[str, tuple[Procedure, ...]] = {name: (Unjudged(parse_selector(name)),) for name in names}

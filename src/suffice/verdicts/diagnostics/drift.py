@@ -31,7 +31,8 @@ class SignalDrift:
         delta_low: Lower end, both sets drawn independently.
         delta_high: Upper end.
         ks: Largest distance between the two distribution functions of the signal, in [0, 1].
-        ks_p: How often two sets of as many independent values as there are questions differ by that much.
+        ks_p: Probability of so large a distance between two sets of independent values, with one value for each
+            question.
         undefined_tune: Share of tune rounds in which the signal is undefined.
         undefined_eval: The same of eval.
     """
@@ -58,7 +59,7 @@ class Drift(Result):
 
     Attributes:
         signals: One for each.
-        metric: What counts as right.
+        metric: The metric that says which answers are right.
         n_tune: Questions of tune.
         n_eval: Questions of eval.
         level: Nominal coverage.
@@ -116,7 +117,7 @@ def _distribution(column: Coded, places: Floats) -> Floats:
 
 
 def kolmogorov_p(distance: float, n_first: int, n_second: int) -> float:
-    """Return how often two samples of as many independent values of one kind differ by that much; NaN where undefined.
+    """Return the probability of so large a distance between two samples of one distribution; NaN where undefined.
 
     >>> round(kolmogorov_p(0.2, 100, 100), 4)
     0.0366
@@ -139,14 +140,15 @@ def measure_drift(
     metric: str = "em",
     resampling: Resampling = Resampling(),
 ) -> Drift:
-    """Return how each signal that both sets have changes from tune to eval.
+    """Measure the change from tune to eval of each signal that both sets have.
 
     Args:
         tune: Rounds of tune questions.
         evaluation: Rounds of other questions.
-        eval_draws: From `draw_d` of all signals of `evaluation`.
-        metric: What counts as right, for titles.
-        resampling: How `eval_draws` were made; tune is drawn with the next seed, since a name there is another question.
+        eval_draws: Result of `draw_d` for all signals of `evaluation`.
+        metric: The metric of right answers, for titles.
+        resampling: Settings of `eval_draws`; tune is drawn with the next seed, so that equal names do not get equal
+            draws.
     """
     places = {name: place for place, name in enumerate(evaluation.columns) if name in tune.columns}
     names = list(places)

@@ -1,4 +1,4 @@
-"""What the margin floor rescued: the same rule with and without its threshold on a calibrated signal."""
+"""The effect of a margin floor: the same rule with and without its threshold on a calibrated signal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FloorEffect(Result):
         rule: The rule with the floor.
         bare: The rule without it.
         floor: The floor.
-        metric: What counts as right.
+        metric: The metric that says which answers are right.
         n: Questions.
         n_unmeasured: Questions left out because the metric is unknown at one of the two answers, or because the rule
             goes on past where another rule ended their recording.
@@ -55,7 +55,7 @@ class FloorEffect(Result):
     delta_rounds: PairedResult
 
     def table(self) -> Table:
-        """Return the fates with their counts and shares."""
+        """Return the numbers and shares of questions by the effect of the floor."""
         fates = {
             "not delayed": self.unchanged,
             "delayed: rescued, wrong to right": self.rescued,
@@ -105,8 +105,8 @@ def compare_floor(
     Args:
         prepared: The recording.
         policy: For instance TASR: ``(answer_stable >= 1) & (p_correct > 0.25)``.
-        metric: What counts as right.
-        resampling: How intervals are made.
+        metric: The metric that says which answers are right.
+        resampling: Settings of the intervals.
     """
     split = without_floor(policy.rule)
     if split is None:

@@ -39,11 +39,11 @@ class JudgedRow:
 
     Attributes:
         name: Of the family.
-        variants: The thresholds that the folds selected, as text, each once.
-        quality: Mean metric of what it returns.
+        variants: The distinct thresholds that the folds selected, as text.
+        quality: Mean metric of the returned drafts.
         delta: Mean difference to the latest draft.
         gap: Share of the gap between the latest and the best seen draft that is closed.
-        calls: Mean calls of the judge per question; evaluation, unless the deployed loop makes them too.
+        calls: Mean calls of the judge per question; they are evaluation costs unless the deployed loop makes them too.
         tokens: Mean tokens of these calls; NaN where unknown.
         gap_per_call: `gap` per mean call; NaN without calls.
         gap_per_1000: `gap` per 1,000 mean tokens; NaN without calls, or where tokens are unknown.
@@ -67,7 +67,7 @@ class JudgedComparison(Evaluation):
     Attributes:
         rows: In the order given.
         rule: The stopping rule.
-        metric: What quality means.
+        metric: The metric of quality.
         judge: The column of the judge's marks.
         n_failed: Questions left out because their recording failed.
         last: Mean metric of the latest draft.
@@ -88,7 +88,7 @@ class JudgedComparison(Evaluation):
         """Return the row of a family.
 
         Raises:
-            DataError: There is none.
+            DataError: There is nothing under that name.
         """
         for row in self.rows:
             if row.name == name:
@@ -123,7 +123,7 @@ def _if_defined(estimate: WithInterval) -> WithInterval | None:
 
 @dataclass(frozen=True, slots=True)
 class _Reading(Selector):
-    """The latest answer, with more signals in the view than it reads: what the procedures read."""
+    """A selector of the latest answer that declares the signals of the procedures, so that the view contains them."""
 
     names: frozenset[str]
 
@@ -133,7 +133,7 @@ class _Reading(Selector):
 
     @property
     def signals(self) -> frozenset[str]:
-        """What the procedures read."""
+        """The signals that the procedures read."""
         return self.names
 
 
@@ -149,17 +149,17 @@ def compare_judged(
 ) -> JudgedComparison:
     """Compare ways to choose among the drafts seen at the stop, with the judge's calls that each makes.
 
-    Within a family the variant is selected on the other folds: the fewest calls among those that close at least 90 %
-    of what the best variant closes there.
+    The variant of a family is selected on the other folds: the one with the fewest calls among those that close at
+    least 90 % of the gap that the best variant closes there.
 
     Args:
         recording: Recorded rounds with recorded marks.
         policy: The stopping rule; its selector is not read.
         families: By name, procedures that differ in a threshold alone.
-        metric: What quality means, a column in [0, 1].
+        metric: The metric of quality, a column in [0, 1].
         marks: The column of the judge's marks; None = the metric itself: a judge without error.
         n_folds: Folds, by the hash of the question's id.
-        resampling: How intervals are made, shared by all rows; those of ratios are percentile intervals.
+        resampling: Settings of the intervals, shared by all rows; those of ratios are percentile intervals.
 
     Raises:
         DataError: Nothing to compare, fewer than two folds or a fold without questions, or a metric that was not
@@ -204,14 +204,14 @@ def select_variants(
     metric: str,
     marks: str | None = None,
 ) -> dict[str, tuple[Procedure, ...]]:
-    """Return each family with the one variant that all questions of a dev recording select.
+    """Return each family with the one variant that is best on all questions of a dev recording.
 
     Args:
         dev: Recorded rounds of other questions than those to report on.
-        policy: See `compare_judged`, also for the rest and for what is raised.
-        families: The same.
-        metric: The same.
-        marks: The same.
+        policy: See `compare_judged`, also for the errors.
+        families: See `compare_judged`.
+        metric: See `compare_judged`.
+        marks: See `compare_judged`.
     """
     draw_once = Resampling(n_resamples=1)
     reference = _reference_of(dev, policy, families, metric=metric, judge=marks or metric, resampling=draw_once)
@@ -284,7 +284,7 @@ class _JudgedReference(Reference):
         )
 
     def outcomes(self, variants: Sequence[Procedure]) -> tuple[Floats, Floats, Floats]:
-        """Return the metric of what each variant returns, its calls and their tokens, shape ``(n_variants, n_questions)``."""
+        """Return the metric of each variant's draft, its calls and their tokens, shape ``(n_variants, n_questions)``."""
         view, stop = self._stopped.view, self._stopped.position
         columns = []
         for variant in variants:
@@ -297,7 +297,7 @@ class _JudgedReference(Reference):
         return values, calls.astype(np.float64), tokens
 
     def best(self, values: Floats, calls: Floats, others: Mask) -> int:
-        """Return the variant with the fewest calls among those that close nearly as much as the best, on `others`."""
+        """Return the variant with the fewest calls among those that are nearly as good as the best, on the questions `others`."""
         if not others.any():  # one variant and one fold: nothing to select
             return 0
         gains = (values[:, others] - self.last[others]).mean(axis=1)

@@ -1,6 +1,6 @@
 """Choosing among seen drafts with few calls of a judge: procedures over recorded marks.
 
-A mark is known only after the judge was called, so a procedure chooses which drafts to judge by what is free (answers,
+A mark is only known after a call of the judge, so a procedure chooses the drafts to judge by free information (answers,
 distances, a selector), and every call is counted.  Equal drafts share one mark: each distinct draft is judged once.
 """
 
@@ -22,7 +22,7 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a procedure returns, and which calls it makes.
+    """The outcome of a procedure: the returned rounds, and its calls.
 
     Attributes:
         position: The round whose draft to return, shape ``(n_questions,)``; -1 where no seen round has one.
@@ -44,7 +44,7 @@ class Procedure(ABC):
         Args:
             view: The rounds from the policy's start on, with answers.
             stop: Position of the stop, shape ``(n_questions,)``.
-            marks: What the judge would say of each draft, shape ``(n_questions, n_rounds)``, or with a last axis of
+            marks: The judge's mark of each draft, shape ``(n_questions, n_rounds)``, or with a last axis of
                 repeated calls, in the order in which they would be made; NaN where a reply could not be read.
 
         Raises:
@@ -103,7 +103,7 @@ class JudgeAll(Procedure):
 
 @dataclass(frozen=True, slots=True)
 class JudgeDistinct(Procedure):
-    """Judge only drafts that differ in meaning: from the latest back, those that no later judged draft is near.
+    """Judge only drafts that differ in meaning: going back from the latest, each draft that is not near a later judged one.
 
     Attributes:
         eps: Drafts are near below this cosine distance; 0 = only equal ones are.
@@ -197,9 +197,9 @@ class Halving(Procedure):
 
 
 def rank_rounds(selector: Selector, view: Rounds, candidates: Mask) -> Counts:
-    """Return the place of each candidate if a selector chooses again and again, shape ``(n_questions, n_rounds)``.
+    """Return the rank of each candidate if a selector chooses repeatedly among the rest, shape ``(n_questions, n_rounds)``.
 
-    0 = its first choice; others than the candidates come last.
+    0 = the first choice; rounds that are not candidates come last.
     """
     n = len(view)
     ranks = np.full(view.shape, n, dtype=np.int64)
@@ -217,7 +217,7 @@ def _end(view: Rounds) -> Positions:
 
 
 def _only(view: Rounds, candidates: Mask) -> Rounds:
-    """Return the rounds with the answers of candidates alone, which hides the others from every selector."""
+    """Return the rounds with only the answers of candidates, so that no selector sees the others."""
     assert view.answers is not None
     answers = np.full(candidates.shape, None, dtype=object)
     answers[candidates] = np.broadcast_to(view.answers, candidates.shape)[candidates]
@@ -233,7 +233,7 @@ def _better_half(mask: Mask) -> Counts:
 
 
 def _places(mean: Floats, ranks: Counts, rest: Mask) -> Counts:
-    """Return the place of each remaining round, by mean mark, then by rank; others come last."""
+    """Return the order of the remaining rounds, by mean mark, then by rank; others come last."""
     order = np.lexsort((ranks, -mean, ~rest), axis=-1)
     places: Counts = np.empty(order.shape, dtype=np.int64)  # the inverse permutation of the order
     np.put_along_axis(places, order, np.broadcast_to(np.arange(order.shape[-1]), order.shape), axis=-1)
@@ -241,7 +241,7 @@ def _places(mean: Floats, ranks: Counts, rest: Mask) -> Counts:
 
 
 def _first_equal(view: Rounds, candidates: Mask) -> Positions:
-    """Return for each round the earliest candidate with the same draft; the round itself where it is none."""
+    """Return, for each candidate, the earliest candidate with the same draft; for other rounds the round itself."""
     # Between candidates alone: a draft after the stop is not known yet.
     equal = same_answers(view) & candidates[..., None, :] & candidates[..., :, None]
     own = np.broadcast_to(np.arange(len(view)), view.shape)
@@ -250,7 +250,7 @@ def _first_equal(view: Rounds, candidates: Mask) -> Positions:
 
 
 def _once_each(calls: Counts, first: Positions) -> Counts:
-    """Return the calls with those on equal drafts made once: the most for any of them, at the latest judged one."""
+    """Merge the calls on equal drafts: their largest number counts once, at the latest judged one of them."""
     n = calls.shape[-1]
     # Axis -2 is a round, axis -1 the rounds that it is compared with.
     equal = first[..., :, None] == first[..., None, :]

@@ -20,12 +20,12 @@ SHOWN_IDS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionGroup:
-    """Questions with the same fate.
+    """Questions with the same outcome of an early stop.
 
     Attributes:
-        n: How many.
-        share: Of the questions that could have it; NaN where there are none of those.
-        question_ids: Which.
+        n: Number of these questions.
+        share: Share of the questions that could have this outcome; NaN if there are none.
+        question_ids: Their ids.
     """
 
     n: int
@@ -49,7 +49,7 @@ class QuestionGroup:
 
 
 def fates_table(title: str, fates: Mapping[str, QuestionGroup], heads: tuple[str, str], notes: Sequence[str]) -> Table:
-    """Return groups of questions by fate with their counts and shares; `heads` names the first two columns."""
+    """Return a table of groups of questions with their numbers and shares; `heads` names the first two columns."""
     return Table.of(
         title,
         fates.items(),
@@ -67,13 +67,13 @@ def fates_table(title: str, fates: Mapping[str, QuestionGroup], heads: tuple[str
 class PrematureStops(Result):
     """The questions that a policy stopped before their last recorded round.
 
-    Shares are of the early stops.  "Later" looks at the answers of the recorded rounds after the stop, "at the end" at
-    the last one: what the full budget returns.  Where a rule cut the recording both are unknown, and such stops are in
-    neither the count nor the share.
+    Shares are of the early stops.  "Later" means the answers of the recorded rounds after the stop, "at the end" the
+    last answer, which the full budget returns.  If a rule cut the recording both are unknown, and such stops are not
+    counted.
 
     Attributes:
-        policy: Whose stops.
-        metric: What counts as right.
+        policy: The policy.
+        metric: The metric that says which answers are right.
         n: Questions.
         n_unmeasured: Early stops left out because the metric is unknown at the returned answer.
         early: Stopped before their last recorded round; a share of all questions.
@@ -86,7 +86,7 @@ class PrematureStops(Result):
         stable: Early stops at which the answer was stable; `stable_wrong` over these is the wrong-and-stable rate.
         wrong_and_stable_rate: That rate; NaN without stable stops, or where `answer_stable` was not recorded.
         n_censored: Early stops of questions that a rule had cut while recording: what would have come later is unknown.
-        notes: What a reader must know.
+        notes: Notes for the reader.
     """
 
     policy: str
@@ -106,7 +106,7 @@ class PrematureStops(Result):
     notes: tuple[str, ...]
 
     def table(self) -> Table:
-        """Return the fates with their counts and shares."""
+        """Return the outcomes of early stops with their numbers and shares."""
         fates = {
             "stopped early": self.early,
             "right": self.right,
@@ -134,12 +134,12 @@ def returned(stopped: Stops, right: Floats) -> Floats:
 
 
 def look_at_stops(prepared: PreparedRecording, policy: Policy, metric: str) -> PrematureStops:
-    """Return what became of the questions that a policy stopped early.
+    """Return the outcomes of the questions that a policy stopped early.
 
     Args:
         prepared: The recording.
-        policy: Whose stops.
-        metric: What counts as right.
+        policy: The policy.
+        metric: The metric that says which answers are right.
     """
     recording, stopped = prepared.recording, prepared.stops(policy)
     ids, seen, position = recording.question_ids, stopped.view.seen, stopped.position

@@ -1,4 +1,4 @@
-"""Types of questions: what a policy gains or loses on each."""
+"""The gain or loss of a policy on each type of question."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def by_type(
         reference: The baseline.
         metric: The quality, measured in both runs.
         column: The column of types.
-        resampling: How intervals are made, within each type.
+        resampling: Settings of the intervals, within each type.
     """
     recording = prepared.recording
     types = recording.per_question(column, []).tolist()

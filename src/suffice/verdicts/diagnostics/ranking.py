@@ -35,7 +35,7 @@ PENALTIES = (0.001, 0.01, 0.1, 1.0)
 
 _WEIGHT_DIGITS = 6
 _FEWEST_FOLDS = 3
-"""Parts: one to judge on, one to calibrate, one to learn from."""
+"""Fewest folds: one to judge on, one to calibrate on, one to learn from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class RankerFit(Result):
         n_pairs: Pairs of rounds of one question, at one stop, whose answers differ in the metric.
         folds: Parts of the cross-fitting.
         seed: Of the parts.
-        notes: What a reader must know.
+        notes: Notes for the reader.
     """
 
     policy: Policy
@@ -151,7 +151,7 @@ def _penalty_name(penalty: float) -> str:
 
 
 class _Study:
-    """Fits rankers on parts of the tune questions; the recording is prepared with one metric, what a better answer has."""
+    """Fits rankers on parts of the tune questions; the recording is prepared with one metric, which says which answer is better."""
 
     def __init__(
         self,
@@ -200,7 +200,8 @@ class _Study:
     def _view(self, train: Mask) -> Rounds:
         """Return the rounds with each question's calibrated signals made without that question.
 
-        Training questions: by calibrators of the other parts of the training questions; others: by those of all of it.
+        For training questions the calibrators come from the other training parts; for other questions from all training
+        questions.
         """
         view, recording = self._whole, self._recording
         columns = dict(view.columns)
@@ -209,7 +210,7 @@ class _Study:
                 continue
             source, target = recording.column(calibrator.signal), self._targets[calibrator.output]
             column = np.full(recording.shape, np.nan)
-            for k in (-1, *np.unique(self._part[train]).tolist()):  # -1 = the questions that are not for training
+            for k in (-1, *np.unique(self._part[train]).tolist()):  # -1 = questions that are not for training
                 rows = ~train if k < 0 else train & (self._part == k)
                 others = train & (self._part != k)
                 refitted = replace(calibrator, unseen_round="nearest").fit(

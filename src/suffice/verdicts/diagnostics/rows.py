@@ -1,4 +1,4 @@
-"""Recorded rounds as rows: what the diagnostics of signals count."""
+"""Recorded rounds as rows, which the diagnostics of signals count."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Rows:
         unit: The question (or cluster) of each row, 0..n_units - 1, shape ``(n_rows,)``.
         n_units: How many there are.
         rounds: The round of each row, shape ``(n_rows,)``.
-        names: Of the units, which their draws follow from; empty where the units have none but their numbers.
+        names: Names of the units, which determine their draws; empty if units only have numbers.
     """
 
     columns: Mapping[str, Floats]
@@ -44,7 +44,7 @@ class Rows:
 
         Args:
             recording: Recorded rounds; nothing is right or wrong if it lacks the metric.
-            metric: What counts as right.
+            metric: The metric that says which answers are right.
             policy: Whose calibrators and z-scores to apply; at rounds that it does not read they are undefined.
         """
         seen = recording.seen
@@ -114,7 +114,7 @@ def _derived(recording: Recording, policy: Policy) -> dict[str, Floats]:
         return {}
     view = policy.view(recording.rounds(policy.raw_columns))
     before = int(view.index[0] - recording.index[0])
-    # A view is a run of the recorded rounds: those before and after it have no value.
+    # A view covers consecutive recorded rounds; rounds before and after it have no value.
     widths = ((0, 0), (before, recording.shape[1] - before - len(view)))
     return {name: np.pad(view[name], widths, constant_values=np.nan) for name in names}
 

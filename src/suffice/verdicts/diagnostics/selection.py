@@ -63,7 +63,7 @@ class SelectorComparison(Evaluation):
 
     Attributes:
         rows: Rules in the order given, selectors within.
-        metric: What quality means.
+        metric: The metric of quality.
         n_failed: Questions left out because their recording failed.
     """
 
@@ -75,7 +75,7 @@ class SelectorComparison(Evaluation):
         """Return the row of a rule and a selector.
 
         Raises:
-            DataError: There is none.
+            DataError: There is nothing under that name.
         """
         for row in self.rows:
             if (row.rule, row.selector) == (rule, selector):
@@ -119,7 +119,7 @@ def compare_selectors(
         policies: The stopping rules; their own selectors are not read.
         selectors: What to compare; `last` is always the reference.
         metric: A column in [0, 1], or `agreement`.
-        resampling: How intervals are made, shared by all rows; those of ratios are percentile intervals.
+        resampling: Settings of the intervals, shared by all rows; those of ratios are percentile intervals.
 
     Raises:
         DataError: No policy or selector, or the metric was not measured where a policy returns an answer.
@@ -163,23 +163,23 @@ def compare_selectors(
 
 
 class Reference:
-    """One stopping rule: what `last` and the oracles return under it.
+    """The references under one stopping rule: the metric of `last` and of the oracles.
 
     Attributes:
         prepared: The recording.
         policy: The rule.
-        metric: What quality means.
+        metric: The metric of quality.
         last: The metric of the latest seen answer, shape ``(n_questions,)``.
-        seen: Of the best seen one.
-        full: Of the best recorded one; NaN where a rule ended the recording.
+        seen: The metric of the best seen answer.
+        full: The metric of the best recorded answer; NaN where a rule ended the recording.
         undefined: Whether some resample had no gap between `last` and an oracle.
-        notes: What a reader must know of the policies.
+        notes: Notes on the policies.
 
     Args:
         prepared: The recording.
         policy: The rule; its selector is not read.
-        metric: What quality means.
-        draws: What all selectors are compared on.
+        metric: The metric of quality.
+        draws: The draws that all comparisons share.
 
     Raises:
         DataError: The metric was not measured where `last` returns an answer.
@@ -206,10 +206,10 @@ class Reference:
         self.full = np.where(prepared.cut, np.nan, full)
 
     def checked(self, values: Floats, selector: str) -> Floats:
-        """Return the metric of what a selector returns, if it was measured everywhere.
+        """Return the metric of a selector's answers; raise if it is unknown somewhere.
 
         Raises:
-            DataError: It was not.
+            DataError: The metric of an answer was not measured.
         """
         if np.isnan(values).any():
             raise DataError(

@@ -1,4 +1,4 @@
-"""How far a signal lies apart for right and wrong answers: Cohen's d, the question being the unit."""
+"""The separation of a signal between right and wrong answers: Cohen's d, with the question as the unit."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def ends(draws: Floats, level: float) -> tuple[Floats, Floats]:
 
 
 def with_ends(name: str) -> Callable[[Any], Any]:
-    """Return what reads a figure with its interval, ``NAME_low`` to ``NAME_high``; the figure alone where that is undefined."""
+    """Return a function that reads a figure with its interval, ``NAME_low`` to ``NAME_high``; without it if it is undefined."""
 
     def read(item: Any) -> Any:
         value, low, high = (getattr(item, f"{name}{end}") for end in ("", "_low", "_high"))

@@ -81,10 +81,10 @@ class SignalTable(Result):
     Attributes:
         signals: Over all recorded rounds.
         by_round: The same at each round.
-        metric: What counts as right.
+        metric: The metric that says which answers are right.
         n_units: Questions (or clusters): what intervals are taken over.
-        resampling: How intervals are made, those of d by draws.
-        notes: What a reader must know.
+        resampling: Settings of the intervals, those of d by draws.
+        notes: Notes for the reader.
     """
 
     signals: tuple[SignalSummary, ...]
@@ -184,7 +184,7 @@ def summarise_signals(
         recording: Its columns name the units.
         rows: Its rounds.
         d_draws: From `draw_d` of all signals in the order of `rows.columns`.
-        metric: What counts as right, for titles.
+        metric: The metric of right answers, for titles.
         resampling: How `d_draws` were drawn; its level is that of all intervals.
     """
     low, high = ends(d_draws, resampling.level)

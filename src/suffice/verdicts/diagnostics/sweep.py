@@ -1,4 +1,4 @@
-"""One threshold of a policy moved over its whole range: quality and costs of each value, and where the front bends."""
+"""Move one threshold of a policy over its whole range: quality and costs of each value, the Pareto front and its knee."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from suffice.policy.rules import Threshold
 from suffice.policy.session import Policy
 
 _POINT_COLOURS = {"its own value": "var(--good)", "Pareto front": "var(--accent)", "other thresholds": "var(--muted)"}
-"""What a point of a sweep can be, with its colour."""
+"""The kinds of points in a sweep, with their colours."""
 
 MOST_EXACT = 60
 """Up to this many distinct outcomes of a sweep are all shown; above, those of evenly spaced thresholds."""
@@ -45,8 +45,8 @@ class SweepPoint:
     """The outcome of all thresholds between two changes.
 
     Attributes:
-        low: Where the interval of thresholds that do the same begins; -inf if nothing changes below.
-        high: Where it ends; inf if nothing changes above.
+        low: Lower end of the interval of thresholds with this outcome; -inf if nothing changes below.
+        high: Upper end; inf if nothing changes above.
         value: A threshold within: the policy's own if it lies there.
         quality: Mean of the metric; NaN, as all figures here, where some question wants rounds that never ran because a
             rule ended its recording.
@@ -54,7 +54,8 @@ class SweepPoint:
         tokens: Mean tokens; NaN where unknown.
         early: Share of questions that stop before their last recorded round.
         own: Whether the policy's own value lies here.
-        on_front: Whether no other value has at least this quality for at most these calls, one of them better.
+        on_front: Whether it lies on the Pareto front: no other value has at least this quality for at most these calls,
+            one of them better.
         knee: Whether this is the knee of the front.
     """
 
@@ -75,7 +76,7 @@ class ThresholdSweep(Result):
     """The outcomes of one threshold of a policy on a recording.
 
     Attributes:
-        policy: What is varied.
+        policy: The policy that is varied.
         literal: The threshold that moves.
         comparison: Its comparison: for ``>`` and ``<=`` an interval includes its lower end, else its upper.
         metric: The quality.
@@ -107,7 +108,7 @@ class ThresholdSweep(Result):
         return sweep_chart(self)
 
     def table(self) -> Table:
-        """Return what each interval of thresholds does."""
+        """Return the outcome of each interval of thresholds."""
         notes = ["every value is scored on these questions: one chosen here is selected here, so test it on others"]
         if len(self.points) < self.n_outcomes:
             notes.append(
@@ -175,7 +176,7 @@ def sweep_threshold(
 
     Args:
         prepared: The recording.
-        policy: What is varied.
+        policy: The policy that is varied.
         literal: One of the thresholds of its rule.
         metric: The quality, one of the metrics of `prepared`.
     """
@@ -222,7 +223,7 @@ def _marked(points: list[SweepPoint]) -> tuple[SweepPoint, ...]:
     quality, calls = np.array([p.quality for p in points]), np.array([p.calls for p in points])
     front, knee = _front(quality, calls), pareto_knee(quality, calls)
     marked = (replace(p, on_front=i in front, knee=i == knee) for i, p in enumerate(points))
-    return tuple(  # of an unknown outcome only a part was recorded, so its costs are unknown too
+    return tuple(  # if an outcome is unknown, only part of its rounds was recorded, so its costs are unknown too
         replace(p, calls=math.nan, tokens=math.nan, early=math.nan) if math.isnan(p.quality) else p for p in marked
     )
 

@@ -1,4 +1,4 @@
-"""What changed behind the loop: model ids and fingerprints of the endpoint's replies, with the request at which each began."""
+"""Changes behind the loop: new model ids and fingerprints in the endpoint's replies, with the request at which each began."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class ReplyChange:
     Attributes:
         column: One of `REPLY_COLUMNS`.
         value: The new value.
-        before: The value of the request before it.
-        place: The place of the first request with it.
+        before: The value of the previous request.
+        place: Position of the first request with the new value.
         request: The id of that request.
-        time: When it came, seconds since 1970; NaN where unknown.
+        time: Time of that request, seconds since 1970; NaN where unknown.
         n: Requests with this value.
     """
 
@@ -36,9 +36,9 @@ class ReplyChange:
 
 
 def changes_of(requests: Requests) -> list[ReplyChange]:
-    """Return every value that came after the first one, in the order of their beginnings.
+    """Return every value after the first one, in the order of first appearance.
 
-    A request counts once, by the first reply that names one.
+    A request counts once, with the first of its replies that names a value.
     """
     changes = []
     for column in REPLY_COLUMNS:

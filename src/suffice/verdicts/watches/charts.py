@@ -1,4 +1,4 @@
-"""The chart of a watch: the loss as it ran, its bound, the alarm, and where another model began to reply."""
+"""The chart of a watch: the running loss, its bound, the alarm, and the first replies of another model."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def watch_chart(
     Args:
         points: Of the whole log, in the order of requests.
         windows: Their means are drawn at their last requests.
-        question: Which loss, and which bound.
-        marks: What happened, with the number of the request.
+        question: The claim: the kind of loss, and its bound.
+        marks: Events, each with the number of its request.
     """
     seen = [abs(item.mean) for item in windows if item.n_audited]
-    # The first intervals are as wide as everything that is possible, and would leave no room for the rest.
+    # The first intervals cover all possible values, and would leave no room for the rest.
     most = max(
         [*seen, *(abs(point.mean) for point in points), 2 * (question.bound or 0.0), points[-1].high if points else 0.0]
     )

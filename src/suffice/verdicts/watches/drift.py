@@ -1,4 +1,4 @@
-"""What has moved since the policy was fitted: signals and habits of the log, beside tune questions under the same policy."""
+"""Drift since the policy was fitted: signals and habits of the log, compared with tune questions under the same policy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from suffice.verdicts.watches.requests import Requests
 _READ, _OTHER, _HABIT = "the rule reads it", "signal", "habit"
 _TOKEN_ENDINGS = tuple(f".{kind}" for kind in COST_KINDS if kind.endswith("tokens"))
 _FEWEST_VALUES = 20
-"""Values that a comparison needs on either side."""
+"""Fewest values on either side for a comparison."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +36,9 @@ class Movement:
         before: Its mean before.
         now: Its mean in the last whole window.
         distance: The largest distance between the two distribution functions there, in [0, 1].
-        p: How often two sets of as many values of one kind differ by that much.
-        since: The place of the first request of the first window that moved; None if none did.
-        moved: Whether a window moved, and the last whole one is still as far away as the effect size.
+        p: Probability of so large a distance between two sets of as many values from one distribution.
+        since: Position of the first request of the first window that moved; None if none did.
+        moved: Whether a window moved, and the last whole window still differs by at least the effect size.
     """
 
     name: str
@@ -53,16 +53,16 @@ class Movement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drifts:
-    """What moved.
+    """The numbers that were compared for drift, and the settings.
 
     Attributes:
         movements: Every number that both sides have.
-        reference: What the log is compared with, in words.
+        reference: The reference of the comparison, in words.
         window: Requests of a window.
         n_windows: Whole windows, each of which is a look.
         alpha: The risk that any of these finds is false, over all numbers and all looks.
         effect: The smallest distance that counts.
-        notes: What a reader must know.
+        notes: Notes for the reader.
     """
 
     movements: tuple[Movement, ...]
@@ -75,7 +75,7 @@ class Drifts:
 
     @property
     def moved(self) -> list[Movement]:
-        """What moved, what the rule reads first, then the largest distance first."""
+        """The numbers that moved: signals that the rule reads first, then by distance, the largest first."""
         moved = [item for item in self.movements if item.moved]
         return sorted(moved, key=lambda item: (item.role != _READ, -item.distance))
 
@@ -124,7 +124,8 @@ def drifts_of(
 ) -> Drifts:
     """Compare each whole window of a log with tune questions that the same policy stopped, by replay.
 
-    The policy stops both alike, and what it cut off is missing on both sides.  Each window is a look; look k spends
+    The policy stops both in the same way, so the same rounds are missing on both sides.  Each window is a look; look k
+    spends
     ``alpha * share(k)`` over all numbers, so the risk over an infinite log is alpha.
 
     Args:
@@ -210,7 +211,7 @@ def _movement_of(
     since, distance, p = None, math.nan, math.nan
     for look, start in enumerate(starts, start=1):
         part = Coded.of(values[start : start + window])
-        # Requests that repeat a question bring no new value.
+        # Requests that repeat a question add no new value.
         n_now = len(np.unique(questions[start : start + window][part.defined]))
         if n_now < _FEWEST_VALUES:
             distance, p = math.nan, math.nan

@@ -1,4 +1,4 @@
-"""How sure the loss of a log is: intervals that hold at every look, and the alarm when it passes a bound."""
+"""Evidence on the loss of a log: intervals that are valid at every look, and an alarm if the loss passes a bound."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from suffice.verdicts.watches.losses import Losses
 from suffice.verdicts.watches.requests import Requests
 
 _LIKELY = 0.25
-"""Mean losses beyond this are not expected: a quarter of the answers.  Intervals hold there, too, and are wider."""
+"""Largest mean loss that is expected: a quarter of the answers.  Intervals remain valid beyond it, but are wider."""
 _FOUR_OF_FIVE = 0.84
 """The point below which four fifths of a normal distribution lie, in standard deviations."""
 _NEVER = 1_000_000_000
-"""More audits than any log has: gains hide the rise."""
+"""A number of audits beyond any log, returned if gains hide the rise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossWindow:
-    """The mean loss of a run of requests.
+    """The mean loss of consecutive requests.
 
     Attributes:
-        first: The place of the first request.
-        last: That of the last one.
-        n: Requests.
-        n_audited: Those of them whose loss is known.
-        mean: Their mean loss, NaN where none is.
+        first: Position of the first request in the log.
+        last: Position of the last request.
+        n: Number of requests.
+        n_audited: Number of them whose loss is known.
+        mean: Mean of the known losses; NaN if there are none.
         low: Lower end of its interval.
         high: Upper end.
     """
@@ -95,7 +95,8 @@ def loss_alarm(losses: Losses, bound: float, n: int, *, alpha: float) -> tuple[L
     if state.rings:
         at = int(state.rang_at) - 1
         rang = int(losses.places[at])
-        # Where the sum of losses above the bound was lowest before the alarm, the rise began, as far as one sees.
+        # The best estimate of the beginning of the rise: the minimum, before the alarm, of the summed losses above the
+        # bound.
         sums = np.cumsum(losses.values - bound)[: at + 1]
         began = int(np.argmin(np.concatenate([[0.0], sums[:-1]])))
         first = int(losses.places[began])
@@ -115,7 +116,7 @@ def loss_alarm(losses: Losses, bound: float, n: int, *, alpha: float) -> tuple[L
 
 
 def _bets(losses: Losses) -> list[tuple[int, int, float | None]]:
-    """Return the stretches of losses on which one least rate is bet, and that rate; None where audited requests alone bet.
+    """Return stretches of losses with the least audit rate so far, and that rate; None if only audited requests bet.
 
     A stake may depend on what came before, and on the rate of the request itself.  So it changes where a rate is the smallest so far, and
     not for what was bet before: the evidence of a log that has grown begins with the evidence of the log as it was.
@@ -157,17 +158,17 @@ def loss_windows(requests: Requests, losses: Losses, *, window: int, alpha: floa
 def _window_of(
     losses: Losses, first: int, last: int, lower: ConfidenceSequence, upper: ConfidenceSequence
 ) -> LossWindow:
-    """Return a window, with the lower end for the smallest possible losses and the upper one for the largest."""
+    """Return a window whose interval has a lower end for the smallest possible losses and an upper end for the largest."""
     low, high = (float(np.clip(end, losses.lowest, 1.0)) for end in (lower.low_end, upper.high_end))
     n_known = int((losses.known & (losses.places >= first) & (losses.places <= last)).sum())
     mean = losses.mean(
         first, last
-    )  # NaN without a known loss, though requests that were not audited count 0 where rates vary
+    )  # NaN without a known loss, although with varying rates requests that were not audited count as 0
     return LossWindow(first=first, last=last, n=last - first + 1, n_audited=n_known, mean=mean, low=low, high=high)
 
 
 def audits_to_notice(losses: Losses, bound: float, *, alpha: float, rise: float) -> tuple[int, int | None]:
-    """Return how many audits are enough, and how many of the latest ones would have noticed a rise; None if they are too few.
+    """Return the number of audits needed to notice a rise, and for how many latest audits a rise would have been noticed (None if too few).
 
     The alarm needs longer for a rise that begins late in a log, so the number of audits since deployment does not say what would have
     been noticed.  A log has enough audits once a rise that began with its last `audits_needed` would have been noticed by now.
@@ -192,7 +193,7 @@ def audits_to_notice(losses: Losses, bound: float, *, alpha: float, rise: float)
 def audits_needed(
     bound: float, lowest: float, *, alpha: float, rise: float, gained: float = 0.0, before: int = 0
 ) -> int:
-    """Return after how many audits an alarm has noticed, in four of five cases, that the loss is that much above its bound.
+    """Return the number of audits after which an alarm notices, in four of five cases, that the loss is `rise` above its bound.
 
     Losses of -1, 0 and 1 are bet on with the best of the alarm's stakes, by those who begin with the rise or soon after it; the
     logarithm of the capital is about normal.  In simulations the alarm rang by then in 83 to 98 % of runs.  Gains that make up for
@@ -223,7 +224,7 @@ def audits_needed(
     growth, spread = growth[grows], spread[grows]
     if not len(growth):
         return _NEVER
-    # What one who begins with the rise must win; those who begin up to 1 / growth bets later share it.
+    # The gain needed by a gambler who begins with the rise; those who begin up to 1 / growth bets later contribute too.
     price = math.log(len(stakes) / alpha) - math.log(float(share(before + 1, EVEN))) + np.log(np.minimum(growth, 1.0))
     price = np.maximum(price, 1.0)
     roots = (_FOUR_OF_FIVE * spread + np.sqrt((_FOUR_OF_FIVE * spread) ** 2 + 4 * growth * price)) / (2 * growth)

@@ -1,4 +1,4 @@
-"""What each audited request lost against its own full run, in the order of the requests."""
+"""The loss of each audited request against its own full run, in the order of the requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WORST = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossClaim:
-    """What is asked of a log: which loss, and the largest that is accepted.
+    """The question to a log: the kind of loss, and the largest that is accepted.
 
     Attributes:
         metric: What is lost: a metric, `agreement`, or `user signal`.
@@ -35,7 +35,7 @@ class LossClaim:
         bound: The largest accepted mean loss; None where there is none.
         source: Where the bound comes from: `certificate`, `max_loss`, or empty.
         full_agrees: Whether the full run always agrees with itself: it returns the answer that agreement compares with.
-        notes: What a reader must know.
+        notes: Notes for the reader.
     """
 
     metric: str
@@ -53,7 +53,7 @@ class LossClaim:
 
     @property
     def never_gains(self) -> bool:
-        """Whether no policy can have more of the metric than its baseline: users complain or not, and all agree with themselves."""
+        """True if no policy can score above its baseline, as for user signals (a complaint or none) and agreement with the full run."""
         return self.metric == USER_SIGNAL or (
             is_agreement(self.metric) and self.baseline == "full" and self.full_agrees
         )
@@ -72,7 +72,7 @@ class LossClaim:
     def of(
         cls, requests: Requests, certificate: Certificate | None, *, metric: str | None, max_loss: float | None
     ) -> LossClaim:
-        """Return what can be asked of a log.
+        """Choose the claim that a log allows to check.
 
         Args:
             requests: Of the log.
@@ -148,17 +148,18 @@ def _reference(requests: Requests, question: LossClaim) -> Policy:
 class Losses:
     """Losses in the order of requests; every array has shape ``(n,)``.
 
-    Where a gold answer is missing, a loss lies between two ends: the alarm bets on the smallest (a missing label is no evidence), and the
-    upper end of an interval takes the largest.
+    If a gold answer is missing, a loss is only known within bounds: the alarm uses the smallest possible loss (a
+    missing label is no evidence), and the upper end of an interval the largest.
 
     Attributes:
-        places: The places of their requests: those that were audited; where audit rates vary, all that could be.
-        loss: The smallest loss that each can have had; NaN where it was not audited.
+        places: Positions of the requests in the log: the audited ones or, if audit rates vary, all that could have been
+            audited.
+        loss: The smallest possible loss of each; NaN if it was not audited.
         rates: The probability of each audit; 1 where every loss is seen.
         lowest: The smallest possible loss, 0 or -1.
-        most: The largest loss that each can have had; None = as `loss`, because none is missing.
+        most: The largest possible loss of each; None = as `loss`, because no label is missing.
         n_lost: Audits that got lost, whose loss counts as 1.
-        notes: What a reader must know.
+        notes: Notes for the reader.
     """
 
     places: npt.NDArray[np.int64]
@@ -174,29 +175,29 @@ class Losses:
 
     @property
     def audited(self) -> Mask:
-        """Which were audited."""
+        """Mask of the audited requests."""
         return ~np.isnan(self.loss)
 
     @property
     def known(self) -> Mask:
-        """Which losses are known."""
+        """Mask of the known losses."""
         return (
             self.audited if self.most is None else np.asarray(self.audited & (self.most <= self.loss), dtype=np.bool_)
         )
 
     @property
     def n_audited(self) -> int:
-        """How many losses are known."""
+        """Number of known losses."""
         return int(self.known.sum())
 
     @property
     def n_missing(self) -> int:
-        """How many audited requests lack what their loss is measured by."""
+        """Number of audited requests without the gold answer or mark that their loss needs."""
         return int((self.audited & ~self.known).sum())
 
     @property
     def gained(self) -> float:
-        """The mean gain of requests, their losses left out; 0 before any audit."""
+        """The mean gain of requests, counting losses as 0; 0 before any audit."""
         return float(np.maximum(-self.values, 0.0).mean()) if len(self) else 0.0
 
     @property
@@ -230,7 +231,7 @@ class Losses:
         return self._means(np.ones(len(self), dtype=np.bool_))
 
     def _means(self, inside: Mask) -> Floats:
-        """Return running means, in which missing losses are like the known ones, as far as their ends allow that."""
+        """Return running means that assume missing losses to be like the known ones, within their bounds."""
         low, high = self.values[inside], self.upper_values[inside]
         known, audited, weights = self.known[inside], self.audited[inside], 1 / self.rates[inside]
         n, seen = np.arange(1, len(low) + 1), np.cumsum(np.where(known, low, 0.0))
@@ -246,7 +247,7 @@ class Losses:
 def audited_losses(
     requests: Requests, question: LossClaim, *, until: int | None = None, bounds: tuple[Floats, Floats] | None = None
 ) -> Losses:
-    """Return what audited requests lost, in the order of requests.
+    """Return the losses of audited requests, in the order of requests.
 
     Args:
         requests: Of the log.
@@ -303,7 +304,8 @@ def audited_losses(
 def audited_bounds(requests: Requests, question: LossClaim) -> tuple[Floats, Floats]:
     """Return the smallest and the largest loss that each audited request can have had; NaN where none was audited.
 
-    They are equal where the loss is known: the metric was measured, or the audit got lost.  That counts as 1, for the alarm, too: otherwise crashes on long questions would improve the figures.
+    They are equal if the loss is known.  A lost audit counts as 1, also for the alarm; otherwise crashes on long
+    questions would improve the figures.
     """
     least, most = np.full(len(requests), np.nan), np.full(len(requests), np.nan)
     complete = requests.complete
@@ -318,13 +320,13 @@ def _bounds_of(requests: Requests, question: LossClaim) -> tuple[Floats, Floats]
     metric, reference = outcome(recording, question.metric), reference_stops(recording, _reference(requests, question))
     mine = _value_at(recording, metric, requests.answer, requests.stop)
     full = _value_at(recording, metric, reference.answer_rounds, reference.rounds)
-    # An equal answer would lose nothing without a gold, too.  But the printed mean takes missing losses to be like the known
-    # ones, and if all harmless ones were known it would be too small.
+    # An equal answer loses nothing even without a gold answer.  But the printed mean assumes missing losses to be like
+    # the known ones, and would be too small if all harmless losses were known.
     return loss_bounds(mine, full, lowest=question.lowest)
 
 
 def full_run_losses(requests: Requests, question: LossClaim) -> Floats:
-    """Return what requests that ran on lost against the baseline, shape ``(n_requests,)``; NaN where it is unknown."""
+    """Return the loss against the baseline of requests that ran on, shape ``(n_requests,)``; NaN where it is unknown."""
     low, high = _bounds_of(requests, question)
     return np.where(low < high, np.nan, low)
 

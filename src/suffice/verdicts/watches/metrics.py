@@ -1,4 +1,4 @@
-"""The figures of a watch for Prometheus and OpenTelemetry: one list of names for both."""
+"""The figures of a watch for Prometheus and OpenTelemetry, with the same names in both."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from suffice.verdicts.watches.result import WatchResult
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchFigure:
-    """One number.
+    """One exported figure of a watch.
 
     Attributes:
-        name: As Prometheus calls it; OpenTelemetry has dots after the first word instead of the first underscore.
-        about: What it is.
+        name: Its name for Prometheus; OpenTelemetry has dots after the first word instead of the first underscore.
+        about: Its description.
         value: The number; NaN where it is unknown.
-        labels: What it belongs to.
-        is_total: Whether it only grows.
+        labels: Its labels, such as the policy.
+        is_total: Whether it can only grow.
     """
 
     name: str
@@ -92,7 +92,7 @@ class WatchCollector:
     """Gives the figures of watches to a registry of `prometheus_client`: `registry.register(WatchCollector(...))`.
 
     Args:
-        results: Returns what was watched last, one for each policy.
+        results: Returns the latest watch results, one for each policy.
     """
 
     def __init__(self, results: Callable[[], Iterable[WatchResult]]) -> None:

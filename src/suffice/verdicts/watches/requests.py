@@ -34,15 +34,15 @@ class Requests:
 
     Attributes:
         recording: Their rounds.
-        policy: What decided.
-        times: When each began, seconds since 1970; NaN where unknown.
+        policy: The policy that decided.
+        times: Time at which each began, seconds since 1970; NaN where unknown.
         stop: The round at which each stopped.
         answer: The round whose answer was returned; -1 where none was.
-        reasons: Why each stopped.
+        reasons: The reason of each stop.
         rate: The probability with which each was drawn for an audit; NaN without one.
-        drawn: Which were drawn.
-        others: Requests of the log that are not judged, by why.
-        notes: What a reader must know.
+        drawn: Mask of the requests that were drawn.
+        others: Number of requests of the log that are not judged, by reason.
+        notes: Notes for the reader.
     """
 
     recording: Recording
@@ -66,7 +66,7 @@ class Requests:
             since: Leave out requests before this time, seconds since 1970.
 
         Raises:
-            DataError: The log does not say what was decided, or no request of it was decided by this policy.
+            DataError: The log does not record decisions, or none of its requests was decided by this policy.
         """
         missing = [name for name in _DECIDED_COLUMNS if name not in log.table.column_names]
         if missing:
@@ -106,7 +106,8 @@ class Requests:
         rows = _requests_in_order(log, order)
         reasons = rows.per_question("stop_reason", [])
         stop = _rounds_of_requests(rows, "stop_round")
-        # A rule may stop where no round has an answer: the loop did not fail, and a full run might have had one.
+        # A rule may stop although no round has an answer: the loop did not fail, and a full run might have had an
+        # answer.
         unanswered = (reasons == "failed") & (rows.ends != "failed")
         ended = np.where(rows.seen, rows.index, -1).max(axis=1) <= stop
         reasons[unanswered] = np.where(ended, rows.ends, "rule")[unanswered]
@@ -173,9 +174,10 @@ class Requests:
 
     @cached_property
     def counting(self) -> Mask:
-        """Which count for the loss: of those that share the draw of their question, the first; all that were drawn by themselves.
+        """Mask of the requests that count for the loss: those with a draw of their own, and the first of those that share a draw.
 
-        The loss of a question that comes again is known beforehand, and a bet on it is none.  The log says which requests were drawn by
+        The loss of a repeated question is known beforehand, so it cannot be bet on.  The log says which requests were
+        drawn by
         themselves; draws alone cannot, because two requests of one question also differ where the seed of the audit was changed.
         """
         _, firsts = np.unique(self.questions, return_index=True)
@@ -186,22 +188,22 @@ class Requests:
 
     @cached_property
     def complete(self) -> Mask:
-        """Which were drawn and ran as far as they could, so that their loss is known."""
+        """Mask of the requests that were drawn and ran as far as they could, so that their loss is known."""
         return self.drawn & np.isin(self.recording.ends.astype(str), [*RAN_ON])
 
     @property
     def lost(self) -> Mask:
-        """Which were drawn and did not run on: their loss counts as 1."""
+        """Mask of the requests that were drawn and did not run on; their loss counts as 1."""
         return self.drawn & ~self.complete
 
     @property
     def cut(self) -> Mask:
-        """Which the rule stopped before the highest round."""
+        """Mask of the requests that the rule stopped before the highest round."""
         return np.asarray((self.reasons == "rule") & (self.stop < self.policy.max_rounds), dtype=np.bool_)
 
     @cached_property
     def ran(self) -> Mask:
-        """The rounds up to the stop: what the user's request took, without the rounds of an audit."""
+        """The rounds up to the stop, without those of an audit."""
         index = self.recording.index
         mask: Mask = self.recording.seen & (index >= self.policy.start_round) & (index <= self.stop[:, None])
         return mask
@@ -232,12 +234,12 @@ def moment(seconds: float, before: str = "") -> str:
 
 
 def others_text(others: Counter[str]) -> list[str]:
-    """Return how many requests are not judged and why, one note for each reason."""
+    """Return one note for each reason why requests are not judged, with their number."""
     return [f"{counted(n, 'request')} {why}: not judged here" for why, n in sorted(others.items()) if n]
 
 
 def times_of(log: Recording) -> Floats:
-    """Return when each question began, seconds since 1970; NaN where that is missing."""
+    """Return the time at which each question began, seconds since 1970; NaN where it is missing."""
     if "recorded_at" not in log.table.column_names:
         return np.full(log.shape[0], np.nan)
     column = log.column("recorded_at")

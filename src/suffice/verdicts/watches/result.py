@@ -1,4 +1,4 @@
-"""What a watch returns: one sentence with a verb, a status, and the tables behind it."""
+"""The result of a watch: one sentence with a verb, a status, and the tables behind it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SignalFit:
 
     Attributes:
         signal: The calibrated signal.
-        report: Predicted and observed, in bins.
+        report: Predicted and observed shares, in bins.
         gap: The mean of observed less predicted over audited requests, with an interval that is valid at every look.
         is_off: Whether the gap is larger than the effect size for sure.
     """
@@ -55,12 +55,12 @@ class SignalFit:
 
 @dataclass(frozen=True, slots=False, kw_only=True)
 class WatchResult(Result):
-    """What a production log says about the policy that decided it.
+    """Findings of a watch about the policy that decided a production log.
 
     Attributes:
         policy: Its label.
         digest: Its digest.
-        question: Which loss, and which bound.
+        question: The claim: the kind of loss, and its bound.
         n: Requests that it decided.
         ids: Their ids, in the order of time.
         times: When each came, seconds since 1970.
@@ -77,18 +77,18 @@ class WatchResult(Result):
         windows: The loss by window, the latest first.
         alarm: Evidence against the bound; None without a bound or an audit.
         needed: About how many more audits would notice a loss of `rise` above the bound; 0 where there are enough.
-        noticed: For about how many of the latest audits a loss of `rise` above the bound must have lasted so that the alarm would have
-            rung in at least four of five cases; None where they are too few, or audit rates vary.
+        noticed: Approximate number of latest audits during which a loss of `rise` above the bound would have rung the
+            alarm in at least four of five cases; None if there are too few audits, or audit rates vary.
         rise: What counts as a rise worth noticing.
         alpha: The risk of a false alarm, and of an interval that misses.
-        drifts: What moved.
-        reliability: How well calibrated signals fit.
+        drifts: Numbers compared for drift.
+        reliability: The fit of calibrated signals.
         changes: New model ids and fingerprints.
-        shadows: What shadow policies would have done.
-        suspended: Why the certificate is suspended already; empty where it is not.
-        certified: Whether there is a certificate that is about this loss.
+        shadows: Figures of shadow policies.
+        suspended: The reason why the certificate is already suspended; empty if it is not.
+        certified: Whether there is a certificate for this loss.
         points: For the chart.
-        notes: What a reader must know.
+        notes: Notes for the reader.
     """
 
     policy: str
@@ -124,7 +124,7 @@ class WatchResult(Result):
 
     @property
     def rang(self) -> bool:
-        """Whether the alarm rang."""
+        """True if the alarm rang."""
         return self.alarm is not None and self.alarm.rang is not None
 
     @property
@@ -139,7 +139,7 @@ class WatchResult(Result):
 
     @property
     def status(self) -> WatchStatus:
-        """What to do, see `STATUSES`."""
+        """The status, one of `STATUSES`."""
         if self.rang:
             return "fall back"
         if self.question.bound is None or self.suspended or (self.certified and self.new_model):
@@ -157,7 +157,7 @@ class WatchResult(Result):
 
     @property
     def sentence(self) -> str:
-        """What to do and why, a verb first."""
+        """The recommended action and its reason, beginning with a verb."""
         return {
             "fall back": self._fall_back,
             "re-certify": self._certify_again,
@@ -190,7 +190,7 @@ class WatchResult(Result):
         return f"{movement.name} moved{since} ({figure(movement.before, ',.3g')} before, {figure(movement.now, ',.3g')} now)"
 
     def _causes(self) -> str:
-        """Return what else was seen that may be why; empty where nothing was."""
+        """Return other findings that may be the cause; empty if there are none."""
         texts = [self._moved_text(movement) for movement in self.drifts.moved[:1]]
         if self.new_model is not None:
             texts.append(f"{self.new_model.value} replies since {self.place_text(self.new_model.place)}")

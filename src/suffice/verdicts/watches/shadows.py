@@ -1,4 +1,4 @@
-"""What shadow policies would have decided on the same requests, and what they would have lost where that is known."""
+"""The decisions of shadow policies on the same requests, and their losses as far as these are known."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class ShadowFigures:
 
     Attributes:
         name: The shadow.
-        n: Requests on which its stop is known: the rounds that it wanted ran.
-        unknown: Requests on which it would have gone on past what ran.
-        stop: Its mean stop round on audited requests; the policy's own stops do not hide any of these.
-        own_stop: That of the policy there.
+        n: Requests on which its stop is known, because the rounds that it wanted ran.
+        unknown: Requests on which it would have gone on past the rounds that ran.
+        stop: Its mean stop round on audited requests, all of which ran far enough.
+        own_stop: The policy's mean stop round there.
         n_audited: Audited requests on which both are judged.
         loss: Its mean loss there, with a 95 % interval of this many independent requests.
-        own_loss: That of the policy there, likewise.
+        own_loss: The policy's mean loss there, likewise.
         difference: Its loss less that of the policy, likewise.
     """
 

@@ -1,4 +1,4 @@
-"""What each request lost by what its user said later, in the order of the requests."""
+"""The loss of each request according to its user's later signal, in the order of the requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LAST_SECOND = 1e11
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserSignal:
-    """What a user, or what watches users, said of a request later.
+    """A later signal about a request, from its user or from a system that observes users.
 
     Attributes:
         request: The id of the request, or its run (`OpenQuestion.run`), which it has from its beginning.  The id of a question that
@@ -43,9 +43,9 @@ def signalled_losses(
     now: float,
     names: Collection[str] | None = None,
 ) -> Losses:
-    """Return what users said was lost, in the order of requests; 0 where nobody said anything before the deadline.
+    """Return the losses that users reported, in the order of requests; 0 without a report before the deadline.
 
-    Complaints arrive at once and contentment never does, so a request counts only when its deadline has passed.
+    Complaints arrive early, and contented users never report, so a request only counts after its deadline.
 
     Args:
         requests: Of the log.

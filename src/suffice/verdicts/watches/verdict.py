@@ -167,10 +167,10 @@ def watch(
 def _first_pending(
     requests: Requests, bounds: tuple[Floats, Floats], audits: float, golds: float, now: float
 ) -> tuple[int, str]:
-    """Return the place of the first request whose audit may still run, or whose gold may still come, and which of both.
+    """Return the position of the first request that still waits for its audit or its gold answer, and which of the two.
 
-    What comes after it waits, too: audits that end soon may be those that lose little, and golds that come soon those of losses.  Where
-    nothing waits, the place is the number of requests.
+    Later requests wait too, because audits that end early may lose less than others, and early gold answers may belong
+    to losses.  If nothing waits, the position is the number of requests.
 
     Args:
         requests: Of the log.
@@ -193,7 +193,7 @@ def _first_pending(
 
 
 def _draw_notes(requests: Requests) -> list[str]:
-    """Return that no request was drawn, and that more or fewer were than the rates explain, if that is so."""
+    """Return notes if no request was drawn, or more or fewer than the audit rates explain."""
     from scipy.stats import binom
 
     rates = requests.rate[requests.counting & ~np.isnan(requests.rate)]
@@ -216,7 +216,7 @@ def _draw_notes(requests: Requests) -> list[str]:
 
 
 def _overlap_notes(requests: Requests, tune: Recording | None) -> list[str]:
-    """Return what a reader must know of questions that came before."""
+    """Return notes on requests that repeat a question of the log, or one of the tune questions."""
     notes = []
     repeated = len(requests) - len(set(requests.questions))
     if repeated and requests.counting.all():
@@ -234,7 +234,7 @@ def _overlap_notes(requests: Requests, tune: Recording | None) -> list[str]:
 
 
 def _fits(requests: Requests, alpha: float, effect: float) -> list[SignalFit]:
-    """Return how well calibrated signals that the policy reads fit on audited requests, at every round."""
+    """Return the fit of the policy's calibrated signals on audited requests, over all rounds."""
     calibrators = [item for item in requests.policy.calibrators if item.output in requests.policy.signals]
     complete = requests.complete & requests.counting
     if not calibrators or not complete.any():

@@ -70,7 +70,7 @@ class Estimate(Result):
 
     @property
     def needs_pilot(self) -> bool:
-        """Whether the costs of something that is left are unknown."""
+        """True if the costs of something that is left are unknown."""
         return any(cell.left["calls"] and cell.left["tokens"] == NOT_KNOWN for cell in self.cells)
 
     @property

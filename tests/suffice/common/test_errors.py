@@ -1,5 +1,9 @@
 """Errors: what they say, and what a caller reads from them."""
 
+import pickle
+
+import pytest
+
 from suffice.errors import MissingExtraError, ModelError, ModelTimeoutError, SufficeError, UnsettledError
 
 
@@ -10,6 +14,29 @@ def test_an_optional_dependency_is_named_with_the_command_that_installs_it():
     assert (error.feature, error.extra) == ("hidden states", "torch")
     assert "hidden states" in str(error)
     assert "pip install 'suffice[torch]'" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("extra", "says"),
+    [
+        (
+            "torch",
+            "needs an optional dependency of suffice-gates: from a checkout, run  pip install . './packages/suffice-gates[torch]'",
+        ),
+        ("", "is in suffice-gates: from a checkout, run  pip install . './packages/suffice-gates'"),
+    ],
+)
+def test_a_missing_package_is_installed_with_the_main_one(extra, says):
+    error = MissingExtraError("a probe", extra, "suffice-gates")
+    assert str(error) == f"a probe {says}"
+    assert error.distribution == "suffice-gates"
+
+
+def test_a_missing_extra_keeps_its_message_in_another_process():
+    error = MissingExtraError("a probe", "torch", "suffice-gates")
+    error.args = (f"part-3: {error}",)
+    rebuilt = pickle.loads(pickle.dumps(error))
+    assert (str(rebuilt), rebuilt.extra, rebuilt.distribution) == (str(error), "torch", "suffice-gates")
 
 
 def test_a_silent_endpoint_may_be_asked_again():

@@ -330,10 +330,10 @@ def test_directions_are_kept_for_their_model_alone(model, tmp_path):
     with pytest.raises(SchemaError, match="do not match"):
         ConfidenceMonitor.load(tmp_path, model)
     (tmp_path / "card.json").write_text("{}")
-    with pytest.raises(SchemaError, match="does not hold"):
+    with pytest.raises(SchemaError, match="does not contain"):
         ConfidenceMonitor.load(tmp_path, model)
     (tmp_path / "model.safetensors").write_bytes(b"x")
-    with pytest.raises(SchemaError, match="does not hold"):
+    with pytest.raises(SchemaError, match="does not contain"):
         ConfidenceMonitor.load(tmp_path, model)
     with pytest.raises(DataError, match="cannot be read"):
         ConfidenceMonitor.load(tmp_path / "missing", model)

@@ -114,7 +114,7 @@ def test_a_batch_is_cut_by_default_as_the_memory_demands(changes, parts, said):
 def test_an_unknown_memory_is_said():
     settings, notes = in_parts(RerankerSettings(), None)
     assert settings.accumulate == 1
-    assert "is not known" in notes[0]
+    assert "is unknown" in notes[0]
 
 
 def test_after_a_lack_of_memory_the_parts_are_half_as_large():

@@ -165,7 +165,7 @@ def test_beside_each_line_is_the_best_fixed_number_that_costs_no_more():
 
 
 def test_lines_on_other_questions_are_refused():
-    with pytest.raises(DataError, match="other questions"):
+    with pytest.raises(DataError, match="different questions"):
         rivals_table("t", [line("a", "fixed", [0, 1], 1, 1), line("b", "method", [0], 1, 1)], Resampling())
 
 

@@ -301,8 +301,6 @@ def test_a_cluster_has_an_address(on):
 
 
 def test_words_for_workers_hold_what_the_settings_file_says(tmp_path, monkeypatch):
-    import suffice.cli.cluster as module
-
     monkeypatch.chdir(tmp_path)
     dataset(tmp_path / "q.jsonl")
     Path("suffice.toml").write_text('base-url = "http://127.0.0.1:9/v1"\nmodel = "m"\n')
@@ -312,7 +310,7 @@ def test_words_for_workers_hold_what_the_settings_file_says(tmp_path, monkeypatc
         jobs.append((cluster, job))
         raise DataError("enough")
 
-    monkeypatch.setattr(module, "run_shards", run_shards)
+    monkeypatch.setattr("suffice.loops.clusters.driver.run_shards", run_shards)
     words = [
         "record",
         "q.jsonl",

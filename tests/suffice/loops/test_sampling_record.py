@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections import Counter
@@ -20,6 +18,7 @@ from suffice.evaluation.replay.orders import drawn_orders
 from suffice.evaluation.replay.waves import due_in_waves
 from suffice.evaluation.statistics import Resampling
 from suffice.recordings import Recording, ResponseCache
+from suffice.recordings.journal_file import read_records
 from suffice.recordings.schema import build_table
 from suffice.verdicts.certificates import Claim
 from tests.support.endpoint import Endpoint
@@ -226,9 +225,12 @@ def test_a_killed_recording_goes_on_without_repeating_a_call(tmp_path):
         child.send_signal(signal.SIGKILL)
         child.wait()
         child.stdout.close()
-        with contextlib.closing(sqlite3.connect(killed.with_name("killed.parquet.journal"))) as journal:
-            rows = journal.execute("SELECT question_id, round FROM replies")
-            safe = {(int(question[1:]), r) for question, r in rows}
+        safe = {
+            (int(record[1][1:]), r)
+            for record in read_records(killed.with_name("killed.parquet.journal"))
+            if record[0] == "replies"
+            for r, _, _ in record[2]
+        }
         endpoint.allow = None
         record(questions(), loop(endpoint, wave=3), killed)
         sent = Counter(sample_of(request.body) for request in endpoint.requests)

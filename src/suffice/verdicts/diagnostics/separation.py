@@ -58,9 +58,9 @@ def draw_d(rows: Rows, names: Sequence[str], resampling: Resampling) -> Floats:
     All signals share the draws.  NaN where d is undefined in a draw.
     """
     # d of a draw follows from the sums over units, so a draw is one product instead of a pass over all rounds.
-    flat = _moments(rows, names).reshape(rows.n_units, -1)
+    flat = _moments(rows, names).reshape(rows.n_units, 6 * len(names))
     drawn = resampling.draws(rows.names or range(rows.n_units)).sums(flat.T)
-    return _d_of(drawn.T.reshape(-1, 6, len(names)))
+    return _d_of(drawn.T.reshape(drawn.shape[1], 6, len(names)))
 
 
 def ends(draws: Floats, level: float) -> tuple[Floats, Floats]:

@@ -119,17 +119,15 @@ def test_the_explanation_quotes_the_page():
     normal_60, sparse_100, bare = held["normal", 60], held["90 % zeros", 100], held["97 % zeros", 60]
     rejected = cells("True hypotheses rejected at 5 %, %")["90 % zeros, lopsided", 300]
     for quoted in (
-        f"60 normal differences, `percentile` and BCa contained the mean in {normal_60['percentile']} %",
-        f"bootstrap-t ({normal_60['bootstrap-t']} % on normal ones) contains it in {sparse_100['bootstrap-t']} %",
+        f"`percentile` contains the mean in {normal_60['percentile']} % and `expanded` in {normal_60['expanded']} %",
+        f"`expanded` contains it in {sparse_100['expanded']} %, bootstrap-t in {sparse_100['bootstrap-t']} %",
         f"and BCa in {sparse_100['BCa']} %",
-        f"reaches {normal_60['expanded']} % and {sparse_100['expanded']} %",
         f"({bare['expanded']} % for the default, {bare['paired t']} % for the paired t)",
         f"in {rejected['Wilcoxon']:.0f} % of data sets at n = 300",
         f"tolerates its absence as n grows ({rejected['permutation']} %)",
     ):
         assert quoted in text, quoted
-    assert normal_60["percentile"] == normal_60["BCa"]
-    assert all(row["paired t"] >= row["expanded"] for row in held.values())
+    assert all(row["paired t"] >= row["expanded"] - 0.2 for row in held.values())  # about as often, or more often
 
 
 def test_small_tables_have_every_part():

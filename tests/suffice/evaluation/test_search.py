@@ -1026,6 +1026,6 @@ def test_the_chart_shows_the_front_the_selected_rules_and_a_selection_of_the_oth
         point["alike"] for listed in points.values() for point in listed if point["kind"] != "named" and point["alike"]
     ) == (result.n_rules)
     assert "var(" not in json.dumps(result.plot().to_dict())
-    monkeypatch.setattr("suffice.evaluation.search.charts._MOST_POINTS", 3)
+    monkeypatch.setattr("suffice.evaluation.search.result._MOST_POINTS", 3)
     few = [point["kind"] for point in result.plot().spec["data"]["values"]]
     assert few.count("other rules") <= 3 < len(points["other rules"])

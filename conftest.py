@@ -2,6 +2,7 @@
 
 import pytest
 
+from suffice.common import processes
 from suffice.importers import importers
 from suffice.policy import metrics
 from suffice.policy.rules import parse
@@ -17,6 +18,7 @@ def _own_names_are_forgotten():
         parse.OWN_SELECTORS,
         metrics._ALL_METRICS,
         importers._REGISTERED,
+        processes._imported,
     )
     before = [dict(registry) for registry in registries]
     yield

@@ -271,11 +271,11 @@ def page(datasets: int, draws: int, seed: int) -> str:
     )
 
 
-def main() -> None:
-    """Write the page."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.coverage", description=__doc__)
-    parser.add_argument("--datasets", type=int, default=DATASETS)
-    parser.add_argument("--draws", type=int, default=DRAWS)
+def write_page(name: str, about: str | None, page: Callable[[int, int, int], str], datasets: int, draws: int) -> None:
+    """Write the page of a simulation, with the sizes and the seed that the command line gives."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=about)
+    parser.add_argument("--datasets", type=int, default=datasets)
+    parser.add_argument("--draws", type=int, default=draws)
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("-o", "--out", type=Path)
     asked = parser.parse_args()
@@ -284,6 +284,11 @@ def main() -> None:
         sys.stdout.write(text)
     else:
         asked.out.write_text(text, "utf-8")
+
+
+def main() -> None:
+    """Write the page."""
+    write_page("coverage", __doc__, page, DATASETS, DRAWS)
 
 
 if __name__ == "__main__":

@@ -8,15 +8,12 @@ are those of `paired_bootstrap`, on populations whose mean is known.  Every 50 d
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import numpy as np
 
-from benchmarks.coverage import LEVEL, SEED, Population, clustered, intervals, normal, sparse
+from benchmarks.coverage import LEVEL, SEED, Population, clustered, intervals, normal, sparse, write_page
 from suffice.common.tables import Column, Table, render
 from suffice.evaluation.statistics import keyed_numbers, keys_of, poisson_weights
 from suffice.policy.rounds import Floats
@@ -118,17 +115,7 @@ def page(datasets: int, draws: int, seed: int) -> str:
 
 def main() -> None:
     """Write the page."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.weights", description=__doc__)
-    parser.add_argument("--datasets", type=int, default=DATASETS)
-    parser.add_argument("--draws", type=int, default=DRAWS)
-    parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("-o", "--out", type=Path)
-    asked = parser.parse_args()
-    text = page(asked.datasets, asked.draws, asked.seed)
-    if asked.out is None:
-        sys.stdout.write(text)
-    else:
-        asked.out.write_text(text, "utf-8")
+    write_page("weights", __doc__, page, DATASETS, DRAWS)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """What holds for every test, the examples in docstrings among them; the rest is in `tests/conftest.py`."""
 
+import sys
+
 import pytest
 
 from suffice.common import processes
@@ -9,20 +11,26 @@ from suffice.policy.rules import parse
 from suffice.policy.signals import base as signals
 
 
+def _registries():
+    """All registries that a test can add names to; those of other packages only where they have been imported."""
+    stores = sys.modules.get("suffice_retrieval.stores.kinds")
+    return {
+        "signals": signals._REGISTRY,
+        "rules": parse.OWN_RULES,
+        "selectors": parse.OWN_SELECTORS,
+        "metrics": metrics._ALL_METRICS,
+        "importers": importers._REGISTERED,
+        "files": processes._imported,
+        "stores": stores._REGISTERED if stores else {},
+    }
+
+
 @pytest.fixture(autouse=True)
 def _own_names_are_forgotten():
     """What a test registers is gone when it ends, so that it can run again."""
-    registries = (
-        signals._REGISTRY,
-        parse.OWN_RULES,
-        parse.OWN_SELECTORS,
-        metrics._ALL_METRICS,
-        importers._REGISTERED,
-        processes._imported,
-    )
-    before = [dict(registry) for registry in registries]
+    before = {name: dict(registry) for name, registry in _registries().items()}
     yield
-    for registry, names in zip(registries, before, strict=True):
-        if registry != names:
+    for name, registry in _registries().items():
+        if registry != before[name]:
             registry.clear()
-            registry.update(names)
+            registry.update(before[name])
